@@ -1,0 +1,199 @@
+// Package hypervisor is the contract between the director and whatever runs its VMs.
+//
+// Backend has the five verbs that every hypervisor knows; what only some can do is an optional interface, found by
+// Capability. hypervisortest.Exercise is the one conformance suite, and plugins/libvirt and sim are held to it.
+package hypervisor
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// ID is how a back end finds a VM again: its UUID. It is never the VM's name.
+type ID string
+
+// Power is the power state of a VM.
+type Power string
+
+// The power states.
+const (
+	PowerOn  Power = "on"
+	PowerOff Power = "off"
+)
+
+// Disk is a data disk that may live longer than its VM.
+type Disk struct {
+	Serial string // shown to the guest as /dev/disk/by-id/virtio-<serial>; unique within the VM
+	Size   int64  // bytes
+}
+
+// NIC is a network adapter with the addresses that cloud-init gives it.
+type NIC struct {
+	Network   string         // name of a network that EnsureNetwork made, or that exists
+	MAC       string         // lower case, with colons
+	Addresses []netip.Prefix // static addresses with prefix length
+	Gateway   netip.Addr     // zero for none
+	DNS       []netip.Addr
+}
+
+// Seed is what cloud-init reads at first boot. The back end decides how it travels (a NoCloud disk, guestinfo) and does not
+// look inside.
+type Seed struct {
+	MetaData      []byte
+	UserData      []byte
+	NetworkConfig []byte
+}
+
+// Spec is a VM as it should be.
+type Spec struct {
+	Key       director.Stamp // identity: a second Ensure with the same Key returns the same VM
+	Name      string         // unique on the hypervisor; host name of the guest
+	Host      string         // which of the provider's hosts; empty lets the back end choose
+	CPUs      int
+	Memory    int64  // bytes
+	Image     string // name of an image that EnsureImage brought
+	RootDisk  int64  // bytes; at least the image's virtual size
+	DataDisks []Disk // kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key or Adopt
+	NICs      []NIC
+	Seed      Seed
+}
+
+// VM is a VM as it is.
+type VM struct {
+	ID    ID
+	Name  string
+	Host  string
+	Stamp director.Stamp // zero for a VM that is not ours
+	Power Power
+	Ready bool // everything that Spec asks for exists and the VM is powered on; says nothing about the guest
+}
+
+// Filter narrows List. The zero Filter lists every VM with our director's stamp.
+type Filter struct {
+	Director string // stamp's director id; required unless Strangers
+	Machine  string // one machine id; empty for all
+	// Strangers also lists VMs without a stamp or with another director's.
+	Strangers bool
+}
+
+// DeleteOptions says how far Delete goes.
+type DeleteOptions struct {
+	Owner     director.Stamp // must equal the VM's stamp, or Delete refuses with conflict
+	DataDisks bool           // also destroy the data disks
+	Grace     time.Duration  // how long the guest may take to shut down; 0 powers off at once
+}
+
+// Backend makes and unmakes VMs on one provider. All methods are safe for concurrent use, return *director.Error and honour
+// the context. unavailable means that the hypervisor could not be reached and a later try may work.
+type Backend interface {
+	// Ensure makes the VM described by s exist and powers it on. It is idempotent by s.Key: a second call, also after a
+	// crash at any line, returns the same VM and finishes what is missing; it never makes a twin. It may return before
+	// VM.Ready; callers repeat it until then. Errors: conflict if s.Name is taken by a VM with another stamp (which is left
+	// untouched), not_found if the image or a network is missing, exhausted if disk space or memory is.
+	Ensure(ctx context.Context, s Spec) (VM, error)
+	// Get returns the VM, or not_found.
+	Get(ctx context.Context, id ID) (VM, error)
+	// List returns the VMs that f selects, ordered by name.
+	List(ctx context.Context, f Filter) ([]VM, error)
+	// SetPower brings the VM to p. No error if it is there already.
+	SetPower(ctx context.Context, id ID, p Power) error
+	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. No error if it is gone already.
+	// A VM whose stamp is not o.Owner is refused with conflict.
+	Delete(ctx context.Context, id ID, o DeleteOptions) error
+	// Close releases connections. The Backend is unusable afterwards.
+	Close() error
+}
+
+// ImageSpec is a disk image that VMs are cloned from.
+type ImageSpec struct {
+	Name   string // unique per provider
+	Path   string // local file
+	SHA256 string // of the file, hex
+	Format string // qcow2
+}
+
+// Imaging is implemented by back ends that keep images for cloning.
+type Imaging interface {
+	// EnsureImage brings the image to every host of the provider. It is idempotent by name and checksum; a partial upload
+	// of an earlier try is replaced. Errors: conflict if the name holds another checksum, invalid if the file does not
+	// match SHA256, exhausted if there is no space. progress is called with bytes done and total; it may be nil.
+	EnsureImage(ctx context.Context, s ImageSpec, progress func(done, total int64)) error
+	// DeleteImage removes the image. No error if it is gone; conflict while VMs are linked to it.
+	DeleteImage(ctx context.Context, name string) error
+}
+
+// NetworkSpec is an underlay network for VMs.
+type NetworkSpec struct {
+	Owner   director.Stamp // Machine holds the network's id
+	Name    string
+	Mode    string       // open, nat, isolated, bridge
+	Bridge  string       // the existing bridge for mode bridge; empty lets the back end choose otherwise
+	CIDR    netip.Prefix // of the node network
+	Gateway netip.Addr   // the address the host takes on the bridge (not in mode bridge)
+}
+
+// Networking is implemented by back ends that can make networks.
+type Networking interface {
+	// EnsureNetwork makes the network exist and started. Idempotent. Errors: conflict if the name belongs to somebody else or
+	// the range overlaps another network of the host.
+	EnsureNetwork(ctx context.Context, s NetworkSpec) error
+	// DeleteNetwork removes a network with our stamp. No error if it is gone; conflict if it is not ours or VMs use it.
+	DeleteNetwork(ctx context.Context, name string, owner director.Stamp) error
+}
+
+// HostCapacity is what a hypervisor host has and has left.
+type HostCapacity struct {
+	Host       string
+	CPUs       int
+	Memory     int64 // bytes
+	MemoryFree int64
+	Disk       int64 // of the storage that VMs go to
+	DiskFree   int64
+}
+
+// Capacity is implemented by back ends that can tell what is left, which the pre-checks ask.
+type Capacity interface {
+	// Capacity returns one row per host, ordered by name.
+	Capacity(ctx context.Context) ([]HostCapacity, error)
+}
+
+// VolumeInfo is a disk that outlives its VM.
+type VolumeInfo struct {
+	Name  string
+	Host  string
+	Size  int64
+	Stamp director.Stamp
+}
+
+// Volumes is implemented by back ends that can list and delete the data disks that Delete kept.
+type Volumes interface {
+	// ListVolumes returns the data disks with our director's stamp.
+	ListVolumes(ctx context.Context, directorID string) ([]VolumeInfo, error)
+	// DeleteVolume removes the data disks of the stamp. No error if they are gone; conflict while a VM uses them.
+	DeleteVolume(ctx context.Context, owner director.Stamp) error
+}
+
+// Console is implemented by back ends that can show what the guest printed at boot, which is the first thing to read
+// when SSH never comes up.
+type Console interface {
+	// ConsoleTail returns the last lines of the VM's serial console, at most maxBytes.
+	ConsoleTail(ctx context.Context, id ID, maxBytes int) ([]byte, error)
+}
+
+// Capability returns b as the optional interface T, looking through decorators that have Unwrap() Backend.
+func Capability[T any](b Backend) (T, bool) {
+	for {
+		if t, ok := b.(T); ok {
+			return t, true
+		}
+		u, ok := b.(interface{ Unwrap() Backend })
+		if !ok {
+			var zero T
+			return zero, false
+		}
+		b = u.Unwrap()
+	}
+}

@@ -1,0 +1,48 @@
+package director
+
+import "time"
+
+// Role is what a VM is for.
+type Role string
+
+// The roles.
+const (
+	RoleMaster Role = "master" // control plane and etcd member
+	RoleWorker Role = "worker" // workload alone
+)
+
+// Stamp says who owns a VM. It is written into what the hypervisor keeps of the VM (libvirt metadata, vSphere
+// extraConfig), and it, together with the VM's UUID, is the VM's identity; its name never is.
+type Stamp struct {
+	Director string // id of the director's installation
+	Machine  string // id of the ledger's row
+}
+
+// MachineState is where a row of the ledger stands.
+type MachineState string
+
+// The states of a machine. The ledger writes Intended before the hypervisor is asked for anything, so a crash leaves a row
+// that a later run or the sweep can act on.
+const (
+	MachineIntended MachineState = "intended" // reserved with its addresses; nothing may exist yet
+	MachinePresent  MachineState = "present"  // the hypervisor has it
+	MachineDeleting MachineState = "deleting" // a plan takes it away; something may still exist
+)
+
+// Machine is a row of the ledger: a VM that the director made or is about to make.
+type Machine struct {
+	ID       string // also the stamp's machine id; never used twice
+	Cluster  string
+	Name     string // host name and node name
+	Role     Role
+	Pool     string // node pool of the cluster; "master" for masters
+	Provider string
+	Network  string
+	Image    string
+	Address  string // the node's address, without prefix length
+	MAC      string
+	Host     string // hypervisor host it was placed on; empty before
+	VMID     string // the hypervisor's id; empty before it exists
+	State    MachineState
+	Created  time.Time
+}

@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"time"
+)
+
+// Event is one line of a plan's journal: what happened, to which step, in which attempt. Seq orders the events of one plan
+// without gaps, from 1.
+type Event struct {
+	Plan    string    `json:"plan"`
+	Seq     int64     `json:"seq"`
+	At      time.Time `json:"at"`
+	Kind    EventKind `json:"kind"`
+	Step    string    `json:"step,omitempty"`    // empty for events of the plan
+	Attempt int       `json:"attempt,omitempty"` // fencing token of the step
+	By      string    `json:"by,omitempty"`      // who asked, for events that a person causes; the director's id otherwise
+	Message string    `json:"message,omitempty"` // for people; never holds a secret
+	Hint    string    `json:"hint,omitempty"`    // what to do next
+	// NotBefore is when a waiting step may start again.
+	NotBefore time.Time `json:"not_before,omitzero"`
+}
+
+// StepState is what the journal says of one step.
+type StepState struct {
+	ID         string    `json:"id"`
+	Status     Status    `json:"status"`
+	Attempt    int       `json:"attempt"`  // of the current or last run; 0 before the first
+	Failures   int       `json:"failures"` // plain errors so far, counted against Step.Attempts
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	NotBefore  time.Time `json:"not_before,omitzero"` // of a waiting step
+	Message    string    `json:"message,omitempty"`   // why it waits, parks or failed
+	Hint       string    `json:"hint,omitempty"`
+}
+
+// State is what the journal says of a plan.
+type State struct {
+	Phase      Phase       `json:"phase"`
+	StartedAt  time.Time   `json:"started_at,omitzero"`
+	FinishedAt time.Time   `json:"finished_at,omitzero"`
+	Message    string      `json:"message,omitempty"`
+	Hint       string      `json:"hint,omitempty"`
+	Seq        int64       `json:"seq"`   // of the last event
+	Steps      []StepState `json:"steps"` // in the plan's order
+}
+
+// NewState returns the state of a plan before its first event.
+func NewState(p *Plan) State {
+	s := State{Phase: PhasePlanned, Steps: make([]StepState, len(p.Steps))}
+	for i, st := range p.Steps {
+		s.Steps[i] = StepState{ID: st.ID, Status: Pending}
+	}
+	return s
+}
+
+// Step returns the state of the step, or nil.
+func (s *State) Step(id string) *StepState {
+	for i := range s.Steps {
+		if s.Steps[i].ID == id {
+			return &s.Steps[i]
+		}
+	}
+	return nil
+}
+
+// Apply moves s on by e, or returns an error and leaves s as it was. A state is always the fold of its plan's events by
+// Apply, in the order of Seq.
+func (s *State) Apply(e Event) error {
+	if e.Step == "" {
+		return s.applyPlan(e)
+	}
+	st := s.Step(e.Step)
+	if st == nil {
+		return &UnknownStepError{Step: e.Step}
+	}
+	to, err := st.Status.Next(e.Kind)
+	if err != nil {
+		return err
+	}
+	if e.Kind != Started && e.Kind != Retried && st.Status == Running && e.Attempt != st.Attempt {
+		return &FencedError{Step: e.Step, Attempt: e.Attempt, Current: st.Attempt}
+	}
+	st.Status, st.Message, st.Hint, st.NotBefore = to, e.Message, e.Hint, e.NotBefore
+	switch e.Kind {
+	case Started:
+		st.Attempt = e.Attempt
+		if st.StartedAt.IsZero() {
+			st.StartedAt = e.At
+		}
+		st.FinishedAt = time.Time{}
+	case Retry:
+		st.Failures++
+	case Retried:
+		st.Failures = 0
+	case Succeeded, Aborted, UndoSucceeded, UndoFailed:
+		st.FinishedAt = e.At
+	}
+	s.Seq = e.Seq
+	return nil
+}
+
+func (s *State) applyPlan(e Event) error {
+	to, err := s.Phase.Next(e.Kind)
+	if err != nil {
+		return err
+	}
+	s.Phase, s.Message, s.Hint, s.Seq = to, e.Message, e.Hint, e.Seq
+	if e.Kind == PlanStarted {
+		s.StartedAt = e.At
+	}
+	if to.Ended() {
+		s.FinishedAt = e.At
+	} else {
+		s.FinishedAt = time.Time{}
+	}
+	return nil
+}
+
+// Fold returns the state of p after events, which must be in the order of Seq.
+func Fold(p *Plan, events []Event) (State, error) {
+	s := NewState(p)
+	for _, e := range events {
+		if err := s.Apply(e); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Ready returns the ids of the steps that may start now: pending or waiting with their time come, and all needs done. It is empty
+// unless the plan is running, and once a step has failed: what runs ends, and nothing new begins.
+func Ready(p *Plan, s *State, now time.Time) []string {
+	if s.Phase != PhaseRunning {
+		return nil
+	}
+	status := make(map[string]Status, len(s.Steps))
+	for _, st := range s.Steps {
+		status[st.ID] = st.Status
+		if st.Status == Failed || st.Status == Stuck {
+			return nil
+		}
+	}
+	var ready []string
+	for i, step := range p.Steps {
+		st := s.Steps[i]
+		if st.Status != Pending && (st.Status != Waiting || st.NotBefore.After(now)) {
+			continue
+		}
+		ok := true
+		for _, n := range step.Needs {
+			ok = ok && status[n] == Done
+		}
+		if ok {
+			ready = append(ready, step.ID)
+		}
+	}
+	return ready
+}
+
+// Settle returns the event that the plan is due for when no step runs any more, and false while something still moves or
+// nothing has changed.
+func Settle(p *Plan, s *State) (Event, bool) {
+	var running, waiting, parked, failed, done int
+	var why StepState
+	for _, st := range s.Steps {
+		switch st.Status {
+		case Running, Undoing:
+			running++
+		case Waiting:
+			waiting++
+		case Parked:
+			if parked == 0 && failed == 0 {
+				why = st
+			}
+			parked++
+		case Failed, Stuck:
+			if failed == 0 {
+				why = st
+			}
+			failed++
+		case Done, Undone:
+			done++
+		case Pending:
+		}
+	}
+	switch {
+	case running > 0 || !s.Phase.Active():
+		return Event{}, false
+	case done == len(p.Steps):
+		return Event{Kind: PlanDone}, true
+	case failed > 0 && s.Phase != PhaseParked:
+		return Event{Kind: PlanFailed, Message: why.ID + ": " + why.Message, Hint: why.Hint}, true
+	case s.Phase == PhaseCancelling:
+		return Event{Kind: PlanCancelled, Message: "stopped between steps"}, true
+	case parked > 0 && s.Phase == PhaseRunning && waiting == 0 && len(Ready(p, s, time.Time{})) == 0:
+		return Event{Kind: PlanParked, Message: why.ID + ": " + why.Message, Hint: why.Hint}, true
+	}
+	return Event{}, false
+}
+
+// UnknownStepError is returned by Apply for an event of a step that the plan does not have.
+type UnknownStepError struct{ Step string }
+
+func (e *UnknownStepError) Error() string { return "plan: no step " + e.Step }
+
+// FencedError is returned by Apply for an outcome of an attempt that is no longer the current one.
+type FencedError struct {
+	Step             string
+	Attempt, Current int
+}
+
+func (e *FencedError) Error() string {
+	return "plan: an outcome of step " + e.Step + " came from an attempt that is no longer the current one"
+}

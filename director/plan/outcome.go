@@ -1,0 +1,54 @@
+package plan
+
+import (
+	"errors"
+	"time"
+)
+
+// What a step's error tells the engine. A plain error means: try again with backoff, within the step's attempts.
+
+type instruction struct {
+	err   error
+	kind  EventKind
+	after time.Duration
+	text  string
+}
+
+func (i *instruction) Error() string {
+	if i.err == nil {
+		return i.text
+	}
+	return i.err.Error()
+}
+func (i *instruction) Unwrap() error { return i.err }
+
+// Abort returns an error that fails the step now: trying again cannot help.
+func Abort(err error) error { return &instruction{err: err, kind: Aborted} }
+
+// Park returns an error that keeps everything and waits for a person, who is shown the question.
+func Park(err error, question string) error {
+	return &instruction{err: err, kind: NeedsHuman, text: question}
+}
+
+// After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of the wait.
+func After(d time.Duration, why string) error {
+	return &instruction{kind: NotReady, after: d, text: why}
+}
+
+// Outcome is what an error instructs.
+type Outcome struct {
+	Kind  EventKind     // Succeeded, Retry, NotReady, Aborted or NeedsHuman
+	After time.Duration // for NotReady
+	Text  string        // the reason or the question; empty if there is none but the error
+}
+
+// OutcomeOf returns what err instructs; nil means Succeeded and an error without an instruction means Retry.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Outcome{Kind: Succeeded}
+	}
+	if i, ok := errors.AsType[*instruction](err); ok {
+		return Outcome{Kind: i.kind, After: i.after, Text: i.text}
+	}
+	return Outcome{Kind: Retry}
+}

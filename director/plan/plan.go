@@ -1,0 +1,135 @@
+// Package plan is what the director does, before and while it does it: a frozen graph of steps, the events of its run
+// and the one table that says how a status may change. It is pure: no I/O, no clock.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Operation is what a plan is for, such as "cluster.create".
+type Operation string
+
+// The operations.
+const (
+	ClusterCreate Operation = "cluster.create"
+	ClusterDelete Operation = "cluster.delete"
+)
+
+// Plan is frozen when it is made: nothing in it changes afterwards, and Hash covers all that a run depends on. The state of
+// its run is a State, folded from events.
+type Plan struct {
+	ID        string
+	CreatedAt time.Time
+	CreatedBy string
+	Hash      string // of Content
+	Content
+}
+
+// Content is the hashed part of a plan.
+type Content struct {
+	Operation Operation     `json:"operation"`
+	Cluster   string        `json:"cluster"`
+	Summary   string        `json:"summary"`   // one sentence for people
+	Playbooks string        `json:"playbooks"` // hash of the tree of playbooks and templates that the run uses
+	Models    []ModelRef    `json:"models"`    // the documents it was made from
+	Machines  []Machine     `json:"machines"`  // reserved with their addresses when the plan starts
+	Steps     []Step        `json:"steps"`     // in an order in which they could run one by one
+	Warnings  []string      `json:"warnings,omitempty"`
+	Estimate  time.Duration `json:"estimate"` // along the longest path
+}
+
+// ModelRef pins a document by its generation, so that a start can tell whether it has moved since.
+type ModelRef struct {
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+}
+
+// Machine is a VM that the plan makes or takes away.
+type Machine struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Pool    string `json:"pool"`
+	Address string `json:"address"`
+	MAC     string `json:"mac"`
+	Host    string `json:"host,omitempty"`
+}
+
+// Step is one small act that can be repeated without harm. Params holds everything its kind needs, except secrets.
+type Step struct {
+	ID       string          `json:"id"`   // stable within the plan: kind/subject
+	Kind     string          `json:"kind"` // dotted: vm.ensure
+	Title    string          `json:"title"`
+	Node     string          `json:"node,omitempty"`  // the node it concerns; empty for the cluster
+	Needs    []string        `json:"needs,omitempty"` // ids of steps that must be done first
+	Params   json.RawMessage `json:"params,omitempty"`
+	Effects  []Effect        `json:"effects,omitempty"`
+	Attempts int             `json:"attempts"` // how often a plain error is tried in all
+	Timeout  time.Duration   `json:"timeout"`  // of one attempt
+	Estimate time.Duration   `json:"estimate"`
+}
+
+// Effect is one thing that a step changes in the world, for the reader of the plan.
+type Effect struct {
+	Verb   string `json:"verb"`   // create, change, delete, keep
+	Object string `json:"object"` // vm, network, volume, image, file, api, registry, address
+	Name   string `json:"name"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes.
+func HashOf(c Content) string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("plan: content does not marshal: %v", err)) // only a RawMessage built by hand could do that
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Step returns the step with the id.
+func (p *Plan) Step(id string) (Step, bool) {
+	for _, s := range p.Steps {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return Step{}, false
+}
+
+// Check returns an error if step ids repeat, a need is unknown, or a step stands before one that it needs. A plan that passes has no cycle.
+func (c Content) Check() error {
+	seen := make(map[string]bool, len(c.Steps))
+	for _, s := range c.Steps {
+		if seen[s.ID] {
+			return fmt.Errorf("plan: step %q stands twice", s.ID)
+		}
+		for _, n := range s.Needs {
+			if !seen[n] {
+				return fmt.Errorf("plan: step %q needs %q, which does not stand before it", s.ID, n)
+			}
+		}
+		seen[s.ID] = true
+	}
+	return nil
+}
+
+// CriticalPath returns the estimated time along the longest chain of needs.
+func CriticalPath(steps []Step) time.Duration {
+	end := make(map[string]time.Duration, len(steps))
+	var longest time.Duration
+	for _, s := range steps {
+		var start time.Duration
+		for _, n := range s.Needs {
+			start = max(start, end[n])
+		}
+		end[s.ID] = start + s.Estimate
+		longest = max(longest, end[s.ID])
+	}
+	return longest
+}
