@@ -1,0 +1,76 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Operations is everything that the API offers beside authentication. It is implemented by director/operations. All methods
+// return *director.Error and are safe for concurrent use. actor is the name of the user who asks, for the audit trail.
+type Operations interface {
+	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
+	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
+	// Documents lists the stored documents of a kind, ordered by name.
+	Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error)
+	// Document returns one stored document, or not_found.
+	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
+	// DeleteDocument removes a document that nothing uses; conflict names what does. A Cluster that has machines is
+	// refused with the hint to plan its deletion.
+	DeleteDocument(ctx context.Context, actor string, ref model.Ref) error
+
+	// ClusterView is the state of one cluster, or not_found.
+	ClusterView(ctx context.Context, name string) (ClusterView, error)
+	// MakePlan freezes a plan for the cluster; op "" lets the director choose what brings it to its model. A plan
+	// without steps means that nothing is to be done.
+	MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (PlanView, error)
+	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
+	StartPlan(ctx context.Context, actor, id, hash string) (PlanView, error)
+	// CancelPlan stops at the next step boundary, or ends running steps too if now. No error if it has ended.
+	CancelPlan(ctx context.Context, actor, id string, now bool) (PlanView, error)
+	// RetryPlan runs failed and parked steps, or a cancelled plan, again.
+	RetryPlan(ctx context.Context, actor, id string) (PlanView, error)
+	// DiscardPlan gives up a plan that does not run, so that its cluster is free.
+	DiscardPlan(ctx context.Context, actor, id string) (PlanView, error)
+	// Plan returns one plan with its state.
+	Plan(ctx context.Context, id string) (PlanView, error)
+	// Plans lists the newest plans first; cluster "" means all.
+	Plans(ctx context.Context, cluster string, limit int) ([]PlanView, error)
+	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
+	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
+	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.
+	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)
+
+	// Kubeconfig mints a kubeconfig with a client certificate of its own.
+	Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
+	// Inventory renders what a run would get: path -> content. Secrets are not in it unless secrets is set, then "secrets.json" is.
+	Inventory(ctx context.Context, actor, cluster string, secrets bool) (map[string][]byte, error)
+}
+
+// PlanView is a plan with the state of its run.
+type PlanView struct {
+	Plan  plan.Plan
+	State plan.State
+}
+
+// ClusterView is what is known of a cluster without asking it.
+type ClusterView struct {
+	Name       string
+	Generation int64
+	Status     string // absent, creating, ready, deleting, failed, changing
+	Release    string
+	Endpoint   string
+	Machines   []MachineView
+	Plan       string // id of the plan that holds it; empty if none
+	PlanPhase  plan.Phase
+}
+
+// MachineView is one VM of a cluster.
+type MachineView struct {
+	Name, Role, Pool, Address, Host, VMID, State string
+	CPUs                                         int
+	Memory                                       model.Size
+}

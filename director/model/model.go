@@ -1,0 +1,215 @@
+// Package model holds the documents that administrators write, the only types with wire tags.
+//
+// Parse reads YAML or JSON strictly and reports every problem with its line; Default fills in what was left out; Validate
+// checks one document, and Check checks a document against the others that it names. The model reference in
+// docs/model-reference.md is generated from these types and their doc tags.
+package model
+
+import "net/netip"
+
+// APIVersion is the version of all documents.
+const APIVersion = "kaas/v1"
+
+// Kind names a kind of document.
+type Kind string
+
+// The kinds, in the order in which a set of documents is applied: what is named comes before what names it.
+const (
+	KindProvider Kind = "Provider"
+	KindImage    Kind = "Image"
+	KindRelease  Kind = "Release"
+	KindNetwork  Kind = "Network"
+	KindCluster  Kind = "Cluster"
+)
+
+// Kinds returns every kind in the order of application.
+func Kinds() []Kind { return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster} }
+
+// Metadata identifies a document.
+type Metadata struct {
+	Name   string            `json:"name" doc:"Unique among documents of the kind: a DNS label of at most 40 characters."`
+	Labels map[string]string `json:"labels,omitempty" doc:"Free labels, kept and shown."`
+}
+
+// Document is one document of any kind. Exactly the spec of its kind is set.
+type Document struct {
+	Kind     Kind
+	Metadata Metadata
+	Provider *Provider
+	Image    *Image
+	Release  *Release
+	Network  *Network
+	Cluster  *Cluster
+}
+
+// Ref names a document.
+type Ref struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+}
+
+// String renders Kind/name.
+func (r Ref) String() string { return string(r.Kind) + "/" + r.Name }
+
+// Ref returns the document's name and kind.
+func (d *Document) Ref() Ref { return Ref{Kind: d.Kind, Name: d.Metadata.Name} }
+
+// Spec returns a pointer to the spec of the document's kind, making it if it is not set, or nil for an unknown kind.
+func (d *Document) Spec() any {
+	switch d.Kind {
+	case KindProvider:
+		return ensure(&d.Provider)
+	case KindImage:
+		return ensure(&d.Image)
+	case KindRelease:
+		return ensure(&d.Release)
+	case KindNetwork:
+		return ensure(&d.Network)
+	case KindCluster:
+		return ensure(&d.Cluster)
+	}
+	return nil
+}
+
+func ensure[T any](p **T) *T {
+	if *p == nil {
+		*p = new(T)
+	}
+	return *p
+}
+
+// Provider is a hypervisor installation that clusters can be placed on.
+type Provider struct {
+	Type    string   `json:"type" doc:"What runs the VMs." enum:"libvirt" required:"true"`
+	Libvirt *Libvirt `json:"libvirt,omitempty" doc:"Settings of a libvirt provider; required for type libvirt."`
+	Quota   Quota    `json:"quota,omitzero" doc:"Upper limits over all clusters on this provider."`
+}
+
+// Libvirt is one or more hosts that run libvirt and QEMU.
+type Libvirt struct {
+	Hosts      []LibvirtHost `json:"hosts" doc:"The hosts, at least one." required:"true"`
+	DomainType string        `json:"domainType,omitempty" doc:"Virtualisation: auto takes KVM where the host offers it, and software emulation otherwise." enum:"auto,kvm,qemu" default:"auto"`
+	DiskCache  string        `json:"diskCache,omitempty" doc:"QEMU's cache mode of VM disks. unsafe is for laboratories: it loses data at a power cut." enum:"default,none,writeback,unsafe" default:"default"`
+	Autostart  bool          `json:"autostart,omitempty" doc:"Start the VMs when their host boots."`
+}
+
+// LibvirtHost is one hypervisor host.
+type LibvirtHost struct {
+	Name string `json:"name" doc:"How plans name the host." required:"true"`
+	URI  string `json:"uri" doc:"libvirt connection URI, such as qemu:///system or qemu+ssh://root@host/system." required:"true"`
+	Pool string `json:"pool,omitempty" doc:"Storage pool for images and disks." default:"default"`
+}
+
+// Quota limits what may be made. Zero means no limit.
+type Quota struct {
+	Machines int  `json:"machines,omitempty" doc:"Number of VMs."`
+	CPUs     int  `json:"cpus,omitempty" doc:"Sum of vCPUs."`
+	Memory   Size `json:"memory,omitempty" doc:"Sum of memory."`
+}
+
+// Image is a node image: a disk that VMs are cloned from.
+type Image struct {
+	Source     string `json:"source" doc:"Path of the file on the director." required:"true"`
+	Format     string `json:"format,omitempty" doc:"Format of the file." enum:"qcow2" default:"qcow2"`
+	SHA256     string `json:"sha256" doc:"SHA-256 of the file, 64 hexadecimal digits." required:"true"`
+	Kubernetes string `json:"kubernetes" doc:"Kubernetes version whose binaries the image carries, such as v1.37.2." required:"true"`
+	Arch       string `json:"arch,omitempty" doc:"CPU architecture." enum:"amd64" default:"amd64"`
+}
+
+// Release is an imported release bundle: everything that a cluster of one Kubernetes version needs.
+type Release struct {
+	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, which holds release.yaml." required:"true"`
+	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
+}
+
+// Network is an underlay network with the addresses that nodes take from it.
+type Network struct {
+	Provider string       `json:"provider" doc:"Name of the Provider that it lies on." required:"true"`
+	Mode     string       `json:"mode,omitempty" doc:"open: a new bridge, routed, no firewall rules. nat: a new bridge behind the host's address. isolated: a new bridge without a way out. bridge: an existing bridge." enum:"open,nat,isolated,bridge" default:"nat"`
+	Bridge   string       `json:"bridge,omitempty" doc:"The existing bridge; required for mode bridge."`
+	CIDR     netip.Prefix `json:"cidr" doc:"Range of the network, such as 10.88.0.0/24." required:"true"`
+	Gateway  netip.Addr   `json:"gateway,omitzero" doc:"Gateway of the nodes. For a new bridge the host takes this address. Default: the first address of the range."`
+	DNS      []netip.Addr `json:"dns,omitempty" doc:"Name servers of the nodes."`
+	NTP      []string     `json:"ntp,omitempty" doc:"Time servers of the nodes. Empty leaves the hypervisor's clock in charge."`
+	Pool     AddressPool  `json:"pool" doc:"The addresses that the director gives to nodes." required:"true"`
+}
+
+// AddressPool is a closed range of addresses with holes.
+type AddressPool struct {
+	From    netip.Addr   `json:"from" doc:"First address." required:"true"`
+	To      netip.Addr   `json:"to" doc:"Last address." required:"true"`
+	Exclude []netip.Addr `json:"exclude,omitempty" doc:"Addresses inside the range that somebody else uses."`
+}
+
+// Cluster is a Kubernetes cluster as it should be.
+type Cluster struct {
+	Release  string         `json:"release" doc:"Name of the Release to run." required:"true"`
+	Provider string         `json:"provider" doc:"Name of the Provider to run on." required:"true"`
+	Image    string         `json:"image" doc:"Name of the node Image." required:"true"`
+	Network  string         `json:"network" doc:"Name of the Network of the nodes." required:"true"`
+	Masters  Masters        `json:"masters,omitzero" doc:"The control plane."`
+	Workers  []WorkerPool   `json:"workers,omitempty" doc:"Pools of workers."`
+	Pods     PodNetwork     `json:"pods,omitzero" doc:"The pod network."`
+	Services ServiceNetwork `json:"services,omitzero" doc:"The service network."`
+	API      APIEndpoint    `json:"api,omitzero" doc:"The Kubernetes API's address."`
+	Etcd     Etcd           `json:"etcd,omitzero" doc:"Timing of etcd."`
+	SSHKeys  []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own."`
+	Hosts    []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
+	Vars     map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
+}
+
+// VMSize is the size of a VM.
+type VMSize struct {
+	CPUs     int  `json:"cpus,omitempty" doc:"vCPUs, 1 to 64." default:"2" min:"1" max:"64"`
+	Memory   Size `json:"memory,omitempty" doc:"Memory, 2GiB to 512GiB." default:"4GiB" min:"2GiB" max:"512GiB"`
+	Disk     Size `json:"disk,omitempty" doc:"Root disk, at least 10GiB." default:"30GiB" min:"10GiB"`
+	DataDisk Size `json:"dataDisk,omitempty" doc:"Size of a disk that outlives the VM and carries the persisted directories. Zero for none." min:"1GiB"`
+}
+
+// Masters is the control plane.
+type Masters struct {
+	Count   int      `json:"count,omitempty" doc:"Number of masters." enum:"1,3,5" default:"1"`
+	VMSize  `json:",inline"`
+	Persist []string `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
+}
+
+// WorkerPool is a number of equal workers.
+type WorkerPool struct {
+	Name    string            `json:"name" doc:"Name of the pool: a DNS label of at most 20 characters." required:"true"`
+	Count   int               `json:"count" doc:"Number of workers, 0 to 1000." min:"0" max:"1000"`
+	VMSize  `json:",inline"`
+	Labels  map[string]string `json:"labels,omitempty" doc:"Node labels."`
+	Taints  []string          `json:"taints,omitempty" doc:"Node taints, written key=value:Effect."`
+	Persist []string          `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
+}
+
+// PodNetwork is the overlay that pods live on.
+type PodNetwork struct {
+	Plugin string       `json:"plugin,omitempty" doc:"The network plugin." enum:"calico" default:"calico"`
+	CIDR   netip.Prefix `json:"cidr,omitzero" doc:"Range of pod addresses." default:"10.244.0.0/16"`
+	MTU    int          `json:"mtu,omitempty" doc:"MTU of pod interfaces; the underlay's less 50 for VXLAN." default:"1450" min:"1280" max:"9000"`
+}
+
+// ServiceNetwork is the range of service addresses.
+type ServiceNetwork struct {
+	CIDR   netip.Prefix `json:"cidr,omitzero" doc:"Range of service addresses." default:"10.96.0.0/16"`
+	Domain string       `json:"domain,omitempty" doc:"DNS domain of the cluster." default:"cluster.local"`
+}
+
+// APIEndpoint is where the Kubernetes API answers.
+type APIEndpoint struct {
+	VIP   netip.Addr `json:"vip,omitzero" doc:"Virtual address before several masters; required with 3 or 5, none with one."`
+	Names []string   `json:"names,omitempty" doc:"Further names and addresses for the API's certificate."`
+}
+
+// Etcd is the timing of etcd. Slow disks and emulated hosts need more than the defaults.
+type Etcd struct {
+	HeartbeatInterval Duration `json:"heartbeatInterval,omitempty" doc:"Interval of the leader's heartbeats." default:"100ms" min:"10ms" max:"5s"`
+	ElectionTimeout   Duration `json:"electionTimeout,omitempty" doc:"Time without heartbeats until an election; at least five heartbeats." default:"1s" min:"50ms" max:"50s"`
+}
+
+// HostAlias is one line of /etc/hosts.
+type HostAlias struct {
+	Address netip.Addr `json:"address" doc:"The address." required:"true"`
+	Names   []string   `json:"names" doc:"Its names." required:"true"`
+}

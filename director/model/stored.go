@@ -1,0 +1,19 @@
+package model
+
+import "time"
+
+// Stored is a document as the director keeps it.
+type Stored struct {
+	Document
+	Generation int64 // counts changes of the spec, from 1
+	Created    time.Time
+	Updated    time.Time
+	UpdatedBy  string
+}
+
+// Change is what an apply did, or would do, to one document.
+type Change struct {
+	Ref    Ref
+	Action string // created, changed, unchanged
+	Diff   string // line diff of the YAML form for changed; empty otherwise
+}
