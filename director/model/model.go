@@ -168,15 +168,15 @@ type VMSize struct {
 
 // Masters is the control plane.
 type Masters struct {
-	Count   int      `json:"count,omitempty" doc:"Number of masters." enum:"1,3,5" default:"1"`
+	Count   int `json:"count,omitempty" doc:"Number of masters." enum:"1,3,5" default:"1"`
 	VMSize  `json:",inline"`
 	Persist []string `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
 }
 
 // WorkerPool is a number of equal workers.
 type WorkerPool struct {
-	Name    string            `json:"name" doc:"Name of the pool: a DNS label of at most 20 characters." required:"true"`
-	Count   int               `json:"count" doc:"Number of workers, 0 to 1000." min:"0" max:"1000"`
+	Name    string `json:"name" doc:"Name of the pool: a DNS label of at most 20 characters." required:"true"`
+	Count   int    `json:"count" doc:"Number of workers, 0 to 1000." min:"0" max:"1000"`
 	VMSize  `json:",inline"`
 	Labels  map[string]string `json:"labels,omitempty" doc:"Node labels."`
 	Taints  []string          `json:"taints,omitempty" doc:"Node taints, written key=value:Effect."`

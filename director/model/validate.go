@@ -1,0 +1,273 @@
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+var (
+	labelPattern   = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	releasePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+	versionPattern = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
+	sha256Pattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	taintPattern   = regexp.MustCompile(`^[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	domainPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+)
+
+// Validate returns every problem of the document by itself, as one invalid error, or nil. Default must have been called. Warnings are advice
+// that does not stop anything.
+func Validate(d *Document) (warnings []string, err error) {
+	v := validator{ref: d.Ref()}
+	switch d.Kind {
+	case KindCluster, KindNetwork, KindProvider:
+		v.match("metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter", 40)
+	case KindImage, KindRelease:
+		v.match("metadata.name", d.Metadata.Name, releasePattern, "letters a-z, digits, dots and dashes", 63)
+	}
+	v.tags("spec", reflect.ValueOf(d.Spec()).Elem())
+	switch d.Kind {
+	case KindProvider:
+		v.provider(d.Provider)
+	case KindImage:
+		v.match("spec.sha256", d.Image.SHA256, sha256Pattern, "64 hexadecimal digits, as sha256sum prints them", 64)
+		v.match("spec.kubernetes", d.Image.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
+		v.absolute("spec.source", d.Image.Source)
+	case KindRelease:
+		v.match("spec.kubernetes", d.Release.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
+		v.absolute("spec.bundle", d.Release.Bundle)
+	case KindNetwork:
+		v.network(d.Network)
+	case KindCluster:
+		v.cluster(d.Cluster)
+	}
+	return v.warnings, director.Invalid("model.validate", d.Ref().String()+" is not valid", v.problems)
+}
+
+type validator struct {
+	ref      Ref
+	problems []director.Field
+	warnings []string
+}
+
+func (v *validator) fail(path, hint, format string, args ...any) {
+	v.problems = append(v.problems, director.Field{
+		Path: v.ref.String() + ": " + path, Msg: fmt.Sprintf(format, args...), Hint: hint,
+	})
+}
+
+func (v *validator) warn(path, format string, args ...any) {
+	v.warnings = append(v.warnings, v.ref.String()+": "+path+" "+fmt.Sprintf(format, args...))
+}
+
+func (v *validator) match(path, value string, pattern *regexp.Regexp, want string, most int) {
+	if len(value) > most {
+		v.fail(path, fmt.Sprintf("at most %d characters", most), "is %d characters long", len(value))
+	} else if !pattern.MatchString(value) {
+		v.fail(path, want, "%q is not allowed", value)
+	}
+}
+
+func (v *validator) absolute(path, value string) {
+	if value != "" && !strings.HasPrefix(value, "/") {
+		v.fail(path, "write the whole path, beginning with /", "%q is not an absolute path", value)
+	}
+}
+
+// tags checks what the tags of the types say: enum, min and max. Zero values of optional fields were left out.
+func (v *validator) tags(path string, val reflect.Value) {
+	for _, f := range fieldsOf(val.Type()) {
+		field, at := val.FieldByIndex(f.index), join(path, f.name)
+		if field.IsZero() && f.tag.Get("required") != "true" {
+			continue
+		}
+		if enum := f.tag.Get("enum"); enum != "" {
+			if got := fmt.Sprint(field.Interface()); !contains(strings.Split(enum, ","), got) {
+				v.fail(at, "one of "+strings.ReplaceAll(enum, ",", ", "), "%q is not allowed", got)
+			}
+		}
+		v.bounds(at, f.tag, field)
+		switch {
+		case field.Addr().Type().Implements(textUnmarshaler):
+		case field.Kind() == reflect.Struct:
+			v.tags(at, field)
+		case field.Kind() == reflect.Pointer && !field.IsNil():
+			v.tags(at, field.Elem())
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+			for i := range field.Len() {
+				if !field.Index(i).Addr().Type().Implements(textUnmarshaler) {
+					v.tags(at+"["+strconv.Itoa(i)+"]", field.Index(i))
+				}
+			}
+		}
+	}
+}
+
+func (v *validator) bounds(at string, tag reflect.StructTag, field reflect.Value) {
+	lo, hi := tag.Get("min"), tag.Get("max")
+	if lo == "" && hi == "" {
+		return
+	}
+	number := func(s string) int64 {
+		n := reflect.New(field.Type()).Elem()
+		setDefault(n, s)
+		return n.Int()
+	}
+	if lo != "" && field.Int() < number(lo) {
+		v.fail(at, "at least "+lo, "%v is too small", field.Interface())
+	}
+	if hi != "" && field.Int() > number(hi) {
+		v.fail(at, "at most "+hi, "%v is too large", field.Interface())
+	}
+}
+
+func (v *validator) provider(p *Provider) {
+	if p.Type != "libvirt" {
+		return
+	}
+	if p.Libvirt == nil || len(p.Libvirt.Hosts) == 0 {
+		v.fail("spec.libvirt.hosts", "name at least one host with its uri", "is empty")
+		return
+	}
+	names := map[string]int{}
+	for i, h := range p.Libvirt.Hosts {
+		at := fmt.Sprintf("spec.libvirt.hosts[%d]", i)
+		v.match(at+".name", h.Name, domainPattern, "a host name", 63)
+		if first, twice := names[h.Name]; twice {
+			v.fail(at+".name", "", "is the name of hosts[%d] too", first)
+		}
+		names[h.Name] = i
+		if !strings.Contains(h.URI, ":/") {
+			v.fail(at+".uri", "such as qemu:///system or qemu+ssh://root@host/system", "%q is not a libvirt connection URI", h.URI)
+		}
+	}
+}
+
+func (v *validator) network(n *Network) {
+	if n.Mode == "bridge" && n.Bridge == "" {
+		v.fail("spec.bridge", "name the bridge of the host", "is needed for mode bridge")
+	}
+	if n.Mode != "bridge" && n.Bridge != "" {
+		v.fail("spec.bridge", "leave it out, or set mode: bridge", "has no meaning for mode %s", n.Mode)
+	}
+	if !n.CIDR.IsValid() || !n.Pool.From.IsValid() || !n.Pool.To.IsValid() {
+		return // the decoder has said so
+	}
+	if !n.CIDR.Addr().Is4() || n.CIDR.Bits() > 30 {
+		v.fail("spec.cidr", "an IPv4 range of at least four addresses, such as 10.88.0.0/24", "%s cannot hold nodes", n.CIDR)
+		return
+	}
+	if n.CIDR != n.CIDR.Masked() {
+		v.fail("spec.cidr", "write "+n.CIDR.Masked().String(), "%s has bits set behind the prefix length", n.CIDR)
+	}
+	inside := func(path string, a netip.Addr) {
+		if a.IsValid() && !n.CIDR.Contains(a) {
+			v.fail(path, "", "%s is not inside %s", a, n.CIDR)
+		}
+	}
+	inside("spec.gateway", n.Gateway)
+	inside("spec.pool.from", n.Pool.From)
+	inside("spec.pool.to", n.Pool.To)
+	if n.Pool.To.Less(n.Pool.From) {
+		v.fail("spec.pool.to", "", "%s lies before from, %s", n.Pool.To, n.Pool.From)
+	}
+	for i, a := range n.Pool.Exclude {
+		inside(fmt.Sprintf("spec.pool.exclude[%d]", i), a)
+	}
+	if inPool(n, n.Gateway) {
+		v.fail("spec.pool", "exclude it, or move the range", "holds the gateway, %s", n.Gateway)
+	}
+}
+
+func inPool(n *Network, a netip.Addr) bool {
+	if !a.IsValid() || a.Less(n.Pool.From) || n.Pool.To.Less(a) {
+		return false
+	}
+	for _, x := range n.Pool.Exclude {
+		if x == a {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *validator) cluster(c *Cluster) {
+	v.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
+	names := map[string]int{}
+	for i, p := range c.Workers {
+		at := fmt.Sprintf("spec.workers[%d]", i)
+		v.match(at+".name", p.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter", 20)
+		if p.Name == "master" {
+			v.fail(at+".name", "choose another", "master is the name of the control plane")
+		}
+		if first, twice := names[p.Name]; twice {
+			v.fail(at+".name", "", "is the name of workers[%d] too", first)
+		}
+		names[p.Name] = i
+		v.size(at, p.VMSize, p.Persist)
+		for j, taint := range p.Taints {
+			v.match(fmt.Sprintf("%s.taints[%d]", at, j), taint, taintPattern, "key=value:NoSchedule, :PreferNoSchedule or :NoExecute", 300)
+		}
+	}
+	switch {
+	case c.Masters.Count > 1 && !c.API.VIP.IsValid():
+		v.fail("spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters", c.Masters.Count)
+	case c.Masters.Count == 1 && c.API.VIP.IsValid():
+		v.fail("spec.api.vip", "leave it out", "has no meaning with one master")
+	}
+	if c.Pods.CIDR.IsValid() && c.Services.CIDR.IsValid() && c.Pods.CIDR.Overlaps(c.Services.CIDR) {
+		v.fail("spec.pods.cidr", "choose ranges that do not touch", "%s overlaps spec.services.cidr, %s", c.Pods.CIDR, c.Services.CIDR)
+	}
+	for _, r := range []struct {
+		path string
+		cidr netip.Prefix
+		most int
+	}{{"spec.pods.cidr", c.Pods.CIDR, 24}, {"spec.services.cidr", c.Services.CIDR, 24}} {
+		if r.cidr.IsValid() && (!r.cidr.Addr().Is4() || r.cidr.Bits() > r.most) {
+			v.fail(r.path, fmt.Sprintf("an IPv4 range of prefix length %d or shorter", r.most), "%s is too small", r.cidr)
+		}
+	}
+	if nodes := c.Masters.Count + c.WorkerCount(); c.Pods.CIDR.IsValid() && c.Pods.CIDR.Bits() <= 24 && nodes > 1<<(24-c.Pods.CIDR.Bits()) {
+		v.fail("spec.pods.cidr", "a wider range: each node takes a /24 of it", "%s holds %d nodes, and the cluster has %d", c.Pods.CIDR, 1<<(24-c.Pods.CIDR.Bits()), nodes)
+	}
+	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
+	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
+		v.fail("spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual", "%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval)
+	}
+	for i, key := range c.SSHKeys {
+		if len(strings.Fields(key)) < 2 || strings.ContainsAny(key, "\n\r") {
+			v.fail(fmt.Sprintf("spec.sshKeys[%d]", i), "one line: type, key, comment", "is not a public key in authorized_keys form")
+		}
+	}
+}
+
+// Size limits are requirement A3: a warning below the recommended minimum, a refusal (by the tags) below the hard one.
+func (v *validator) size(at string, s VMSize, persist []string) {
+	if s.CPUs < 2 || s.Memory < 4*GiB || s.Disk < 30*GiB {
+		v.warn(at, "is below the recommended 2 vCPU, 4GiB and 30GiB of disk")
+	}
+	if len(persist) > 0 && s.DataDisk == 0 {
+		v.fail(at+".dataDisk", "give it a size, such as 10GiB", "is needed for the persisted directories")
+	}
+	for i, dir := range persist {
+		v.absolute(fmt.Sprintf("%s.persist[%d]", at, i), dir)
+	}
+}
+
+// WorkerCount returns the number of workers over all pools.
+func (c *Cluster) WorkerCount() int {
+	n := 0
+	for _, p := range c.Workers {
+		n += p.Count
+	}
+	return n
+}
+
+func invalid(v validator) error {
+	return director.Invalid("model.check", v.ref.String()+" does not fit the other documents", v.problems)
+}
