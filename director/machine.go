@@ -31,18 +31,22 @@ const (
 
 // Machine is a row of the ledger: a VM that the director made or is about to make.
 type Machine struct {
-	ID       string // also the stamp's machine id; never used twice
-	Cluster  string
-	Name     string // host name and node name
-	Role     Role
-	Pool     string // node pool of the cluster; "master" for masters
-	Provider string
-	Network  string
-	Image    string
-	Address  string // the node's address, without prefix length
-	MAC      string
-	Host     string // hypervisor host it was placed on; empty before
-	VMID     string // the hypervisor's id; empty before it exists
-	State    MachineState
-	Created  time.Time
+	ID         string // also the stamp's machine id; never used twice
+	ClusterUID string
+	Cluster    string
+	Name       string // host name and node name
+	Role       Role
+	Pool       string // node pool of the cluster; "master" for masters
+	Provider   string
+	Network    string
+	Image      string
+	Address    string // the node's address, without prefix length
+	MAC        string
+	CPUs       int
+	Memory     int64  // bytes
+	Host       string // hypervisor host it was placed on; empty before
+	VMID       string // the hypervisor's id; empty before it exists
+	State      MachineState
+	Created    time.Time
+	Deleted    time.Time // zero while it lives; a row stays behind so that its id is never used twice
 }

@@ -5,7 +5,8 @@ import "time"
 // Stored is a document as the director keeps it.
 type Stored struct {
 	Document
-	Generation int64 // counts changes of the spec, from 1
+	UID        string // of this incarnation: a document deleted and made again has another
+	Generation int64  // counts changes of the spec, from 1
 	Created    time.Time
 	Updated    time.Time
 	UpdatedBy  string

@@ -20,6 +20,13 @@ type Event struct {
 	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
+// StepRef names an attempt of a step.
+type StepRef struct {
+	Plan    string `json:"plan"`
+	Step    string `json:"step"`
+	Attempt int    `json:"attempt"`
+}
+
 // StepState is what the journal says of one step.
 type StepState struct {
 	ID         string    `json:"id"`
@@ -82,6 +89,7 @@ func (s *State) Apply(e Event) error {
 	}
 	st.Status, st.Message, st.Hint, st.NotBefore = to, e.Message, e.Hint, e.NotBefore
 	switch e.Kind {
+	case Noted:
 	case Started:
 		st.Attempt = e.Attempt
 		if st.StartedAt.IsZero() {

@@ -29,6 +29,7 @@ type EventKind string
 // The events that move a step.
 const (
 	Started       EventKind = "started"        // committed before the handler acts
+	Noted         EventKind = "noted"          // the handler says what it waits for; moves nothing
 	Succeeded     EventKind = "succeeded"      // the handler returned nil
 	Retry         EventKind = "retry"          // a plain error, with attempts left
 	NotReady      EventKind = "not_ready"      // plan.After: costs no attempt
@@ -44,7 +45,7 @@ const (
 // StepEvents returns every event that moves a step, in a fixed order.
 func StepEvents() []EventKind {
 	return []EventKind{
-		Started, Succeeded, Retry, NotReady, Interrupted, Aborted, NeedsHuman, Retried,
+		Started, Noted, Succeeded, Retry, NotReady, Interrupted, Aborted, NeedsHuman, Retried,
 		UndoStarted, UndoSucceeded, UndoFailed,
 	}
 }
@@ -53,7 +54,7 @@ func StepEvents() []EventKind {
 var edges = map[Status]map[EventKind]Status{
 	Pending: {Started: Running},
 	Running: {
-		Succeeded: Done, Retry: Waiting, NotReady: Waiting, Interrupted: Waiting,
+		Noted: Running, Succeeded: Done, Retry: Waiting, NotReady: Waiting, Interrupted: Waiting,
 		Aborted: Failed, NeedsHuman: Parked,
 	},
 	Waiting: {Started: Running, Aborted: Failed},

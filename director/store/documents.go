@@ -1,0 +1,187 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+type documentRow struct {
+	Kind, Name, UID, Body string
+	Generation            int64
+	CreatedAt, UpdatedAt  int64
+	UpdatedBy             string
+}
+
+func (documentRow) TableName() string { return "documents" }
+
+func (r documentRow) toDomain() (model.Stored, error) {
+	docs, err := model.Parse([]byte(r.Body), "")
+	if err != nil {
+		return model.Stored{}, &director.Error{Kind: director.KindInternal, Op: "store.document", Msg: "the stored " + r.Kind + "/" + r.Name + " cannot be read", Err: err}
+	}
+	return model.Stored{
+		Document: docs[0], UID: r.UID, Generation: r.Generation,
+		Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt), UpdatedBy: r.UpdatedBy,
+	}, nil
+}
+
+// Documents lists the documents of a kind by name; kind "" means all.
+func (s *Store) Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
+	return documents(s.read.WithContext(ctx), kind)
+}
+
+func documents(db *gorm.DB, kind model.Kind) ([]model.Stored, error) {
+	var rows []documentRow
+	q := db.Order("kind, name")
+	if kind != "" {
+		q = q.Where("kind = ?", kind)
+	}
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, dbError("store.documents", "documents", err)
+	}
+	out := make([]model.Stored, len(rows))
+	for i, r := range rows {
+		var err error
+		if out[i], err = r.toDomain(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Document returns one document, or not_found.
+func (s *Store) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
+	var row documentRow
+	if err := s.read.WithContext(ctx).Where("kind = ? AND name = ?", ref.Kind, ref.Name).Take(&row).Error; err != nil {
+		return model.Stored{}, dbError("store.document", ref.String(), err)
+	}
+	return row.toDomain()
+}
+
+// Documents lists every document as the transaction sees them.
+func (t *Tx) Documents() ([]model.Stored, error) { return documents(t.db, "") }
+
+// PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation otherwise.
+func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
+	body, err := model.EncodeJSON(d)
+	if err != nil {
+		return &director.Error{Kind: director.KindInternal, Op: "store.put", Msg: d.Ref().String() + " cannot be stored", Err: err}
+	}
+	res := t.db.Model(&documentRow{}).Where("kind = ? AND name = ?", d.Kind, d.Metadata.Name).Updates(map[string]any{
+		"body": string(body), "generation": gorm.Expr("generation + 1"), "updated_at": micros(now), "updated_by": actor,
+	})
+	if res.Error == nil && res.RowsAffected == 0 {
+		res = t.db.Create(&documentRow{
+			Kind: string(d.Kind), Name: d.Metadata.Name, UID: newID("u"), Body: string(body), Generation: 1,
+			CreatedAt: micros(now), UpdatedAt: micros(now), UpdatedBy: actor,
+		})
+	}
+	return dbError("store.put", d.Ref().String(), res.Error)
+}
+
+// DeleteDocument removes the document. No error if it is gone.
+func (t *Tx) DeleteDocument(ref model.Ref) error {
+	err := t.db.Where("kind = ? AND name = ?", ref.Kind, ref.Name).Delete(&documentRow{}).Error
+	return dbError("store.delete", ref.String(), err)
+}
+
+// Audit notes who did what to which object.
+func (t *Tx) Audit(now time.Time, actor, action, object string) error {
+	err := t.db.Exec("INSERT INTO audit (at, actor, action, object) VALUES (?, ?, ?, ?)", micros(now), actor, action, object).Error
+	return dbError("store.audit", "the audit log", err)
+}
+
+// Installed is what was really installed of a cluster.
+type Installed struct {
+	UID        string
+	Name       string
+	Generation int64 // of the document that was installed
+	Document   model.Document
+	Endpoint   string // host:port of the Kubernetes API
+	At         time.Time
+}
+
+type clusterRow struct {
+	UID, Name           string
+	InstalledGeneration int64
+	InstalledBody       string
+	Endpoint            string
+	InstalledAt         int64
+}
+
+func (clusterRow) TableName() string { return "clusters" }
+
+// Installed returns what was installed under the cluster's name, and false if nothing was.
+func (s *Store) Installed(ctx context.Context, name string) (Installed, bool, error) {
+	var rows []clusterRow
+	if err := s.read.WithContext(ctx).Where("name = ?", name).Find(&rows).Error; err != nil || len(rows) == 0 {
+		return Installed{}, false, dbError("store.installed", "cluster "+name, err)
+	}
+	r := rows[0]
+	docs, err := model.Parse([]byte(r.InstalledBody), "")
+	if err != nil {
+		return Installed{}, false, &director.Error{Kind: director.KindInternal, Op: "store.installed", Msg: "the record of cluster " + name + " cannot be read", Err: err}
+	}
+	return Installed{
+		UID: r.UID, Name: r.Name, Generation: r.InstalledGeneration, Document: docs[0], Endpoint: r.Endpoint, At: instant(r.InstalledAt),
+	}, true, nil
+}
+
+// PutInstalled records what was installed. Idempotent.
+func (t *Tx) PutInstalled(i Installed) error {
+	body, err := model.EncodeJSON(i.Document)
+	if err != nil {
+		return &director.Error{Kind: director.KindInternal, Op: "store.install", Msg: "cluster " + i.Name + " cannot be stored", Err: err}
+	}
+	err = t.db.Save(&clusterRow{
+		UID: i.UID, Name: i.Name, InstalledGeneration: i.Generation, InstalledBody: string(body), Endpoint: i.Endpoint, InstalledAt: micros(i.At),
+	}).Error
+	return dbError("store.install", "cluster "+i.Name, err)
+}
+
+// ForgetCluster removes the record of a cluster, its secrets and its document. No error if they are gone.
+func (t *Tx) ForgetCluster(uid, name string) error {
+	err := t.db.Exec("DELETE FROM clusters WHERE uid = ?", uid).Error
+	if err == nil {
+		err = t.db.Exec("DELETE FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)", uid, uid).Error
+	}
+	if err == nil {
+		err = t.db.Exec("DELETE FROM documents WHERE uid = ?", uid).Error
+	}
+	return dbError("store.forget", "cluster "+name, err)
+}
+
+// Secret returns the sealed blob, and nil if there is none.
+func (s *Store) Secret(ctx context.Context, owner, name string) ([]byte, error) {
+	var sealed []byte
+	err := s.read.WithContext(ctx).Raw("SELECT sealed FROM secrets WHERE owner = ? AND name = ?", owner, name).Row().Scan(&sealed)
+	if isNoRows(err) {
+		return nil, nil
+	}
+	return sealed, dbError("store.secret", "secret "+name, err)
+}
+
+// AddSecret stores the sealed blob unless there is one, and returns the one that is stored then: two that race end up
+// with the same secret.
+func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error) {
+	err := s.write.WithContext(ctx).Exec("INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", owner, name, sealed).Error
+	if err != nil {
+		return nil, dbError("store.secret", "secret "+name, err)
+	}
+	return s.Secret(ctx, owner, name)
+}
+
+// marshal renders a value that this package defines.
+func marshal(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("store: " + err.Error()) // plain structs of our own
+	}
+	return string(b)
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+type machineRow struct {
+	ID, ClusterUID, Cluster, Name, Role, Pool string
+	Provider, Network, Image                  string
+	Address, MAC, Host, State                 string
+	VMID                                      string `gorm:"column:vm_id"`
+	CPUs                                      int   `gorm:"column:cpus"`
+	Memory                                    int64 `gorm:"column:memory"`
+	CreatedAt, DeletedAt                      int64
+}
+
+func (machineRow) TableName() string { return "machines" }
+
+func (r machineRow) toDomain() director.Machine {
+	return director.Machine{
+		ID: r.ID, ClusterUID: r.ClusterUID, Cluster: r.Cluster, Name: r.Name, Role: director.Role(r.Role), Pool: r.Pool,
+		Provider: r.Provider, Network: r.Network, Image: r.Image, Address: r.Address, MAC: r.MAC, Host: r.Host, VMID: r.VMID,
+		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Created: instant(r.CreatedAt), Deleted: instant(r.DeletedAt),
+	}
+}
+
+// MachineFilter narrows Machines.
+type MachineFilter struct {
+	Cluster     string // name; empty for all
+	Provider    string // empty for all
+	Tombstones  bool   // also those that were deleted
+	ClusterUID  string // empty for all
+	NetworkName string // empty for all
+}
+
+// Machines lists the ledger's rows by cluster, role and name.
+func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machine, error) {
+	q := s.read.WithContext(ctx).Order("cluster, role, name, created_at")
+	for column, value := range map[string]string{"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID, "network": f.NetworkName} {
+		if value != "" {
+			q = q.Where(column+" = ?", value)
+		}
+	}
+	if !f.Tombstones {
+		q = q.Where("deleted_at = 0")
+	}
+	var rows []machineRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, dbError("store.machines", "machines", err)
+	}
+	out := make([]director.Machine, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// IntendMachine reserves the machine with its address. No error if the same id is there already; conflict if its name or address
+// belongs to another machine.
+func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
+	var n int64
+	if err := t.db.Model(&machineRow{}).Where("id = ?", m.ID).Count(&n).Error; err != nil || n > 0 {
+		return dbError("store.intend", "machine "+m.Name, err)
+	}
+	err := t.db.Create(&machineRow{
+		ID: m.ID, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Name: m.Name, Role: string(m.Role), Pool: m.Pool,
+		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host,
+		CPUs: m.CPUs, Memory: m.Memory, State: string(director.MachineIntended), CreatedAt: micros(now),
+	}).Error
+	return dbError("store.intend", "a machine with the name "+m.Name+" or the address "+m.Address, err)
+}
+
+// SetMachine records where the machine stands. host and vmID are kept when empty.
+func (s *Store) SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error {
+	set := map[string]any{"state": string(state)}
+	if host != "" {
+		set["host"] = host
+	}
+	if vmID != "" {
+		set["vm_id"] = vmID
+	}
+	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
+	return dbError("store.machine", "machine "+id, err)
+}
+
+// BuryMachine turns the row into a tombstone, which frees its name and address. No error if it is one already.
+func (s *Store) BuryMachine(ctx context.Context, id string, now time.Time) error {
+	err := s.write.WithContext(ctx).Exec("UPDATE machines SET deleted_at = ? WHERE id = ? AND deleted_at = 0", micros(now), id).Error
+	return dbError("store.bury", "machine "+id, err)
+}
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

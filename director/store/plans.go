@@ -1,0 +1,249 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+type planRow struct {
+	ID, Operation, Cluster, Hash, Content string
+	CreatedAt                             int64
+	CreatedBy                             string
+	Phase                                 string
+	StartedAt, FinishedAt                 int64
+	Message, Hint                         string
+	Seq                                   int64
+}
+
+func (planRow) TableName() string { return "plans" }
+
+type stepRow struct {
+	PlanID, StepID                   string
+	Ord                              int
+	Status                           string
+	Attempt, Failures                int
+	StartedAt, FinishedAt, NotBefore int64
+	Message, Hint                    string
+	LeaseOwner                       string
+	LeaseUntil                       int64
+}
+
+func (stepRow) TableName() string { return "plan_steps" }
+
+type eventRow struct {
+	PlanID string
+	Seq    int64
+	Body   string
+}
+
+func (eventRow) TableName() string { return "events" }
+
+func (r planRow) toDomain(steps []stepRow) (plan.Plan, plan.State, error) {
+	p := plan.Plan{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, Hash: r.Hash}
+	if err := json.Unmarshal([]byte(r.Content), &p.Content); err != nil {
+		return plan.Plan{}, plan.State{}, &director.Error{Kind: director.KindInternal, Op: "store.plan", Msg: "the stored plan " + r.ID + " cannot be read", Err: err}
+	}
+	s := plan.State{
+		Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt),
+		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Steps: make([]plan.StepState, len(steps)),
+	}
+	for i, st := range steps {
+		s.Steps[i] = plan.StepState{
+			ID: st.StepID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
+			StartedAt: instant(st.StartedAt), FinishedAt: instant(st.FinishedAt), NotBefore: instant(st.NotBefore),
+			Message: st.Message, Hint: st.Hint,
+		}
+	}
+	return p, s, nil
+}
+
+func loadPlan(db *gorm.DB, id string) (plan.Plan, plan.State, error) {
+	var row planRow
+	if err := db.Where("id = ?", id).Take(&row).Error; err != nil {
+		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
+	}
+	var steps []stepRow
+	if err := db.Where("plan_id = ?", id).Order("ord").Find(&steps).Error; err != nil {
+		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
+	}
+	return row.toDomain(steps)
+}
+
+// Plan returns the plan with its state, or not_found.
+func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
+	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for both tables
+		p, st, err = loadPlan(tx, id)
+		return err
+	}, &sql.TxOptions{ReadOnly: true})
+	return p, st, err
+}
+
+// PlanFilter narrows Plans.
+type PlanFilter struct {
+	Cluster string       // empty for all
+	Phases  []plan.Phase // empty for all
+	Limit   int          // 0 for all
+}
+
+// Plans returns the ids of plans, the newest first.
+func (s *Store) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
+	q := s.read.WithContext(ctx).Model(&planRow{}).Order("created_at DESC, id")
+	if f.Cluster != "" {
+		q = q.Where("cluster = ?", f.Cluster)
+	}
+	if len(f.Phases) > 0 {
+		q = q.Where("phase IN ?", f.Phases)
+	}
+	if f.Limit > 0 {
+		q = q.Limit(f.Limit)
+	}
+	var ids []string
+	return ids, dbError("store.plans", "plans", q.Pluck("id", &ids).Error)
+}
+
+// Holder returns the id of the plan that holds the cluster, and "" if none does.
+func (s *Store) Holder(ctx context.Context, cluster string) (string, error) {
+	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Phases: []plan.Phase{plan.PhaseRunning, plan.PhaseCancelling, plan.PhaseParked}})
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// Events returns the events of a plan with Seq > after, at most limit, in order.
+func (s *Store) Events(ctx context.Context, id string, after int64, limit int) ([]plan.Event, error) {
+	var rows []eventRow
+	err := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ?", id, after).Order("seq").Limit(limit).Find(&rows).Error
+	if err != nil {
+		return nil, dbError("store.events", "plan "+id, err)
+	}
+	events := make([]plan.Event, len(rows))
+	for i, r := range rows {
+		if err := json.Unmarshal([]byte(r.Body), &events[i]); err != nil {
+			return nil, &director.Error{Kind: director.KindInternal, Op: "store.events", Msg: "the journal of plan " + id + " cannot be read", Err: err}
+		}
+	}
+	return events, nil
+}
+
+// Tx is an open writing transaction. It is not safe for concurrent use, and the Store's own methods must not be called while it is
+// open: there is one writing connection.
+type Tx struct{ db *gorm.DB }
+
+// Update runs fn in one writing transaction and commits if it returns nil.
+func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	err := s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return fn(&Tx{db: db}) })
+	return dbError("store.update", "a transaction", err)
+}
+
+// SQL returns the transaction for the job queue.
+func (t *Tx) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
+
+// Plan returns the plan with its state as the transaction sees them.
+func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) { return loadPlan(t.db, id) }
+
+// AddPlan stores a new plan in its first state.
+func (t *Tx) AddPlan(p plan.Plan) error {
+	state := plan.NewState(&p)
+	err := t.db.Create(&planRow{
+		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Content: marshal(p.Content),
+		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Phase: string(state.Phase),
+	}).Error
+	if err != nil {
+		return dbError("store.plan", "plan "+p.ID, err)
+	}
+	rows := make([]stepRow, len(state.Steps))
+	for i, st := range state.Steps {
+		rows[i] = stepRow{PlanID: p.ID, StepID: st.ID, Ord: i, Status: string(st.Status)}
+	}
+	if len(rows) > 0 {
+		err = t.db.CreateInBatches(rows, 100).Error
+	}
+	return dbError("store.plan", "plan "+p.ID, err)
+}
+
+// Append gives e its place in the journal of the plan whose state is s, moves s on and stores both. An event that may not happen, or the
+// outcome of an attempt that is not the current one, is an error and stores nothing.
+func (t *Tx) Append(s *plan.State, e plan.Event) error {
+	e.Seq = s.Seq + 1
+	if err := s.Apply(e); err != nil {
+		return err
+	}
+	if err := t.db.Create(&eventRow{PlanID: e.Plan, Seq: e.Seq, Body: marshal(e)}).Error; err != nil {
+		return dbError("store.append", "event of plan "+e.Plan, err)
+	}
+	set := map[string]any{"seq": e.Seq}
+	if e.Step == "" {
+		set = map[string]any{
+			"seq": s.Seq, "phase": string(s.Phase), "started_at": micros(s.StartedAt), "finished_at": micros(s.FinishedAt),
+			"message": s.Message, "hint": s.Hint,
+		}
+	}
+	if err := t.db.Model(&planRow{}).Where("id = ?", e.Plan).Updates(set).Error; err != nil {
+		if errors.Is(err, gorm.ErrDuplicatedKey) {
+			return director.Errorf(director.KindConflict, "store.append", "another plan holds the cluster")
+		}
+		return dbError("store.append", "plan "+e.Plan, err)
+	}
+	if e.Step == "" {
+		return nil
+	}
+	st := s.Step(e.Step)
+	row := map[string]any{
+		"status": string(st.Status), "attempt": st.Attempt, "failures": st.Failures, "started_at": micros(st.StartedAt),
+		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "message": st.Message, "hint": st.Hint,
+	}
+	if st.Status != plan.Running {
+		row["lease_owner"], row["lease_until"] = "", 0
+	}
+	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(row).Error
+	return dbError("store.append", "step "+e.Step, err)
+}
+
+// Lease says that owner runs the step until the given time, unless it renews.
+func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
+	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", planID, step).
+		Updates(map[string]any{"lease_owner": owner, "lease_until": micros(until)}).Error
+	return dbError("store.lease", "step "+step, err)
+}
+
+// Renew extends every lease of owner.
+func (s *Store) Renew(ctx context.Context, owner string, until time.Time) error {
+	err := s.write.WithContext(ctx).Model(&stepRow{}).Where("status = 'running' AND lease_owner = ?", owner).
+		Update("lease_until", micros(until)).Error
+	return dbError("store.renew", "leases", err)
+}
+
+// Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the steps of an
+// earlier process of the same director.
+func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
+	var rows []stepRow
+	err := s.read.WithContext(ctx).Where("status = 'running' AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))",
+		micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
+	return refs(rows), dbError("store.lost", "leases", err)
+}
+
+// Due returns the waiting steps of running plans whose time has come.
+func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) {
+	var rows []stepRow
+	err := s.read.WithContext(ctx).Where(
+		"status = 'waiting' AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase = 'running')", micros(now),
+	).Order("plan_id, ord").Find(&rows).Error
+	return refs(rows), dbError("store.due", "steps", err)
+}
+
+func refs(rows []stepRow) []plan.StepRef {
+	out := make([]plan.StepRef, len(rows))
+	for i, r := range rows {
+		out[i] = plan.StepRef{Plan: r.PlanID, Step: r.StepID, Attempt: r.Attempt}
+	}
+	return out
+}
