@@ -1,0 +1,66 @@
+package director
+
+import "time"
+
+// UserRole is what a user is to the director.
+type UserRole string
+
+// The roles of users.
+const (
+	RoleAdmin UserRole = "admin" // runs infrastructure and clusters
+	RoleUser  UserRole = "user"  // sees clusters and their plans
+)
+
+// User is a local user.
+type User struct {
+	Name         string
+	Role         UserRole
+	PasswordHash string // never leaves auth and store
+	MustChange   bool   // until the password is changed, only that is allowed
+	Created      time.Time
+	Updated      time.Time
+}
+
+// Token is a bearer token as it is kept.
+type Token struct {
+	Hash    string // hex SHA-256 of the token; its identity
+	User    string
+	Created time.Time
+	Expires time.Time
+}
+
+// Actor is somebody who has proved who they are.
+type Actor struct {
+	User       string
+	Role       UserRole
+	MustChange bool      // the password must be changed first
+	Expires    time.Time // of the token that was shown
+	TokenHash  string    // of the token that was shown
+}
+
+// Action is what somebody wants to do.
+type Action string
+
+// The actions.
+const (
+	ActSelf       Action = "self"       // see oneself, log out, change the own password
+	ActRead       Action = "read"       // see documents, clusters, plans, events and logs
+	ActApply      Action = "apply"      // store documents, also as a rehearsal
+	ActDelete     Action = "delete"     // remove documents
+	ActPlan       Action = "plan"       // make plans
+	ActRun        Action = "run"        // start, cancel, retry and discard plans
+	ActKubeconfig Action = "kubeconfig" // mint an administrator's kubeconfig
+	ActInventory  Action = "inventory"  // see what playbooks are given
+	ActSecrets    Action = "secrets"    // see the secrets that playbooks are given
+)
+
+// Actions returns every action in a fixed order.
+func Actions() []Action {
+	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets}
+}
+
+// Object is what an action is about. An empty field stands for all.
+type Object struct {
+	Kind string // Cluster, Plan, or another kind of document
+	Name string
+}

@@ -1,0 +1,146 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// SummaryOf converts a plan and its state without the steps.
+func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
+	done := 0
+	for _, st := range s.Steps {
+		if st.Status == plan.Done {
+			done++
+		}
+	}
+	return PlanSummary{
+		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Summary: p.Summary, Hash: p.Hash,
+		CreatedAt: p.CreatedAt.UTC(), CreatedBy: p.CreatedBy,
+		Phase: string(s.Phase), Message: s.Message, Hint: s.Hint,
+		StartedAt: optional(s.StartedAt), FinishedAt: optional(s.FinishedAt),
+		EstimateSeconds: Seconds(p.Estimate), StepsDone: done, StepsTotal: len(p.Steps),
+	}
+}
+
+// PlanOf converts a plan and its state.
+func PlanOf(p plan.Plan, s plan.State) Plan {
+	out := Plan{
+		PlanSummary: SummaryOf(p, s), Playbooks: p.Playbooks, LastEvent: s.Seq,
+		Models: make([]ModelRef, len(p.Models)), Machines: make([]PlanMachine, len(p.Machines)),
+		Warnings: append([]string{}, p.Warnings...), Steps: make([]Step, len(p.Steps)),
+	}
+	for i, m := range p.Models {
+		out.Models[i] = ModelRef(m)
+	}
+	for i, m := range p.Machines {
+		out.Machines[i] = PlanMachine(m)
+	}
+	for i, step := range p.Steps {
+		var st plan.StepState
+		if found := s.Step(step.ID); found != nil {
+			st = *found
+		} else {
+			st.Status = plan.Pending
+		}
+		out.Steps[i] = stepOf(step, st)
+	}
+	return out
+}
+
+func stepOf(step plan.Step, st plan.StepState) Step {
+	out := Step{
+		ID: step.ID, Kind: step.Kind, Title: step.Title, Node: step.Node,
+		Needs: append([]string{}, step.Needs...), Params: step.Params, Effects: make([]Effect, len(step.Effects)),
+		Attempts: step.Attempts, TimeoutSeconds: Seconds(step.Timeout), EstimateSeconds: Seconds(step.Estimate),
+		Status: string(st.Status), Attempt: st.Attempt, Failures: st.Failures,
+		StartedAt: optional(st.StartedAt), FinishedAt: optional(st.FinishedAt), NotBefore: optional(st.NotBefore),
+		Message: st.Message, Hint: st.Hint,
+	}
+	for i, e := range step.Effects {
+		out.Effects[i] = Effect(e)
+	}
+	return out
+}
+
+// EventsOf converts events.
+func EventsOf(events []plan.Event) []Event {
+	out := make([]Event, len(events))
+	for i, e := range events {
+		out[i] = Event{
+			Plan: e.Plan, Seq: e.Seq, At: e.At.UTC(), Kind: string(e.Kind), Step: e.Step, Attempt: e.Attempt,
+			By: e.By, Message: e.Message, Hint: e.Hint, NotBefore: optional(e.NotBefore),
+		}
+	}
+	return out
+}
+
+// Apply moves a plan on by an event of its stream, with the same rules as the director's own fold. An event that was seen already
+// changes nothing.
+func (p *Plan) Apply(e Event) error {
+	if e.Seq <= p.LastEvent {
+		return nil
+	}
+	s, doc := p.state()
+	if err := s.Apply(e.domain()); err != nil {
+		return err
+	}
+	*p = rebuild(*p, doc, s)
+	return nil
+}
+
+func (e Event) domain() plan.Event {
+	return plan.Event{
+		Plan: e.Plan, Seq: e.Seq, At: e.At, Kind: plan.EventKind(e.Kind), Step: e.Step, Attempt: e.Attempt,
+		By: e.By, Message: e.Message, Hint: e.Hint, NotBefore: required(e.NotBefore),
+	}
+}
+
+func required(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// state returns the state of the run and the steps that it belongs to.
+func (p *Plan) state() (plan.State, []Step) {
+	s := plan.State{
+		Phase: plan.Phase(p.Phase), StartedAt: required(p.StartedAt), FinishedAt: required(p.FinishedAt),
+		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, Steps: make([]plan.StepState, len(p.Steps)),
+	}
+	for i, st := range p.Steps {
+		s.Steps[i] = plan.StepState{
+			ID: st.ID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
+			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore),
+			Message: st.Message, Hint: st.Hint,
+		}
+	}
+	return s, p.Steps
+}
+
+func rebuild(p Plan, steps []Step, s plan.State) Plan {
+	p.Phase, p.Message, p.Hint, p.LastEvent = string(s.Phase), s.Message, s.Hint, s.Seq
+	p.StartedAt, p.FinishedAt = optional(s.StartedAt), optional(s.FinishedAt)
+	p.Steps = make([]Step, len(steps))
+	p.StepsDone = 0
+	for i, st := range steps {
+		x := s.Steps[i]
+		st.Status, st.Attempt, st.Failures = string(x.Status), x.Attempt, x.Failures
+		st.StartedAt, st.FinishedAt, st.NotBefore = optional(x.StartedAt), optional(x.FinishedAt), optional(x.NotBefore)
+		st.Message, st.Hint = x.Message, x.Hint
+		p.Steps[i] = st
+		if x.Status == plan.Done {
+			p.StepsDone++
+		}
+	}
+	return p
+}

@@ -1,0 +1,314 @@
+// Package wire holds the bodies of the HTTP API, shared by the server (director/api) and the client (director/client), with
+// their conversion from the nouns of director, model and plan. All JSON names are snake_case; times are RFC 3339 in UTC and
+// spans are seconds. Only the documents inside of it keep the form of director/model.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Prefix is the path under which every operation lies.
+const Prefix = "/api/v1"
+
+// Problem is the body of every error, in the form of RFC 9457 with our additions.
+type Problem struct {
+	Type      string         `json:"type" doc:"urn:kaas:problem: and the kind."`
+	Title     string         `json:"title" doc:"What the kind means, the same for all problems of the kind."`
+	Status    int            `json:"status" doc:"The HTTP status."`
+	Detail    string         `json:"detail" doc:"What is wrong, for people."`
+	Kind      string         `json:"kind" doc:"The class of the problem; programs should look at this alone."`
+	Hint      string         `json:"hint,omitempty" doc:"What to do next."`
+	Errors    []ProblemField `json:"errors,omitempty" doc:"Every place of the input that is wrong."`
+	RequestID string         `json:"request_id,omitempty" doc:"Names the request in the director's log."`
+}
+
+// ProblemField is one wrong place in an input.
+type ProblemField struct {
+	Field   string `json:"field" doc:"The place, such as spec.workers[0].memory, for documents with source and line before it."`
+	Message string `json:"message" doc:"What is wrong there."`
+	Hint    string `json:"hint,omitempty" doc:"What would be right."`
+}
+
+// ProblemTypePrefix stands before the kind in Problem.Type.
+const ProblemTypePrefix = "urn:kaas:problem:"
+
+// AsError returns the problem as the error that caused it. Kinds that this version does not know become internal.
+func (p Problem) AsError(op string) *director.Error {
+	kind := director.KindInternal
+	for _, k := range director.Kinds() {
+		if string(k) == p.Kind {
+			kind = k
+		}
+	}
+	e := &director.Error{Kind: kind, Op: op, Msg: p.Detail, Hint: p.Hint}
+	for _, f := range p.Errors {
+		e.Fields = append(e.Fields, director.Field{Path: f.Field, Msg: f.Message, Hint: f.Hint})
+	}
+	return e
+}
+
+// Login asks for a token.
+type Login struct {
+	User     string `json:"user" doc:"Name of the user." minLength:"1" maxLength:"64"`
+	Password string `json:"password" doc:"The user's password." minLength:"1" maxLength:"256"`
+}
+
+// Session is a fresh token with what it is good for.
+type Session struct {
+	Token              string    `json:"token" doc:"Bearer token. It is shown this once."`
+	ExpiresAt          time.Time `json:"expires_at" doc:"When it ends."`
+	User               string    `json:"user" doc:"Whose it is."`
+	Role               string    `json:"role" doc:"admin or user."`
+	MustChangePassword bool      `json:"must_change_password" doc:"Until the password is changed, only that is allowed."`
+}
+
+// Me says who asks.
+type Me struct {
+	User               string    `json:"user"`
+	Role               string    `json:"role" doc:"admin or user."`
+	MustChangePassword bool      `json:"must_change_password"`
+	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends."`
+}
+
+// PasswordChange replaces the asking user's password. All other tokens of the user end.
+type PasswordChange struct {
+	Current string `json:"current" doc:"The password up to now." minLength:"1" maxLength:"256"`
+	New     string `json:"new" doc:"The password from now on, 12 characters or more." minLength:"1" maxLength:"256"`
+}
+
+// Version says what runs.
+type Version struct {
+	Version string `json:"version" doc:"Version of the director."`
+	Commit  string `json:"commit,omitempty" doc:"Commit it was built from."`
+	Go      string `json:"go" doc:"Version of Go it was built with."`
+}
+
+// Applied is what an apply did, or would do.
+type Applied struct {
+	DryRun  bool     `json:"dry_run" doc:"Nothing was stored."`
+	Changes []Change `json:"changes" doc:"One for each document, in the order of application."`
+}
+
+// Change is what an apply did to one document.
+type Change struct {
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Action string `json:"action" doc:"created, changed or unchanged."`
+	Diff   string `json:"diff,omitempty" doc:"Line diff of the YAML form, for changed."`
+}
+
+// ChangesOf converts the changes of an apply.
+func ChangesOf(changes []model.Change) []Change {
+	out := make([]Change, len(changes))
+	for i, c := range changes {
+		out[i] = Change{Kind: string(c.Ref.Kind), Name: c.Ref.Name, Action: c.Action, Diff: c.Diff}
+	}
+	return out
+}
+
+// Document is a stored document with its history.
+type Document struct {
+	Kind       string          `json:"kind"`
+	Name       string          `json:"name"`
+	Generation int64           `json:"generation" doc:"Counts the changes of the document, from 1."`
+	CreatedAt  time.Time       `json:"created_at"`
+	UpdatedAt  time.Time       `json:"updated_at"`
+	UpdatedBy  string          `json:"updated_by"`
+	Document   json.RawMessage `json:"document" doc:"The document as it can be applied again."`
+}
+
+// DocumentOf converts a stored document.
+func DocumentOf(s model.Stored) (Document, error) {
+	raw, err := model.EncodeJSON(s.Document)
+	if err != nil {
+		return Document{}, err
+	}
+	return Document{
+		Kind: string(s.Kind), Name: s.Metadata.Name, Generation: s.Generation,
+		CreatedAt: s.Created, UpdatedAt: s.Updated, UpdatedBy: s.UpdatedBy, Document: raw,
+	}, nil
+}
+
+// Documents is a list of documents, ordered by name.
+type Documents struct {
+	Items []Document `json:"items"`
+}
+
+// Cluster is what is known of a cluster without asking it.
+type Cluster struct {
+	Name       string    `json:"name"`
+	Generation int64     `json:"generation" doc:"Generation of its document."`
+	Status     string    `json:"status" doc:"absent, creating, ready, changing, deleting or failed."`
+	Release    string    `json:"release,omitempty"`
+	Endpoint   string    `json:"endpoint,omitempty" doc:"Address of its Kubernetes API."`
+	Machines   []Machine `json:"machines"`
+	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it."`
+	PlanPhase  string    `json:"plan_phase,omitempty"`
+}
+
+// Clusters is a list of clusters, ordered by name.
+type Clusters struct {
+	Items []Cluster `json:"items"`
+}
+
+// Machine is one VM of a cluster.
+type Machine struct {
+	Name        string `json:"name"`
+	Role        string `json:"role" doc:"master or worker."`
+	Pool        string `json:"pool,omitempty"`
+	Address     string `json:"address,omitempty"`
+	Host        string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
+	VMID        string `json:"vm_id,omitempty" doc:"The hypervisor's id of it."`
+	State       string `json:"state" doc:"intended, present or deleting."`
+	CPUs        int    `json:"cpus,omitempty"`
+	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+}
+
+// PlanRequest asks for a plan.
+type PlanRequest struct {
+	Operation string `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete"`
+}
+
+// PlanStart starts a plan.
+type PlanStart struct {
+	Hash string `json:"hash" doc:"Hash of the plan that was read and approved." minLength:"1"`
+}
+
+// PlanCancel stops a plan.
+type PlanCancel struct {
+	Now bool `json:"now,omitempty" doc:"End the running steps too. Left out, they come to their end first."`
+}
+
+// PlanSummary is a plan without its steps.
+type PlanSummary struct {
+	ID              string     `json:"id"`
+	Operation       string     `json:"operation" doc:"cluster.create or cluster.delete."`
+	Cluster         string     `json:"cluster"`
+	Summary         string     `json:"summary" doc:"One sentence for people."`
+	Hash            string     `json:"hash" doc:"SHA-256 of all that a run depends on."`
+	CreatedAt       time.Time  `json:"created_at"`
+	CreatedBy       string     `json:"created_by"`
+	Phase           string     `json:"phase" doc:"planned, running, cancelling, cancelled, parked, failed, done or discarded."`
+	Message         string     `json:"message,omitempty" doc:"Why it is in its phase."`
+	Hint            string     `json:"hint,omitempty" doc:"What to do next."`
+	StartedAt       *time.Time `json:"started_at,omitempty"`
+	FinishedAt      *time.Time `json:"finished_at,omitempty"`
+	EstimateSeconds float64    `json:"estimate_seconds" doc:"Along the longest path."`
+	StepsDone       int        `json:"steps_done"`
+	StepsTotal      int        `json:"steps_total"`
+}
+
+// Plan is a frozen plan with the state of its run.
+type Plan struct {
+	PlanSummary
+	Playbooks string        `json:"playbooks,omitempty" doc:"Hash of the playbooks and templates that the run uses."`
+	Models    []ModelRef    `json:"models" doc:"The documents that it was made from."`
+	Machines  []PlanMachine `json:"machines" doc:"The VMs that it makes or takes away."`
+	Warnings  []string      `json:"warnings"`
+	Steps     []Step        `json:"steps" doc:"In an order in which they could run one by one."`
+	LastEvent int64         `json:"last_event" doc:"Number of its last event."`
+}
+
+// Plans is a list of plans, the newest first.
+type Plans struct {
+	Items []PlanSummary `json:"items"`
+}
+
+// ModelRef pins a document by its generation.
+type ModelRef struct {
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Generation int64  `json:"generation"`
+}
+
+// PlanMachine is a VM that a plan makes or takes away.
+type PlanMachine struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Pool    string `json:"pool,omitempty"`
+	Address string `json:"address,omitempty"`
+	MAC     string `json:"mac,omitempty"`
+	Host    string `json:"host,omitempty"`
+}
+
+// Step is one step of a plan with the state of its run.
+type Step struct {
+	ID              string          `json:"id"`
+	Kind            string          `json:"kind"`
+	Title           string          `json:"title"`
+	Node            string          `json:"node,omitempty" doc:"The node it concerns; absent for the cluster."`
+	Needs           []string        `json:"needs" doc:"Steps that must be done first."`
+	Params          json.RawMessage `json:"params,omitempty" doc:"What its kind needs; never a secret."`
+	Effects         []Effect        `json:"effects"`
+	Attempts        int             `json:"attempts" doc:"How often an error is tried in all."`
+	TimeoutSeconds  float64         `json:"timeout_seconds" doc:"Of one attempt."`
+	EstimateSeconds float64         `json:"estimate_seconds"`
+	Status          string          `json:"status" doc:"pending, running, waiting, parked, done, failed, undoing, undone or stuck."`
+	Attempt         int             `json:"attempt" doc:"Of the current or last run; 0 before the first."`
+	Failures        int             `json:"failures" doc:"Errors so far."`
+	StartedAt       *time.Time      `json:"started_at,omitempty"`
+	FinishedAt      *time.Time      `json:"finished_at,omitempty"`
+	NotBefore       *time.Time      `json:"not_before,omitempty" doc:"When a waiting step may start again."`
+	Message         string          `json:"message,omitempty" doc:"Why it waits, parks or failed."`
+	Hint            string          `json:"hint,omitempty"`
+}
+
+// Effect is one thing that a step changes in the world.
+type Effect struct {
+	Verb   string `json:"verb" doc:"create, change, delete or keep."`
+	Object string `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
+	Name   string `json:"name"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Event is one line of a plan's journal.
+type Event struct {
+	Plan      string     `json:"plan"`
+	Seq       int64      `json:"seq" doc:"Orders the events of one plan without gaps, from 1."`
+	At        time.Time  `json:"at"`
+	Kind      string     `json:"kind"`
+	Step      string     `json:"step,omitempty" doc:"Absent for events of the plan."`
+	Attempt   int        `json:"attempt,omitempty"`
+	By        string     `json:"by,omitempty"`
+	Message   string     `json:"message,omitempty"`
+	Hint      string     `json:"hint,omitempty"`
+	NotBefore *time.Time `json:"not_before,omitempty"`
+}
+
+// Events is an answer to one poll.
+type Events struct {
+	Items []Event `json:"items"`
+	Phase string  `json:"phase" doc:"Phase of the plan after the events."`
+	Last  int64   `json:"last" doc:"Number to ask after next."`
+	Ended bool    `json:"ended" doc:"No event follows unless a person acts."`
+}
+
+// KubeconfigRequest asks for a kubeconfig.
+type KubeconfigRequest struct {
+	TTLSeconds int64 `json:"ttl_seconds,omitempty" doc:"How long it is good for. Left out, the director chooses." minimum:"0" maximum:"31536000"`
+}
+
+// Inventory is what a playbook run of a cluster gets: files by path.
+type Inventory struct {
+	Files map[string]string `json:"files" doc:"Content by path."`
+}
+
+// End is the data of the last message of an event stream.
+type End struct {
+	Phase string `json:"phase"`
+}
+
+// Seconds converts a span.
+func Seconds(d time.Duration) float64 { return d.Seconds() }
+
+// Span converts seconds back.
+func Span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// Ended reports whether a plan in the phase has had its last event unless a person acts.
+func Ended(phase string) bool { return plan.Phase(phase).Ended() }
