@@ -1,0 +1,133 @@
+#!/bin/bash
+# build.sh [--release DIR] [--print] makes the image of a cluster's nodes, or takes
+# it from the cache, and prints the path of the qcow2 as the last line of its output.
+#
+#   --release DIR  a release directory (images/release/build.sh prints it): its
+#                  programs go into the image. Without it the image has no Kubernetes.
+#   --print        build nothing: print the path, fail when it is not in the cache.
+set -euo pipefail
+umask 022
+here=$(dirname "$(readlink -f "$0")")
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/director/node
+
+say() { echo "node image: $*" >&2; }
+usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$here/build.sh" >&2; exit 64; }
+
+release='' print=''
+arguments=("$@")
+while (($#)); do
+    case $1 in
+    --release)
+        release=$(readlink -f "${2:-}") || usage
+        shift
+        ;;
+    --print) print=1 ;;
+    *) usage ;;
+    esac
+    shift
+done
+if [[ -n $release && ! -f $release/release.yaml ]]; then
+    say "$release is no release directory: it has no release.yaml"
+    exit 66
+fi
+
+# hash_of PATH... is the hash of the names and the content below them.
+hash_of() {
+    (cd "$here" && find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum | cut -c1-12
+}
+base_key=$(hash_of base base.sh packages.txt)
+name=debian12
+kubernetes=
+if [[ -n $release ]]; then
+    kubernetes=$(sed -n 's/^ *kubernetes: *v\{0,1\}\([0-9.]*\) *$/\1/p' "$release/release.yaml" | head -n1)
+    name+=-k8s-$kubernetes
+fi
+key=$({ hash_of base base.sh packages.txt files finish.sh disk.sh build.sh
+    [[ -z $release ]] || sha256sum <"$release/release.yaml"; } | sha256sum | cut -c1-12)
+target=$cache/$name-$key
+
+if [[ -f $target/node.qcow2 ]]; then
+    echo "$target/node.qcow2"
+    exit 0
+fi
+[[ -z $print ]] || { say "$target/node.qcow2 is not built"; exit 3; }
+((EUID == 0)) || { say "run as root"; exit 77; }
+
+# The build has processes and mounts of its own: they end with it, however it ends.
+if (($$ != 1)); then
+    "$here/../../test/lab/need.sh" mmdebstrap debian-archive-keyring grub-pc-bin grub-common e2fsprogs fdisk qemu-utils python3 python3-yaml
+    mkdir -p "$cache"
+    exec unshare --mount --pid --fork --mount-proc --kill-child=KILL --propagation private -- \
+        nice -n 5 "$here/build.sh" "${arguments[@]}"
+fi
+
+exec 9>"$cache/.lock"
+flock 9
+if [[ -f $target/node.qcow2 ]]; then # built while we waited
+    echo "$target/node.qcow2"
+    exit 0
+fi
+rm -rf --one-file-system "$cache"/tmp.* # of builds that were killed: we hold the lock
+tmp=$(mktemp -d "$cache/tmp.XXXXXX")
+trap 'rm -rf --one-file-system "$tmp"' EXIT
+export TMPDIR=$tmp
+SECONDS=0
+
+base=$cache/base-$base_key.tar
+if [[ ! -f $base ]]; then
+    say "installing Debian and its packages (about a minute)"
+    "$here/base.sh" "$tmp/base.tar" >&2
+    mv "$tmp/base.tar" "$base"
+    say "packages done after $SECONDS s"
+fi
+
+say "adding configuration and programs"
+root=$tmp/root
+mkdir "$root"
+tar -xf "$base" -C "$root" --numeric-owner
+cp -r --no-preserve=mode,ownership "$here/files/." "$root/"
+mkdir -p "$root/opt/cni/bin" "$root/etc/cni/net.d" "$root/etc/containerd/certs.d" "$root/etc/kubernetes/manifests"
+if [[ -n $release ]]; then
+    /usr/bin/python3 - "$release" >"$tmp/sums" <<'PY'
+import sys, yaml
+spec = yaml.safe_load(open(sys.argv[1] + "/release.yaml"))["spec"]
+for f in spec["files"]:
+    if f["path"].startswith(("bin/", "cni/")):
+        print(f["sha256"] + "  " + f["path"])
+PY
+    (cd "$release" && sha256sum --quiet --check "$tmp/sums") >&2 || { say "the release in $release is damaged"; exit 65; }
+    install -m 0755 "$release"/bin/* "$root/usr/local/bin/"
+    install -m 0755 "$release"/cni/* "$root/opt/cni/bin/"
+fi
+cp "$here/finish.sh" "$root/finish.sh"
+chroot "$root" /bin/bash /finish.sh >&2
+rm "$root/finish.sh"
+
+runc=$(chroot "$root" runc --version | sed -n 's/^runc version //p')
+/usr/bin/python3 - "$release" "$runc" "$key" >"$tmp/kaas-release.json" <<'PY'
+import json, sys, yaml
+release, runc, key = sys.argv[1:]
+spec = yaml.safe_load(open(release + "/release.yaml"))["spec"] if release else {}
+components = spec.get("components", {})
+print(json.dumps({
+    "image": "debian12",
+    "kubernetes": spec.get("kubernetes", ""),
+    "containerd": components.get("containerd", ""),
+    "runc": runc,
+    "cni_plugins": components.get("cniPlugins", ""),
+    "arch": "amd64",
+    "built_from": key,
+}, indent=2))
+PY
+install -m 0644 "$tmp/kaas-release.json" "$root/etc/kaas-release"
+
+say "making the disk"
+mkdir "$tmp/out"
+"$here/disk.sh" "$root" "$tmp/out/node.qcow2" >&2
+install -m 0644 "$tmp/kaas-release.json" "$tmp/out/kaas-release.json"
+(cd "$tmp/out" && sha256sum node.qcow2 >node.qcow2.sha256)
+chmod 755 "$tmp/out"
+rm -rf "$target"
+mv "$tmp/out" "$target"
+say "done after $SECONDS s: $(du -h "$target/node.qcow2" | cut -f1)"
+echo "$target/node.qcow2"

@@ -1,0 +1,164 @@
+#!/bin/bash
+# test.sh [IMAGE.qcow2] boots a node image in a lab of its own, looks at what a
+# node must be and prints how long it took. Without an argument it takes the
+# image without Kubernetes.
+#
+# shellcheck disable=SC2016 # the quoted commands are expanded on the node
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+lab=$here/../../test/lab/lab
+image=${1:-$("$here/build.sh")}
+image=$(readlink -f "$image")
+
+if [[ -z ${NODE_TEST_DIR:-} ]]; then # outside: make the lab and go on in it
+    "$here/../../test/lab/need.sh" genisoimage openssh-client qemu-utils
+    NODE_TEST_DIR=$(mktemp -d /var/tmp/director-node-test.XXXXXX)
+    export NODE_TEST_DIR LAB_DIR=$NODE_TEST_DIR/lab LAB_DATA=$NODE_TEST_DIR/data
+    trap '"$lab" down >/dev/null 2>&1 || :; rm -rf "$NODE_TEST_DIR"' EXIT
+    trap 'exit 130' INT TERM
+    "$lab" up
+    "$lab" exec -- "$here/test.sh" "$image"
+    exit
+fi
+
+cd "$NODE_TEST_DIR"
+vm=10.89.0.10
+failures=0
+check() { # check WHAT COMMAND...: the command must succeed on the node
+    local what=$1 out
+    shift
+    if out=$("$@" 2>&1); then
+        echo "ok      $what"
+    else
+        echo "FAILED  $what: ${out##*$'\n'}"
+        failures=$((failures + 1))
+    fi
+}
+on() { ssh -n -F none -i id -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=yes \
+    -o UserKnownHostsFile=known_hosts -o ControlMaster=auto -o ControlPath="$NODE_TEST_DIR/ssh" -o ControlPersist=120 \
+    "kaas@$vm" "$@"; }
+
+ssh-keygen -q -t ed25519 -N '' -C test -f id
+ssh-keygen -q -t ed25519 -N '' -C '' -f host
+echo "$vm $(cut -d' ' -f1,2 host.pub)" >known_hosts
+
+cat >meta-data <<END
+{"instance-id": "test-1", "local-hostname": "node-1"}
+END
+cat >network-config <<END
+version: 2
+ethernets:
+  eth0:
+    match: {macaddress: "52:54:00:89:00:10"}
+    set-name: eth0
+    addresses: [$vm/24]
+    routes: [{to: 0.0.0.0/0, via: 10.89.0.1}]
+    nameservers: {addresses: [10.89.0.1], search: [example.test]}
+END
+cat >user-data <<END
+#cloud-config
+users:
+  - name: kaas
+    sudo: "ALL=(ALL) NOPASSWD:ALL"
+    shell: /bin/bash
+    lock_passwd: true
+    ssh_authorized_keys: ["$(<id.pub)"]
+ssh_keys:
+  ed25519_private: |
+$(sed 's/^/    /' host)
+  ed25519_public: "$(<host.pub)"
+disk_setup:
+  /dev/disk/by-id/virtio-kaas-data: {table_type: gpt, layout: true, overwrite: false}
+fs_setup:
+  - {label: kaas-data, filesystem: ext4, device: /dev/disk/by-id/virtio-kaas-data, partition: 1, overwrite: false}
+mounts:
+  - [/dev/disk/by-label/kaas-data, /var/lib/kaas-data, ext4, "defaults,nofail", "0", "2"]
+END
+genisoimage -quiet -V cidata -J -r -o seed.iso user-data meta-data network-config
+
+disks=/var/lib/libvirt/images
+qemu-img create -q -f qcow2 -b "$image" -F qcow2 $disks/node.qcow2 8G
+qemu-img create -q -f qcow2 $disks/data.qcow2 1G
+cat >network.xml <<END
+<network><name>node-test</name><forward mode='open'/><bridge name='nodetest0'/>
+<dns enable='no'/><ip address='10.89.0.1' prefix='24'/></network>
+END
+type=qemu
+cpu="<cpu mode='maximum'/>"
+[[ $(<"$LAB_DIR/accel") != kvm ]] || { type=kvm cpu="<cpu mode='host-passthrough'/>"; }
+cat >domain.xml <<END
+<domain type='$type'><name>node-test</name><memory unit='MiB'>1536</memory><vcpu>1</vcpu>$cpu
+<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<devices>
+  <disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='unsafe'/><source file='$disks/node.qcow2'/><target dev='vda' bus='virtio'/><boot order='1'/></disk>
+  <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='$NODE_TEST_DIR/seed.iso'/><target dev='vdb' bus='virtio'/><readonly/></disk>
+  <disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='unsafe'/><source file='$disks/data.qcow2'/><target dev='vdc' bus='virtio'/><serial>kaas-data</serial></disk>
+  <interface type='network'><mac address='52:54:00:89:00:10'/><source network='node-test'/><model type='virtio'/></interface>
+  <serial type='file'><source path='$NODE_TEST_DIR/console'/><target port='0'/></serial>
+  <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+  <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+  <memballoon model='virtio'/>
+</devices></domain>
+END
+virsh -q net-create network.xml
+echo "booting $image ($(<"$LAB_DIR/accel"))"
+SECONDS=0
+virsh -q create domain.xml
+until on true 2>ssh.err; do
+    if ((SECONDS > 300)); then
+        echo "FAILED  no SSH after $SECONDS s: $(<ssh.err)"
+        tail -n 30 console
+        exit 1
+    fi
+    sleep 0.5
+done
+ssh_after=$SECONDS
+echo "ok      SSH with the expected host key after $ssh_after s"
+limit=${NODE_TEST_SSH_LIMIT:-60}
+((ssh_after <= limit)) || { echo "FAILED  SSH took longer than $limit s"; failures=$((failures + 1)); }
+
+check "cloud-init ends without an error" on 'sudo cloud-init status --wait --long | tee /dev/stderr | grep -q "^status: done"'
+echo "        cloud-init done after $SECONDS s"
+check "no unit failed" on '! systemctl --failed --no-legend --plain | grep .'
+check "hostname" on '[ "$(hostname)" = node-1 ] && sudo -n true'
+check "root file system has grown to the disk" on '[ "$(df --output=size -BM / | tail -n1 | tr -dc 0-9)" -gt 7000 ]'
+check "data disk is formatted and mounted" on 'findmnt -n -o FSTYPE,LABEL /var/lib/kaas-data | grep -q "ext4 *kaas-data"'
+check "default route and address" on 'ip -o route get 172.30.0.1 | grep -q "via 10.89.0.1 dev eth0"'
+check "the lab's own address answers" on 'ping -c1 -W5 172.30.0.1'
+check "name server" on 'grep -q "nameserver 10.89.0.1" /run/systemd/resolve/resolv.conf && grep -q "search example.test" /run/systemd/resolve/resolv.conf'
+check "/etc/kaas-release" on 'python3 -c "import json; d = json.load(open(\"/etc/kaas-release\")); assert d[\"image\"] == \"debian12\", d"'
+check "machine id is its own" on '[ "$(wc -c </etc/machine-id)" = 33 ]'
+check "kernel modules" on 'sudo modprobe -a overlay br_netfilter vxlan ip_set nf_tables nft_compat xt_set ip_vs nfs nfsv4 vmxnet3 vmw_pvscsi wireguard'
+check "sysctls" on '[ "$(sudo sysctl -n net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables kernel.panic | xargs)" = "1 1 10" ]'
+check "no swap" on '[ "$(wc -l </proc/swaps)" = 1 ]'
+check "programs" on 'export PATH=$PATH:/usr/sbin; for p in haproxy keepalived chronyd nft conntrack iptables ipset ethtool socat mount.nfs runc qemu-ga vmtoolsd growpart python3 crictl; do
+    command -v $p >/dev/null || [ $p = crictl ] || { echo "$p is missing" >&2; exit 1; }; done'
+check "haproxy and keepalived wait for a playbook" on '! systemctl -q is-enabled haproxy && ! systemctl -q is-enabled keepalived'
+check "nothing listens but SSH and the resolver" on '! sudo ss -Hltnu | grep -Ev ":22 |127\.0\.0\.(53|54)|:323 |:68 " | grep .'
+check "no repositories, no host keys of the image" on '! grep -rqs "^deb" /etc/apt && [ "$(ls /etc/ssh/ssh_host_*_key)" = /etc/ssh/ssh_host_ed25519_key ]'
+check "guest agent" virsh -q -c qemu:///system qemu-agent-command node-test '{"execute":"guest-ping"}'
+if [[ $(on 'ls /usr/local/bin') == *kubelet* ]]; then
+    check "containerd runs" on 'systemctl is-active containerd && sudo ctr version'
+    check "kubelet waits for kubeadm" on 'systemctl -q is-enabled kubelet && ! systemctl -q is-active kubelet'
+    check "kubeadm, kubelet and kubectl have the version of /etc/kaas-release" on 'v=$(python3 -c "import json; print(json.load(open(\"/etc/kaas-release\"))[\"kubernetes\"])");
+        [ "$(kubeadm version -o short)" = "$v" ] && [ "$(kubelet --version)" = "Kubernetes $v" ] && kubectl version --client | grep -q "$v"'
+    check "CNI plugins" on 'ls /opt/cni/bin/bridge /opt/cni/bin/loopback /opt/cni/bin/portmap /opt/cni/bin/host-local'
+fi
+if [[ -n ${NODE_TEST_VERBOSE:-} ]]; then
+    on 'systemd-analyze; systemd-analyze blame | head -n 30; systemd-analyze critical-chain ssh.service; sudo journalctl -b -p warning --no-pager | tail -n 40; free -m; ps axo rss,comm --sort -rss | head'
+fi
+check "it comes back after a restart" bash -c "$(declare -f on); $(declare -p vm NODE_TEST_DIR)"'
+    on sudo systemctl reboot || :
+    on -O exit || :
+    for ((i = 0; i < 240; i++)); do
+        if on "[ \$(cut -d. -f1 /proc/uptime) -lt 120 ] && findmnt -n /var/lib/kaas-data" && virsh -q domstate node-test >/dev/null; then exit 0; fi
+        sleep 0.5
+    done
+    exit 1'
+echo "        SSH again after $SECONDS s in all"
+if ((failures)); then
+    tail -n 20 console
+    echo "$failures checks failed" >&2
+    exit 1
+fi
+echo "node image: all checks passed; SSH after $ssh_after s"
