@@ -1,0 +1,424 @@
+// Package engine runs plans: it moves their steps on River's queue, writes the journal around every act and goes on where an earlier
+// process stopped.
+//
+// The journal is the truth and River only carries invitations: a job says "step S of plan P may run as attempt N". A job whose attempt is
+// not the next one of its step does nothing, so lost, doubled and orphaned jobs cannot hurt.
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Run is one attempt of a step, as its handler sees it.
+type Run struct {
+	Plan    *plan.Plan
+	Step    plan.Step
+	Attempt int
+	// Note tells followers what the step is doing or waiting for. It is journaled, so it is for a change of state and not for
+	// every poll; a note equal to the last one is dropped.
+	Note func(ctx context.Context, message string)
+}
+
+// Handler acts for one kind of step. Run must be idempotent: it may have been killed at any line before. Its error says what happens
+// next; see plan.OutcomeOf. It must return soon after ctx is done.
+type Handler interface {
+	Run(ctx context.Context, r Run) error
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, r Run) error
+
+// Run calls f.
+func (f HandlerFunc) Run(ctx context.Context, r Run) error { return f(ctx, r) }
+
+// Tx is a transaction over plans and the queue.
+type Tx interface {
+	SQL() *sql.Tx
+	Plan(id string) (plan.Plan, plan.State, error)
+	Append(s *plan.State, e plan.Event) error
+	Lease(planID, step, owner string, until time.Time) error
+}
+
+// Store keeps plans. Methods outside Update must not be called inside it.
+type Store interface {
+	SQL() *sql.DB
+	Update(ctx context.Context, fn func(Tx) error) error
+	Active(ctx context.Context) ([]string, error) // ids of running and cancelling plans
+	Renew(ctx context.Context, owner string, until time.Time) error
+	Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error)
+	Due(ctx context.Context, now time.Time) ([]plan.StepRef, error)
+}
+
+// Config says how an engine works.
+type Config struct {
+	Director string             // id of the installation
+	Store    Store              //
+	Handlers map[string]Handler // by step kind
+	Workers  int                // steps at once; 32 if zero
+	Lease    time.Duration      // how long a silent engine keeps its steps; 15 s if zero
+	Now      func() time.Time   // time.Now if nil
+	Log      *slog.Logger
+	// Explain turns an error into what people are shown; the error's own text if nil.
+	Explain func(err error) (message, hint string)
+}
+
+// Engine runs plans. Methods are safe for concurrent use.
+type Engine struct {
+	cfg    Config
+	owner  string // director id / process: the holder of leases
+	client *river.Client[*sql.Tx]
+	signal *broadcast
+
+	mu       sync.Mutex
+	running  map[plan.StepRef]context.CancelCauseFunc
+	timers   map[*time.Timer]struct{}
+	stopping bool
+
+	background sync.WaitGroup
+	stop       context.CancelFunc
+}
+
+var (
+	errStopping  = errors.New("the director is stopping")
+	errCancelled = errors.New("cancelled by a person")
+	errLeaseLost = errors.New("the lease was lost")
+)
+
+type stepArgs struct {
+	plan.StepRef
+}
+
+// Kind names the job for River.
+func (stepArgs) Kind() string { return "step" }
+
+// New returns an engine that does not run yet. It brings the queue's tables up to date.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	if cfg.Workers == 0 {
+		cfg.Workers = 32
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 15 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Explain == nil {
+		cfg.Explain = func(err error) (string, string) { return err.Error(), director.HintOf(err) }
+	}
+	e := &Engine{
+		cfg: cfg, owner: fmt.Sprintf("%s/%d", cfg.Director, cfg.Now().UnixNano()), signal: newBroadcast(),
+		running: map[plan.StepRef]context.CancelCauseFunc{}, timers: map[*time.Timer]struct{}{},
+	}
+	driver := riversqlite.New(cfg.Store.SQL())
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	}
+	if err != nil {
+		return nil, &director.Error{Kind: director.KindUnavailable, Op: "engine.open", Msg: "the queue's tables cannot be made", Err: err}
+	}
+	workers := river.NewWorkers()
+	if err := river.AddWorkerSafely(workers, &worker{engine: e}); err != nil {
+		return nil, err
+	}
+	e.client, err = river.NewClient(driver, &river.Config{
+		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: cfg.Workers}},
+		Workers:           workers,
+		FetchCooldown:     20 * time.Millisecond,
+		FetchPollInterval: 50 * time.Millisecond, // SQLite has no notify: this is the delay from commit to start
+		JobTimeout:        -1,                    // steps carry their own
+		MaxAttempts:       1,                     // the journal counts attempts
+		Logger:            slog.New(levelHandler{cfg.Log.Handler(), slog.LevelWarn}),
+		// A job's row is of no use once it ran: the journal has it all.
+		CompletedJobRetentionPeriod: time.Minute, CancelledJobRetentionPeriod: time.Minute, DiscardedJobRetentionPeriod: time.Minute,
+	})
+	if err != nil {
+		return nil, &director.Error{Kind: director.KindInternal, Op: "engine.open", Msg: "the queue cannot be set up", Err: err}
+	}
+	return e, nil
+}
+
+// Start takes over what an earlier process of this director left running, and begins to run steps. It returns once steps can start.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.recover(ctx); err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	if err := e.client.Start(background); err != nil {
+		stop()
+		return &director.Error{Kind: director.KindInternal, Op: "engine.start", Msg: "the queue does not start", Err: err}
+	}
+	e.background.Go(func() { e.keep(background) })
+	return nil
+}
+
+// Stop interrupts the running steps, waits for them and returns. An interrupted step costs no attempt and runs again at the next Start. It is
+// idempotent.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	if e.stopping || e.stop == nil {
+		e.mu.Unlock()
+		return nil
+	}
+	e.stopping = true
+	for _, cancel := range e.running {
+		cancel(errStopping)
+	}
+	for t := range e.timers {
+		t.Stop()
+	}
+	e.mu.Unlock()
+	err := e.client.Stop(ctx)
+	e.stop()
+	e.background.Wait()
+	if err != nil {
+		return &director.Error{Kind: director.KindUnavailable, Op: "engine.stop", Msg: "steps did not end in time", Err: err}
+	}
+	return nil
+}
+
+// Begin starts the plan: prepare runs in the same transaction, before the plan is marked as started, and may refuse. Steps that are ready are queued with it.
+func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *plan.Plan, *plan.State) error) error {
+	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if prepare != nil {
+			if err := prepare(tx, p, s); err != nil {
+				return err
+			}
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanStarted, By: by})
+	})
+}
+
+// Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan has ended.
+func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
+	err := e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if s.Phase == plan.PhaseCancelling || s.Phase.Ended() {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanCancel, By: by})
+	})
+	if err == nil && now {
+		e.mu.Lock()
+		for ref, cancel := range e.running {
+			if ref.Plan == id {
+				cancel(errCancelled)
+			}
+		}
+		e.mu.Unlock()
+	}
+	return err
+}
+
+// Retry lets a failed, parked or cancelled plan go on: failed and parked steps run again, finished ones do not.
+func (e *Engine) Retry(ctx context.Context, id, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		for i := range s.Steps {
+			if st := s.Steps[i]; st.Status == plan.Failed || st.Status == plan.Parked {
+				if err := e.append(tx, s, plan.Event{Plan: id, Step: st.ID, Kind: plan.Retried, By: by}); err != nil {
+					return err
+				}
+			}
+		}
+		if s.Phase == plan.PhaseRunning {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
+	})
+}
+
+// Discard gives the plan up for good.
+func (e *Engine) Discard(ctx context.Context, id, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by})
+	})
+}
+
+// Changed returns a channel that is closed at the next event of any plan. Take it before reading, and read again when it closes.
+func (e *Engine) Changed() <-chan struct{} { return e.signal.wait() }
+
+// move changes a plan in one transaction, settles it and queues what has become ready.
+func (e *Engine) move(ctx context.Context, id string, fn func(Tx, *plan.Plan, *plan.State) error) error {
+	err := e.cfg.Store.Update(ctx, func(tx Tx) error {
+		p, s, err := tx.Plan(id)
+		if err != nil {
+			return err
+		}
+		before := s.Seq
+		if err := fn(tx, &p, &s); err != nil {
+			return err
+		}
+		if s.Seq == before {
+			return nil
+		}
+		return e.settle(ctx, tx, &p, &s, plan.Ready(&p, &s, e.cfg.Now()))
+	})
+	e.signal.send()
+	return err
+}
+
+// settle ends the plan if it is due, and queues the steps.
+func (e *Engine) settle(ctx context.Context, tx Tx, p *plan.Plan, s *plan.State, ready []string) error {
+	if ev, due := plan.Settle(p, s); due {
+		ev.Plan = p.ID
+		return e.append(tx, s, ev)
+	}
+	return e.enqueue(ctx, tx, p.ID, s, ready)
+}
+
+func (e *Engine) append(tx Tx, s *plan.State, ev plan.Event) error {
+	ev.At = e.cfg.Now().UTC()
+	if ev.By == "" {
+		ev.By = e.cfg.Director
+	}
+	err := tx.Append(s, ev)
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*director.Error](err); ok {
+		return err
+	}
+	return &director.Error{
+		Kind: director.KindConflict, Op: "engine.move", Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Phase), Err: err,
+	}
+}
+
+func (e *Engine) enqueue(ctx context.Context, tx Tx, id string, s *plan.State, steps []string) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	jobs := make([]river.InsertManyParams, len(steps))
+	for i, step := range steps {
+		jobs[i] = river.InsertManyParams{Args: stepArgs{plan.StepRef{Plan: id, Step: step, Attempt: s.Step(step).Attempt + 1}}}
+	}
+	if _, err := e.client.InsertManyFastTx(ctx, tx.SQL(), jobs); err != nil {
+		return fmt.Errorf("engine: queueing steps of plan %s: %w", id, err)
+	}
+	return nil
+}
+
+// recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and queues again whatever may run.
+func (e *Engine) recover(ctx context.Context) error {
+	if err := e.reclaim(ctx); err != nil {
+		return err
+	}
+	ids, err := e.cfg.Store.Active(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		err := e.cfg.Store.Update(ctx, func(tx Tx) error {
+			p, s, err := tx.Plan(id)
+			if err != nil {
+				return err
+			}
+			for _, st := range s.Steps {
+				if st.Status == plan.Waiting {
+					e.wakeAt(id, st.ID, st.Attempt, st.NotBefore)
+				}
+			}
+			return e.settle(ctx, tx, &p, &s, plan.Ready(&p, &s, e.cfg.Now()))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) reclaim(ctx context.Context) error {
+	lost, err := e.cfg.Store.Lost(ctx, e.cfg.Now(), e.cfg.Director+"/", e.owner)
+	if err != nil {
+		return err
+	}
+	for _, ref := range lost {
+		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
+		e.mu.Lock()
+		if cancel := e.running[ref]; cancel != nil {
+			cancel(errLeaseLost)
+		}
+		e.mu.Unlock()
+		if err := e.finish(ctx, ref, plan.Event{Kind: plan.Interrupted, Message: "the director that ran it went away"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep renews leases, takes over lost ones and is the safety net under the timers.
+func (e *Engine) keep(ctx context.Context) {
+	tick := time.NewTicker(e.cfg.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := e.cfg.Store.Renew(ctx, e.owner, e.cfg.Now().Add(e.cfg.Lease))
+		if err == nil {
+			err = e.reclaim(ctx)
+		}
+		var due []plan.StepRef
+		if err == nil {
+			due, err = e.cfg.Store.Due(ctx, e.cfg.Now().Add(-time.Second)) // the timers had their second
+		}
+		for _, ref := range due {
+			err = errors.Join(err, e.wake(ctx, ref))
+		}
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.ErrorContext(ctx, "keeping plans moving failed", "err", err)
+		}
+	}
+}
+
+// wakeAt queues the step again at its time.
+func (e *Engine) wakeAt(planID, step string, attempt int, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopping {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(max(0, at.Sub(e.cfg.Now())), func() {
+		e.mu.Lock()
+		delete(e.timers, timer)
+		stopping := e.stopping
+		e.mu.Unlock()
+		if stopping {
+			return
+		}
+		ctx := context.Background() // the timer outlives the request that set it
+		if err := e.wake(ctx, plan.StepRef{Plan: planID, Step: step, Attempt: attempt}); err != nil {
+			e.cfg.Log.WarnContext(ctx, "waking a step failed, will retry", "plan_id", planID, "step", step, "err", err)
+		}
+	})
+	e.timers[timer] = struct{}{}
+}
+
+func (e *Engine) wake(ctx context.Context, ref plan.StepRef) error {
+	return e.cfg.Store.Update(ctx, func(tx Tx) error {
+		_, s, err := tx.Plan(ref.Plan)
+		if err != nil {
+			return err
+		}
+		if st := s.Step(ref.Step); s.Phase != plan.PhaseRunning || st == nil || st.Attempt != ref.Attempt ||
+			(st.Status != plan.Waiting && st.Status != plan.Pending) {
+			return nil
+		}
+		return e.enqueue(ctx, tx, ref.Plan, &s, []string{ref.Step})
+	})
+}

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+type worker struct {
+	river.WorkerDefaults[stepArgs]
+	engine *Engine
+}
+
+// Work runs one invitation. It returns nil always: the journal, not River, says what happens next.
+func (w *worker) Work(ctx context.Context, job *river.Job[stepArgs]) error {
+	w.engine.run(context.WithoutCancel(ctx), job.Args.StepRef)
+	return nil
+}
+
+// run claims the attempt, lets the handler act and journals the outcome.
+func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
+	log := e.cfg.Log.With("plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	e.mu.Lock()
+	if e.stopping {
+		e.mu.Unlock()
+		return // nothing is claimed; the next start queues it again
+	}
+	e.running[ref] = cancel
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.running, ref)
+		e.mu.Unlock()
+	}()
+
+	p, step, claimed, err := e.claim(ctx, ref)
+	if err != nil {
+		log.ErrorContext(ctx, "claiming a step failed, will retry", "err", err)
+		e.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, e.cfg.Now().Add(time.Second))
+		return
+	}
+	if !claimed {
+		return
+	}
+	e.signal.send()
+	err = e.act(ctx, p, step, ref)
+	ev := e.outcome(ctx, step, err)
+	if err != nil {
+		log.Log(ctx, levelOf(ev.Kind), "step did not finish", "outcome", string(ev.Kind), "err", err)
+	}
+	e.journal(ctx, log, ref, ev)
+}
+
+// claim commits that the attempt has started, or says that it may not.
+func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed bool, err error) {
+	err = e.cfg.Store.Update(ctx, func(tx Tx) error {
+		var s plan.State
+		var err error
+		if p, s, err = tx.Plan(ref.Plan); err != nil {
+			return err
+		}
+		st := s.Step(ref.Step)
+		var known bool
+		step, known = p.Step(ref.Step)
+		if !known || st == nil || s.Phase != plan.PhaseRunning || ref.Attempt != st.Attempt+1 ||
+			(st.Status != plan.Pending && st.Status != plan.Waiting) {
+			return nil
+		}
+		if err := e.append(tx, &s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: plan.Started, Attempt: ref.Attempt}); err != nil {
+			return err
+		}
+		claimed = true
+		return tx.Lease(ref.Plan, ref.Step, e.owner, e.cfg.Now().Add(e.cfg.Lease))
+	})
+	return p, step, claimed && err == nil, err
+}
+
+// act calls the handler within the step's time, and turns a panic into an abort.
+func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef) (err error) {
+	handler := e.cfg.Handlers[step.Kind]
+	if handler == nil {
+		return plan.Park(director.Errorf(director.KindInternal, "engine.run", "this director does not know steps of kind %q", step.Kind),
+			"the plan was made by another version: upgrade the director and retry, or discard the plan")
+	}
+	if step.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, step.Timeout)
+		defer cancel()
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = plan.Abort(&director.Error{
+				Kind: director.KindInternal, Op: "engine.run", Msg: "the step hit a defect of the director",
+				Hint: "report it with the director's log", Err: fmt.Errorf("panic: %v\n%s", r, debug.Stack()),
+			})
+		}
+	}()
+	var mu sync.Mutex
+	var last string
+	note := func(ctx context.Context, message string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if message == last {
+			return
+		}
+		last = message
+		if err := e.finish(ctx, ref, plan.Event{Kind: plan.Noted, Message: message}); err != nil {
+			e.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
+		}
+	}
+	return handler.Run(ctx, Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note})
+}
+
+// outcome turns the handler's error into the event that it means.
+func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) plan.Event {
+	o := plan.OutcomeOf(err)
+	ev := plan.Event{Kind: o.Kind}
+	if err == nil {
+		return ev
+	}
+	if cause := context.Cause(ctx); cause != nil && (o.Kind == plan.Retry || o.Kind == plan.NotReady) {
+		return plan.Event{Kind: plan.Interrupted, Message: cause.Error()}
+	}
+	switch o.Kind {
+	case plan.NotReady:
+		ev.Message, ev.NotBefore = o.Text, e.cfg.Now().Add(o.After)
+		return ev
+	case plan.Retry:
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = director.Errorf(director.KindUnavailable, step.Kind, "it took longer than %s: %w", step.Timeout, err)
+		}
+	}
+	ev.Message, ev.Hint = e.cfg.Explain(err)
+	if o.Text != "" {
+		ev.Message += ": " + o.Text
+	}
+	return ev
+}
+
+// backoff is the wait before retry n (from 1): 2 s doubling up to a minute, with a fifth of jitter so that many do not come back together.
+func backoff(n int) time.Duration {
+	d := min(time.Minute, time.Second<<min(n, 6))
+	return d + time.Duration(rand.Int64N(int64(d/5)))
+}
+
+// finish appends an event of the attempt, whatever it is. A retry becomes an abort when the attempts are used up. An event of an attempt that is no
+// longer current is dropped: somebody else has the step now.
+func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) error {
+	var wake bool
+	err := e.cfg.Store.Update(ctx, func(tx Tx) error {
+		p, s, err := tx.Plan(ref.Plan)
+		if err != nil {
+			return err
+		}
+		st := s.Step(ref.Step)
+		if st == nil || st.Status != plan.Running || st.Attempt != ref.Attempt {
+			return nil
+		}
+		ev.Plan, ev.Step, ev.Attempt = ref.Plan, ref.Step, ref.Attempt
+		if step, _ := p.Step(ref.Step); ev.Kind == plan.Retry {
+			if st.Failures+1 >= step.Attempts {
+				ev.Kind = plan.Aborted
+			} else {
+				ev.NotBefore = e.cfg.Now().Add(backoff(st.Failures + 1))
+			}
+		}
+		if err := e.append(tx, &s, ev); err != nil {
+			return err
+		}
+		if ev.Kind == plan.Noted {
+			return nil
+		}
+		wake = st.Status == plan.Waiting && s.Phase == plan.PhaseRunning && ev.NotBefore.After(e.cfg.Now())
+		ready := plan.Ready(&p, &s, e.cfg.Now())
+		return e.settle(ctx, tx, &p, &s, affected(&p, ref.Step, ready))
+	})
+	if err == nil && wake {
+		e.wakeAt(ref.Plan, ref.Step, ref.Attempt, ev.NotBefore)
+	}
+	e.signal.send()
+	return err
+}
+
+// affected keeps of the ready steps the one that just ended and those that waited for it; the others are queued already.
+func affected(p *plan.Plan, ended string, ready []string) []string {
+	var out []string
+	for _, id := range ready {
+		step, _ := p.Step(id)
+		hit := id == ended
+		for _, n := range step.Needs {
+			hit = hit || n == ended
+		}
+		if hit {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// journal writes the outcome, and keeps trying while the lease holds: an outcome that cannot be written must not be lost lightly, and once the lease
+// has ended the step counts as interrupted and is run again.
+func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev plan.Event) {
+	deadline := e.cfg.Now().Add(e.cfg.Lease)
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := e.finish(context.WithoutCancel(ctx), ref, ev)
+		if err == nil {
+			return
+		}
+		log.ErrorContext(ctx, "journaling an outcome failed", "outcome", string(ev.Kind), "err", err)
+		if e.cfg.Now().Add(wait).After(deadline) {
+			return
+		}
+		timer := time.NewTimer(wait)
+		<-timer.C
+	}
+}
+
+func levelOf(k plan.EventKind) slog.Level {
+	switch k {
+	case plan.NotReady:
+		return slog.LevelDebug
+	case plan.Aborted:
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}
+
+// levelHandler raises the least level of a handler: the queue's own chatter is not news.
+type levelHandler struct {
+	slog.Handler
+	least slog.Level
+}
+
+func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.least && h.Handler.Enabled(ctx, l)
+}
+
+func (h levelHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return levelHandler{h.Handler.WithAttrs(a), h.least}
+}
+
+func (h levelHandler) WithGroup(name string) slog.Handler {
+	return levelHandler{h.Handler.WithGroup(name), h.least}
+}
+
+// broadcast wakes everybody who waits, as often as there is news.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func newBroadcast() *broadcast { return &broadcast{ch: make(chan struct{})} }
+
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ch
+}
+
+func (b *broadcast) send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.ch)
+	b.ch = make(chan struct{})
+}
