@@ -31,15 +31,16 @@ type Plan struct {
 
 // Content is the hashed part of a plan.
 type Content struct {
-	Operation Operation     `json:"operation"`
-	Cluster   string        `json:"cluster"`
-	Summary   string        `json:"summary"`   // one sentence for people
-	Playbooks string        `json:"playbooks"` // hash of the tree of playbooks and templates that the run uses
-	Models    []ModelRef    `json:"models"`    // the documents it was made from
-	Machines  []Machine     `json:"machines"`  // reserved with their addresses when the plan starts
-	Steps     []Step        `json:"steps"`     // in an order in which they could run one by one
-	Warnings  []string      `json:"warnings,omitempty"`
-	Estimate  time.Duration `json:"estimate"` // along the longest path
+	Operation Operation       `json:"operation"`
+	Cluster   string          `json:"cluster"`
+	Summary   string          `json:"summary"`         // one sentence for people
+	Playbooks string          `json:"playbooks"`       // hash of the tree of playbooks and templates that the run uses
+	Models    []ModelRef      `json:"models"`          // the documents it was made from
+	Machines  []Machine       `json:"machines"`        // reserved with their addresses when the plan starts
+	Facts     json.RawMessage `json:"facts,omitempty"` // what inventories are rendered from
+	Steps     []Step          `json:"steps"`           // in an order in which they could run one by one
+	Warnings  []string        `json:"warnings,omitempty"`
+	Estimate  time.Duration   `json:"estimate"` // along the longest path
 }
 
 // ModelRef pins a document by its generation, so that a start can tell whether it has moved since.
