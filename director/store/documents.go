@@ -14,7 +14,7 @@ import (
 type documentRow struct {
 	Kind, Name, UID, Body string
 	Generation            int64
-	CreatedAt, UpdatedAt  int64
+	CreatedAt, UpdatedAt  int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
 	UpdatedBy             string
 }
 

@@ -14,9 +14,9 @@ type machineRow struct {
 	Provider, Network, Image                  string
 	Address, MAC, Host, State                 string
 	VMID                                      string `gorm:"column:vm_id"`
-	CPUs                                      int   `gorm:"column:cpus"`
-	Memory                                    int64 `gorm:"column:memory"`
-	CreatedAt, DeletedAt                      int64
+	CPUs                                      int    `gorm:"column:cpus"`
+	Memory                                    int64  `gorm:"column:memory"`
+	CreatedAt, DeletedAt                      int64  `gorm:"autoCreateTime:false"`
 }
 
 func (machineRow) TableName() string { return "machines" }

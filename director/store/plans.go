@@ -15,7 +15,7 @@ import (
 
 type planRow struct {
 	ID, Operation, Cluster, Hash, Content string
-	CreatedAt                             int64
+	CreatedAt                             int64 `gorm:"autoCreateTime:false"`
 	CreatedBy                             string
 	Phase                                 string
 	StartedAt, FinishedAt                 int64

@@ -1,0 +1,393 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// adapted is the real store as the engine wants it.
+type adapted struct{ *store.Store }
+
+func (a adapted) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return a.Store.Update(ctx, func(tx *store.Tx) error { return fn(tx) })
+}
+
+func (a adapted) Active(ctx context.Context) ([]string, error) {
+	return a.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{plan.PhaseRunning, plan.PhaseCancelling}})
+}
+
+// world is what handlers act on: how often each step did its work to the end.
+type world struct {
+	mu      sync.Mutex
+	made    map[string]int
+	running map[string]bool
+	twice   bool // a step ran beside itself
+}
+
+func newWorld() *world { return &world{made: map[string]int{}, running: map[string]bool{}} }
+
+func (w *world) enter(step string) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.twice = w.twice || w.running[step]
+	w.running[step] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.made[step]++
+		w.running[step] = false
+	}
+}
+
+func openStore(t *testing.T, path string) adapted {
+	t.Helper()
+	s, err := store.Open(t.Context(), path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return adapted{s}
+}
+
+func startEngine(t *testing.T, s adapted, handlers map[string]engine.Handler) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Config{
+		Director: s.DirectorID(), Store: s, Handlers: handlers, Lease: 2 * time.Second,
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func demo(id string) plan.Plan {
+	c := plan.Content{Operation: plan.ClusterCreate, Cluster: "c-" + id, Steps: []plan.Step{
+		{ID: "net", Kind: "work", Attempts: 3},
+		{ID: "vm/a", Kind: "work", Needs: []string{"net"}, Attempts: 3},
+		{ID: "vm/b", Kind: "work", Needs: []string{"net"}, Attempts: 3},
+		{ID: "join", Kind: "work", Needs: []string{"vm/a", "vm/b"}, Attempts: 3},
+	}}
+	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(c), Content: c}
+}
+
+func addPlan(t *testing.T, s adapted, p plan.Plan) {
+	t.Helper()
+	if err := s.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await follows the plan until cond holds.
+func await(t *testing.T, e *engine.Engine, s adapted, id string, cond func(plan.State) bool) plan.State {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		changed := e.Changed()
+		_, st, err := s.Plan(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cond(st) {
+			return st
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("plan %s stays %+v", id, st)
+		}
+	}
+}
+
+func ended(s plan.State) bool { return s.Phase.Ended() }
+
+func (w *world) handler() map[string]engine.Handler {
+	return map[string]engine.Handler{"work": engine.HandlerFunc(func(_ context.Context, r engine.Run) error {
+		w.enter(r.Plan.ID + " " + r.Step.ID)()
+		return nil
+	})}
+}
+
+func TestPlanRunsToItsEnd(t *testing.T) {
+	t.Parallel()
+	s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
+	e := startEngine(t, s, w.handler())
+	addPlan(t, s, demo("p1"))
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	got := await(t, e, s, "p1", ended)
+	if got.Phase != plan.PhaseDone {
+		t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+	}
+	want := map[string]int{"p1 net": 1, "p1 vm/a": 1, "p1 vm/b": 1, "p1 join": 1}
+	if diff := cmp.Diff(want, w.made); diff != "" {
+		t.Error(diff)
+	}
+	checkJournal(t, s, demo("p1"), got)
+}
+
+// checkJournal proves that the stored state is the fold of the journal.
+func checkJournal(t *testing.T, s adapted, p plan.Plan, got plan.State) {
+	t.Helper()
+	events, err := s.Events(t.Context(), p.ID, 0, 10000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folded, err := plan.Fold(&p, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trunc := cmp.Transformer("micros", func(t time.Time) int64 {
+		if t.IsZero() {
+			return 0
+		}
+		return t.UnixMicro()
+	})
+	if diff := cmp.Diff(folded, got, trunc); diff != "" {
+		t.Errorf("state is not the fold of the journal (-fold +state):\n%s", diff)
+	}
+}
+
+// The journal is cut after every event, as a crash would, and a fresh engine goes on: same end, no finished step repeated, no step beside itself.
+func TestResumeAfterEveryEvent(t *testing.T) {
+	t.Parallel()
+	full := openStore(t, filepath.Join(t.TempDir(), "db"))
+	e := startEngine(t, full, newWorld().handler())
+	addPlan(t, full, demo("p1"))
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, full, "p1", ended)
+	events, err := full.Events(t.Context(), "p1", 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := 1; k < len(events); k++ {
+		t.Run(fmt.Sprintf("cut_after_%02d", k), func(t *testing.T) {
+			t.Parallel()
+			s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
+			p := demo("p1")
+			addPlan(t, s, p)
+			doneBefore := map[string]bool{}
+			err := s.Store.Update(t.Context(), func(tx *store.Tx) error {
+				state := plan.NewState(&p)
+				for _, ev := range events[:k] {
+					if err := tx.Append(&state, ev); err != nil {
+						return err
+					}
+					if ev.Kind == plan.Started {
+						if err := tx.Lease("p1", ev.Step, s.DirectorID()+"/dead", time.Now().Add(time.Hour)); err != nil {
+							return err
+						}
+					}
+					doneBefore[ev.Step] = doneBefore[ev.Step] || ev.Kind == plan.Succeeded
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := startEngine(t, s, w.handler())
+			got := await(t, e, s, "p1", ended)
+			if got.Phase != plan.PhaseDone {
+				t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+			}
+			for _, step := range p.Steps {
+				want := 1
+				if doneBefore[step.ID] {
+					want = 0
+				}
+				if n := w.made["p1 "+step.ID]; n != want {
+					t.Errorf("%s ran %d times after the cut, want %d", step.ID, n, want)
+				}
+			}
+			if w.twice {
+				t.Error("a step ran beside itself")
+			}
+			checkJournal(t, s, p, got)
+		})
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		errs      []error // by attempt; nil after the last
+		wantPhase plan.Phase
+		wantRuns  int
+	}{
+		"retry then done":      {[]error{boom}, plan.PhaseDone, 2},
+		"abort fails at once":  {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
+		"park waits":           {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
+		"after costs nothing":  {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
+		"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, filepath.Join(t.TempDir(), "db"))
+			var mu sync.Mutex
+			runs := 0
+			e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(context.Context, engine.Run) error {
+				mu.Lock()
+				defer mu.Unlock()
+				runs++
+				if runs <= len(tt.errs) {
+					return tt.errs[runs-1]
+				}
+				return nil
+			})})
+			p := demo("p1")
+			p.Steps = []plan.Step{{ID: "one", Kind: "work", Attempts: 2}}
+			addPlan(t, s, p)
+			if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+				t.Fatal(err)
+			}
+			got := await(t, e, s, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
+			mu.Lock()
+			defer mu.Unlock()
+			if got.Phase != tt.wantPhase || runs != tt.wantRuns {
+				t.Errorf("phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns, got.Message)
+			}
+			checkJournal(t, s, p, got)
+		})
+	}
+}
+
+func TestRetryRunsOnlyWhatFailed(t *testing.T) {
+	t.Parallel()
+	s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
+	fail := true
+	var mu sync.Mutex
+	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(_ context.Context, r engine.Run) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Step.ID == "vm/b" && fail {
+			return plan.Abort(errors.New("no space"))
+		}
+		w.enter(r.Step.ID)()
+		return nil
+	})})
+	addPlan(t, s, demo("p1"))
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseFailed || got.Message != "vm/b: no space" {
+		t.Fatalf("got %s %q", got.Phase, got.Message)
+	}
+	mu.Lock()
+	fail = false
+	mu.Unlock()
+	if err := e.Retry(t.Context(), "p1", "admin"); err != nil {
+		t.Fatal(err)
+	}
+	got := await(t, e, s, "p1", ended)
+	want := map[string]int{"net": 1, "vm/a": 1, "vm/b": 1, "join": 1}
+	if diff := cmp.Diff(want, w.made); diff != "" || got.Phase != plan.PhaseDone {
+		t.Errorf("%s\n%s", got.Phase, diff)
+	}
+}
+
+func TestCancelNowInterruptsAndResumes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "db"))
+	entered := make(chan struct{}, 10)
+	release := make(chan struct{})
+	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(ctx context.Context, _ engine.Run) error {
+		entered <- struct{}{}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-release:
+			return nil
+		}
+	})})
+	addPlan(t, s, demo("p1"))
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if err := e.Cancel(t.Context(), "p1", "admin", true); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
+		t.Fatalf("got %+v", got)
+	}
+	close(release)
+	if err := e.Retry(t.Context(), "p1", "admin"); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestOnePlanHoldsACluster(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "db"))
+	block := make(chan struct{})
+	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(ctx context.Context, _ engine.Run) error {
+		select {
+		case <-block:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})})
+	p1, p2 := demo("p1"), demo("p2")
+	p2.Cluster = p1.Cluster
+	addPlan(t, s, p1)
+	addPlan(t, s, p2)
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Begin(t.Context(), "p2", "admin", nil); err == nil {
+		t.Error("a second plan started on a cluster that is held")
+	}
+	close(block)
+	await(t, e, s, "p1", ended)
+	if err := e.Begin(t.Context(), "p2", "admin", nil); err != nil {
+		t.Errorf("the cluster is not free after the end: %v", err)
+	}
+	await(t, e, s, "p2", ended)
+}
+
+func TestUnknownStepKindParks(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "db"))
+	e := startEngine(t, s, nil)
+	addPlan(t, s, demo("p1"))
+	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, s, "p1", func(s plan.State) bool { return s.Phase == plan.PhaseParked })
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm/clause"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+type userRow struct {
+	Name, Role, Password string
+	MustChange           bool
+	CreatedAt, UpdatedAt int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
+}
+
+func (userRow) TableName() string { return "users" }
+
+func (r userRow) toDomain() director.User {
+	return director.User{
+		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
+	}
+}
+
+type tokenRow struct {
+	Hash, UserName       string
+	CreatedAt, ExpiresAt int64 `gorm:"autoCreateTime:false"`
+}
+
+func (tokenRow) TableName() string { return "tokens" }
+
+func (r tokenRow) toDomain() director.Token {
+	return director.Token{Hash: r.Hash, User: r.UserName, Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt)}
+}
+
+// GetUser returns the user, or not_found.
+func (s *Store) GetUser(ctx context.Context, name string) (director.User, error) {
+	var row userRow
+	err := s.read.WithContext(ctx).Where("name = ?", name).Take(&row).Error
+	return row.toDomain(), dbError("store.user", "user "+name, err)
+}
+
+// PutUser creates or replaces the user. Tokens of the user stay.
+func (s *Store) PutUser(ctx context.Context, u director.User) error {
+	row := userRow{
+		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
+	}
+	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, UpdateAll: true}).Create(&row).Error
+	return dbError("store.user", "user "+u.Name, err)
+}
+
+// DeleteUser removes the user with all tokens. No error if the user is gone.
+func (s *Store) DeleteUser(ctx context.Context, name string) error {
+	return dbError("store.user", "user "+name, s.write.WithContext(ctx).Where("name = ?", name).Delete(&userRow{}).Error)
+}
+
+// ListUsers returns every user by name.
+func (s *Store) ListUsers(ctx context.Context) ([]director.User, error) {
+	var rows []userRow
+	if err := s.read.WithContext(ctx).Order("name").Find(&rows).Error; err != nil {
+		return nil, dbError("store.users", "users", err)
+	}
+	out := make([]director.User, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// GetToken returns the token, or not_found.
+func (s *Store) GetToken(ctx context.Context, hash string) (director.Token, error) {
+	var row tokenRow
+	err := s.read.WithContext(ctx).Where("hash = ?", hash).Take(&row).Error
+	return row.toDomain(), dbError("store.token", "such token", err)
+}
+
+// PutToken creates or replaces the token.
+func (s *Store) PutToken(ctx context.Context, t director.Token) error {
+	row := tokenRow{Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires)}
+	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true}).Create(&row).Error
+	return dbError("store.token", "the token", err)
+}
+
+// DeleteToken removes the token. No error if it is gone.
+func (s *Store) DeleteToken(ctx context.Context, hash string) error {
+	return dbError("store.token", "the token", s.write.WithContext(ctx).Where("hash = ?", hash).Delete(&tokenRow{}).Error)
+}
+
+// ListTokens returns the tokens of a user, or of all for "", the oldest first.
+func (s *Store) ListTokens(ctx context.Context, user string) ([]director.Token, error) {
+	q := s.read.WithContext(ctx).Order("created_at, hash")
+	if user != "" {
+		q = q.Where("user_name = ?", user)
+	}
+	var rows []tokenRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, dbError("store.tokens", "tokens", err)
+	}
+	out := make([]director.Token, len(rows))
+	for i, r := range rows {
+		out[i] = r.toDomain()
+	}
+	return out, nil
+}
+
+// PruneTokens removes tokens that expired before the time.
+func (s *Store) PruneTokens(ctx context.Context, before time.Time) error {
+	return dbError("store.tokens", "tokens", s.write.WithContext(ctx).Where("expires_at < ?", micros(before)).Delete(&tokenRow{}).Error)
+}
