@@ -22,28 +22,6 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Run is one attempt of a step, as its handler sees it.
-type Run struct {
-	Plan    *plan.Plan
-	Step    plan.Step
-	Attempt int
-	// Note tells followers what the step is doing or waiting for. It is journaled, so it is for a change of state and not for
-	// every poll; a note equal to the last one is dropped.
-	Note func(ctx context.Context, message string)
-}
-
-// Handler acts for one kind of step. Run must be idempotent: it may have been killed at any line before. Its error says what happens
-// next; see plan.OutcomeOf. It must return soon after ctx is done.
-type Handler interface {
-	Run(ctx context.Context, r Run) error
-}
-
-// HandlerFunc is a function as a Handler.
-type HandlerFunc func(ctx context.Context, r Run) error
-
-// Run calls f.
-func (f HandlerFunc) Run(ctx context.Context, r Run) error { return f(ctx, r) }
-
 // Tx is a transaction over plans and the queue.
 type Tx interface {
 	SQL() *sql.Tx
@@ -64,12 +42,12 @@ type Store interface {
 
 // Config says how an engine works.
 type Config struct {
-	Director string             // id of the installation
-	Store    Store              //
-	Handlers map[string]Handler // by step kind
-	Workers  int                // steps at once; 32 if zero
-	Lease    time.Duration      // how long a silent engine keeps its steps; 15 s if zero
-	Now      func() time.Time   // time.Now if nil
+	Director string                  // id of the installation
+	Store    Store                   //
+	Handlers map[string]plan.Handler // by step kind
+	Workers  int                     // steps at once; 32 if zero
+	Lease    time.Duration           // how long a silent engine keeps its steps; 15 s if zero
+	Now      func() time.Time        // time.Now if nil
 	Log      *slog.Logger
 	// Explain turns an error into what people are shown; the error's own text if nil.
 	Explain func(err error) (message, hint string)

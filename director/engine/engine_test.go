@@ -68,7 +68,7 @@ func openStore(t *testing.T, path string) adapted {
 	return adapted{s}
 }
 
-func startEngine(t *testing.T, s adapted, handlers map[string]engine.Handler) *engine.Engine {
+func startEngine(t *testing.T, s adapted, handlers map[string]plan.Handler) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(t.Context(), engine.Config{
 		Director: s.DirectorID(), Store: s, Handlers: handlers, Lease: 2 * time.Second,
@@ -129,8 +129,8 @@ func await(t *testing.T, e *engine.Engine, s adapted, id string, cond func(plan.
 
 func ended(s plan.State) bool { return s.Phase.Ended() }
 
-func (w *world) handler() map[string]engine.Handler {
-	return map[string]engine.Handler{"work": engine.HandlerFunc(func(_ context.Context, r engine.Run) error {
+func (w *world) handler() map[string]plan.Handler {
+	return map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
 		w.enter(r.Plan.ID + " " + r.Step.ID)()
 		return nil
 	})}
@@ -258,7 +258,7 @@ func TestOutcomes(t *testing.T) {
 			s := openStore(t, filepath.Join(t.TempDir(), "db"))
 			var mu sync.Mutex
 			runs := 0
-			e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(context.Context, engine.Run) error {
+			e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(context.Context, plan.Run) error {
 				mu.Lock()
 				defer mu.Unlock()
 				runs++
@@ -289,7 +289,7 @@ func TestRetryRunsOnlyWhatFailed(t *testing.T) {
 	s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
 	fail := true
 	var mu sync.Mutex
-	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(_ context.Context, r engine.Run) error {
+	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Step.ID == "vm/b" && fail {
@@ -323,7 +323,7 @@ func TestCancelNowInterruptsAndResumes(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "db"))
 	entered := make(chan struct{}, 10)
 	release := make(chan struct{})
-	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(ctx context.Context, _ engine.Run) error {
+	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
 		entered <- struct{}{}
 		select {
 		case <-ctx.Done():
@@ -356,7 +356,7 @@ func TestOnePlanHoldsACluster(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "db"))
 	block := make(chan struct{})
-	e := startEngine(t, s, map[string]engine.Handler{"work": engine.HandlerFunc(func(ctx context.Context, _ engine.Run) error {
+	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
 		select {
 		case <-block:
 		case <-ctx.Done():

@@ -120,7 +120,7 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 			e.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
 		}
 	}
-	return handler.Run(ctx, Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note})
+	return handler.Run(ctx, plan.Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note})
 }
 
 // outcome turns the handler's error into the event that it means.

@@ -1,0 +1,25 @@
+package plan
+
+import "context"
+
+// Run is one attempt of a step, as its handler sees it.
+type Run struct {
+	Plan    *Plan
+	Step    Step
+	Attempt int
+	// Note tells followers what the step is doing or waiting for. It is journaled, so it is for a change of state and not for
+	// every poll; a note equal to the last one is dropped. Never nil.
+	Note func(ctx context.Context, message string)
+}
+
+// Handler acts for one kind of step. Run must be idempotent: it may have been killed at any line before. Its error says what happens
+// next; see OutcomeOf. It must return soon after ctx is done.
+type Handler interface {
+	Run(ctx context.Context, r Run) error
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, r Run) error
+
+// Run calls f.
+func (f HandlerFunc) Run(ctx context.Context, r Run) error { return f(ctx, r) }
