@@ -1,0 +1,259 @@
+// Package api is the director's HTTP interface: typed operations under /api/v1 with an OpenAPI 3.1 description made from the
+// same types, problem+json for every error, bearer tokens, and streams of events. It decides nothing: Operations does the work and
+// Auth says who may.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/gin-gonic/gin"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Auth is what the API asks of director/auth. All methods return *director.Error and are safe for concurrent use.
+type Auth interface {
+	// Login returns a new token for the user with the password, or unauthenticated.
+	Login(ctx context.Context, user string, password director.Secret) (director.Secret, director.Actor, error)
+	// Authenticate returns whose token it is, or unauthenticated.
+	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
+	// Logout ends the actor's token.
+	Logout(ctx context.Context, a director.Actor) error
+	// ChangePassword replaces the actor's password and ends the user's other tokens.
+	ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error
+	// Require returns nil if the actor may, or forbidden.
+	Require(a director.Actor, action director.Action, object director.Object) error
+}
+
+// Config is what New needs. Operations, Auth and Log must be set.
+type Config struct {
+	Operations Operations
+	Auth       Auth
+	Log        *slog.Logger
+
+	Version string // of the director
+	Commit  string
+	// Ready returns nil when the director can work, for /readyz; nil means always.
+	Ready func(context.Context) error
+	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
+	Stopping context.Context
+	// Now is the clock of the login limit; nil means time.Now.
+	Now func() time.Time
+	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means none.
+	Fallback http.Handler
+}
+
+// maxDocuments bounds the body of an apply; all other bodies are bounded to maxBody.
+const (
+	maxDocuments = 4 << 20
+	maxBody      = 64 << 10
+)
+
+type server struct {
+	Config
+	limit *loginLimit
+}
+
+// frameworkOnce guards huma's package variable for errors, which is the same for all servers of a process.
+var frameworkOnce sync.Once
+
+// New returns the handler of the whole API.
+func New(c Config) http.Handler {
+	handler, _ := build(c)
+	return handler
+}
+
+// OpenAPI returns the description of the API as YAML, the same for the same version.
+func OpenAPI(version string) ([]byte, error) {
+	_, api := build(Config{Log: slog.New(slog.DiscardHandler), Version: version})
+	return api.OpenAPI().YAML()
+}
+
+func build(c Config) (http.Handler, huma.API) {
+	if c.Stopping == nil {
+		c.Stopping = context.Background()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	frameworkOnce.Do(func() {
+		gin.SetMode(gin.ReleaseMode)
+		huma.NewErrorWithContext = frameworkProblem
+		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+			return frameworkProblem(nil, status, msg, errs...)
+		}
+	})
+	s := &server{Config: c, limit: newLoginLimit(c.Now)}
+
+	engine := gin.New()
+	engine.HandleMethodNotAllowed = true
+	engine.RedirectTrailingSlash = false
+	engine.ContextWithFallback = true
+	_ = engine.SetTrustedProxies(nil) // the address of the connection counts; nil never fails
+	engine.Use(s.accessLog, s.recovery)
+	engine.NoRoute(func(g *gin.Context) {
+		if s.Fallback != nil {
+			s.Fallback.ServeHTTP(g.Writer, g.Request)
+			return
+		}
+		s.abort(g, director.Errorf(director.KindNotFound, "api.route", "there is nothing at %s", g.Request.URL.Path))
+	})
+	engine.NoMethod(func(g *gin.Context) {
+		p := newProblem(director.KindNotFound, http.StatusMethodNotAllowed)
+		p.Detail, p.RequestID = g.Request.Method+" is not offered here", requestID(g.Request.Context())
+		s.abort(g, p)
+	})
+
+	conf := huma.DefaultConfig("Director", c.Version)
+	conf.Info.Description = "Makes and runs Kubernetes clusters on virtual machines. Every error is an application/problem+json body; its " +
+		"kind says what it is and its hint what to do next. Slow verbs answer 202 with the place of the plan, whose events can be followed."
+	conf.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	conf.Servers = []*huma.Server{{URL: wire.Prefix}}
+	conf.OpenAPIPath = "/openapi"
+	conf.DocsPath, conf.SchemasPath = "", "" // the page that huma would serve loads its code from elsewhere
+	conf.CreateHooks = nil
+	conf.RejectUnknownQueryParameters = true
+	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
+	}
+	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), conf)
+	api.UseMiddleware(s.authenticate)
+	s.sessions(api)
+	s.documents(api)
+	s.clusters(api)
+	s.plans(api)
+	s.events(api)
+	return engine, api
+}
+
+const bearer = "bearer"
+
+// operation registers a typed operation. action "" leaves it open to all. object says what the action is about.
+func operation[I, O any](
+	s *server, api huma.API, op huma.Operation, action director.Action, object func(*I) director.Object,
+	handler func(context.Context, director.Actor, *I) (*O, error),
+) {
+	if action != "" {
+		op.Security = []map[string][]string{{bearer: {}}}
+		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	if op.MaxBodyBytes == 0 {
+		op.MaxBodyBytes = maxBody
+	}
+	op.BodyReadTimeout = 30 * time.Second
+	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
+	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		var actor director.Actor
+		if action != "" {
+			actor = actorOf(ctx)
+			var what director.Object
+			if object != nil {
+				what = object(in)
+			}
+			if err := s.Auth.Require(actor, action, what); err != nil {
+				return nil, s.problem(ctx, err)
+			}
+		}
+		out, err := handler(ctx, actor, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// problem renders err for the caller and logs it, once: what the caller can mend at Info, what only we can at Error.
+func (s *server) problem(ctx context.Context, err error) *problem {
+	p := problemOf(ctx, err)
+	level := slog.LevelInfo
+	if p.Status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.Log.LogAttrs(ctx, level, "request refused", slog.String("request_id", requestID(ctx)), slog.String("kind", p.Kind), slog.Any("err", err))
+	return p
+}
+
+// abort writes a problem outside of huma's operations.
+func (s *server) abort(g *gin.Context, err error) {
+	p := problemOf(g.Request.Context(), err)
+	for k, v := range p.GetHeaders() {
+		g.Writer.Header()[k] = v
+	}
+	g.Header("Content-Type", p.ContentType(""))
+	g.AbortWithStatusJSON(p.Status, p.Problem)
+}
+
+// authenticate lets a request through to an operation that needs a token only with a good one.
+func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	if len(ctx.Operation().Security) == 0 {
+		next(ctx)
+		return
+	}
+	actor, err := s.Auth.Authenticate(ctx.Context(), bearerToken(ctx.Header("Authorization")))
+	if err != nil {
+		s.problem(ctx.Context(), err)
+		s.abort(humagin.Unwrap(ctx), err)
+		return
+	}
+	note(ctx.Context()).user = actor.User
+	next(huma.WithValue(ctx, actorKey{}, actor))
+}
+
+func bearerToken(header string) director.Secret {
+	const scheme = "bearer "
+	if len(header) > len(scheme) && equalFold(header[:len(scheme)], scheme) {
+		return director.Secret(header[len(scheme):])
+	}
+	return ""
+}
+
+func equalFold(a, b string) bool {
+	for i := range len(b) {
+		c := a[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+type actorKey struct{}
+
+func actorOf(ctx context.Context) director.Actor {
+	a, _ := ctx.Value(actorKey{}).(director.Actor)
+	return a
+}
+
+// recovery turns a panic into an internal problem, with the stack in the log.
+func (s *server) recovery(g *gin.Context) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if v == http.ErrAbortHandler {
+			panic(v)
+		}
+		ctx := g.Request.Context()
+		s.Log.ErrorContext(ctx, "handler panicked", "request_id", requestID(ctx), "panic", v, "stack", string(debug.Stack()))
+		if !g.Writer.Written() {
+			s.abort(g, director.Errorf(director.KindInternal, "api.panic", "something went wrong inside the director").
+				WithHint("look for the request id in the director's log"))
+		}
+	}()
+	g.Next()
+}
+
+func goVersion() string { return runtime.Version() }

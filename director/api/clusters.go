@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+type clusterInput struct {
+	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+}
+
+func (in *clusterInput) object() director.Object {
+	return director.Object{Kind: string(model.KindCluster), Name: in.Name}
+}
+
+type planInput struct {
+	clusterInput
+	Body wire.PlanRequest `required:"false"`
+}
+
+type kubeconfigInput struct {
+	clusterInput
+	Body wire.KubeconfigRequest `required:"false"`
+}
+
+type inventoryInput struct {
+	clusterInput
+	Secrets bool `query:"secrets" doc:"Also secrets.json."`
+}
+
+// created is a body with the place of what was made.
+type created[T any] struct {
+	Location string `header:"Location"`
+	Body     T
+}
+
+type rawText struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func schemaOf[T any](api huma.API) *huma.Schema {
+	t := reflect.TypeFor[T]()
+	return api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+}
+
+func (s *server) clusters(api huma.API) {
+	tags := []string{"Clusters"}
+	anyCluster := func(*empty) director.Object { return director.Object{Kind: string(model.KindCluster)} }
+	operation(s, api, huma.Operation{
+		OperationID: "list-clusters", Method: http.MethodGet, Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
+	}, director.ActRead, anyCluster, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Clusters], error) {
+		stored, err := s.Operations.Documents(ctx, model.KindCluster)
+		if err != nil {
+			return nil, err
+		}
+		list := wire.Clusters{Items: make([]wire.Cluster, 0, len(stored))}
+		for _, d := range stored {
+			view, err := s.Operations.ClusterView(ctx, d.Metadata.Name)
+			if director.KindOf(err) == director.KindNotFound {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			list.Items = append(list.Items, clusterOf(view))
+		}
+		return &body[wire.Clusters]{list}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags, Summary: "Get the state of a cluster",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, (*clusterInput).object, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+		view, err := s.Operations.ClusterView(ctx, in.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &body[wire.Cluster]{clusterOf(view)}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
+		Summary:       "Freeze a plan for a cluster",
+		Description:   "Nothing happens to the cluster until the plan is started. A plan without steps means that nothing is to be done.",
+		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, director.ActPlan, func(in *planInput) director.Object { return in.object() },
+		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
+			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, plan.Operation(in.Body.Operation))
+			if err != nil {
+				return nil, err
+			}
+			return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
+		Summary:   "Mint a kubeconfig with a client certificate of its own",
+		Errors:    []int{http.StatusNotFound, http.StatusConflict},
+		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
+	}, director.ActKubeconfig, func(in *kubeconfigInput) director.Object { return in.object() },
+		func(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
+			text, err := s.Operations.Kubeconfig(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
+			if err != nil {
+				return nil, err
+			}
+			return &rawText{ContentType: typeYAML, Body: text}, nil
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
+		Summary: "Render what a playbook run of the cluster would get", Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, director.ActInventory, func(in *inventoryInput) director.Object { return in.object() },
+		func(ctx context.Context, a director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
+			if in.Secrets {
+				if err := s.Auth.Require(a, director.ActSecrets, in.object()); err != nil {
+					return nil, err
+				}
+			}
+			files, err := s.Operations.Inventory(ctx, a.User, in.Name, in.Secrets)
+			if err != nil {
+				return nil, err
+			}
+			out := wire.Inventory{Files: make(map[string]string, len(files))}
+			for path, text := range files {
+				out.Files[path] = string(text)
+			}
+			return &body[wire.Inventory]{out}, nil
+		})
+}
+
+func textResponse(mediaType, text string) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: text, Content: map[string]*huma.MediaType{
+		mediaType: {Schema: &huma.Schema{Type: huma.TypeString}},
+	}}}
+}
+
+func placeOf(planID string) string { return prefixed("/plans/" + planID) }
+
+func clusterOf(v ClusterView) wire.Cluster {
+	c := wire.Cluster{
+		Name: v.Name, Generation: v.Generation, Status: v.Status, Release: v.Release, Endpoint: v.Endpoint,
+		Plan: v.Plan, PlanPhase: string(v.PlanPhase), Machines: make([]wire.Machine, len(v.Machines)),
+	}
+	for i, m := range v.Machines {
+		c.Machines[i] = wire.Machine{
+			Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID, State: m.State,
+			CPUs: m.CPUs, MemoryBytes: int64(m.Memory),
+		}
+	}
+	return c
+}

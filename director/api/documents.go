@@ -1,0 +1,169 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+const (
+	typeYAML = "application/yaml"
+	typeJSON = "application/json"
+)
+
+type applyInput struct {
+	DryRun      bool   `query:"dry_run" doc:"Only say what would be done."`
+	Source      string `query:"source" doc:"What errors call the text, such as its file name." maxLength:"200"`
+	ContentType string `header:"Content-Type"`
+	RawBody     []byte `contentType:"application/yaml"`
+}
+
+type kindInput struct {
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the documents."`
+	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
+}
+
+type refInput struct {
+	kindInput
+	Name string `path:"name" maxLength:"64" doc:"Name of the document."`
+}
+
+func (in *kindInput) object() director.Object { return director.Object{Kind: in.Kind} }
+func (in *refInput) object() director.Object  { return director.Object{Kind: in.Kind, Name: in.Name} }
+func (in *refInput) ref() model.Ref           { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
+
+// anyOf is a body that is written by hand because its media type depends on what the caller takes. T is what the description
+// of the API says of its JSON form.
+type anyOf struct{ Body func(huma.Context) }
+
+func wantsYAML(accept string) bool {
+	yaml, json := strings.Index(accept, "yaml"), strings.Index(accept, typeJSON)
+	return yaml >= 0 && (json < 0 || yaml < json)
+}
+
+func (s *server) documents(api huma.API) {
+	tags := []string{"Documents"}
+	apply := huma.Operation{
+		OperationID: "apply", Method: http.MethodPost, Path: "/apply", Tags: tags,
+		Summary:      "Store documents, all or none",
+		Description:  "The body is a stream of YAML documents, or one document in JSON. Documents that are named by others may stand in any order.",
+		MaxBodyBytes: maxDocuments, Errors: []int{http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge},
+		SkipValidateBody: true,
+	}
+	apply.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		typeYAML: {Schema: &huma.Schema{Type: huma.TypeString}}, typeJSON: {Schema: &huma.Schema{Type: huma.TypeObject}},
+	}}
+	operation(s, api, apply, director.ActApply, nil,
+		func(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
+			if !takesDocuments(in.ContentType) {
+				p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
+				p.Detail, p.RequestID = "documents are "+typeYAML+" or "+typeJSON, requestID(ctx)
+				return nil, p
+			}
+			// huma takes the buffer of RawBody back after the handler; what is stored must not live in it.
+			changes, err := s.Operations.Apply(ctx, a.User, bytes.Clone(in.RawBody), in.Source, in.DryRun)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
+		})
+
+	operation(s, api, describe[wire.Documents](api, huma.Operation{
+		OperationID: "list-documents", Method: http.MethodGet, Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
+	}, typeYAML), director.ActRead, (*kindInput).object, func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
+		stored, err := s.Operations.Documents(ctx, model.Kind(in.Kind))
+		if err != nil {
+			return nil, err
+		}
+		if wantsYAML(in.Accept) {
+			return yamlBody(stored)
+		}
+		list := wire.Documents{Items: make([]wire.Document, len(stored))}
+		for i, d := range stored {
+			if list.Items[i], err = wire.DocumentOf(d); err != nil {
+				return nil, err
+			}
+		}
+		return jsonBody(api, list), nil
+	})
+
+	operation(s, api, describe[wire.Document](api, huma.Operation{
+		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags, Summary: "Get one document",
+		Errors: []int{http.StatusNotFound},
+	}, typeYAML), director.ActRead, (*refInput).object, func(ctx context.Context, _ director.Actor, in *refInput) (*anyOf, error) {
+		stored, err := s.Operations.Document(ctx, in.ref())
+		if err != nil {
+			return nil, err
+		}
+		if wantsYAML(in.Accept) {
+			return yamlBody([]model.Stored{stored})
+		}
+		d, err := wire.DocumentOf(stored)
+		if err != nil {
+			return nil, err
+		}
+		return jsonBody(api, d), nil
+	})
+
+	operation(s, api, huma.Operation{
+		OperationID: "delete-document", Method: http.MethodDelete, Path: "/documents/{kind}/{name}", Tags: tags,
+		Summary:     "Delete a document that nothing uses",
+		Description: "The machines of a cluster are never deleted by this: make a plan with the operation cluster.delete for it.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActDelete, (*refInput).object, func(ctx context.Context, a director.Actor, in *refInput) (*empty, error) {
+		return nil, s.Operations.DeleteDocument(ctx, a.User, in.ref())
+	})
+}
+
+func takesDocuments(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	switch strings.TrimSpace(strings.ToLower(media)) {
+	case "", typeYAML, typeJSON, "application/x-yaml", "text/yaml", "text/x-yaml":
+		return true
+	}
+	return false
+}
+
+// describe puts the JSON form T and further media types into the description of an operation whose body is written by hand.
+func describe[T any](api huma.API, op huma.Operation, others ...string) huma.Operation {
+	content := map[string]*huma.MediaType{typeJSON: {Schema: schemaOf[T](api)}}
+	for _, o := range others {
+		content[o] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: content}}
+	return op
+}
+
+func jsonBody(api huma.API, v any) *anyOf {
+	return &anyOf{Body: func(ctx huma.Context) {
+		ctx.SetHeader("Content-Type", typeJSON)
+		ctx.SetStatus(http.StatusOK)
+		_ = api.Marshal(ctx.BodyWriter(), typeJSON, v) // the status is out: a failure is a caller who has gone
+	}}
+}
+
+func yamlBody(stored []model.Stored) (*anyOf, error) {
+	var text bytes.Buffer
+	for i, d := range stored {
+		b, err := model.Encode(d.Document)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			text.WriteString("---\n")
+		}
+		text.Write(b)
+	}
+	return &anyOf{Body: func(ctx huma.Context) {
+		ctx.SetHeader("Content-Type", typeYAML)
+		ctx.SetStatus(http.StatusOK)
+		_, _ = ctx.BodyWriter().Write(text.Bytes()) // as above
+	}}, nil
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+const (
+	typeEvents = "text/event-stream"
+	typeLines  = "application/x-ndjson"
+	heartbeat  = 15 * time.Second // silence after which a stream says that it lives
+	maxWait    = 50 * time.Second // of a poll; below the write timeout
+)
+
+type eventsInput struct {
+	planRef
+	After     int64  `query:"after" minimum:"0" doc:"Only events with a greater number."`
+	Wait      int    `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
+	Accept    string `header:"Accept" doc:"application/json for one answer, text/event-stream for a stream."`
+	LastEvent int64  `header:"Last-Event-ID" minimum:"0" doc:"As after, for streams that go on."`
+}
+
+type logInput struct {
+	planRef
+	Step    string `query:"step" required:"true" maxLength:"200" doc:"Id of the step."`
+	Attempt int    `query:"attempt" minimum:"0" doc:"0 or left out: the latest."`
+	Offset  int64  `query:"offset" minimum:"0" doc:"Skip so many bytes."`
+}
+
+func (s *server) events(api huma.API) {
+	tags := []string{"Plans"}
+	operation(s, api, describe[wire.Events](api, huma.Operation{
+		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags, Summary: "Follow what happens in a plan",
+		Description: "A stream sends each event with its number as id, and a last message of the type end when the plan has ended. It can be " +
+			"taken up again with Last-Event-ID.",
+		Errors: []int{http.StatusNotFound},
+	}, typeEvents), director.ActRead, func(in *eventsInput) director.Object { return in.object() },
+		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
+			after := max(in.After, in.LastEvent)
+			if strings.Contains(in.Accept, typeEvents) {
+				return s.stream(ctx, in.ID, after)
+			}
+			wait := min(time.Duration(in.Wait)*time.Second, maxWait)
+			ctx, cancel := s.untilStop(ctx)
+			defer cancel()
+			events, err := s.Operations.Events(ctx, in.ID, after, wait)
+			if err != nil {
+				return nil, err
+			}
+			v, err := s.Operations.Plan(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			out := wire.Events{Items: wire.EventsOf(events), Phase: string(v.State.Phase), Last: after}
+			if n := len(events); n > 0 {
+				out.Last = events[n-1].Seq
+			}
+			out.Ended = v.State.Phase.Ended() && out.Last >= v.State.Seq
+			return jsonBody(api, out), nil
+		})
+	op := huma.Operation{
+		OperationID: "get-log", Method: http.MethodGet, Path: "/plans/{id}/log", Tags: tags, Summary: "Read the log of a step",
+		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased by the bytes received.",
+		Errors:      []int{http.StatusNotFound}, Responses: textResponse(typeLines, "Lines of JSON."),
+	}
+	operation(s, api, op, director.ActRead, func(in *logInput) director.Object { return in.object() },
+		func(ctx context.Context, _ director.Actor, in *logInput) (*anyOf, error) {
+			r, err := s.Operations.StepLog(ctx, in.ID, in.Step, in.Attempt, in.Offset)
+			if err != nil {
+				return nil, err
+			}
+			return &anyOf{Body: func(ctx huma.Context) {
+				defer r.Close()
+				unlimited(ctx)
+				ctx.SetHeader("Content-Type", typeLines)
+				ctx.SetStatus(http.StatusOK)
+				_, _ = io.Copy(ctx.BodyWriter(), r) // the status is out: a failure is a caller who has gone
+			}}, nil
+		})
+}
+
+// untilStop ends with the request or with the server.
+func (s *server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.Stopping, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// unlimited lifts the server's write timeout from a long answer.
+func unlimited(ctx huma.Context) {
+	_ = http.NewResponseController(humagin.Unwrap(ctx).Writer).SetWriteDeadline(time.Time{}) // a writer without deadlines has none to lift
+}
+
+// stream sends events as they happen until the plan has ended. The first look happens before the status is out, so that an unknown plan
+// is a problem and not a stream.
+func (s *server) stream(ctx context.Context, id string, after int64) (*anyOf, error) {
+	events, err := s.Operations.Events(ctx, id, after, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &anyOf{Body: func(hctx huma.Context) {
+		ctx, cancel := s.untilStop(hctx.Context())
+		defer cancel()
+		unlimited(hctx)
+		w := humagin.Unwrap(hctx).Writer
+		hctx.SetHeader("Content-Type", typeEvents)
+		hctx.SetHeader("X-Accel-Buffering", "no")
+		hctx.SetStatus(http.StatusOK)
+		w.WriteHeaderNow()
+		w.Flush()
+		for {
+			after = send(w, events, after)
+			w.Flush()
+			v, err := s.Operations.Plan(ctx, id)
+			if err != nil {
+				s.lost(ctx, id, err)
+				return
+			}
+			if v.State.Phase.Ended() && after >= v.State.Seq {
+				data, _ := json.Marshal(wire.End{Phase: string(v.State.Phase)}) // two strings always marshal
+				fmt.Fprintf(w, "event: end\ndata: %s\n\n", data)
+				w.Flush()
+				return
+			}
+			if events, err = s.Operations.Events(ctx, id, after, heartbeat); err != nil {
+				s.lost(ctx, id, err)
+				return
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if len(events) == 0 {
+				if _, err := io.WriteString(w, ": alive\n\n"); err != nil {
+					return
+				}
+			}
+		}
+	}}, nil
+}
+
+// lost notes why a stream broke off. The caller takes it up again and is told then.
+func (s *server) lost(ctx context.Context, id string, err error) {
+	if ctx.Err() == nil {
+		s.Log.ErrorContext(ctx, "event stream broke off", "request_id", requestID(ctx), "plan_id", id, "err", err)
+	}
+}
+
+// send writes events and returns the number of the last one. Write errors show at the next flush or wait.
+func send(w io.Writer, events []plan.Event, after int64) int64 {
+	for _, e := range wire.EventsOf(events) {
+		data, _ := json.Marshal(e) // plain fields always marshal
+		fmt.Fprintf(w, "id: %d\nevent: event\ndata: %s\n\n", e.Seq, data)
+		after = e.Seq
+	}
+	return after
+}

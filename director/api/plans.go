@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+type planRef struct {
+	ID string `path:"id" maxLength:"64" doc:"Id of the plan."`
+}
+
+func (in *planRef) object() director.Object { return director.Object{Kind: "Plan", Name: in.ID} }
+
+type listPlansInput struct {
+	Cluster string `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
+}
+
+func (s *server) plans(api huma.API) {
+	tags := []string{"Plans"}
+	anyPlan := func(*listPlansInput) director.Object { return director.Object{Kind: "Plan"} }
+	operation(s, api, huma.Operation{
+		OperationID: "list-plans", Method: http.MethodGet, Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
+	}, director.ActRead, anyPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*body[wire.Plans], error) {
+		views, err := s.Operations.Plans(ctx, in.Cluster, in.Limit)
+		if err != nil {
+			return nil, err
+		}
+		list := wire.Plans{Items: make([]wire.PlanSummary, len(views))}
+		for i, v := range views {
+			list.Items[i] = wire.SummaryOf(v.Plan, v.State)
+		}
+		return &body[wire.Plans]{list}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags, Summary: "Get a plan with the state of its run",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, (*planRef).object, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
+		v, err := s.Operations.Plan(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &body[wire.Plan]{wire.PlanOf(v.Plan, v.State)}, nil
+	})
+
+	type startInput struct {
+		planRef
+		Body wire.PlanStart
+	}
+	type cancelInput struct {
+		planRef
+		Body wire.PlanCancel `required:"false"`
+	}
+	verb(s, api, "start", "Start a plan",
+		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
+		func(ctx context.Context, a director.Actor, in *startInput) (PlanView, error) {
+			return s.Operations.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
+		})
+	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
+		func(ctx context.Context, a director.Actor, in *cancelInput) (PlanView, error) {
+			return s.Operations.CancelPlan(ctx, a.User, in.ID, in.Body.Now)
+		})
+	verb(s, api, "retry", "Run what failed, parked or was stopped again", "Finished steps are not repeated.",
+		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
+			return s.Operations.RetryPlan(ctx, a.User, in.ID)
+		})
+	verb(s, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
+		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
+			return s.Operations.DiscardPlan(ctx, a.User, in.ID)
+		})
+}
+
+// verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.
+func verb[I any](
+	s *server, api huma.API, name, summary, description string,
+	do func(context.Context, director.Actor, *I) (PlanView, error),
+) {
+	operation(s, api, huma.Operation{
+		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
+		Summary: summary, Description: description, DefaultStatus: http.StatusAccepted,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, director.ActRun, func(*I) director.Object { return director.Object{Kind: "Plan"} },
+		func(ctx context.Context, a director.Actor, in *I) (*created[wire.Plan], error) {
+			v, err := do(ctx, a, in)
+			if err != nil {
+				return nil, err
+			}
+			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: wire.PlanOf(v.Plan, v.State)}, nil
+		})
+}

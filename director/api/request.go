@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// requestNote collects what the access log says of a request.
+type requestNote struct {
+	id   string
+	user string
+}
+
+type noteKey struct{}
+
+func note(ctx context.Context) *requestNote {
+	if n, ok := ctx.Value(noteKey{}).(*requestNote); ok {
+		return n
+	}
+	return &requestNote{}
+}
+
+func requestID(ctx context.Context) string { return note(ctx).id }
+
+// RequestIDHeader carries the id of a request, in the answer always and in the question if a caller has one of its own.
+const RequestIDHeader = "X-Request-Id"
+
+// accessLog gives the request its id and writes one line when it is over. The query is left out: it can hold what people typed.
+func (s *server) accessLog(g *gin.Context) {
+	id := g.GetHeader(RequestIDHeader)
+	if !plainID(id) {
+		b := make([]byte, 8)
+		_, _ = rand.Read(b) // never fails
+		id = hex.EncodeToString(b)
+	}
+	n := &requestNote{id: id}
+	g.Request = g.Request.WithContext(context.WithValue(g.Request.Context(), noteKey{}, n))
+	g.Header(RequestIDHeader, id)
+	g.Header("X-Content-Type-Options", "nosniff")
+	g.Header("Cache-Control", "no-store")
+	start := time.Now()
+	defer func() {
+		s.Log.LogAttrs(context.WithoutCancel(g.Request.Context()), levelOf(g.FullPath()), "request",
+			slog.String("request_id", id), slog.String("method", g.Request.Method), slog.String("path", g.Request.URL.Path),
+			slog.Int("status", g.Writer.Status()), slog.Int("bytes", g.Writer.Size()), slog.Duration("took", time.Since(start)),
+			slog.String("user", n.user), slog.String("address", address(g.Request.RemoteAddr)))
+	}()
+	g.Next()
+}
+
+// levelOf keeps probes out of the log at its usual level.
+func levelOf(route string) slog.Level {
+	if route == prefixed("/healthz") || route == prefixed("/readyz") {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// plainID reports whether a caller's request id may stand in a log line.
+func plainID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for _, c := range id {
+		ok := c == '-' || c == '_' || ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func address(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return host
+}

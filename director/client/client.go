@@ -1,0 +1,402 @@
+// Package client speaks the director's HTTP API. Every error that it returns is a *director.Error with the kind, the hint and
+// the fields that the director gave it, or unavailable when there was no answer.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Config says which director to speak to, and how to know that it is the one.
+type Config struct {
+	Server string // https://host:port
+	Token  director.Secret
+	// CA holds PEM certificates that alone are trusted; empty means the system's.
+	CA []byte
+	// Fingerprint pins the server's certificate, or an authority in its chain: SHA256:hex. It takes the place of CA.
+	Fingerprint string
+	UserAgent   string
+}
+
+// Client is a connection to a director. It is safe for concurrent use.
+type Client struct {
+	base  *url.URL
+	token director.Secret
+	agent string
+	http  *http.Client
+	// backoff waits before the n-th try to take a stream up again; a test makes it short.
+	backoff func(n int) time.Duration
+}
+
+// New returns a client. It does not connect.
+func New(c Config) (*Client, error) {
+	base, err := parseServer(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := tlsConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = conf
+	transport.ForceAttemptHTTP2 = true
+	transport.ResponseHeaderTimeout = 90 * time.Second
+	return &Client{
+		base: base, token: c.Token, agent: c.UserAgent,
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the API never redirects; a token must not follow one
+		}},
+		backoff: func(n int) time.Duration { return min(time.Duration(n)*500*time.Millisecond, 5*time.Second) },
+	}, nil
+}
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func parseServer(server string) (*url.URL, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.User != nil || u.RawQuery != "" {
+		return nil, director.Errorf(director.KindInvalid, "client.server", "%q is not the address of a director", server).
+			WithHint("write https://host:port")
+	}
+	u.Path = ""
+	return u, nil
+}
+
+type request struct {
+	method, path string
+	query        url.Values
+	body         any    // encoded as JSON unless it is []byte
+	contentType  string // of a []byte body
+	accept       string
+	header       http.Header
+}
+
+// open sends the request and returns the answer if its status is good; the caller closes its body.
+func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
+	op := "client." + strings.ToLower(r.method)
+	u := *c.base
+	u.Path = wire.Prefix + r.path
+	u.RawPath = ""
+	u.RawQuery = r.query.Encode()
+	var body io.Reader
+	contentType := r.contentType
+	switch b := r.body.(type) {
+	case nil:
+	case []byte:
+		body = bytes.NewReader(b)
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			return nil, director.Errorf(director.KindInternal, op, "encoding the request: %w", err)
+		}
+		body, contentType = bytes.NewReader(raw), "application/json"
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "making the request: %w", err)
+	}
+	for k, v := range r.header {
+		req.Header[k] = v
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
+	if c.agent != "" {
+		req.Header.Set("User-Agent", c.agent)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token.Reveal())
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(ctx, op, err)
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, errorOf(op, resp)
+}
+
+func (c *Client) unreachable(ctx context.Context, op string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if e, ok := errors.AsType[*director.Error](err); ok {
+		return e // of the certificate check
+	}
+	if e := certificateError(c.base, err); e != nil {
+		return e
+	}
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: op, Msg: "the director at " + c.base.String() + " does not answer: " + rootCause(err),
+		Hint: "check the address and that the director runs", Err: err,
+	}
+}
+
+// rootCause is the innermost message: the outer ones repeat the method and the address.
+func rootCause(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
+}
+
+func errorOf(op string, resp *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is shown as far as it came
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var p wire.Problem
+	if media == "application/problem+json" && json.Unmarshal(raw, &p) == nil && p.Kind != "" {
+		e := p.AsError(op)
+		if p.Kind == string(director.KindInternal) && p.RequestID != "" {
+			e.Msg += " (request " + p.RequestID + ")"
+		}
+		return e
+	}
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: op, Msg: fmt.Sprintf("the answer is not a director's: HTTP status %s", resp.Status),
+		Hint: "check the address; a proxy may stand before it",
+	}
+}
+
+// call sends the request and decodes a JSON answer into out, which may be nil.
+func (c *Client) call(ctx context.Context, r request, out any) error {
+	resp, err := c.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return director.Errorf(director.KindUnavailable, "client.decode", "the answer broke off: %w", err).WithHint("try again")
+	}
+	return nil
+}
+
+func (c *Client) text(ctx context.Context, r request) ([]byte, error) {
+	resp, err := c.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, director.Errorf(director.KindUnavailable, "client.read", "the answer broke off: %w", err).WithHint("try again")
+	}
+	return b, nil
+}
+
+// Login returns a new session. The client goes on without its token.
+func (c *Client) Login(ctx context.Context, user string, password director.Secret) (wire.Session, error) {
+	var s wire.Session
+	err := c.call(ctx, request{method: http.MethodPost, path: "/login", body: wire.Login{User: user, Password: password.Reveal()}}, &s)
+	return s, err
+}
+
+// Logout ends the client's token.
+func (c *Client) Logout(ctx context.Context) error {
+	return c.call(ctx, request{method: http.MethodPost, path: "/logout"}, nil)
+}
+
+// Me says whose token the client has.
+func (c *Client) Me(ctx context.Context) (wire.Me, error) {
+	var m wire.Me
+	err := c.call(ctx, request{method: http.MethodGet, path: "/me"}, &m)
+	return m, err
+}
+
+// ChangePassword replaces the user's password.
+func (c *Client) ChangePassword(ctx context.Context, current, next director.Secret) error {
+	return c.call(ctx, request{
+		method: http.MethodPost, path: "/password", body: wire.PasswordChange{Current: current.Reveal(), New: next.Reveal()},
+	}, nil)
+}
+
+// Version returns what runs on the server. It needs no token.
+func (c *Client) Version(ctx context.Context) (wire.Version, error) {
+	var v wire.Version
+	err := c.call(ctx, request{method: http.MethodGet, path: "/version"}, &v)
+	return v, err
+}
+
+// Ready returns nil when the director can work. It needs no token.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.call(ctx, request{method: http.MethodGet, path: "/readyz"}, nil)
+}
+
+// Apply stores the documents of a YAML stream, all or none. source is what errors call the text.
+func (c *Client) Apply(ctx context.Context, text []byte, source string, dryRun bool) (wire.Applied, error) {
+	q := url.Values{}
+	if dryRun {
+		q.Set("dry_run", "true")
+	}
+	if source != "" {
+		q.Set("source", source)
+	}
+	var a wire.Applied
+	err := c.call(ctx, request{method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml"}, &a)
+	return a, err
+}
+
+func documentPath(ref model.Ref) string { return "/documents/" + string(ref.Kind) + "/" + ref.Name }
+
+// Documents lists documents of a kind.
+func (c *Client) Documents(ctx context.Context, kind model.Kind) ([]wire.Document, error) {
+	var d wire.Documents
+	err := c.call(ctx, request{method: http.MethodGet, path: "/documents/" + string(kind)}, &d)
+	return d.Items, err
+}
+
+// Document returns one document.
+func (c *Client) Document(ctx context.Context, ref model.Ref) (wire.Document, error) {
+	var d wire.Document
+	err := c.call(ctx, request{method: http.MethodGet, path: documentPath(ref)}, &d)
+	return d, err
+}
+
+// DocumentYAML returns one document, or all of a kind if ref has no name, as a text that can be applied again.
+func (c *Client) DocumentYAML(ctx context.Context, ref model.Ref) ([]byte, error) {
+	path := documentPath(ref)
+	if ref.Name == "" {
+		path = "/documents/" + string(ref.Kind)
+	}
+	return c.text(ctx, request{method: http.MethodGet, path: path, accept: "application/yaml"})
+}
+
+// DeleteDocument removes a document that nothing uses.
+func (c *Client) DeleteDocument(ctx context.Context, ref model.Ref) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: documentPath(ref)}, nil)
+}
+
+// Clusters lists the clusters with their state.
+func (c *Client) Clusters(ctx context.Context) ([]wire.Cluster, error) {
+	var l wire.Clusters
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters"}, &l)
+	return l.Items, err
+}
+
+// Cluster returns the state of one cluster.
+func (c *Client) Cluster(ctx context.Context, name string) (wire.Cluster, error) {
+	var v wire.Cluster
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + name}, &v)
+	return v, err
+}
+
+// MakePlan freezes a plan for the cluster. operation "" is what brings it to its document.
+func (c *Client) MakePlan(ctx context.Context, cluster, operation string) (wire.Plan, error) {
+	var p wire.Plan
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequest{Operation: operation},
+	}, &p)
+	return p, err
+}
+
+// Kubeconfig mints a kubeconfig; ttl 0 lets the director choose.
+func (c *Client) Kubeconfig(ctx context.Context, cluster string, ttl time.Duration) ([]byte, error) {
+	return c.text(ctx, request{
+		method: http.MethodPost, path: "/clusters/" + cluster + "/kubeconfig",
+		body: wire.KubeconfigRequest{TTLSeconds: int64(ttl / time.Second)}, accept: "application/yaml",
+	})
+}
+
+// Inventory returns what a playbook run of the cluster would get, by path.
+func (c *Client) Inventory(ctx context.Context, cluster string, secrets bool) (map[string]string, error) {
+	q := url.Values{}
+	if secrets {
+		q.Set("secrets", "true")
+	}
+	var i wire.Inventory
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/inventory", query: q}, &i)
+	return i.Files, err
+}
+
+// Plans lists plans, the newest first; cluster "" means all.
+func (c *Client) Plans(ctx context.Context, cluster string, limit int) ([]wire.PlanSummary, error) {
+	q := url.Values{}
+	if cluster != "" {
+		q.Set("cluster", cluster)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var l wire.Plans
+	err := c.call(ctx, request{method: http.MethodGet, path: "/plans", query: q}, &l)
+	return l.Items, err
+}
+
+// Plan returns one plan with the state of its run.
+func (c *Client) Plan(ctx context.Context, id string) (wire.Plan, error) {
+	var p wire.Plan
+	err := c.call(ctx, request{method: http.MethodGet, path: "/plans/" + id}, &p)
+	return p, err
+}
+
+func (c *Client) verb(ctx context.Context, id, verb string, body any) (wire.Plan, error) {
+	var p wire.Plan
+	err := c.call(ctx, request{method: http.MethodPost, path: "/plans/" + id + "/" + verb, body: body}, &p)
+	return p, err
+}
+
+// StartPlan starts the plan with the hash.
+func (c *Client) StartPlan(ctx context.Context, id, hash string) (wire.Plan, error) {
+	return c.verb(ctx, id, "start", wire.PlanStart{Hash: hash})
+}
+
+// CancelPlan stops the plan between steps, or ends its running steps too.
+func (c *Client) CancelPlan(ctx context.Context, id string, now bool) (wire.Plan, error) {
+	return c.verb(ctx, id, "cancel", wire.PlanCancel{Now: now})
+}
+
+// RetryPlan runs what failed, parked or was stopped again.
+func (c *Client) RetryPlan(ctx context.Context, id string) (wire.Plan, error) {
+	return c.verb(ctx, id, "retry", nil)
+}
+
+// DiscardPlan gives up a plan that does not run.
+func (c *Client) DiscardPlan(ctx context.Context, id string) (wire.Plan, error) {
+	return c.verb(ctx, id, "discard", nil)
+}
+
+// StepLog opens the log of a step from a byte offset to where it ends now; attempt 0 is the latest. The caller closes it.
+func (c *Client) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
+	q := url.Values{"step": {step}}
+	if attempt > 0 {
+		q.Set("attempt", strconv.Itoa(attempt))
+	}
+	if offset > 0 {
+		q.Set("offset", strconv.FormatInt(offset, 10))
+	}
+	resp, err := c.open(ctx, request{method: http.MethodGet, path: "/plans/" + id + "/log", query: q, accept: "application/x-ndjson"})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
