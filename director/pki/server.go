@@ -1,0 +1,191 @@
+package pki
+
+import (
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+const (
+	serverLife  = 365 * 24 * time.Hour
+	serverRenew = 30 * 24 * time.Hour // before the end of its life
+
+	fileCACert     = "ca.crt"
+	fileCAKey      = "ca.key"
+	fileServerCert = "server.crt"
+	fileServerKey  = "server.key"
+)
+
+// Server is the director's own TLS identity: an authority that nodes and clients trust, and a certificate signed by it
+// for the API and the registry. Safe for concurrent use.
+type Server struct {
+	dir   string
+	names []string
+	ips   []netip.Addr
+	ca    Pair
+	now   func() time.Time
+
+	mu   sync.Mutex
+	cert *tls.Certificate // with Leaf
+	next time.Time        // no renewal is tried before, so that a full disk is not asked at every handshake
+}
+
+// EnsureServer returns the identity that lives in dir, and makes what is missing. The authority is made once and kept;
+// the certificate is made anew when it names anything else than names and ips, does not belong to the authority or its
+// key, or has less than thirty days left. All files have mode 0600 and are replaced as a whole. Errors: invalid
+// without any name or address, internal when the authority in dir is damaged or dir cannot be written.
+func EnsureServer(dir string, names []string, ips []netip.Addr) (*Server, error) {
+	return ensureServer(dir, names, ips, time.Now)
+}
+
+func ensureServer(dir string, names []string, ips []netip.Addr, now func() time.Time) (*Server, error) {
+	const op = "pki.ensure_server"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "cannot make the directory of the TLS files: %w", err)
+	}
+	s := &Server{dir: dir, names: slices.Clone(names), ips: slices.Clone(ips), now: now}
+	if err := s.ensureCA(); err != nil {
+		return nil, err
+	}
+	if s.cert = s.load(); s.cert == nil {
+		if err := s.renew(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// CA returns the authority's certificate in PEM, for nodes and clients to trust.
+func (s *Server) CA() string { return s.ca.Cert }
+
+// CAFile returns the path of the file that holds the authority's certificate.
+func (s *Server) CAFile() string { return filepath.Join(s.dir, fileCACert) }
+
+// NotAfter returns when the current certificate expires.
+func (s *Server) NotAfter() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cert.Leaf.NotAfter
+}
+
+// TLSConfig returns a new server configuration, TLS 1.2 or newer, that shows the current certificate and renews it when
+// it is due, without a restart. A renewal that fails is tried again an hour later, and the old certificate is shown
+// meanwhile.
+func (s *Server) TLSConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.current(), nil },
+	}
+}
+
+func (s *Server) current() *tls.Certificate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.now(); s.due(s.cert) && now.After(s.next) {
+		s.next = now.Add(time.Hour)
+		_ = s.renew() // the old one serves on
+	}
+	return s.cert
+}
+
+func (s *Server) due(c *tls.Certificate) bool {
+	return s.now().Add(serverRenew).After(c.Leaf.NotAfter)
+}
+
+func (s *Server) ensureCA() error {
+	const op = "pki.ensure_server"
+	cert, err := s.read(fileCACert)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Nobody can trust an authority whose certificate was never written, so a key without one is replaced.
+		if s.ca, err = newCA("director", s.now()); err != nil {
+			return err
+		}
+		if err = s.write(fileCAKey, s.ca.Key.Reveal()); err != nil {
+			return err
+		}
+		return s.write(fileCACert, s.ca.Cert)
+	}
+	if err != nil {
+		return director.Errorf(director.KindInternal, op, "cannot read the director's certificate authority: %w", err)
+	}
+	hint := "put " + fileCACert + " and " + fileCAKey + " back from a backup, or move both out of " + s.dir +
+		": a new authority is made at the next start, and every node and client has to be told to trust it"
+	key, err := s.read(fileCAKey)
+	if err != nil {
+		return director.Errorf(director.KindInternal, op, "cannot read the key of the director's certificate authority: %w", err).
+			WithHint("%s", hint)
+	}
+	s.ca = Pair{Cert: cert, Key: director.Secret(key)}
+	if err := ValidateCA(s.ca, s.now()); err != nil {
+		return &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "the director's certificate authority cannot be used", Hint: hint, Err: err,
+		}
+	}
+	return nil
+}
+
+// load returns the certificate in the directory when it may be shown, and otherwise nil: whatever is wrong with it, a new
+// one mends it.
+func (s *Server) load() *tls.Certificate {
+	c, err := tls.LoadX509KeyPair(filepath.Join(s.dir, fileServerCert), filepath.Join(s.dir, fileServerKey))
+	if err != nil || s.due(&c) || !covers(c.Leaf, s.names, s.ips) {
+		return nil
+	}
+	if ca, err := ParseCert(s.ca.Cert); err != nil || c.Leaf.CheckSignatureFrom(ca) != nil {
+		return nil
+	}
+	return &c
+}
+
+func (s *Server) renew() error {
+	p, err := serverCert(s.ca, s.names, s.ips, serverLife, s.now())
+	if err != nil {
+		return err
+	}
+	c, err := tls.X509KeyPair([]byte(p.Cert+s.ca.Cert), []byte(p.Key.Reveal()))
+	if err != nil {
+		return director.Errorf(director.KindInternal, "pki.renew", "the new certificate cannot be used: %w", err)
+	}
+	if err := s.write(fileServerKey, p.Key.Reveal()); err != nil {
+		return err
+	}
+	if err := s.write(fileServerCert, p.Cert+s.ca.Cert); err != nil {
+		return err
+	}
+	s.cert = &c
+	return nil
+}
+
+func (s *Server) read(name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	return string(b), err
+}
+
+// write replaces a file as a whole, also when the machine stops in the middle.
+func (s *Server) write(name, text string) error {
+	err := func() error {
+		f, err := os.CreateTemp(s.dir, "."+name+".*") // mode 0600
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(f.Name()) }()
+		_, err = f.WriteString(text)
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			return err
+		}
+		return os.Rename(f.Name(), filepath.Join(s.dir, name))
+	}()
+	if err != nil {
+		return director.Errorf(director.KindInternal, "pki.write", "cannot write %s into %s: %w", name, s.dir, err).
+			WithHint("check the space and the permissions there")
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+// Package seal encrypts what the director stores and nobody else may read. The key is a file outside the database, so
+// that neither a copy of the database nor a copy of the key alone is of use.
+//
+// The format is age (https://age-encryption.org) with an X25519 key, so that a sealed value can also be opened by hand:
+// age -d -i KEYFILE.
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// Box seals and unseals with one key. Safe for concurrent use.
+type Box struct {
+	identity *age.X25519Identity
+	path     string
+}
+
+// Open returns the box whose key is in the file at path. When there is no such file and create is true, a new key is
+// made there with mode 0600; of two that create at once, both get the one key. Errors: not_found without the file,
+// forbidden when others than its owner may read it, invalid when it holds no key.
+func Open(path string, create bool) (*Box, error) {
+	const op = "seal.open"
+	if create {
+		if err := ensure(path); err != nil {
+			return nil, director.Errorf(director.KindInternal, op, "cannot make the sealing key %s: %w", path, err).
+				WithHint("check the space and the permissions of its directory")
+		}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, director.Errorf(director.KindNotFound, op, "the sealing key %s does not exist", path).
+			WithHint("put it back from a backup: without it, what the director has stored sealed cannot be read")
+	case err != nil:
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the sealing key %s: %w", path, err)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, director.Errorf(director.KindForbidden, op, "others may read the sealing key %s (mode %04o)", path, info.Mode().Perm()).
+			WithHint("chmod 600 %s", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the sealing key %s: %w", path, err)
+	}
+	// The parser's errors are left out: they may quote a damaged key.
+	ids, err := age.ParseIdentities(bytes.NewReader(text))
+	if err == nil && len(ids) == 1 {
+		if id, ok := ids[0].(*age.X25519Identity); ok {
+			return &Box{identity: id, path: path}, nil
+		}
+	}
+	return nil, director.Errorf(director.KindInvalid, op, "%s does not hold one age X25519 key", path).
+		WithHint("put the right file back from a backup; its one line that is no comment begins with AGE-SECRET-KEY-1")
+}
+
+// Public returns the public half of the key, by which people can tell keys apart.
+func (b *Box) Public() string { return b.identity.Recipient().String() }
+
+// Seal encrypts and authenticates plain. Two calls never give the same bytes.
+func (b *Box) Seal(plain []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := age.Encrypt(&out, b.identity.Recipient())
+	if err == nil {
+		_, err = w.Write(plain)
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, "seal.seal", "cannot seal: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Unseal returns what Seal was given. The error is internal, and its hint says whether the key is another one or the
+// sealed bytes are damaged.
+func (b *Box) Unseal(sealed []byte) ([]byte, error) {
+	const op = "seal.unseal"
+	r, err := age.Decrypt(bytes.NewReader(sealed), b.identity)
+	if err == nil {
+		var plain []byte
+		if plain, err = io.ReadAll(r); err == nil {
+			return plain, nil
+		}
+	}
+	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
+		return nil, director.Errorf(director.KindInternal, op, "this was sealed with another key than %s: %w", b.path, err).
+			WithHint("put back the sealing key that belongs to this database")
+	}
+	return nil, director.Errorf(director.KindInternal, op, "what was sealed is damaged: %w", err).
+		WithHint("restore the database from a backup")
+}
+
+// ensure makes the key file when there is none. It is linked into place, so that it is there as a whole or not at all and
+// never replaces another.
+func ensure(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".seal.*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = fmt.Fprintf(f, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id.Recipient(), id)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
