@@ -1,0 +1,308 @@
+// Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors that
+// want a rehearsal, use it where VMs are only counted.
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Verb names an operation of the back end, for latencies and faults.
+type Verb string
+
+// The verbs.
+const (
+	VerbEnsure        Verb = "ensure"
+	VerbGet           Verb = "get"
+	VerbList          Verb = "list"
+	VerbSetPower      Verb = "set_power"
+	VerbDelete        Verb = "delete"
+	VerbEnsureImage   Verb = "ensure_image"
+	VerbDeleteImage   Verb = "delete_image"
+	VerbEnsureNetwork Verb = "ensure_network"
+	VerbDeleteNetwork Verb = "delete_network"
+	VerbCapacity      Verb = "capacity"
+	VerbListVolumes   Verb = "list_volumes"
+	VerbDeleteVolume  Verb = "delete_volume"
+	VerbConsoleTail   Verb = "console_tail"
+)
+
+// When says where in an operation a fault strikes.
+type When int
+
+// The places. What Midway leaves half done is found by List and finished or removed by a later call.
+const (
+	Before When = iota // nothing was done
+	Midway             // half was done; like Before where an operation has no half
+	After              // all was done, but the caller hears of a failure
+)
+
+// Fault makes calls fail.
+type Fault struct {
+	Verb  Verb   // empty for every verb
+	Key   string // machine id, VM id or name of what the call is about; empty for all
+	Skip  int    // how many matching calls pass first
+	Times int    // how many fail then; 0 means 1, negative all
+	When  When
+	Err   error // nil for unavailable
+	Hang  bool  // wait for the end of the caller's context before failing
+}
+
+// Host is a pretend hypervisor host.
+type Host struct {
+	Name   string
+	CPUs   int
+	Memory int64
+	Disk   int64
+}
+
+// World is what a hypervisor keeps while directors come and go: several Backends opened on one World are several directors
+// on one hypervisor. Its methods are safe for concurrent use.
+type World struct {
+	mu       sync.Mutex
+	hosts    map[string]*host
+	vms      map[hypervisor.ID]*vm
+	disks    map[diskKey]*disk
+	images   map[string]*image
+	networks map[string]*network
+	latency  map[Verb]time.Duration
+	calls    map[Verb]int
+	faults   []*Fault
+	attempts int
+	next     int
+}
+
+type host struct {
+	Host
+	down bool
+}
+
+type vm struct {
+	hypervisor.VM
+	spec    hypervisor.Spec
+	made    bool // all parts exist
+	ensured int  // calls of Ensure so far
+	console []byte
+}
+
+type diskKey struct {
+	stamp  director.Stamp
+	serial string
+}
+
+type disk struct {
+	host string
+	size int64
+}
+
+type image struct {
+	sum  string
+	done bool
+}
+
+type network struct {
+	hypervisor.NetworkSpec
+	started bool
+}
+
+// NewWorld returns a world with the hosts; with none, with one host "sim" of 64 CPUs, 256 GiB of memory and 4 TiB of disk.
+func NewWorld(hosts ...Host) *World {
+	if len(hosts) == 0 {
+		hosts = []Host{{Name: "sim", CPUs: 64, Memory: 256 << 30, Disk: 4 << 40}}
+	}
+	w := &World{
+		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, disks: map[diskKey]*disk{}, images: map[string]*image{},
+		networks: map[string]*network{}, latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
+	}
+	for _, h := range hosts {
+		w.hosts[h.Name] = &host{Host: h}
+	}
+	return w
+}
+
+// Clone returns an independent copy of all that exists, without latencies, faults and counts. A test that cuts a journal after
+// every event keeps the worlds of those moments so.
+func (w *World) Clone() *World {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := NewWorld()
+	clear(c.hosts)
+	for k, v := range w.hosts {
+		x := *v
+		c.hosts[k] = &x
+	}
+	for k, v := range w.vms {
+		x := *v
+		x.console = slices.Clone(v.console)
+		c.vms[k] = &x
+	}
+	for k, v := range w.disks {
+		x := *v
+		c.disks[k] = &x
+	}
+	for k, v := range w.images {
+		x := *v
+		c.images[k] = &x
+	}
+	for k, v := range w.networks {
+		x := *v
+		c.networks[k] = &x
+	}
+	c.attempts, c.next = w.attempts, w.next
+	return c
+}
+
+// Inject adds a fault. Faults are asked in the order in which they were added; the first that matches strikes.
+func (w *World) Inject(f Fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.Times == 0 {
+		f.Times = 1
+	}
+	w.faults = append(w.faults, &f)
+}
+
+// ClearFaults removes all faults.
+func (w *World) ClearFaults() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = nil
+}
+
+// SetLatency makes every call of the verb take d.
+func (w *World) SetLatency(v Verb, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.latency[v] = d
+}
+
+// SetAttempts makes a new VM ready at its n-th Ensure. The first one that is ready is the first, unless told.
+func (w *World) SetAttempts(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attempts = n
+}
+
+// SetReachable takes a host off the network, or puts it back.
+func (w *World) SetReachable(name string, up bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.hosts[name]; h != nil {
+		h.down = !up
+	}
+}
+
+// SetConsole sets what the VM's serial console shows.
+func (w *World) SetConsole(id hypervisor.ID, text []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v := w.vms[id]; v != nil {
+		v.console = slices.Clone(text)
+	}
+}
+
+// AddStranger makes a VM without a stamp, as a person would by hand.
+func (w *World) AddStranger(name string) hypervisor.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := w.newID()
+	w.vms[id] = &vm{
+		VM: hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true}, made: true,
+	}
+	return id
+}
+
+// Calls returns how often the verb was called.
+func (w *World) Calls(v Verb) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[v]
+}
+
+// Inventory returns one line for each thing that exists, sorted: VMs, disks, images, networks. With a director's id, only
+// what has its stamp.
+func (w *World) Inventory(directorID string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var lines []string
+	for _, v := range w.vms {
+		if directorID == "" || v.Stamp.Director == directorID {
+			lines = append(lines, fmt.Sprintf("vm %s %s/%s made=%t %s", v.Name, v.Stamp.Director, v.Stamp.Machine, v.made, v.Power))
+		}
+	}
+	for k, d := range w.disks {
+		if directorID == "" || k.stamp.Director == directorID {
+			lines = append(lines, fmt.Sprintf("disk %s/%s %s %d", k.stamp.Director, k.stamp.Machine, k.serial, d.size))
+		}
+	}
+	for name, n := range w.networks {
+		if directorID == "" || n.Owner.Director == directorID {
+			lines = append(lines, fmt.Sprintf("network %s %s %s started=%t", name, n.Mode, n.CIDR, n.started))
+		}
+	}
+	if directorID == "" {
+		for name, i := range w.images {
+			lines = append(lines, fmt.Sprintf("image %s %s done=%t", name, i.sum, i.done))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func (w *World) newID() hypervisor.ID {
+	w.next++
+	return hypervisor.ID(fmt.Sprintf("sim-%04d", w.next))
+}
+
+func (w *World) hostNames() []string { return slices.Sorted(maps.Keys(w.hosts)) }
+
+// strike counts the call, waits out the latency and takes the first fault that matches one of the keys.
+func (w *World) strike(ctx context.Context, v Verb, keys ...string) (*Fault, error) {
+	op := "sim." + string(v)
+	w.mu.Lock()
+	w.calls[v]++
+	latency := w.latency[v]
+	var hit *Fault
+	for _, f := range w.faults {
+		if f.Times == 0 || f.Verb != "" && f.Verb != v || f.Key != "" && !slices.Contains(keys, f.Key) {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+		if f.Times > 0 {
+			f.Times--
+		}
+		x := *f
+		hit = &x
+		break
+	}
+	w.mu.Unlock()
+	if hit != nil && hit.Err == nil {
+		hit.Err = director.Errorf(director.KindUnavailable, op, "the hypervisor does not answer").
+			WithHint("this fault was injected; try again")
+	}
+	if hit != nil && hit.Hang {
+		<-ctx.Done()
+	}
+	if latency > 0 {
+		timer := time.NewTimer(latency)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, director.Errorf(director.KindUnavailable, op, "interrupted: %w", err)
+	}
+	return hit, nil
+}
