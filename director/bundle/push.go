@@ -1,0 +1,157 @@
+package bundle
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// PushOptions say how a registry is reached.
+type PushOptions struct {
+	RootCAs   *x509.CertPool  // trusted instead of the system's; nil for the system's
+	Username  string          // for basic authentication; empty for none
+	Password  director.Secret // of Username
+	PlainHTTP bool            // no TLS at all
+	Jobs      int             // blobs copied at once for one image; 0 means 2
+	Progress  func(PushEvent) // called before and after each image, from the calling goroutine; may be nil
+}
+
+// PushEvent is one step of a Push.
+type PushEvent struct {
+	Image   Image
+	Done    bool // false before the image, true after it
+	Skipped bool // the registry had it already
+	Index   int  // from 0
+	Total   int  // how many images the bundle has
+}
+
+// PushResult says what a Push did.
+type PushResult struct {
+	Pushed  int
+	Skipped int
+}
+
+// Push copies every image of the bundle to registryHost as <registryHost>/<prefix>/<name>:<tag>. It is idempotent: an image whose tag has
+// the right digest already is skipped, and of the others only the missing blobs are sent, so a second call goes on where a first one
+// stopped. Errors: unauthenticated or forbidden if the registry refuses, unavailable if it cannot be reached or fails, invalid for a bad
+// host or prefix; images that were pushed before stay. Safe for concurrent use.
+func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts PushOptions) (PushResult, error) {
+	const op = "bundle.push"
+	var result PushResult
+	var naming []name.Option
+	naming = append(naming, name.StrictValidation)
+	if opts.PlainHTTP {
+		naming = append(naming, name.Insecure)
+	}
+	registry, err := name.NewRegistry(registryHost, naming...)
+	if err != nil {
+		return result, &director.Error{Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a registry", registryHost), Err: err}
+	}
+	web, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "the default HTTP transport was replaced"}
+	}
+	web = web.Clone()
+	defer web.CloseIdleConnections()
+	web.TLSClientConfig = &tls.Config{RootCAs: opts.RootCAs, MinVersion: tls.VersionTLS12}
+	auth := authn.Anonymous
+	if opts.Username != "" {
+		auth = &authn.Basic{Username: opts.Username, Password: opts.Password.Reveal()}
+	}
+	jobs := opts.Jobs
+	if jobs <= 0 {
+		jobs = 2
+	}
+	remotely := []remote.Option{
+		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(web), remote.WithJobs(jobs),
+	}
+	puller, err := remote.NewPuller(remotely...)
+	if err != nil {
+		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err}
+	}
+	pusher, err := remote.NewPusher(remotely...)
+	if err != nil {
+		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err}
+	}
+	report := opts.Progress
+	if report == nil {
+		report = func(PushEvent) {}
+	}
+	for n, i := range b.release.Images {
+		event := PushEvent{Image: i, Index: n, Total: len(b.release.Images)}
+		report(event)
+		repository := i.Name
+		if prefix != "" {
+			repository = prefix + "/" + i.Name
+		}
+		tag, err := name.NewTag(registry.Name()+"/"+repository+":"+i.Tag, naming...)
+		if err != nil {
+			return result, &director.Error{
+				Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a prefix of image names", prefix), Err: err,
+			}
+		}
+		there, err := puller.Head(ctx, tag)
+		switch {
+		case err == nil && there.Digest == i.Digest:
+			event.Skipped = true
+			result.Skipped++
+		case err == nil || statusOf(err) == http.StatusNotFound:
+			image, err := b.layout.Image(i.Digest)
+			if err != nil {
+				return result, &director.Error{
+					Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("image %s of release %s cannot be read", i.Ref(), b.release.Name), Err: err,
+					Hint: "verify the bundle",
+				}
+			}
+			if err := pusher.Push(ctx, tag, taggable{image}); err != nil {
+				return result, refused(op, "push "+i.Ref()+" to "+registryHost, err)
+			}
+			result.Pushed++
+		default:
+			return result, refused(op, "ask "+registryHost+" for "+i.Ref(), err)
+		}
+		event.Done = true
+		report(event)
+	}
+	return result, nil
+}
+
+// taggable hides everything of an image but v1.Image.
+type taggable struct{ v1.Image }
+
+// statusOf returns the HTTP status that a registry answered with, or 0.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*transport.Error](err); ok {
+		return e.StatusCode
+	}
+	return 0
+}
+
+// refused classifies an error of the registry client.
+func refused(op, what string, err error) error {
+	e := &director.Error{Kind: director.KindUnavailable, Op: op, Msg: "cannot " + what, Err: err, Hint: "check that the registry runs and can be reached"}
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	switch status := statusOf(err); {
+	case errors.As(err, &authority), errors.As(err, &host):
+		e.Hint = "the certificate of the registry is not trusted: give the CA that signed it"
+	case status == http.StatusUnauthorized:
+		e.Kind, e.Hint = director.KindUnauthenticated, "check user name and password of the registry"
+	case status == http.StatusForbidden:
+		e.Kind, e.Hint = director.KindForbidden, "the registry does not allow this user to write"
+	case status == http.StatusInsufficientStorage:
+		e.Kind, e.Hint = director.KindExhausted, "make room on the registry's disk"
+	}
+	return e
+}
