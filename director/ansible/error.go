@@ -1,0 +1,351 @@
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// Class says how a run ended that did not succeed.
+type Class string
+
+// The classes. Where several apply, the one named first here wins, except that a failed task outweighs an unreachable host.
+const (
+	ClassCancelled   Class = "cancelled"   // the caller's context was cancelled
+	ClassTimeout     Class = "timeout"     // Play.Timeout or the caller's deadline passed
+	ClassUnreachable Class = "unreachable" // every host that stopped did so because it could not be reached
+	ClassFailed      Class = "failed"      // a task failed on a host, or the director's machine failed the run
+	ClassBroken      Class = "broken"      // Ansible did not get to run the play: bad input, playbook or installation
+)
+
+// PlayError is the cause in every error of Play. The text for people is in the director.Error around it; this is for
+// deciding what to do.
+type PlayError struct {
+	Class    Class
+	Groups   []Group  // for ClassFailed and ClassUnreachable, and what had failed before a cancel or a timeout
+	Waiting  []string // for ClassTimeout and ClassCancelled: hosts that had not answered
+	Output   []string // for ClassBroken: the last lines of ansible-playbook's standard error
+	ExitCode int
+	Err      error // the context's error for ClassCancelled and ClassTimeout, an error of the system for ClassBroken; else nil
+}
+
+// Group is one failure that happened on one or more hosts.
+type Group struct {
+	Hosts   []string // sorted
+	Failure Failure  // as it was on the first host that had it
+	Cause   *Cause   // the known cause, or nil
+}
+
+// Error describes the class. It holds nothing of what the run printed.
+func (e *PlayError) Error() string {
+	s := fmt.Sprintf("run %s (exit code %d)", e.Class, e.ExitCode)
+	if c := e.Cause(); c != nil {
+		s += ", known cause " + c.ID
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns Err.
+func (e *PlayError) Unwrap() error { return e.Err }
+
+// Cause returns the cause to act on: of the known causes of all groups the one that is hardest to mend, or nil.
+func (e *PlayError) Cause() *Cause {
+	weight := map[Remedy]int{Transient: 1, Person: 2, NotByTrying: 3}
+	var hardest *Cause
+	for _, g := range e.Groups {
+		if g.Cause != nil && (hardest == nil || weight[g.Cause.Class] > weight[hardest.Class]) {
+			hardest = g.Cause
+		}
+	}
+	return hardest
+}
+
+// Permanent tells whether trying the same play again cannot help: it never started, or it failed for a known cause that does
+// not pass by itself and that nobody can mend from outside. Such an error is worth plan.Abort.
+func Permanent(err error) bool {
+	e, ok := errors.AsType[*PlayError](err)
+	if !ok {
+		return false
+	}
+	if e.Class == ClassBroken {
+		return true
+	}
+	c := e.Cause()
+	return stopped(e.Class) && c != nil && c.Class == NotByTrying
+}
+
+// Question returns what to ask a person if somebody has to mend something before the same play can succeed, and false
+// otherwise. Such an error is worth plan.Park.
+func Question(err error) (string, bool) {
+	e, ok := errors.AsType[*PlayError](err)
+	if !ok || !stopped(e.Class) {
+		return "", false
+	}
+	c := e.Cause()
+	if c == nil || c.Class != Person {
+		return "", false
+	}
+	var hosts []string
+	for _, g := range e.Groups {
+		if g.Cause != nil && g.Cause.ID == c.ID {
+			hosts = append(hosts, g.Hosts...)
+		}
+	}
+	sort.Strings(hosts)
+	return fmt.Sprintf("On %s: %s. Then: %s.", list(slices.Compact(hosts)), c.Explain, c.Hint), true
+}
+
+func stopped(c Class) bool { return c == ClassFailed || c == ClassUnreachable }
+
+const (
+	hintUnreachable = "see whether the machine runs and the director reaches its address; then retry the step"
+	hintFailed      = "read the run's log for the whole output, mend the cause, then retry the step"
+	hintBroken      = "this is not about the machines: correct the playbooks, the inventory or the installation of Ansible"
+	hintCancelled   = "retry the step to go on; the playbooks may run again at any time"
+	hintTimeout     = "look at the machines that did not answer; if they are only slow, allow the step more time"
+)
+
+// verdict is what the end of a process is judged by.
+type verdict struct {
+	ctx     context.Context //nolint:containedctx // its cause is part of the verdict
+	timeout time.Duration
+	limit   []string
+	exit    int
+	signal  string   // what ended the process, if a signal did
+	output  []string // the last lines of standard error
+	causes  []Cause
+}
+
+const opPlay = "ansible.play"
+
+// judge returns nil for a run that succeeded, and otherwise a director.Error around a PlayError.
+func judge(v verdict, f *fold, r *Result) error {
+	e := &PlayError{Groups: group(r.Failures, v.causes), ExitCode: v.exit}
+	if err := v.ctx.Err(); err != nil && (v.exit != 0 || !f.ended) {
+		return interrupted(v, f, e, err)
+	}
+	failed := slices.ContainsFunc(r.Failures, func(x Failure) bool { return !x.Unreachable })
+	// Also where the events of the failures themselves were lost.
+	unreachable := len(r.Failures) > 0
+	for _, s := range r.Stats {
+		failed = failed || s.Failed > 0
+		unreachable = unreachable || s.Unreachable > 0
+	}
+	switch {
+	case failed:
+		e.Class = ClassFailed
+		return &director.Error{
+			Kind: director.KindInternal, Op: opPlay, Msg: describe(e.Groups, r.Stats), Hint: hint(e, hintFailed), Err: e,
+		}
+	case unreachable:
+		e.Class = ClassUnreachable
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats), Hint: hint(e, hintUnreachable), Err: e,
+		}
+	case v.signal != "":
+		// Not by us: most often the kernel, for want of memory. It may go better next time.
+		e.Class, e.Output = ClassFailed, v.output
+		return &director.Error{
+			Kind: director.KindInternal, Op: opPlay, Msg: "ansible-playbook was ended by the signal " + v.signal,
+			Hint: "see whether the director's machine ran out of memory (dmesg); then retry the step", Err: e,
+		}
+	case v.exit != 0 && f.playing:
+		e.Class, e.Output = ClassBroken, v.output
+		return brokenError(e, "the playbook stopped before its end: "+complaint(v.output, v.exit))
+	case v.exit != 0:
+		e.Class, e.Output = ClassBroken, v.output
+		return brokenError(e, "the playbook could not be started: "+complaint(v.output, v.exit))
+	case !f.ended && r.Lost == 0:
+		e.Class, e.Output = ClassBroken, v.output
+		return brokenError(e, "ansible-playbook told nothing about its run: the callback plugin director_events did not work")
+	}
+	return nil
+}
+
+func interrupted(v verdict, f *fold, e *PlayError, err error) error {
+	e.Err = err
+	e.Waiting = f.pending(v.limit)
+	where := ""
+	if f.task != "" {
+		where = fmt.Sprintf(" in task '%s'", f.task)
+	}
+	if len(e.Waiting) > 0 {
+		where += ", waiting for " + list(e.Waiting)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.Class = ClassTimeout
+		after := ""
+		if v.timeout > 0 {
+			after = " after " + v.timeout.String()
+		}
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: opPlay, Msg: "the run was ended" + after + where, Hint: hint(e, hintTimeout), Err: e,
+		}
+	}
+	e.Class = ClassCancelled
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: opPlay, Msg: "the run was cancelled" + where, Hint: hintCancelled, Err: e,
+	}
+}
+
+func brokenError(e *PlayError, msg string) error {
+	return &director.Error{Kind: director.KindInternal, Op: opPlay, Msg: msg, Hint: hintBroken, Err: e}
+}
+
+// invalid returns the error for a play that is refused before anything is done.
+func invalid(format string, args ...any) error {
+	return &director.Error{
+		Kind: director.KindInvalid, Op: opPlay, Msg: fmt.Sprintf(format, args...),
+		Err: &PlayError{Class: ClassBroken, ExitCode: -1},
+	}
+}
+
+// setUp returns the error for a run whose directory or process could not be made.
+func setUp(class Class, err error, format string, args ...any) *director.Error {
+	return &director.Error{
+		Kind: director.KindInternal, Op: opPlay, Msg: fmt.Sprintf(format, args...),
+		Err: &PlayError{Class: class, ExitCode: -1, Err: err},
+	}
+}
+
+func hint(e *PlayError, otherwise string) string {
+	if c := e.Cause(); c != nil && c.Hint != "" {
+		return c.Hint
+	}
+	return otherwise
+}
+
+// group puts equal failures together, the most frequent first: the same task, and a message that differs in nothing but the
+// host's own name and in numbers.
+func group(failures []Failure, causes []Cause) []Group {
+	index := map[string]int{}
+	var groups []Group
+	for _, f := range failures {
+		cause := causeOf(causes, f)
+		key := f.Role + "\x00" + f.Task + "\x00"
+		if cause != nil {
+			key += "cause " + cause.ID
+		} else {
+			key += digits.ReplaceAllString(strings.ReplaceAll(f.Msg, f.Host, "<host>"), "0")
+		}
+		i, ok := index[key]
+		if !ok {
+			i = len(groups)
+			index[key] = i
+			groups = append(groups, Group{Failure: f, Cause: cause})
+		}
+		groups[i].Hosts = append(groups[i].Hosts, f.Host)
+	}
+	for i := range groups {
+		sort.Strings(groups[i].Hosts)
+		groups[i].Hosts = slices.Compact(groups[i].Hosts)
+	}
+	sort.SliceStable(groups, func(i, j int) bool { return len(groups[i].Hosts) > len(groups[j].Hosts) })
+	return groups
+}
+
+var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
+
+// describe renders the first groups for people.
+func describe(groups []Group, stats map[string]HostStats) string {
+	if len(groups) == 0 {
+		var hosts []string
+		for h, s := range stats {
+			if s.Failed+s.Unreachable > 0 {
+				hosts = append(hosts, h)
+			}
+		}
+		sort.Strings(hosts)
+		return fmt.Sprintf("%s: a task failed, and the event that says which is missing", list(hosts))
+	}
+	const most = 3
+	var parts []string
+	for _, g := range groups[:min(len(groups), most)] {
+		what := "failed"
+		if g.Failure.Unreachable {
+			what = "could not reach the machine"
+		}
+		s := fmt.Sprintf("%s: task '%s' %s: %s", list(g.Hosts), taskName(g.Failure.Role, g.Failure.Task), what, brief(g.Failure))
+		if g.Cause != nil {
+			s += " (" + g.Cause.Explain + ")"
+		}
+		parts = append(parts, s)
+	}
+	if more := len(groups) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d other failures", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// empty are messages of modules that only say that there is more in the output.
+var empty = regexp.MustCompile(`(?i)^(non-zero return code|MODULE FAILURE\b.*|All items completed|One or more items failed|)$`)
+
+// brief is what a failure says, in at most a few hundred bytes.
+func brief(f Failure) string {
+	const most = 400
+	msg := strings.TrimSpace(strings.TrimPrefix(f.Msg, "Failed to connect to the host via ssh: "))
+	first, _, _ := strings.Cut(msg, "\n")
+	if empty.MatchString(strings.TrimSpace(first)) {
+		// The reason is usually in the last lines.
+		all := strings.Split(strings.TrimSpace(f.Tail), "\n")
+		if tail := strings.TrimSpace(strings.Join(all[max(len(all)-3, 0):], " ")); tail != "" {
+			return clip(tail, most)
+		}
+	}
+	if msg == "" {
+		return "it gave no reason"
+	}
+	return clip(strings.Join(strings.Fields(msg), " "), most)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return shorten(s, n-3, false) + "..."
+}
+
+// list names up to five hosts.
+func list(hosts []string) string {
+	const most = 5
+	switch {
+	case len(hosts) == 0:
+		return "some hosts"
+	case len(hosts) == 1:
+		return "host " + hosts[0]
+	case len(hosts) <= most:
+		return "hosts " + strings.Join(hosts, ", ")
+	}
+	return fmt.Sprintf("hosts %s and %d more", strings.Join(hosts[:most], ", "), len(hosts)-most)
+}
+
+// complaint picks what ansible-playbook says is wrong from its standard error.
+func complaint(output []string, exit int) string {
+	for i, line := range output {
+		if msg, ok := strings.CutPrefix(line, "ERROR! "); ok {
+			// The place stands two lines below.
+			for _, more := range output[i+1 : min(i+6, len(output))] {
+				if strings.HasPrefix(more, "The error appears to be in ") {
+					msg += ". " + more
+				}
+			}
+			return clip(msg, 600)
+		}
+	}
+	for _, line := range slices.Backward(output) {
+		if strings.TrimSpace(line) != "" {
+			return clip(strings.TrimSpace(line), 600)
+		}
+	}
+	return fmt.Sprintf("it printed no reason and exited with %d", exit)
+}

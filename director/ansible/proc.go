@@ -1,0 +1,183 @@
+package ansible
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// identity names a process for good: a process id alone may belong to another process by the time it is read again.
+type identity struct {
+	PID    int    `json:"pid"`
+	Start  uint64 `json:"start"`   // in clock ticks since the machine's boot
+	BootID string `json:"boot_id"` // of the boot that Start counts from
+}
+
+// identify returns the identity of the process pid.
+func identify(pid int) (identity, error) {
+	s, err := readStat(pid)
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{PID: pid, Start: s.start, BootID: bootID()}, nil
+}
+
+// alive tells whether the very process still runs; one that has ended and waits to be reaped does not.
+func (i identity) alive() bool {
+	if i.PID <= 0 || i.BootID != bootID() {
+		return false
+	}
+	s, err := readStat(i.PID)
+	return err == nil && s.start == i.Start && !s.ended()
+}
+
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// stat is what we read of /proc/<pid>/stat.
+type stat struct {
+	state byte
+	group int
+	start uint64
+}
+
+func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
+
+func readStat(pid int) (stat, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	// The second field is the command in parentheses and may hold anything, also parentheses.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 20 {
+		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	s := stat{state: fields[0][0]}
+	if s.group, err = strconv.Atoi(fields[2]); err != nil {
+		return stat{}, err
+	}
+	s.start, err = strconv.ParseUint(fields[19], 10, 64)
+	return s, err
+}
+
+// belonging selects processes of one run.
+type belonging struct {
+	marker  string   // an entry of their environment, which descendants inherit
+	control string   // the directory of ssh's control sockets, which the title of a master connection names
+	leader  identity // of the process group; the zero value for none
+}
+
+// matches tells whether the process is one of the run's. Its answer counts only as long as the process is the same one: the
+// caller holds it by a process file descriptor.
+func (b belonging) matches(pid int, leads bool) bool {
+	s, err := readStat(pid)
+	if err != nil || s.ended() {
+		return false
+	}
+	if leads && s.group == b.leader.PID {
+		return true
+	}
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && b.marker != "" {
+		for e := range bytes.SplitSeq(env, []byte{0}) {
+			if string(e) == b.marker {
+				return true
+			}
+		}
+	}
+	if b.control == "" {
+		return false
+	}
+	// A master connection has overwritten its environment with its title.
+	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && bytes.HasPrefix(title, []byte("ssh: "+b.control+"/"))
+}
+
+// leads tells whether the leader's id still stands for the group that was ours: it does while the very process is there,
+// also when it has ended and was not reaped.
+func (b belonging) leads() bool {
+	if b.leader.PID <= 0 || b.leader.BootID != bootID() {
+		return false
+	}
+	s, err := readStat(b.leader.PID)
+	return err == nil && s.start == b.leader.Start
+}
+
+// find returns the processes that belong, each held so that a signal cannot reach another one that took its id.
+func (b belonging) find() []*os.Process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	leads := b.leads()
+	var found []*os.Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() || !b.matches(pid, leads) {
+			continue
+		}
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			continue
+		}
+		if b.matches(pid, leads) { // again, now that it is held
+			found = append(found, p)
+		} else {
+			_ = p.Release()
+		}
+	}
+	return found
+}
+
+var errSurvived = errors.New("some processes do not end")
+
+// end ends the processes that belong: politely first, for grace, then by force. It returns how many there were.
+func (b belonging) end(ctx context.Context, grace time.Duration) (int, error) {
+	const (
+		between = 5 * time.Millisecond
+		force   = 5 * time.Second
+	)
+	seen := map[int]bool{}
+	began, signal := time.Now(), syscall.SIGTERM
+	for {
+		procs := b.find()
+		if len(procs) == 0 {
+			return len(seen), nil
+		}
+		waited := time.Since(began)
+		if waited >= grace {
+			signal = syscall.SIGKILL
+		}
+		for _, p := range procs {
+			if !seen[p.Pid] || signal == syscall.SIGKILL {
+				_ = p.Signal(signal)
+			}
+			seen[p.Pid] = true
+			_ = p.Release()
+		}
+		if waited > grace+force {
+			return len(seen), errSurvived
+		}
+		select {
+		case <-ctx.Done():
+			// There is no time for good manners; one last round by force.
+			if signal == syscall.SIGKILL {
+				return len(seen), ctx.Err()
+			}
+			grace = 0
+			ctx = context.WithoutCancel(ctx)
+		case <-time.After(between):
+		}
+	}
+}
