@@ -68,14 +68,15 @@ type Facts struct {
 
 // VMParams are the parameters of vm.ensure, vm.boot and vm.delete.
 type VMParams struct {
-	Machine   director.Machine `json:"machine"`
-	Disk      model.Size       `json:"disk"`
-	DataDisk  model.Size       `json:"data_disk,omitempty"`
-	Persist   []string         `json:"persist,omitempty"`
-	Network   model.Network    `json:"network"`
-	NetworkID string           `json:"network_id"`
-	SSHKeys   []string         `json:"ssh_keys,omitempty"`
-	ImageName string           `json:"image_name"`
+	Machine   director.Machine  `json:"machine"`
+	Disk      model.Size        `json:"disk"`
+	DataDisk  model.Size        `json:"data_disk,omitempty"`
+	Persist   []string          `json:"persist,omitempty"`
+	Network   model.Network     `json:"network"`
+	NetworkID string            `json:"network_id"`
+	SSHKeys   []string          `json:"ssh_keys,omitempty"`
+	Hosts     []model.HostAlias `json:"hosts,omitempty"`
+	ImageName string            `json:"image_name"`
 }
 
 // NetworkParams are the parameters of network.ensure and network.delete.
@@ -418,7 +419,7 @@ func (w World) sizeOf(m director.Machine) model.VMSize {
 func (w World) vmParams(m sized) VMParams {
 	return VMParams{
 		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
-		SSHKeys: w.Cluster.Cluster.SSHKeys, ImageName: w.Cluster.Cluster.Image,
+		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.Cluster.Cluster.Image,
 	}
 }
 

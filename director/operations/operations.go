@@ -1,0 +1,561 @@
+// Package operations is what people and programs can ask of the director: apply documents, plan, start, follow, fetch a kubeconfig. The API, and
+// later the hooks and the schedules, offer it; it works with the store, the engine and the planner.
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Config is what operations work with.
+type Config struct {
+	Store    *store.Store
+	Engine   *engine.Engine
+	Env      steps.Env
+	Director planner.Director
+	NewID    func() string    // ids of plans
+	Now      func() time.Time //
+	Log      *slog.Logger
+}
+
+// Operations implements api.Operations. It is safe for concurrent use.
+type Operations struct {
+	Config
+	sums *checksums
+}
+
+var _ api.Operations = (*Operations)(nil)
+
+// New returns the operations.
+func New(c Config) *Operations {
+	return &Operations{Config: c, sums: &checksums{known: map[fileKey]string{}}}
+}
+
+// Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported at once.
+func (o *Operations) Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+	docs, err := model.Parse(text, source)
+	if err != nil {
+		return nil, err
+	}
+	if err := validate(docs); err != nil {
+		return nil, err
+	}
+	var changes []model.Change
+	err = o.Store.Update(ctx, func(tx *store.Tx) error {
+		stored, err := tx.Documents()
+		if err != nil {
+			return err
+		}
+		changes, err = merge(docs, stored)
+		if err != nil || dryRun {
+			return err
+		}
+		now := o.Now()
+		for i, c := range changes {
+			if c.Action == "unchanged" {
+				continue
+			}
+			if err := tx.PutDocument(docs[i], actor, now); err != nil {
+				return err
+			}
+			if err := tx.Audit(now, actor, "apply", c.Ref.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return changes, err
+}
+
+// validate checks each document by itself, and that none stands twice.
+func validate(docs []model.Document) error {
+	var problems []director.Field
+	seen := map[model.Ref]bool{}
+	for i := range docs {
+		_, err := model.Validate(&docs[i])
+		problems = append(problems, fieldsOf(err)...)
+		if ref := docs[i].Ref(); seen[ref] {
+			problems = append(problems, director.Field{Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one"})
+		} else {
+			seen[ref] = true
+		}
+	}
+	return director.Invalid("operations.apply", "nothing was applied: the documents have problems", problems)
+}
+
+func fieldsOf(err error) []director.Field {
+	if e, ok := errors.AsType[*director.Error](err); ok {
+		return e.Fields
+	}
+	return nil
+}
+
+// merge compares the documents with the stored ones, and checks the set that would result.
+func merge(docs []model.Document, stored []model.Stored) ([]model.Change, error) {
+	before := map[model.Ref]model.Stored{}
+	all := model.Set{}
+	for i, s := range stored {
+		before[s.Ref()] = s
+		all[s.Ref()] = &stored[i].Document
+	}
+	maps.Copy(all, model.SetOf(docs))
+	var problems []director.Field
+	changes := make([]model.Change, len(docs))
+	for i := range docs {
+		d := &docs[i]
+		problems = append(problems, fieldsOf(model.Check(d, all))...)
+		old, had := before[d.Ref()]
+		c := model.Change{Ref: d.Ref(), Action: "created"}
+		if had {
+			was, err1 := model.Encode(old.Document)
+			is, err2 := model.Encode(*d)
+			if err := errors.Join(err1, err2); err != nil {
+				return nil, err
+			}
+			c.Diff = model.Diff(string(was), string(is))
+			c.Action = "changed"
+			if c.Diff == "" {
+				c.Action = "unchanged"
+			}
+		}
+		changes[i] = c
+	}
+	// A document that did not change itself may no longer fit those that did.
+	for ref, d := range all {
+		if !slices.ContainsFunc(docs, func(x model.Document) bool { return x.Ref() == ref }) {
+			problems = append(problems, fieldsOf(model.Check(d, all))...)
+		}
+	}
+	sort.SliceStable(problems, func(i, j int) bool { return problems[i].Path < problems[j].Path })
+	return changes, director.Invalid("operations.apply", "nothing was applied: the documents do not fit together", problems)
+}
+
+// Documents lists the stored documents of a kind by name.
+func (o *Operations) Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
+	return o.Store.Documents(ctx, kind)
+}
+
+// Document returns one document, or not_found.
+func (o *Operations) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
+	return o.Store.Document(ctx, ref)
+}
+
+// DeleteDocument removes a document that nothing uses. An Image is taken off its providers first.
+func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
+	doc, err := o.Store.Document(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if ref.Kind == model.KindCluster {
+		machines, err := o.Store.Machines(ctx, store.MachineFilter{ClusterUID: doc.UID})
+		if err != nil {
+			return err
+		}
+		if len(machines) > 0 {
+			return director.Errorf(director.KindConflict, "operations.delete", "cluster %s has %d VMs", ref.Name, len(machines)).
+				WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
+		}
+	}
+	if ref.Kind == model.KindImage {
+		if err := o.deleteImage(ctx, ref.Name); err != nil {
+			return err
+		}
+	}
+	return o.Store.Update(ctx, func(tx *store.Tx) error {
+		docs, err := tx.Documents()
+		if err != nil {
+			return err
+		}
+		for _, d := range docs {
+			if slices.Contains(d.References(), ref) {
+				return director.Errorf(director.KindConflict, "operations.delete", "%s is used by %s", ref, d.Ref()).
+					WithHint("delete %s first", d.Ref())
+			}
+		}
+		if err := tx.DeleteDocument(ref); err != nil {
+			return err
+		}
+		return tx.Audit(o.Now(), actor, "delete", ref.String())
+	})
+}
+
+func (o *Operations) deleteImage(ctx context.Context, name string) error {
+	docs, err := o.Store.Documents(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, d := range docs {
+		if d.Cluster != nil && d.Cluster.Image == name {
+			return director.Errorf(director.KindConflict, "operations.delete", "Image/%s is used by %s", name, d.Ref()).WithHint("delete %s first", d.Ref())
+		}
+	}
+	for _, d := range docs {
+		if d.Provider == nil {
+			continue
+		}
+		b, err := o.Env.Backends.Backend(ctx, d.Metadata.Name)
+		if err != nil {
+			return err
+		}
+		if im, ok := hypervisor.Capability[hypervisor.Imaging](b); ok {
+			if err := im.DeleteImage(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the cluster that never ran are discarded.
+func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (api.PlanView, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil {
+		return api.PlanView{}, err
+	}
+	if holder, err := o.Store.Holder(ctx, cluster); err != nil {
+		return api.PlanView{}, err
+	} else if holder != "" {
+		return api.PlanView{}, director.Errorf(director.KindConflict, "operations.plan", "plan %s holds cluster %s", holder, cluster).
+			WithHint("follow it with: directorctl logs -f %s, or stop it with: directorctl cancel %s", holder, holder)
+	}
+	content, err := o.content(ctx, w, op)
+	if err != nil {
+		return api.PlanView{}, err
+	}
+	if err := content.Check(); err != nil {
+		return api.PlanView{}, &director.Error{Kind: director.KindInternal, Op: "operations.plan", Msg: "the planner wrote a plan that cannot run", Err: err}
+	}
+	p := plan.Plan{ID: o.NewID(), CreatedAt: o.Now().UTC(), CreatedBy: actor, Content: content}
+	p.Hash = plan.HashOf(content)
+	if len(p.Steps) == 0 {
+		return api.PlanView{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
+	}
+	err = o.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddPlan(p); err != nil {
+			return err
+		}
+		return tx.Audit(o.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)
+	})
+	return api.PlanView{Plan: p, State: plan.NewState(&p)}, err
+}
+
+func (o *Operations) content(ctx context.Context, w planner.World, op plan.Operation) (plan.Content, error) {
+	switch op {
+	case "", plan.ClusterCreate:
+		content, err := planner.Create(w)
+		if err != nil || len(content.Steps) == 0 {
+			return content, err
+		}
+		content.Warnings, err = o.precheck(ctx, w, content)
+		return content, err
+	case plan.ClusterDelete:
+		return planner.Delete(w)
+	}
+	return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", op).
+		WithHint("one of %s, %s", plan.ClusterCreate, plan.ClusterDelete)
+}
+
+// world gathers everything that a plan of the cluster is made from.
+func (o *Operations) world(ctx context.Context, cluster string) (planner.World, error) {
+	w := planner.World{Director: o.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}}
+	var err error
+	if w.Cluster, err = o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
+		return w, err
+	}
+	c := w.Cluster.Cluster
+	for ref, into := range map[model.Ref]*model.Stored{
+		{Kind: model.KindProvider, Name: c.Provider}: &w.Provider, {Kind: model.KindNetwork, Name: c.Network}: &w.Network,
+		{Kind: model.KindImage, Name: c.Image}: &w.Image, {Kind: model.KindRelease, Name: c.Release}: &w.Release,
+	} {
+		if *into, err = o.Store.Document(ctx, ref); err != nil {
+			return w, err
+		}
+	}
+	if w.Machines, err = o.Store.Machines(ctx, store.MachineFilter{ClusterUID: w.Cluster.UID, Tombstones: true}); err != nil {
+		return w, err
+	}
+	neighbours, err := o.Store.Machines(ctx, store.MachineFilter{Provider: c.Provider})
+	if err != nil {
+		return w, err
+	}
+	for _, m := range neighbours {
+		w.Host[m.Host]++
+		if m.Network != c.Network {
+			continue
+		}
+		if a, err := netip.ParseAddr(m.Address); err == nil {
+			w.Used[a] = true
+		}
+		if m.ClusterUID != w.Cluster.UID && !slices.Contains(w.Sharers, m.Cluster) {
+			w.Sharers = append(w.Sharers, m.Cluster)
+		}
+	}
+	sort.Strings(w.Sharers)
+	if inst, ok, err := o.Store.Installed(ctx, cluster); err != nil {
+		return w, err
+	} else if ok && inst.UID == w.Cluster.UID {
+		w.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *inst.Document.Cluster}
+	}
+	w.Bundle, err = readBundle(*w.Release.Release)
+	if err != nil && len(w.Machines) > 0 {
+		return w, nil // a cluster can be deleted without its bundle
+	}
+	return w, err
+}
+
+// readBundle returns what a plan needs of the bundle, which must be for the release's version.
+func readBundle(r model.Release) (planner.Bundle, error) {
+	b, err := bundle.Open(r.Bundle)
+	if err != nil {
+		return planner.Bundle{}, err
+	}
+	if got := b.Release().Kubernetes; got != r.Kubernetes {
+		return planner.Bundle{}, &director.Error{
+			Kind: director.KindInvalid, Op: "operations.release", Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
+			Fields: []director.Field{{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got}},
+		}
+	}
+	digest, err := steps.BundleDigest(r.Bundle)
+	if err != nil {
+		return planner.Bundle{}, err
+	}
+	out := planner.Bundle{Digest: digest, Components: b.Release().Components, ImageTags: map[string]string{}}
+	for _, i := range b.Images() {
+		out.ImageTags[i.Name] = i.Tag
+	}
+	return out, nil
+}
+
+// StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
+func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (api.PlanView, error) {
+	if err := o.start(ctx, actor, id, hash); err != nil {
+		return api.PlanView{}, err
+	}
+	return o.Plan(ctx, id)
+}
+
+func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
+	p, _, err := o.Store.Plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	if hash != p.Hash {
+		return director.Errorf(director.KindConflict, "operations.start", "plan %s has the hash %.12s, not %.12s", id, p.Hash, hash).
+			WithHint("read the plan that you want to start: directorctl describe plan %s", id)
+	}
+	if err := o.unmoved(ctx, p); err != nil {
+		return err
+	}
+	now := o.Now()
+	err = o.Engine.Begin(ctx, id, actor, func(etx engine.Tx, p *plan.Plan, _ *plan.State) error {
+		tx, ok := etx.(*store.Tx)
+		if !ok {
+			return director.Errorf(director.KindInternal, "operations.start", "the engine works on another store")
+		}
+		if p.Operation == plan.ClusterCreate {
+			facts, err := planner.DecodeFacts(p.Content)
+			if err != nil {
+				return err
+			}
+			for _, m := range facts.Nodes {
+				if err := tx.IntendMachine(m, now); err != nil {
+					return err
+				}
+			}
+		}
+		return tx.Audit(now, actor, "start", "Plan/"+id)
+	})
+	if director.KindOf(err) == director.KindConflict {
+		if holder, herr := o.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
+			return director.Errorf(director.KindConflict, "operations.start", "plan %s holds cluster %s", holder, p.Cluster).
+				WithHint("follow it with: directorctl logs -f %s", holder)
+		}
+	}
+	return err
+}
+
+// unmoved makes the plan again and compares: the same content, or the world has moved.
+func (o *Operations) unmoved(ctx context.Context, p plan.Plan) error {
+	w, err := o.world(ctx, p.Cluster)
+	if err != nil {
+		return err
+	}
+	now, err := o.content(ctx, w, p.Operation)
+	if err != nil {
+		return err
+	}
+	if plan.HashOf(now) == p.Hash {
+		return nil
+	}
+	return director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now)).
+		WithHint("plan again: directorctl plan %s", p.Cluster)
+}
+
+// moved says in which way two contents differ.
+func moved(was, is plan.Content) string {
+	var out []string
+	gens := map[plan.ModelRef]bool{}
+	for _, m := range was.Models {
+		gens[m] = true
+	}
+	for _, m := range is.Models {
+		if !gens[m] {
+			out = append(out, fmt.Sprintf("%s/%s has changed (now generation %d)", m.Kind, m.Name, m.Generation))
+		}
+	}
+	if was.Playbooks != is.Playbooks {
+		out = append(out, "the director has other playbooks")
+	}
+	before := map[string]plan.Machine{}
+	for _, m := range was.Machines {
+		before[m.Name] = m
+	}
+	for _, m := range is.Machines {
+		if b, ok := before[m.Name]; ok && b.Address != m.Address {
+			out = append(out, fmt.Sprintf("%s would get %s instead of %s", m.Name, m.Address, b.Address))
+		}
+	}
+	if len(was.Steps) != len(is.Steps) {
+		out = append(out, fmt.Sprintf("it would have %d steps instead of %d", len(is.Steps), len(was.Steps)))
+	}
+	if len(out) == 0 {
+		out = append(out, "sizes, capacity warnings or bundle contents have changed")
+	}
+	return strings.Join(out, "; ")
+}
+
+// CancelPlan stops the plan at the next step boundary, or at once with now.
+func (o *Operations) CancelPlan(ctx context.Context, actor, id string, now bool) (api.PlanView, error) {
+	return o.audited(ctx, actor, "cancel", id, o.Engine.Cancel(ctx, id, actor, now))
+}
+
+// RetryPlan lets a failed, parked or cancelled plan go on.
+func (o *Operations) RetryPlan(ctx context.Context, actor, id string) (api.PlanView, error) {
+	return o.audited(ctx, actor, "retry", id, o.Engine.Retry(ctx, id, actor))
+}
+
+// DiscardPlan gives the plan up.
+func (o *Operations) DiscardPlan(ctx context.Context, actor, id string) (api.PlanView, error) {
+	return o.audited(ctx, actor, "discard", id, o.Engine.Discard(ctx, id, actor))
+}
+
+func (o *Operations) audited(ctx context.Context, actor, action, id string, err error) (api.PlanView, error) {
+	if err == nil {
+		err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, action, "Plan/"+id) })
+	}
+	if err != nil {
+		return api.PlanView{}, err
+	}
+	return o.Plan(ctx, id)
+}
+
+// Events returns the plan's events after a sequence number, waiting up to wait for the first.
+func (o *Operations) Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error) {
+	const most = 1000
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if _, _, err := o.Store.Plan(ctx, id); err != nil {
+		return nil, err
+	}
+	for {
+		changed := o.Engine.Changed()
+		events, err := o.Store.Events(ctx, id, after, most)
+		if err != nil || len(events) > 0 {
+			return events, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl.
+func (o *Operations) Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
+	inst, ok, err := o.Store.Installed(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
+			return nil, err
+		}
+		return nil, director.Errorf(director.KindConflict, "operations.kubeconfig", "cluster %s is not installed", cluster).
+			WithHint("see what runs with: directorctl describe cluster %s", cluster)
+	}
+	authorities, err := o.Env.ClusterPKI(ctx, inst.UID)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := pki.ClientCert(authorities.CA, actor, []string{"system:masters"}, ttl)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pki.Kubeconfig(cluster, "https://"+inst.Endpoint, authorities.CA.Cert, pair)
+	if err != nil {
+		return nil, err
+	}
+	err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "kubeconfig", "Cluster/"+cluster) })
+	return []byte(config.Reveal()), err
+}
+
+// Inventory renders what a run on the cluster gets. With secrets, secrets.json and the SSH key are in it too.
+func (o *Operations) Inventory(ctx context.Context, actor, cluster string, secrets bool) (map[string][]byte, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	facts := planner.FactsOf(w)
+	if len(facts.Nodes) == 0 {
+		return nil, director.Errorf(director.KindConflict, "operations.inventory", "cluster %s has no machines yet", cluster).
+			WithHint("start a plan for it first")
+	}
+	files, err := o.Env.Inventory(ctx, facts)
+	if err != nil || !secrets {
+		return files, err
+	}
+	if files["secrets.json"], err = o.Env.SecretVars(ctx, facts.UID); err != nil {
+		return nil, err
+	}
+	files["id_ed25519"] = []byte(o.Env.SSH.Private.Reveal())
+	err = o.Store.Update(ctx, func(tx *store.Tx) error {
+		return tx.Audit(o.Now(), actor, "inventory with secrets", "Cluster/"+cluster)
+	})
+	return files, err
+}
+
+type fileKey struct {
+	path     string
+	size     int64
+	modified time.Time
+}
+
+// checksums remembers the SHA-256 of files that have not changed since.
+type checksums struct {
+	mu    sync.Mutex
+	known map[fileKey]string
+}

@@ -1,0 +1,168 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/inventory"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// SecretToken is the bootstrap token that a cluster's nodes join with.
+const SecretToken = "bootstrap-token"
+
+func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
+	facts, err := planner.DecodeFacts(r.Plan.Content)
+	if err != nil {
+		return plan.Abort(err)
+	}
+	tree, err := e.Trees(r.Plan.Playbooks)
+	if err != nil {
+		return err
+	}
+	files, err := e.Inventory(ctx, facts)
+	if err != nil {
+		return err
+	}
+	secrets, err := e.SecretVars(ctx, facts.UID)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	_, err = e.Player.Play(ctx, ansible.Play{
+		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
+		SSHKey: []byte(e.SSH.Private.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
+		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
+		OnEvent: func(ev ansible.Event) {
+			if ev.Type != ansible.TaskStart && ev.Type != ansible.Waiting {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ev.Type == ansible.Waiting {
+				r.Note(ctx, "waits for a free Ansible fork")
+			} else {
+				r.Note(ctx, "task: "+ev.Task)
+			}
+		},
+	})
+	return playOutcome(err)
+}
+
+// playOutcome says what a failed run asks for. Hosts that could not be reached come back; a failed task is tried again, because playbooks
+// are idempotent and gates time out on slow hosts, unless its cause is known to need a person; a run that never started is final.
+func playOutcome(err error) error {
+	pe, ok := errors.AsType[*ansible.PlayError](err)
+	if err == nil || !ok {
+		return err
+	}
+	switch pe.Class {
+	case ansible.ClassCancelled, ansible.ClassUnreachable, ansible.ClassTimeout:
+		return retry(err)
+	case ansible.ClassFailed:
+		if cause := pe.Cause(); cause == nil || cause.Class == ansible.Transient {
+			return retry(err)
+		}
+	}
+	return plan.Abort(err)
+}
+
+// retry marks an error as one that another try may mend, whatever its kind.
+func retry(err error) error {
+	e, ok := errors.AsType[*director.Error](err)
+	if !ok {
+		return err
+	}
+	again := *e
+	again.Kind = director.KindUnavailable
+	return &again
+}
+
+// Inventory renders the inventory of the cluster as its runs get it. It holds no secret.
+func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
+	c := f.Document
+	in := inventory.Input{
+		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
+		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU, ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
+		Registry: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle, NTP: f.Network.NTP,
+		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout), Vars: c.Vars,
+	}
+	if c.API.VIP.IsValid() {
+		in.APIVIP = c.API.VIP.String()
+	}
+	for _, a := range f.Network.DNS {
+		in.DNS = append(in.DNS, a.String())
+	}
+	for _, a := range c.Hosts {
+		in.Aliases = append(in.Aliases, inventory.Alias{Address: a.Address.String(), Names: a.Names})
+	}
+	for _, m := range f.Nodes {
+		key, err := e.HostKey(ctx, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		n := inventory.Node{Name: m.Name, Role: m.Role, Address: m.Address, HostKey: key.Public}
+		for _, p := range c.Workers {
+			if m.Role == director.RoleWorker && p.Name == m.Pool {
+				n.Labels, n.Taints = p.Labels, p.Taints
+			}
+		}
+		in.Nodes = append(in.Nodes, n)
+	}
+	return inventory.Render(in)
+}
+
+// SecretVars renders the file of secret variables of the cluster with that uid.
+func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
+	authorities, err := e.ClusterPKI(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	token, err := e.bootstrapToken(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	vars := authorities.Vars()
+	vars["bootstrap_token"] = token.Reveal()
+	return inventory.Secrets(vars)
+}
+
+// ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them.
+func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error) {
+	sealed, err := e.Secrets.Secret(ctx, uid, SecretPKI)
+	if err != nil {
+		return pki.ClusterPKI{}, err
+	}
+	if sealed == nil {
+		return pki.ClusterPKI{}, director.Errorf(director.KindNotFound, "steps.pki", "the cluster has no certificate authorities yet").
+			WithHint("they are made when its plan runs")
+	}
+	return pki.UnsealCluster(e.Sealer, sealed)
+}
+
+func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {
+	sealed, err := e.Secrets.Secret(ctx, uid, SecretToken)
+	if err != nil {
+		return "", err
+	}
+	if sealed == nil {
+		fresh, err := pki.NewBootstrapToken()
+		if err != nil {
+			return "", err
+		}
+		if sealed, err = e.Sealer.Seal([]byte(fresh.Reveal())); err != nil {
+			return "", err
+		}
+		if sealed, err = e.Secrets.AddSecret(ctx, uid, SecretToken, sealed); err != nil {
+			return "", err
+		}
+	}
+	plain, err := e.Sealer.Unseal(sealed)
+	return director.Secret(plain), err
+}

@@ -1,0 +1,77 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// SSHIdentity is the key pair that the director logs in to its nodes with.
+type SSHIdentity struct {
+	Private director.Secret // OpenSSH PEM
+	Public  string          // authorized_keys line
+}
+
+var errHostKey = errors.New("host key mismatch")
+
+// sshNode is a node as the director reaches it.
+type sshNode struct {
+	address  string
+	user     string
+	hostKey  string // authorized_keys form
+	identity SSHIdentity
+}
+
+// run executes one command and returns what it printed. The host key is checked; a wrong one is errHostKey.
+func (n sshNode) run(ctx context.Context, command string) (string, error) {
+	signer, err := ssh.ParsePrivateKey([]byte(n.identity.Private.Reveal()))
+	if err != nil {
+		return "", errors.New("the director's SSH key cannot be read") // the cause may quote the key
+	}
+	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(n.hostKey))
+	if err != nil {
+		return "", fmt.Errorf("the node's host key cannot be read: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, "22"))
+	if err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	mismatch := false
+	c, chans, reqs, err := ssh.NewClientConn(conn, n.address, &ssh.ClientConfig{
+		User: n.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyAlgorithms: []string{want.Type()},
+		HostKeyCallback: func(_ string, _ net.Addr, got ssh.PublicKey) error {
+			if string(got.Marshal()) != string(want.Marshal()) {
+				mismatch = true
+				return errHostKey
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		_ = conn.Close()
+		if mismatch {
+			return "", errHostKey
+		}
+		return "", err
+	}
+	client := ssh.NewClient(c, chans, reqs)
+	defer func() { _ = client.Close() }()
+	session, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = session.Close() }()
+	out, err := session.Output(command)
+	return string(out), err
+}

@@ -1,0 +1,252 @@
+// Package steps holds the handlers of every kind of step that planners write. Each is safe to run again after it was killed at any line: it looks
+// at what is there and does the rest.
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// Ledger keeps track of the director's VMs.
+type Ledger interface {
+	SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error
+	BuryMachine(ctx context.Context, id string, now time.Time) error
+}
+
+// Clusters keeps what was installed.
+type Clusters interface {
+	ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error
+	ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error
+}
+
+// Secrets keeps sealed blobs.
+type Secrets interface {
+	Secret(ctx context.Context, owner, name string) ([]byte, error)
+	// AddSecret stores the blob unless there is one, and returns the one that is stored then.
+	AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error)
+}
+
+// Backends finds the back end of a provider by the provider's name.
+type Backends interface {
+	Backend(ctx context.Context, provider string) (hypervisor.Backend, error)
+}
+
+// Player runs playbooks.
+type Player interface {
+	Play(ctx context.Context, p ansible.Play) (ansible.Result, error)
+}
+
+// Env is what handlers work with.
+type Env struct {
+	Director string // id of the installation
+	Ledger   Ledger
+	Clusters Clusters
+	Secrets  Secrets
+	Sealer   pki.Sealer
+	Backends Backends
+	Player   Player
+	Trees    func(hash string) (string, error) // directory of the unpacked playbooks of that hash
+	LogPath  func(planID, step string, attempt int) string
+	Registry string             // host:port as the nodes see it
+	CA       string             // PEM of the authority that signs the registry's certificate
+	Push     bundle.PushOptions // how images get into the registry
+	PushHost string             // host:port of the registry as the director sees it
+	SSH      SSHIdentity
+	Now      func() time.Time
+	Log      *slog.Logger
+	NTP      []string
+}
+
+// RegistryPrefix stands before every image's name in the registry.
+const RegistryPrefix = "kaas"
+
+// Handlers returns a handler for every kind that planners write.
+func Handlers(env Env) map[string]plan.Handler {
+	return map[string]plan.Handler{
+		planner.StepReleasePush:   handler(env.releasePush),
+		planner.StepNetworkEnsure: handler(env.networkEnsure),
+		planner.StepNetworkDelete: handler(env.networkDelete),
+		planner.StepImageEnsure:   handler(env.imageEnsure),
+		planner.StepClusterPKI:    handler(env.clusterPKI),
+		planner.StepClusterReady:  handler(env.clusterReady),
+		planner.StepClusterForget: handler(env.clusterForget),
+		planner.StepVMEnsure:      handler(env.vmEnsure),
+		planner.StepVMBoot:        handler(env.vmBoot),
+		planner.StepVMDelete:      handler(env.vmDelete),
+		planner.StepPlay:          handler(env.play),
+		planner.StepKubeReady:     handler(env.kubeReady),
+	}
+}
+
+// handler decodes the step's parameters and classifies the error.
+func handler[P any](fn func(context.Context, plan.Run, P) error) plan.Handler {
+	return plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
+		var p P
+		if err := json.Unmarshal(r.Step.Params, &p); err != nil {
+			return plan.Abort(&director.Error{
+				Kind: director.KindInternal, Op: "steps.params", Msg: "the step's parameters cannot be read", Err: err,
+				Hint: "the plan was made by another version: discard it and plan again",
+			})
+		}
+		return classify(fn(ctx, r, p))
+	})
+}
+
+// classify says which errors trying again can help. Only what is known to pass by itself is retried: all else reaches a person at once.
+func classify(err error) error {
+	if err == nil || plan.OutcomeOf(err).Kind != plan.Retry {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	switch director.KindOf(err) {
+	case director.KindUnavailable:
+		return err
+	case director.KindInternal:
+		if _, ok := errors.AsType[*director.Error](err); !ok {
+			return err // not one of ours: nothing is known about it, so it gets its attempts
+		}
+	}
+	return plan.Abort(err)
+}
+
+func (e Env) backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
+	return e.Backends.Backend(ctx, provider)
+}
+
+func (e Env) stamp(machine string) director.Stamp {
+	return director.Stamp{Director: e.Director, Machine: machine}
+}
+
+func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
+	if p.Network.Mode == "bridge" {
+		return nil // it exists; the back end checks it when a VM is attached
+	}
+	b, err := e.backend(ctx, p.Provider)
+	if err != nil {
+		return err
+	}
+	n, ok := hypervisor.Capability[hypervisor.Networking](b)
+	if !ok {
+		return director.Errorf(director.KindInvalid, "steps.network", "provider %s cannot make networks", p.Provider).
+			WithHint("use mode bridge with a network that exists")
+	}
+	return n.EnsureNetwork(ctx, hypervisor.NetworkSpec{
+		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
+	})
+}
+
+func (e Env) networkDelete(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
+	if p.Network.Mode == "bridge" {
+		return nil // not ours
+	}
+	b, err := e.backend(ctx, p.Provider)
+	if err != nil {
+		return err
+	}
+	n, ok := hypervisor.Capability[hypervisor.Networking](b)
+	if !ok {
+		return nil
+	}
+	return n.DeleteNetwork(ctx, p.Name, e.stamp(p.UID))
+}
+
+func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams) error {
+	b, err := e.backend(ctx, p.Provider)
+	if err != nil {
+		return err
+	}
+	im, ok := hypervisor.Capability[hypervisor.Imaging](b)
+	if !ok {
+		return director.Errorf(director.KindInvalid, "steps.image", "provider %s cannot keep images", p.Provider)
+	}
+	lastTenth := int64(-1)
+	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: p.Image.Source, SHA256: p.Image.SHA256, Format: p.Image.Format},
+		func(done, total int64) {
+			if tenth := done * 10 / max(total, 1); tenth != lastTenth {
+				lastTenth = tenth
+				r.Note(ctx, "uploading, "+tenths[min(tenth, 10)])
+			}
+		})
+}
+
+var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", "70 %", "80 %", "90 %", "100 %"}
+
+func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
+	b, err := bundle.Open(p.Bundle)
+	if err != nil {
+		return err
+	}
+	if digest, err := BundleDigest(p.Bundle); err != nil {
+		return err
+	} else if digest != p.Digest {
+		return director.Errorf(director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", p.Bundle).
+			WithHint("discard the plan and plan again")
+	}
+	opts := e.Push
+	opts.Progress = func(ev bundle.PushEvent) {
+		if !ev.Done {
+			r.Note(ctx, "image "+ev.Image.Ref())
+		}
+	}
+	_, err = b.Push(ctx, e.PushHost, RegistryPrefix, opts)
+	return err
+}
+
+func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
+	sealed, err := e.Secrets.Secret(ctx, p.UID, SecretPKI)
+	if err != nil {
+		return err
+	}
+	if sealed == nil {
+		fresh, err := pki.NewCluster(p.Name)
+		if err != nil {
+			return err
+		}
+		if sealed, err = fresh.Seal(e.Sealer); err != nil {
+			return err
+		}
+		if sealed, err = e.Secrets.AddSecret(ctx, p.UID, SecretPKI, sealed); err != nil {
+			return err
+		}
+	}
+	_, err = pki.UnsealCluster(e.Sealer, sealed)
+	return err
+}
+
+func (e Env) clusterReady(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
+	return e.Clusters.ClusterInstalled(ctx, p, e.Now())
+}
+
+func (e Env) clusterForget(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
+	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
+}
+
+// The names of secrets.
+const (
+	SecretPKI     = "pki"      // of a cluster
+	SecretHostKey = "ssh-host" // of a machine
+	SecretSSH     = "ssh"      // of the director
+)
+
+// prefixOf returns the node's address with the network's prefix length.
+func prefixOf(address string, network netip.Prefix) (netip.Prefix, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Prefix{}, director.Errorf(director.KindInternal, "steps.address", "%q is not an address: %w", address, err)
+	}
+	return netip.PrefixFrom(a, network.Bits()), nil
+}

@@ -1,0 +1,249 @@
+package steps
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// DataDiskSerial is how a node finds its data disk.
+const DataDiskSerial = "kaas-data"
+
+// DataDiskMount is where the data disk is mounted on a node.
+const DataDiskMount = "/var/lib/kaas-data"
+
+func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	b, err := e.backend(ctx, p.Machine.Provider)
+	if err != nil {
+		return err
+	}
+	spec, err := e.vmSpec(ctx, p)
+	if err != nil {
+		return err
+	}
+	have, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
+	if err != nil {
+		return err
+	}
+	if len(have) == 0 {
+		if err := addressFree(ctx, p.Machine.Address); err != nil {
+			return err
+		}
+	}
+	vm, err := b.Ensure(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := e.Ledger.SetMachine(ctx, p.Machine.ID, director.MachinePresent, vm.Host, string(vm.ID)); err != nil {
+		return err
+	}
+	if !vm.Ready {
+		return plan.After(2*time.Second, "the hypervisor is making "+p.Machine.Name)
+	}
+	return nil
+}
+
+// addressFree refuses an address at which a host answers already. It can only see hosts that the director reaches; a host that drops packets
+// stays unseen.
+func addressFree(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(address, "22"))
+	if err == nil {
+		err = conn.Close()
+	} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	return &director.Error{
+		Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + address, Err: err,
+		Hint: "add the address to spec.pool.exclude of the Network, discard this plan and plan again",
+	}
+}
+
+func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, error) {
+	m := p.Machine
+	key, err := e.HostKey(ctx, m.ID)
+	if err != nil {
+		return hypervisor.Spec{}, err
+	}
+	addr, err := prefixOf(m.Address, p.Network.CIDR)
+	if err != nil {
+		return hypervisor.Spec{}, err
+	}
+	spec := hypervisor.Spec{
+		Key: e.stamp(m.ID), Name: m.Name, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
+		NICs: []hypervisor.NIC{{
+			Network: m.Network, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
+		}},
+	}
+	if p.Network.Mode == "bridge" {
+		spec.NICs[0].Network = "bridge:" + p.Network.Bridge
+	}
+	guest := cloudinit.Guest{
+		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: append([]string{e.SSH.Public}, p.SSHKeys...), HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
+	}
+	for _, a := range p.Hosts {
+		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
+	}
+	if p.DataDisk > 0 {
+		spec.DataDisks = []hypervisor.Disk{{Serial: DataDiskSerial, Size: int64(p.DataDisk)}}
+		guest.DataDisk = &cloudinit.DataDisk{Serial: DataDiskSerial, Mount: DataDiskMount, Persist: p.Persist}
+	}
+	spec.Seed, err = cloudinit.Render(guest)
+	return spec, err
+}
+
+// HostKey returns the SSH host key of the machine, and makes it at the first call. It is safe to call concurrently.
+func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
+	sealed, err := e.Secrets.Secret(ctx, machine, SecretHostKey)
+	if err != nil {
+		return cloudinit.HostKey{}, err
+	}
+	if sealed == nil {
+		key, err := cloudinit.NewHostKey()
+		if err != nil {
+			return cloudinit.HostKey{}, err
+		}
+		plain, err := json.Marshal(storedKey{Private: key.Private.Reveal(), Public: key.Public})
+		if err != nil {
+			return cloudinit.HostKey{}, err
+		}
+		if sealed, err = e.Sealer.Seal(plain); err != nil {
+			return cloudinit.HostKey{}, err
+		}
+		if sealed, err = e.Secrets.AddSecret(ctx, machine, SecretHostKey, sealed); err != nil {
+			return cloudinit.HostKey{}, err
+		}
+	}
+	plain, err := e.Sealer.Unseal(sealed)
+	if err != nil {
+		return cloudinit.HostKey{}, err
+	}
+	var k storedKey
+	if err := json.Unmarshal(plain, &k); err != nil {
+		return cloudinit.HostKey{}, director.Errorf(director.KindInternal, "steps.host_key", "the host key of machine %s cannot be read", machine)
+	}
+	return cloudinit.HostKey{Private: director.Secret(k.Private), Public: k.Public}, nil
+}
+
+// storedKey is the form of a key pair before it is sealed.
+type storedKey struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
+// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended.
+func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	key, err := e.HostKey(ctx, p.Machine.ID)
+	if err != nil {
+		return err
+	}
+	node := sshNode{address: p.Machine.Address, user: cloudinit.DefaultUser, hostKey: key.Public, identity: e.SSH}
+	r.Note(ctx, "waiting for SSH at "+p.Machine.Address)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var last error
+	for {
+		out, err := node.run(ctx, "cat /run/cloud-init/result.json 2>/dev/null || true")
+		switch {
+		case errors.Is(err, errHostKey):
+			return director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director did not give it: %w", p.Machine.Address, err).
+				WithHint("another host has the address, or the VM was made from another disk; look at its console")
+		case err == nil && strings.TrimSpace(out) != "":
+			return cloudInitResult(p.Machine.Name, out)
+		case err == nil:
+			r.Note(ctx, "SSH answers, cloud-init runs")
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return e.bootTimeout(ctx, p, last)
+		case <-tick.C:
+		}
+	}
+}
+
+// bootTimeout explains a VM that did not come up by what it printed last.
+func (e Env) bootTimeout(ctx context.Context, p planner.VMParams, last error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	err := director.Errorf(director.KindUnavailable, "vm.boot", "%s did not come up at %s: %w", p.Machine.Name, p.Machine.Address, errors.Join(last, ctx.Err())).
+		WithHint("look at the VM's console; check that the network lets the director reach its range")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	b, berr := e.backend(ctx, p.Machine.Provider)
+	if berr != nil {
+		return err
+	}
+	if console, ok := hypervisor.Capability[hypervisor.Console](b); ok && p.Machine.ID != "" {
+		vms, lerr := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
+		if lerr == nil && len(vms) == 1 {
+			if tail, terr := console.ConsoleTail(ctx, vms[0].ID, 2000); terr == nil && len(tail) > 0 {
+				err.Msg += "; its console ends with:\n" + string(tail)
+			}
+		}
+	}
+	return err
+}
+
+// cloudInitResult reads cloud-init's own verdict.
+func cloudInitResult(name, text string) error {
+	var result struct {
+		V1 struct {
+			Errors []string `json:"errors"`
+		} `json:"v1"`
+	}
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		return director.Errorf(director.KindUnavailable, "vm.boot", "the result of cloud-init on %s cannot be read: %w", name, err)
+	}
+	if len(result.V1.Errors) > 0 {
+		return director.Errorf(director.KindInternal, "vm.boot", "cloud-init on %s failed: %s", name, strings.Join(result.V1.Errors, "; ")).
+			WithHint("read /var/log/cloud-init-output.log on the node")
+	}
+	return nil
+}
+
+func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	b, err := e.backend(ctx, p.Machine.Provider)
+	if err != nil {
+		return err
+	}
+	if err := e.Ledger.SetMachine(ctx, p.Machine.ID, director.MachineDeleting, "", ""); err != nil {
+		return err
+	}
+	r.Note(ctx, "deleting VM "+p.Machine.Name)
+	// By owner and not by id: a creation may have died before the id was known.
+	if err := b.Delete(ctx, "", hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: true}); err != nil {
+		return err
+	}
+	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
+}
+
+// BundleDigest returns the SHA-256 of the bundle's release.yaml, which pins everything in it.
+func BundleDigest(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, bundle.DocumentName))
+	if err != nil {
+		return "", director.Errorf(director.KindNotFound, "steps.bundle", "there is no release bundle in %s: %w", dir, err).
+			WithHint("unpack the bundle on the director and name its directory in spec.bundle")
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
