@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -49,8 +48,7 @@ type PushResult struct {
 func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts PushOptions) (PushResult, error) {
 	const op = "bundle.push"
 	var result PushResult
-	var naming []name.Option
-	naming = append(naming, name.StrictValidation)
+	naming := []name.Option{name.StrictValidation}
 	if opts.PlainHTTP {
 		naming = append(naming, name.Insecure)
 	}
@@ -114,7 +112,7 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 					Hint: "verify the bundle",
 				}
 			}
-			if err := pusher.Push(ctx, tag, taggable{image}); err != nil {
+			if err := pusher.Push(ctx, tag, image); err != nil {
 				return result, refused(op, "push "+i.Ref()+" to "+registryHost, err)
 			}
 			result.Pushed++
@@ -126,9 +124,6 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 	}
 	return result, nil
 }
-
-// taggable hides everything of an image but v1.Image.
-type taggable struct{ v1.Image }
 
 // statusOf returns the HTTP status that a registry answered with, or 0.
 func statusOf(err error) int {

@@ -366,4 +366,3 @@ func addTree(t *tar.Writer, root string) error {
 		return fmt.Errorf("%s is neither file, directory nor link", name)
 	})
 }
-
