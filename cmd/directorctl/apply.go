@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func filesFlag(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringSliceVarP(files, "filename", "f", nil, "file or directory of documents; - is the standard input; may be repeated")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+func (a *app) applyCommand() *cobra.Command {
+	var files []string
+	var dryRun, start, wait, yes bool
+	form := formTable
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Store documents, and bring clusters to them",
+		Long: "Store documents, all or none. They say what should be; nothing is made before a plan is started.\n\n" +
+			"With --start, a plan is made for every cluster among the documents that is not as it should be, shown, and started after a\n" +
+			"confirmation. With --wait, it is followed to its end.",
+		Example: "  directorctl apply -f demo/ --dry-run\n  directorctl apply -f demo/ --start --wait --yes",
+		Args:    exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if (wait || yes) && !start {
+				return usage(cmd, "--wait and --yes are for what --start starts")
+			}
+			if start && dryRun {
+				return usage(cmd, "--start and --dry-run exclude each other")
+			}
+			if start && form != formTable {
+				return usage(cmd, "--start shows its plans as tables")
+			}
+			src, err := a.readSources(cmd.Context(), cmd, files)
+			if err != nil {
+				return err
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			applied, err := api.Apply(cmd.Context(), src.text.Bytes(), streamName, dryRun)
+			if err != nil {
+				return src.translate(err)
+			}
+			if form != formTable {
+				return a.encode(form, applied)
+			}
+			a.printChanges(applied)
+			if !start {
+				a.printNext(applied)
+				return nil
+			}
+			return a.startClusters(cmd, api, applied, yes, wait)
+		},
+	}
+	filesFlag(cmd, &files)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be stored")
+	cmd.Flags().BoolVar(&start, "start", false, "make and start the plans of the clusters")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plans to their end")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "start without asking")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) printChanges(applied wire.Applied) {
+	for _, c := range applied.Changes {
+		note := ""
+		if applied.DryRun && c.Action != "unchanged" {
+			note = " (dry run)"
+		}
+		fmt.Fprintf(a.out, "%s/%s %s%s\n", c.Kind, c.Name, c.Action, note)
+	}
+}
+
+func (a *app) printNext(applied wire.Applied) {
+	if applied.DryRun {
+		return
+	}
+	for _, c := range applied.Changes {
+		if c.Kind == string(model.KindCluster) {
+			fmt.Fprintf(a.out, "next: directorctl plan %s\n", c.Name)
+		}
+	}
+}
+
+// startClusters starts what each applied cluster needs, and then follows the plans one after the other.
+func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, yes, wait bool) error {
+	var started []wire.Plan
+	for _, c := range applied.Changes {
+		if c.Kind != string(model.KindCluster) {
+			continue
+		}
+		p, err := api.MakePlan(cmd.Context(), c.Name, "")
+		if err != nil {
+			return err
+		}
+		if len(p.Steps) == 0 {
+			fmt.Fprintf(a.out, "Cluster/%s is as it should be: nothing to do\n", c.Name)
+			continue
+		}
+		fmt.Fprintln(a.out)
+		printPlan(a.out, p)
+		p, ok, err := a.startPlan(cmd.Context(), api, p, yes)
+		if err != nil {
+			return err
+		}
+		if ok {
+			started = append(started, p)
+		}
+	}
+	for _, p := range started {
+		if !wait {
+			fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
+			continue
+		}
+		if err := a.follow(cmd.Context(), api, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) diffCommand() *cobra.Command {
+	var files []string
+	var exit bool
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE",
+		Short: "Show how documents differ from the stored ones",
+		Args:  exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := a.readSources(cmd.Context(), cmd, files)
+			if err != nil {
+				return err
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			applied, err := api.Apply(cmd.Context(), src.text.Bytes(), streamName, true)
+			if err != nil {
+				return src.translate(err)
+			}
+			differs := false
+			for _, c := range applied.Changes {
+				switch {
+				case c.Action == "unchanged":
+					continue
+				case c.Diff != "":
+					fmt.Fprintf(a.out, "%s/%s\n%s", c.Kind, c.Name, c.Diff)
+					if !strings.HasSuffix(c.Diff, "\n") {
+						fmt.Fprintln(a.out)
+					}
+				default:
+					fmt.Fprintf(a.out, "%s/%s is new\n", c.Kind, c.Name)
+				}
+				differs = true
+			}
+			if differs && exit {
+				return differsError{}
+			}
+			return nil
+		},
+	}
+	filesFlag(cmd, &files)
+	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are differences")
+	return cmd
+}

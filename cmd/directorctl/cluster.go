@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+func (a *app) kubeconfigCommand() *cobra.Command {
+	var out string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "kubeconfig CLUSTER",
+		Short: "Get a kubeconfig with a client certificate of its own",
+		Long: "Get a kubeconfig with a client certificate of its own. It is printed, or written to a file that only you can read. Whoever has it\n" +
+			"administers the cluster until the certificate ends.",
+		Example:           "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig demo.kubeconfig get nodes",
+		Args:              exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if ttl < 0 {
+				return usage(cmd, "--ttl is negative")
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			text, err := api.Kubeconfig(cmd.Context(), args[0], ttl)
+			if err != nil {
+				return err
+			}
+			if out == "" || out == "-" {
+				_, err = a.out.Write(text)
+				return err
+			}
+			if err := writeFile(out, text, 0o600); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "written: %s\n", out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write; - or nothing prints it")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good for, such as 12h (default: the director chooses)")
+	return cmd
+}
+
+func (a *app) inventoryCommand() *cobra.Command {
+	var dir string
+	var secrets bool
+	cmd := &cobra.Command{
+		Use:   "inventory CLUSTER [export]",
+		Short: "Show or export what playbooks are given for a cluster",
+		Long: "Show the inventory that every playbook run of a cluster gets, or export it to a directory to run a playbook by hand. Secrets are only\n" +
+			"in it with --secrets, as secrets.json.",
+		Example:           "  directorctl inventory demo\n  directorctl inventory demo export --dir demo-inventory --secrets",
+		Args:              between(1, "CLUSTER", "export"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			export := len(args) == 2
+			switch {
+			case export && args[1] != "export":
+				return usage(cmd, "%q is not known here: export", args[1])
+			case export && dir == "":
+				return usage(cmd, "export needs --dir")
+			case !export && (dir != "" || secrets):
+				return usage(cmd, "--dir and --secrets are for: inventory %s export", args[0])
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			files, err := api.Inventory(cmd.Context(), args[0], secrets)
+			if err != nil {
+				return err
+			}
+			if export {
+				return a.exportFiles(dir, files)
+			}
+			for _, path := range slices.Sorted(maps.Keys(files)) {
+				fmt.Fprintf(a.out, "# %s\n%s\n", path, files[path])
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "directory to write to; it is made if needed")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json")
+	_ = cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+// exportFiles writes files below dir, readable by the user alone, since inventories name hosts and may hold secrets.
+func (a *app) exportFiles(dir string, files map[string]string) error {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if !filepath.IsLocal(path) {
+			return director.Errorf(director.KindInternal, "directorctl.export", "the director sent a file outside of the directory: %q", path)
+		}
+		target := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return fileError("directorctl.export", err)
+		}
+		if err := writeFile(target, []byte(files[path]), 0o600); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.out, target)
+	}
+	return nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	form := formTable
+	local := false
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of directorctl and of the director",
+		Args:  exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			type versions struct {
+				Client string `json:"client"`
+				Commit string `json:"commit,omitempty"`
+				Server string `json:"server,omitempty"`
+			}
+			v := versions{Client: version, Commit: commit}
+			_, c, err := a.settings()
+			if err != nil {
+				return err
+			}
+			if c.Server != "" && !local {
+				api, err := a.anonymous(c, "")
+				if err != nil {
+					return err
+				}
+				defer api.Close()
+				remote, err := api.Version(cmd.Context())
+				if err != nil {
+					return err
+				}
+				v.Server = remote.Version
+			}
+			if form != formTable {
+				return a.encode(form, v)
+			}
+			fmt.Fprintf(a.out, "directorctl %s\n", v.Client)
+			if v.Server != "" {
+				fmt.Fprintf(a.out, "director    %s at %s\n", v.Server, c.Server)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&local, "client", false, "do not ask the director")
+	outputFlag(cmd, &form)
+	return cmd
+}

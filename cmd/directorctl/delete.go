@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+func (a *app) deleteCommand() *cobra.Command {
+	var wait, yes bool
+	cmd := &cobra.Command{
+		Use:   "delete KIND NAME",
+		Short: "Delete a document; for a cluster, the cluster too",
+		Long: "Delete a document that nothing uses.\n\n" +
+			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes when the plan is done: with\n" +
+			"--wait by itself, otherwise by the same command once more.",
+		Args:              exact("KIND", "NAME"),
+		ValidArgsFunction: a.completeKind(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, err := kindNamed(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			ref := model.Ref{Kind: kind, Name: args[1]}
+			if kind == model.KindCluster {
+				return a.deleteCluster(cmd, api, ref, yes, wait)
+			}
+			if !yes {
+				ok, err := a.confirm(cmd.Context(), "Delete "+ref.String()+"?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			return a.deleteDocument(cmd, api, ref)
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	return cmd
+}
+
+func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.Ref) error {
+	if err := api.DeleteDocument(cmd.Context(), ref); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s deleted\n", ref)
+	return nil
+}
+
+func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Ref, yes, wait bool) error {
+	p, err := api.MakePlan(cmd.Context(), ref.Name, string(plan.ClusterDelete))
+	if err != nil {
+		return err
+	}
+	if len(p.Steps) == 0 {
+		if !yes {
+			ok, err := a.confirm(cmd.Context(), ref.String()+" has no machines. Delete its document?")
+			if err != nil || !ok {
+				return err
+			}
+		}
+		return a.deleteDocument(cmd, api, ref)
+	}
+	printPlan(a.out, p)
+	p, ok, err := a.startPlan(cmd.Context(), api, p, yes)
+	if err != nil || !ok {
+		return err
+	}
+	if !wait {
+		fmt.Fprintf(a.out, "follow it: directorctl follow %s\nand then:  directorctl delete cluster %s\n", p.ID, ref.Name)
+		return nil
+	}
+	if err := a.follow(cmd.Context(), api, p); err != nil {
+		return err
+	}
+	if err := api.DeleteDocument(cmd.Context(), ref); err != nil && director.KindOf(err) != director.KindNotFound {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s deleted\n", ref)
+	return nil
+}

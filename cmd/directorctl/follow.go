@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) followCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "follow PLAN",
+		Short: "Watch a plan until it ends",
+		Long: "Watch a plan until it ends: its steps, their times, and what each waits for. On a terminal the view is redrawn, elsewhere every event\n" +
+			"is a line. An interrupt ends the watching; the plan goes on.",
+		Args:              exact("PLAN"),
+		ValidArgsFunction: a.complete(0, planIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			p, err := api.Plan(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if plan.Phase(p.Phase) == plan.PhasePlanned {
+				fmt.Fprintf(a.err, "plan %s has not started yet; directorctl start %s starts it\n", p.ID, p.ID)
+			}
+			return a.follow(cmd.Context(), api, p)
+		},
+	}
+}
+
+// errParked ends the following of a plan that waits for a person.
+var errParked = errors.New("parked")
+
+// follow shows the plan until it ends or needs a person, and returns how it ended.
+func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error {
+	view := a.newView(p)
+	view.begin()
+	phase := p.Phase
+	if plan.Phase(phase) != plan.PhaseParked && !wire.Ended(phase) {
+		var err error
+		phase, err = a.watch(ctx, api, view)
+		if ctx.Err() != nil {
+			view.end()
+			return &interruptedError{hint: fmt.Sprintf(
+				"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s",
+				p.ID, p.ID, p.ID, p.ID)}
+		}
+		if err != nil {
+			view.end()
+			return err
+		}
+	}
+	view.end()
+	return a.outcome(view.plan(), phase)
+}
+
+// watch feeds the view with events until the plan ends, and returns the phase.
+func (a *app) watch(ctx context.Context, api *client.Client, view view) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan wire.Event)
+	notes := make(chan string)
+	type result struct {
+		phase string
+		err   error
+	}
+	done := make(chan result, 1)
+	p := view.plan()
+	go func() {
+		phase, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if plan.EventKind(e.Kind) == plan.PlanParked {
+				return errParked
+			}
+			return nil
+		}, func(err error) {
+			note := "connected again"
+			if err != nil {
+				note = "the connection is lost, trying again: " + err.Error()
+			}
+			select {
+			case notes <- note:
+			case <-ctx.Done():
+			}
+		})
+		done <- result{phase, err}
+	}()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case e := <-events:
+			if err := view.event(e); err != nil {
+				// An event that this version does not know: the plan itself says where it stands.
+				fresh, err := api.Plan(ctx, p.ID)
+				if err != nil {
+					return "", err
+				}
+				view.replace(fresh)
+			}
+		case note := <-notes:
+			view.note(note)
+		case <-tick.C:
+			view.tick()
+		case r := <-done:
+			if errors.Is(r.err, errParked) {
+				return string(plan.PhaseParked), nil
+			}
+			return r.phase, r.err
+		}
+	}
+}
+
+// outcome says how the plan ended.
+func (a *app) outcome(p wire.Plan, phase string) error {
+	took := ""
+	if p.StartedAt != nil && p.FinishedAt != nil {
+		took = " in " + span(p.FinishedAt.Sub(*p.StartedAt))
+	}
+	e := &planError{id: p.ID, phase: phase, message: p.Message, hint: p.Hint}
+	switch plan.Phase(phase) {
+	case plan.PhaseDone:
+		fmt.Fprintf(a.out, "Plan %s is done%s.\n", p.ID, took)
+		return nil
+	case plan.PhaseParked:
+		e.code = codePlanParked
+		e.hint = joinHints(p.Hint, fmt.Sprintf("when it is settled: directorctl retry %s --wait", p.ID))
+	case plan.PhaseFailed:
+		e.code = codePlanFailed
+		e.hint = joinHints(p.Hint, fmt.Sprintf(
+			"read why: directorctl logs %s --failed\nthen go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID, p.ID))
+	default:
+		e.code = codePlanStopped
+		if plan.Phase(phase) == plan.PhaseCancelled {
+			e.hint = joinHints(p.Hint, fmt.Sprintf("go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID))
+		}
+	}
+	return e
+}
+
+func joinHints(first, second string) string {
+	if first == "" {
+		return second
+	}
+	return first + "\n" + second
+}
+
+// view shows a plan that runs.
+type view interface {
+	begin()
+	event(e wire.Event) error
+	replace(p wire.Plan)
+	note(text string)
+	tick()
+	end()
+	plan() wire.Plan
+}
+
+func (a *app) newView(p wire.Plan) view {
+	if a.outIsTerminal() {
+		return &screen{out: a.out, now: time.Now, p: p, size: func() (int, int) {
+			w, h, err := term.GetSize(int(a.out.Fd()))
+			if err != nil || w < 20 || h < 5 {
+				return 80, 24
+			}
+			return w, h
+		}}
+	}
+	return &lines{out: a.out, now: time.Now, p: p, waits: make(map[string]string)}
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+)
+
+func (a *app) loginCommand() *cobra.Command {
+	var user, passwordFile, caFile, fingerprint string
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Log in and remember the director",
+		Long: "Get a token for a user and a password, and keep it with the director's address and what is trusted.\n\n" +
+			"A director with a certificate of its own is trusted by --ca-file or by --fingerprint. Without either, on a terminal, its fingerprint is\n" +
+			"shown and asked about; compare it with the one that the director printed at its start.",
+		Example: "  directorctl login --server https://director:8443 --ca-file tls.crt\n" +
+			"  directorctl login --password-file - < password",
+		Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, c, err := a.settings()
+			if err != nil {
+				return err
+			}
+			if c, err = a.trust(cmd.Context(), c, caFile, fingerprint); err != nil {
+				return err
+			}
+			if user == "" {
+				user = c.User
+			}
+			if user == "" {
+				user = "admin"
+			}
+			anonymous, err := a.anonymous(c, "")
+			if err != nil {
+				return err
+			}
+			defer anonymous.Close()
+			password, err := a.password(passwordFile, "Password of "+user+": ")
+			if err != nil {
+				return err
+			}
+			s, err := anonymous.Login(cmd.Context(), user, password)
+			if err != nil {
+				return err
+			}
+			c.User = s.User
+			if err := saveConfig(path, c, director.Secret(s.Token)); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, s.ExpiresAt.Local().Format("2006-01-02 15:04"))
+			if s.MustChangePassword {
+				fmt.Fprintln(a.out, "This is a one-time password. Change it now: directorctl password")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&user, "user", "u", "", "name of the user (default the last one, or admin)")
+	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file that holds the password; - is the standard input")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM certificates that are trusted for this director")
+	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "SHA-256 fingerprint of the director's certificate")
+	return cmd
+}
+
+// trust settles how the director is known: by the flags, by an earlier login, by the system, or by asking.
+func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (config, error) {
+	switch {
+	case c.Server == "":
+		return c, director.Errorf(director.KindInvalid, "directorctl.server", "no director is known").
+			WithHint("directorctl login --server https://host:port")
+	case caFile != "" && fingerprint != "":
+		return c, director.Errorf(director.KindInvalid, "directorctl.trust", "--ca-file and --fingerprint exclude each other")
+	case caFile != "":
+		text, err := os.ReadFile(caFile)
+		if err != nil {
+			return c, fileError("directorctl.trust", err)
+		}
+		if block, _ := pem.Decode(text); block == nil {
+			return c, director.Errorf(director.KindInvalid, "directorctl.trust", "%s holds no certificate", caFile).
+				WithHint("it must be PEM: -----BEGIN CERTIFICATE-----")
+		}
+		c.CA, c.Fingerprint = string(text), ""
+		return c, nil
+	case fingerprint != "":
+		pin, err := client.ParseFingerprint(fingerprint)
+		c.CA, c.Fingerprint = "", pin
+		return c, err
+	case c.CA != "" || c.Fingerprint != "":
+		return c, nil
+	}
+	certs, err := client.Probe(ctx, c.Server)
+	if err != nil || client.Trusted(c.Server, certs) {
+		return c, err
+	}
+	pin := client.Fingerprint(certs[0])
+	if !a.inIsTerminal() {
+		return c, director.Errorf(director.KindUnavailable, "directorctl.trust",
+			"the certificate of %s is not trusted; its fingerprint is %s", c.Server, pin).
+			WithHint("compare it with the one that the director printed, then log in with --fingerprint or --ca-file")
+	}
+	fmt.Fprintf(a.err, "The director at %s shows a certificate that is not known here.\n", c.Server)
+	fmt.Fprintf(a.err, "  for:         %s\n  fingerprint: %s\n", names(certs[0]), pin)
+	ok, err := a.confirm(ctx, "Is this the fingerprint that the director printed at its start?")
+	if err != nil {
+		return c, err
+	}
+	if !ok {
+		return c, director.Errorf(director.KindInvalid, "directorctl.trust", "the certificate was not accepted")
+	}
+	c.CA, c.Fingerprint = "", pin
+	return c, nil
+}
+
+func names(cert *x509.Certificate) string {
+	list := append([]string{}, cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		list = append(list, ip.String())
+	}
+	if len(list) == 0 {
+		return cert.Subject.String()
+	}
+	return strings.Join(list, ", ")
+}
+
+// password reads a password from a file, from the standard input, or from the terminal without showing it.
+func (a *app) password(file, prompt string) (director.Secret, error) {
+	var raw []byte
+	var err error
+	switch {
+	case file != "" && file != "-":
+		raw, err = os.ReadFile(file)
+	case file == "-" || !a.inIsTerminal():
+		raw, err = io.ReadAll(io.LimitReader(a.in, 4096))
+	default:
+		fmt.Fprint(a.err, prompt)
+		raw, err = term.ReadPassword(int(a.in.Fd()))
+		fmt.Fprintln(a.err)
+	}
+	if err != nil {
+		return "", fileError("directorctl.password", err)
+	}
+	p := strings.TrimRight(string(raw), "\r\n")
+	if p == "" {
+		return "", director.Errorf(director.KindInvalid, "directorctl.password", "the password is empty").
+			WithHint("give it with --password-file, on the standard input, or on a terminal")
+	}
+	return director.Secret(p), nil
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "End the token and forget it",
+		Args:  exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, c, err := a.settings()
+			if err != nil {
+				return err
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			err = api.Logout(cmd.Context())
+			if err != nil && director.KindOf(err) != director.KindUnauthenticated {
+				return err
+			}
+			if err := os.Remove(c.tokenPath(path)); err != nil {
+				return fileError("directorctl.logout", err)
+			}
+			fmt.Fprintf(a.out, "Logged out of %s.\n", c.Server)
+			return nil
+		},
+	}
+}
+
+func (a *app) passwordCommand() *cobra.Command {
+	var currentFile, newFile string
+	cmd := &cobra.Command{
+		Use:   "password",
+		Short: "Change the own password",
+		Long:  "Change the own password. All other tokens of the user end; this one goes on.",
+		Args:  exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !a.inIsTerminal() && (currentFile == "" || newFile == "") {
+				return usage(cmd, "there is no terminal to ask on; give --password-file and --new-password-file")
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			current, err := a.password(currentFile, "Current password: ")
+			if err != nil {
+				return err
+			}
+			next, err := a.password(newFile, "New password: ")
+			if err != nil {
+				return err
+			}
+			if newFile == "" {
+				again, err := a.password("", "New password again: ")
+				if err != nil {
+					return err
+				}
+				if again != next {
+					return director.Errorf(director.KindInvalid, "directorctl.password", "the two new passwords differ")
+				}
+			}
+			if err := api.ChangePassword(cmd.Context(), current, next); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, "The password is changed.")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&currentFile, "password-file", "", "file that holds the current password; - is the standard input")
+	cmd.Flags().StringVar(&newFile, "new-password-file", "", "file that holds the new password")
+	return cmd
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Say who is logged in where",
+		Args:  exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, c, err := a.settings()
+			if err != nil {
+				return err
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			me, err := api.Me(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if form != formTable {
+				return a.encode(form, me)
+			}
+			fmt.Fprintf(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, me.ExpiresAt.Local().Format("2006-01-02 15:04"))
+			return nil
+		},
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var remove, start, wait, yes bool
+	form := formTable
+	cmd := &cobra.Command{
+		Use:   "plan CLUSTER",
+		Short: "Freeze a plan for a cluster and show it",
+		Long: "Freeze the plan that brings a cluster to its document, or that deletes it, and show it: what it makes, changes and deletes, its\n" +
+			"steps with what each needs first, the estimated time, and its hash. Nothing has happened yet.",
+		Example:           "  directorctl plan demo\n  directorctl plan demo --delete",
+		Args:              exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (wait || yes) && !start {
+				return usage(cmd, "--wait and --yes are for what --start starts")
+			}
+			if start && form != formTable {
+				return usage(cmd, "--start shows the plan as a table")
+			}
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			op := ""
+			if remove {
+				op = string(plan.ClusterDelete)
+			}
+			p, err := api.MakePlan(cmd.Context(), args[0], op)
+			if err != nil {
+				return err
+			}
+			if form != formTable {
+				return a.encode(form, p)
+			}
+			if len(p.Steps) == 0 {
+				fmt.Fprintf(a.out, "Cluster/%s is as it should be: nothing to do\n", args[0])
+				return nil
+			}
+			printPlan(a.out, p)
+			if !start {
+				fmt.Fprintf(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
+				return nil
+			}
+			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
+		},
+	}
+	cmd.Flags().BoolVar(&remove, "delete", false, "plan the deletion of the cluster")
+	startFlags(cmd, &start, &wait, &yes)
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func startFlags(cmd *cobra.Command, start, wait, yes *bool) {
+	if start != nil {
+		cmd.Flags().BoolVar(start, "start", false, "start the plan")
+	}
+	cmd.Flags().BoolVar(wait, "wait", false, "follow the plan to its end")
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "start without asking")
+}
+
+// startPlan starts a plan that was shown, after a confirmation. It returns false if the person said no.
+func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, yes bool) (wire.Plan, bool, error) {
+	if !yes {
+		fmt.Fprintln(a.out)
+		ok, err := a.confirm(ctx, "Start this plan?")
+		if err != nil {
+			return p, false, err
+		}
+		if !ok {
+			fmt.Fprintf(a.out, "Not started. It can be later: directorctl start %s\n", p.ID)
+			return p, false, nil
+		}
+	}
+	started, err := api.StartPlan(ctx, p.ID, p.Hash)
+	if err != nil {
+		return p, false, err
+	}
+	fmt.Fprintf(a.out, "Plan %s is started.\n", p.ID)
+	return started, true, nil
+}
+
+func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Plan, yes, wait bool) error {
+	p, ok, err := a.startPlan(ctx, api, p, yes)
+	if err != nil || !ok {
+		return err
+	}
+	if !wait {
+		fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
+		return nil
+	}
+	return a.follow(ctx, api, p)
+}
+
+func (a *app) startCommand() *cobra.Command {
+	var wait, yes bool
+	cmd := &cobra.Command{
+		Use:               "start PLAN",
+		Short:             "Start a plan",
+		Args:              exact("PLAN"),
+		ValidArgsFunction: a.complete(0, planIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			p, err := api.Plan(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if !yes {
+				printPlan(a.out, p)
+			}
+			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
+		},
+	}
+	startFlags(cmd, nil, &wait, &yes)
+	return cmd
+}
+
+func (a *app) plansCommand() *cobra.Command {
+	var cluster string
+	var limit int
+	form := formTable
+	list := func(cmd *cobra.Command, _ []string) error {
+		api, err := a.connect()
+		if err != nil {
+			return err
+		}
+		defer api.Close()
+		plans, err := api.Plans(cmd.Context(), cluster, limit)
+		if err != nil {
+			return err
+		}
+		if form != formTable {
+			return a.encode(form, wire.Plans{Items: plans})
+		}
+		printPlans(a.out, plans, time.Now())
+		return nil
+	}
+	flags := func(cmd *cobra.Command) {
+		cmd.Flags().StringVar(&cluster, "cluster", "", "only plans of this cluster")
+		cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, 1 to 500")
+		_ = cmd.RegisterFlagCompletionFunc("cluster", a.complete(0, clusterNames))
+		outputFlag(cmd, &form)
+	}
+	cmd := &cobra.Command{Use: "plans", Short: "List plans, the newest first, or show one", RunE: list, Args: exact()}
+	flags(cmd)
+	listCmd := &cobra.Command{Use: "list", Short: "List plans, the newest first", RunE: list, Args: exact()}
+	flags(listCmd)
+	showCmd := &cobra.Command{
+		Use: "show PLAN", Short: "Show a plan with the state of its run", Args: exact("PLAN"),
+		ValidArgsFunction: a.complete(0, planIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			return a.showPlan(cmd, api, args[0], form)
+		},
+	}
+	outputFlag(showCmd, &form)
+	cmd.AddCommand(listCmd, showCmd)
+	return cmd
+}
+
+func (a *app) showPlan(cmd *cobra.Command, api *client.Client, id, form string) error {
+	p, err := api.Plan(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	if form != formTable {
+		return a.encode(form, p)
+	}
+	printPlan(a.out, p)
+	return nil
+}
+
+func printPlans(w io.Writer, plans []wire.PlanSummary, now time.Time) {
+	table(w, "ID OPERATION CLUSTER PHASE STEPS TIME AGE BY", func(row func(...string)) {
+		for _, p := range plans {
+			took := ""
+			if p.StartedAt != nil {
+				end := now
+				if p.FinishedAt != nil {
+					end = *p.FinishedAt
+				}
+				took = span(end.Sub(*p.StartedAt))
+			}
+			steps := strconv.Itoa(p.StepsDone) + "/" + strconv.Itoa(p.StepsTotal)
+			row(p.ID, p.Operation, p.Cluster, p.Phase, steps, took, age(now.Sub(p.CreatedAt)), p.CreatedBy)
+		}
+	})
+}
+
+// verbCommand is a command that does one thing to a plan.
+func (a *app) verbCommand(
+	use, short, done string, do func(context.Context, *client.Client, string) (wire.Plan, error), wait *bool,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " PLAN", Short: short, Args: exact("PLAN"), ValidArgsFunction: a.complete(0, planIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			p, err := do(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			if plan.Phase(p.Phase) == plan.PhaseDone {
+				done = "was done already"
+			}
+			fmt.Fprintf(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Phase)
+			if wait != nil && *wait {
+				return a.follow(cmd.Context(), api, p)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var now bool
+	cmd := a.verbCommand("cancel", "Stop a plan between steps", "is told to stop",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.CancelPlan(ctx, id, now)
+		}, nil)
+	cmd.Long = "Stop a plan between steps: those that run come to their end, none starts any more. A cancelled plan can be taken up again by\n" +
+		"retry, or given up by discard."
+	cmd.Flags().BoolVar(&now, "now", false, "end the running steps too")
+	return cmd
+}
+
+func (a *app) retryCommand() *cobra.Command {
+	var wait bool
+	cmd := a.verbCommand("retry", "Run what failed, waits for a person or was stopped again", "goes on",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.RetryPlan(ctx, id)
+		}, &wait)
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
+	return cmd
+}
+
+func (a *app) discardCommand() *cobra.Command {
+	return a.verbCommand("discard", "Give up a plan that does not run", "is given up",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.DiscardPlan(ctx, id)
+		}, nil)
+}
