@@ -1,0 +1,445 @@
+// Package inventory renders what Ansible is given for a cluster: hosts, variables, known host keys and, apart from them, the
+// secrets.
+//
+// It is pure: the same Input gives the same bytes. The templates and the schema of their variables are in
+// inventory-templates; values are written by a YAML encoder and never pasted into text. Strings that Ansible would evaluate
+// ("{{ ... }}") are marked so that it does not.
+package inventory
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"sort"
+	"strings"
+	"text/template"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/director-kaas/kaas/director"
+	inventorytemplates "github.com/director-kaas/kaas/inventory-templates"
+)
+
+const op = "inventory.render"
+
+// Input is what an inventory is made from. It holds no secret.
+type Input struct {
+	Name       string // of the cluster
+	UID        string
+	Kubernetes string // version, such as v1.37.2
+
+	APIHost  string   // virtual address, or the only master's address; empty for the latter
+	APIPort  int      // 0 for 6443
+	APIVIP   string   // empty with one master
+	APINames []string // further names in the API server's certificate
+
+	PodNetwork  string // calico when empty
+	PodCIDR     string
+	PodMTU      int // 0 has the pod network find it out
+	ServiceCIDR string
+	DNSAddress  string // of the DNS service; empty for the tenth service address
+	Domain      string // of services; cluster.local when empty
+
+	Registry   string            // host:port that nodes pull from
+	RegistryCA string            // PEM
+	ImageTags  map[string]string // by image name: etcd, coredns, pause, toolbox
+	Bundle     string            // directory of the release bundle on the director
+
+	DNS     []string // name servers of the nodes
+	NTP     []string // time servers of the nodes
+	Aliases []Alias
+
+	EtcdHeartbeat time.Duration // 0 for etcd's own
+	EtcdElection  time.Duration
+
+	SSHUser string // kaas when empty
+	KeyFile string // private key; one that is not absolute lies beside hosts.ini; empty when the run names it
+
+	Nodes []Node
+	Vars  map[string]any // what the cluster's model sets in spec.vars; see Variables for the names
+}
+
+// Alias is one line of the nodes' hosts file.
+type Alias struct {
+	Address string
+	Names   []string
+}
+
+// Node is one node of the cluster.
+type Node struct {
+	Name    string // host name; also the node's name in the cluster
+	Role    director.Role
+	Address string
+	Labels  map[string]string
+	Taints  []string // key=value:Effect; nil for the usual ones of the role
+	HostKey string   // public SSH host key in authorized_keys form; empty leaves it out of known_hosts
+}
+
+// Files are the files of an inventory by their path below its directory, such as hosts.ini and group_vars/all.yml.
+type Files map[string][]byte
+
+// Paths returns the paths of the files, sorted.
+func (f Files) Paths() []string {
+	paths := make([]string, 0, len(f))
+	for p := range f {
+		paths = append(paths, p)
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+// Render returns the files of the inventory. Errors: invalid, naming every value that is missing, unknown or of the wrong type at once.
+func Render(in Input) (Files, error) {
+	s := theSchema()
+	values, fields := s.resolve(in)
+	fields = append(fields, checkNodes(in.Nodes)...)
+	if err := director.Invalid(op, "the inventory of cluster "+in.Name+" cannot be rendered", fields); err != nil {
+		return nil, err
+	}
+	files := Files{}
+	data := map[string]any{
+		"Cluster": in.Name, "Masters": byRole(in.Nodes, director.RoleMaster), "Workers": byRole(in.Nodes, director.RoleWorker),
+		"KeyFile": "", "KnownHosts": "",
+	}
+	beside := `{{ inventory_dir }}/`
+	data["KnownHosts"] = quoted(`-o UserKnownHostsFile="` + beside + `known_hosts" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`)
+	if in.KeyFile != "" {
+		if path.IsAbs(in.KeyFile) {
+			beside = ""
+		}
+		data["KeyFile"] = quoted(beside + in.KeyFile)
+	}
+	var err error
+	if files["hosts.ini"], err = execute("hosts.ini.tmpl", data, values); err != nil {
+		return nil, err
+	}
+	if files["group_vars/all.yml"], err = execute("group_vars/all.yml.tmpl", data, values); err != nil {
+		return nil, err
+	}
+	var known bytes.Buffer
+	for _, node := range in.Nodes {
+		hostValues := map[string]any{"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints)}
+		if node.Labels == nil {
+			hostValues["node_labels"] = map[string]string{}
+		}
+		if files["host_vars/"+node.Name+".yml"], err = execute("host_vars/host.yml.tmpl", map[string]any{"Node": node.Name}, hostValues); err != nil {
+			return nil, err
+		}
+	}
+	for _, node := range append(byRole(in.Nodes, director.RoleMaster), byRole(in.Nodes, director.RoleWorker)...) {
+		if key := strings.Fields(node.HostKey); len(key) >= 2 {
+			fmt.Fprintf(&known, "%s %s %s\n", node.Address, key[0], key[1])
+		}
+	}
+	files["known_hosts"] = known.Bytes()
+	return files, nil
+}
+
+// Secrets returns the file of secret variables, as JSON for `ansible-playbook -e @file`. The caller writes it with mode 0600 and removes it
+// after the run. Errors: invalid, naming every secret that is missing or unknown; no error holds a value.
+func Secrets(values map[string]string) ([]byte, error) {
+	s := theSchema()
+	var fields []director.Field
+	for _, v := range s.list {
+		if v.Secret && v.Required && strings.TrimSpace(values[v.Name]) == "" {
+			fields = append(fields, director.Field{Path: v.Name, Msg: "has no value", Hint: strings.TrimSuffix(v.Doc, ".")})
+		}
+	}
+	for name := range values {
+		if !s.byName[name].Secret {
+			fields = append(fields, director.Field{Path: name, Msg: "is no secret variable of the playbooks"})
+		}
+	}
+	sort.Slice(fields, func(i, j int) bool { return fields[i].Path < fields[j].Path })
+	if err := director.Invalid("inventory.secrets", "the secrets of the playbooks are not complete", fields); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(values) // sorts the names
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, "inventory.secrets", "the secrets cannot be encoded")
+	}
+	return append(raw, '\n'), nil
+}
+
+// facts returns what the input says, by variable. What it does not say is left out.
+func (in Input) facts() map[string]any {
+	facts := map[string]any{
+		"cluster_name": in.Name, "cluster_uid": in.UID, "kubernetes_version": in.Kubernetes,
+		"api_endpoint_host": in.APIHost, "api_vip": in.APIVIP,
+		"pod_cidr": in.PodCIDR, "service_cidr": in.ServiceCIDR, "cluster_dns_ip": in.DNSAddress,
+		"docker_registry_host": in.Registry, "registry_ca": in.RegistryCA,
+	}
+	for name, tag := range in.ImageTags {
+		if _, wanted := theSchema().byName[name+"_image_tag"]; wanted {
+			facts[name+"_image_tag"] = tag
+		}
+	}
+	for name, list := range map[string][]string{"api_server_names": in.APINames, "dns_upstreams": in.DNS, "chrony_config_server": in.NTP} {
+		if list != nil {
+			facts[name] = list
+		}
+	}
+	for name, n := range map[string]int{
+		"api_endpoint_port": in.APIPort, "pod_network_mtu": in.PodMTU,
+		"etcd_heartbeat_interval_ms": int(in.EtcdHeartbeat.Milliseconds()), "etcd_election_timeout_ms": int(in.EtcdElection.Milliseconds()),
+	} {
+		if n != 0 {
+			facts[name] = n
+		}
+	}
+	for name, text := range map[string]string{"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser} {
+		if text != "" {
+			facts[name] = text
+		}
+	}
+	if in.Bundle != "" {
+		facts["calico_manifest"] = path.Join(in.Bundle, "manifests", "calico.yaml")
+	}
+	if in.APIHost == "" {
+		facts["api_endpoint_host"] = in.APIVIP
+		if masters := byRole(in.Nodes, director.RoleMaster); in.APIVIP == "" && len(masters) == 1 {
+			facts["api_endpoint_host"] = masters[0].Address
+		}
+	}
+	if in.Aliases != nil {
+		aliases := make([]map[string]any, 0, len(in.Aliases))
+		for _, a := range in.Aliases {
+			aliases = append(aliases, map[string]any{"address": a.Address, "names": a.Names})
+		}
+		facts["host_aliases"] = aliases
+	}
+	return facts
+}
+
+// resolve returns the value of every variable of all hosts, and what is wrong.
+func (s *schema) resolve(in Input) (map[string]any, []director.Field) {
+	var fields []director.Field
+	values := map[string]any{}
+	for _, v := range s.list {
+		if !v.Secret && !v.PerHost && v.AliasOf == "" {
+			values[v.Name] = v.Default
+		}
+	}
+	for name, value := range in.facts() {
+		values[name] = value
+	}
+	fields = append(fields, s.override(values, in.Vars)...)
+	// The tenth address of the service range, as kubeadm has it, unless somebody says another.
+	if unset(values["cluster_dns_ip"]) {
+		if ip := tenth(fmt.Sprint(values["service_cidr"])); ip != "" {
+			values["cluster_dns_ip"] = ip
+		}
+	}
+	for _, v := range s.list {
+		if v.AliasOf != "" {
+			values[v.Name] = values[v.AliasOf]
+			continue
+		}
+		value, ours := values[v.Name]
+		if !ours {
+			continue
+		}
+		switch {
+		case v.Required && unset(value):
+			fields = append(fields, director.Field{Path: v.Name, Msg: "has no value", Hint: hint(v)})
+		case value != nil && v.Type.mismatch(value) != "":
+			fields = append(fields, director.Field{Path: v.Name, Msg: v.Type.mismatch(value), Hint: hint(v)})
+		}
+	}
+	if len(byRole(in.Nodes, director.RoleMaster)) == 0 {
+		fields = append(fields, director.Field{Path: "nodes", Msg: "there is no master", Hint: "a cluster has 1, 3 or 5"})
+	}
+	return values, fields
+}
+
+// override puts what the cluster's model sets over values.
+func (s *schema) override(values, vars map[string]any) []director.Field {
+	var fields []director.Field
+	names := make([]string, 0, len(vars))
+	for name := range vars {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		v, known := s.byName[name]
+		at := "spec.vars." + name
+		switch {
+		case !known:
+			fields = append(fields, director.Field{Path: at, Msg: "no playbook knows this variable", Hint: "known are " + strings.Join(s.overridable(), ", ")})
+			continue
+		case v.Secret:
+			fields = append(fields, director.Field{Path: at, Msg: "is a secret and the director's own", Hint: "take it out"})
+			continue
+		case !v.Override:
+			fields = append(fields, director.Field{Path: at, Msg: "follows from the rest of the model", Hint: "take it out"})
+			continue
+		}
+		if why := v.Type.mismatch(vars[name]); why != "" {
+			fields = append(fields, director.Field{Path: at, Msg: why, Hint: hint(v)})
+			continue
+		}
+		target := name
+		if v.AliasOf != "" {
+			target = v.AliasOf
+			if other, both := vars[target]; both && other != vars[name] {
+				fields = append(fields, director.Field{Path: at, Msg: "says something else than spec.vars." + target, Hint: "they are one variable: keep one"})
+				continue
+			}
+		}
+		values[target] = whole(v.Type, vars[name])
+	}
+	return fields
+}
+
+// whole makes a number that came out of JSON an int again.
+func whole(t Type, value any) any {
+	if f, ok := value.(float64); ok && t == TypeInt {
+		return int(f)
+	}
+	return value
+}
+
+func hint(v Variable) string {
+	text := strings.TrimSuffix(v.Doc, ".")
+	if v.Override {
+		text += "; may be set in spec.vars"
+	}
+	return text
+}
+
+var (
+	nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	jinja    = regexp.MustCompile(`\{[{%#]`)
+	taintRE  = regexp.MustCompile(`^([A-Za-z0-9][-A-Za-z0-9_./]*)(?:=([-A-Za-z0-9_.]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+)
+
+func checkNodes(nodes []Node) []director.Field {
+	var fields []director.Field
+	bad := func(n Node, format string, args ...any) {
+		fields = append(fields, director.Field{Path: "nodes." + n.Name, Msg: fmt.Sprintf(format, args...)})
+	}
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if !nodeName.MatchString(n.Name) {
+			bad(n, "the name is no DNS label")
+		}
+		if addr, err := netip.ParseAddr(n.Address); err != nil || !addr.IsValid() {
+			bad(n, "the address %q is no IP address", n.Address)
+		}
+		if n.Role != director.RoleMaster && n.Role != director.RoleWorker {
+			bad(n, "the role %q is neither master nor worker", n.Role)
+		}
+		for _, twice := range []string{n.Name, n.Address} {
+			if seen[twice] {
+				bad(n, "%s is there twice", twice)
+			}
+			seen[twice] = true
+		}
+		for _, t := range n.Taints {
+			if !taintRE.MatchString(t) {
+				bad(n, "the taint %q is not of the form key=value:Effect", t)
+			}
+		}
+	}
+	return fields
+}
+
+func taints(list []string) any {
+	if list == nil {
+		return nil
+	}
+	out := make([]map[string]any, 0, len(list))
+	for _, t := range list {
+		m := taintRE.FindStringSubmatch(t)
+		out = append(out, map[string]any{"key": m[1], "value": m[2], "effect": m[3]})
+	}
+	return out
+}
+
+func byRole(nodes []Node, role director.Role) []Node {
+	var out []Node
+	for _, n := range nodes {
+		if n.Role == role {
+			out = append(out, n)
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// tenth returns the tenth address of a range, empty when there is none.
+func tenth(cidr string) string {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return ""
+	}
+	addr := prefix.Masked().Addr()
+	for range 10 {
+		addr = addr.Next()
+	}
+	if !addr.IsValid() || !prefix.Contains(addr) {
+		return ""
+	}
+	return addr.String()
+}
+
+func execute(name string, data map[string]any, values map[string]any) ([]byte, error) {
+	t := template.New(path.Base(name)).Option("missingkey=error").Funcs(template.FuncMap{
+		"var": func(names ...string) (string, error) { return lines(values, names) },
+	})
+	t, err := t.ParseFS(inventorytemplates.FS(), name)
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be read: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, data); err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be rendered: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// lines returns "name: value" of each variable as YAML.
+func lines(values map[string]any, names []string) (string, error) {
+	var out bytes.Buffer
+	for _, name := range names {
+		value, ok := values[name]
+		if !ok {
+			return "", fmt.Errorf("the template names %s, which is no variable", name)
+		}
+		var node yaml.Node
+		if err := node.Encode(map[string]any{name: value}); err != nil {
+			return "", err
+		}
+		literal(&node)
+		encoder := yaml.NewEncoder(&out)
+		encoder.SetIndent(2)
+		if err := encoder.Encode(&node); err != nil {
+			return "", err
+		}
+		if err := encoder.Close(); err != nil {
+			return "", err
+		}
+	}
+	return out.String(), nil
+}
+
+// literal marks the strings below n that Ansible would take for templates.
+func literal(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && jinja.MatchString(n.Value) {
+		n.Tag = "!unsafe"
+		n.Style = yaml.DoubleQuotedStyle | yaml.TaggedStyle
+	}
+	for _, child := range n.Content {
+		literal(child)
+	}
+}
+
+// quoted returns text as a double-quoted YAML scalar. It is for text of our own, which Ansible may evaluate.
+func quoted(text string) string {
+	raw, _ := json.Marshal(text) // JSON is YAML; a string cannot fail
+	return string(raw)
+}

@@ -1,0 +1,80 @@
+# Copyright The director authors. SPDX-License-Identifier: Apache-2.0
+import os
+import unittest
+
+from support import Case, run
+
+
+class NodeInfo(Case):
+    """kaas_node_info."""
+
+    def test_look(self):
+        self.write("proc/sys/kernel/hostname", "m1\n")
+        self.write("proc/sys/net/ipv4/ip_forward", "0\n")
+        self.write("proc/sys/net/ipv4/tcp_mem", "1\t2\t3\n")
+        self.write("proc/swaps", "Filename Type Size Used Priority\n/dev/vda2 partition 1 0 -2\n")
+        self.write("proc/meminfo", "MemTotal:  2048000 kB\n")
+        self.write("etc/kaas-release", '{"kubernetes": "v1.37.2"}')
+        self.write("etc/resolv.conf", "search x\nnameserver 10.0.0.53\n")
+        self.write("etc/kubernetes/kaas/state.json", '{"phase": "done"}')
+        self.write("usr/bin/kubelet", "", 0o755)
+        os.makedirs(self.path("sys/module/br_netfilter"))
+        self.write("lib/modules/%s/modules.builtin" % os.uname().release, "kernel/fs/overlayfs/overlay.ko\n")
+        got = run("kaas_node_info", {
+            "root": self.root, "modules": ["overlay", "br-netfilter", "ip_vs"], "programs": ["kubelet", "crictl"],
+            "sysctls": {"net.ipv4.ip_forward": "1", "net.ipv4.tcp_mem": "1 2 3", "net.none": 1}})["node"]
+        got.pop("cpus")
+        self.assertEqual(got, {
+            "hostname": "m1", "swap": ["/dev/vda2"], "modules_missing": ["ip_vs"], "programs_missing": ["crictl"],
+            "sysctls_differing": ["net.ipv4.ip_forward", "net.none"], "release": {"kubernetes": "v1.37.2"},
+            "nameservers": ["10.0.0.53"], "memory_mb": 2000, "member": True})
+
+    def test_nothing_there(self):
+        got = run("kaas_node_info", {"root": self.root})["node"]
+        self.assertEqual((got["release"], got["swap"], got["member"], got["nameservers"]), ({}, [], False, []))
+
+
+class Units(Case):
+    """kaas_units."""
+
+    SYSTEMCTL = """
+    if [ "$1" = show ]; then
+      for word; do unit=$word; done
+      cat %(root)s/$unit
+    fi
+    """
+
+    def ensure(self, unit, check=False):
+        return run("kaas_units", {"units": [unit], "systemctl": self.path("bin/systemctl")}, check=check)
+
+    def setUp(self):
+        super().setUp()
+        self.program("systemctl", self.SYSTEMCTL % {"root": self.root})
+        self.config = self.write("config", "x")
+
+    def show(self, load="loaded", active="active", enabled="enabled", since=0):
+        self.write("x.service", "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n" % (
+            load, active, enabled, since))
+
+    def test_as_it_should_be(self):
+        self.show(since=1 << 62)
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config, self.path("none")]})["did"], [])
+
+    def test_stale_configuration(self):
+        self.show(since=1)
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"], ["restart x.service"])
+        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"], ["restart x.service"])
+        self.assertEqual(self.calls()[-1], "systemctl restart x.service")
+
+    def test_off(self):
+        self.show(active="failed", enabled="disabled")
+        self.assertEqual(self.ensure({"name": "x.service"})["did"], ["enable x.service", "start x.service"])
+
+    def test_missing(self):
+        self.show(load="not-found")
+        self.assertIn("is not there", self.ensure({"name": "x.service"})["msg"])
+
+
+if __name__ == "__main__":
+    unittest.main()
