@@ -101,8 +101,7 @@ type Backend interface {
 	// SetPower brings the VM to p. No error if it is there already.
 	SetPower(ctx context.Context, id ID, p Power) error
 	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. No error if it is gone already.
-	// A VM whose stamp is not o.Owner is refused with conflict. An empty id stands for whatever exists of o.Owner, also the disks of a
-	// creation that died before there was a VM.
+	// A VM whose stamp is not o.Owner is refused with conflict.
 	Delete(ctx context.Context, id ID, o DeleteOptions) error
 	// Close releases connections. The Backend is unusable afterwards.
 	Close() error

@@ -2,10 +2,12 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
@@ -18,16 +20,44 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 	if err != nil {
 		return err
 	}
-	missing, err := client.NotReady(ctx, p.Nodes)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	why := "nothing was seen yet"
+	for {
+		now, err := notReady(ctx, client, p.Nodes)
+		switch {
+		case err == nil && now == "":
+			return nil
+		case err == nil:
+			why = now
+			r.Note(ctx, why)
+		case ctx.Err() == nil && director.KindOf(err) != director.KindUnavailable:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			return director.Errorf(director.KindUnavailable, "kube.ready", "cluster %s is not ready: %s: %w", p.Name, why, errors.Join(err, ctx.Err())).
+				WithHint("look at it with: directorctl kubeconfig %s, and kubectl -n kube-system get pods,events", p.Name)
+		case <-tick.C:
+		}
+	}
+}
+
+// notReady says what is missing, or "".
+func notReady(ctx context.Context, client *kube.Client, nodes []string) (string, error) {
+	missing, err := client.NotReady(ctx, nodes)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if len(missing) > 0 {
-		return plan.After(3*time.Second, "nodes are not ready: "+strings.Join(missing, "; "))
+		return "nodes are not ready: " + strings.Join(missing, "; "), nil
 	}
 	loads, err := client.Workloads(ctx, "kube-system")
 	if err != nil {
-		return err
+		return "", err
 	}
 	var waiting []string
 	for _, w := range loads {
@@ -36,9 +66,9 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 		}
 	}
 	if len(waiting) > 0 {
-		return plan.After(3*time.Second, "not running yet: "+strings.Join(waiting, ", "))
+		return "not running yet: " + strings.Join(waiting, ", "), nil
 	}
-	return nil
+	return "", nil
 }
 
 // kubeClient connects as the director, with a certificate of ten minutes.

@@ -75,3 +75,9 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 	out, err := session.Output(command)
 	return string(out), err
 }
+
+// EnsureSSH returns the director's own key pair, and makes it at the first start.
+func (e Env) EnsureSSH(ctx context.Context) (SSHIdentity, error) {
+	key, err := e.keyPair(ctx, e.Director, SecretSSH)
+	return SSHIdentity{Private: key.Private, Public: key.Public + " director@" + e.Director}, err
+}

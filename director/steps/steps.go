@@ -132,17 +132,13 @@ func (e Env) stamp(machine string) director.Stamp {
 }
 
 func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
-	if p.Network.Mode == "bridge" {
-		return nil // it exists; the back end checks it when a VM is attached
-	}
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
 	}
 	n, ok := hypervisor.Capability[hypervisor.Networking](b)
 	if !ok {
-		return director.Errorf(director.KindInvalid, "steps.network", "provider %s cannot make networks", p.Provider).
-			WithHint("use mode bridge with a network that exists")
+		return director.Errorf(director.KindInvalid, "steps.network", "provider %s cannot make networks", p.Provider)
 	}
 	return n.EnsureNetwork(ctx, hypervisor.NetworkSpec{
 		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
@@ -150,9 +146,6 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 }
 
 func (e Env) networkDelete(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
-	if p.Network.Mode == "bridge" {
-		return nil // not ours
-	}
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err

@@ -93,9 +93,6 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 			Network: m.Network, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
 		}},
 	}
-	if p.Network.Mode == "bridge" {
-		spec.NICs[0].Network = "bridge:" + p.Network.Bridge
-	}
 	guest := cloudinit.Guest{
 		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: append([]string{e.SSH.Public}, p.SSHKeys...), HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
 	}
@@ -112,7 +109,12 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 
 // HostKey returns the SSH host key of the machine, and makes it at the first call. It is safe to call concurrently.
 func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
-	sealed, err := e.Secrets.Secret(ctx, machine, SecretHostKey)
+	return e.keyPair(ctx, machine, SecretHostKey)
+}
+
+// keyPair returns the sealed SSH key pair of that owner and name, and makes it at the first call.
+func (e Env) keyPair(ctx context.Context, owner, name string) (cloudinit.HostKey, error) {
+	sealed, err := e.Secrets.Secret(ctx, owner, name)
 	if err != nil {
 		return cloudinit.HostKey{}, err
 	}
@@ -128,7 +130,7 @@ func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, er
 		if sealed, err = e.Sealer.Seal(plain); err != nil {
 			return cloudinit.HostKey{}, err
 		}
-		if sealed, err = e.Secrets.AddSecret(ctx, machine, SecretHostKey, sealed); err != nil {
+		if sealed, err = e.Secrets.AddSecret(ctx, owner, name, sealed); err != nil {
 			return cloudinit.HostKey{}, err
 		}
 	}
@@ -138,7 +140,7 @@ func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, er
 	}
 	var k storedKey
 	if err := json.Unmarshal(plain, &k); err != nil {
-		return cloudinit.HostKey{}, director.Errorf(director.KindInternal, "steps.host_key", "the host key of machine %s cannot be read", machine)
+		return cloudinit.HostKey{}, director.Errorf(director.KindInternal, "steps.host_key", "the SSH key %s of %s cannot be read", name, owner)
 	}
 	return cloudinit.HostKey{Private: director.Secret(k.Private), Public: k.Public}, nil
 }
@@ -229,10 +231,21 @@ func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error
 	if err := e.Ledger.SetMachine(ctx, p.Machine.ID, director.MachineDeleting, "", ""); err != nil {
 		return err
 	}
-	r.Note(ctx, "deleting VM "+p.Machine.Name)
-	// By owner and not by id: a creation may have died before the id was known.
-	if err := b.Delete(ctx, "", hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: true}); err != nil {
+	// Found by the stamp and not by the ledger's id: a creation may have died before the id was written down.
+	vms, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
+	if err != nil {
 		return err
+	}
+	for _, vm := range vms {
+		r.Note(ctx, "deleting VM "+vm.Name+" on "+vm.Host)
+		if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: true}); err != nil {
+			return err
+		}
+	}
+	if volumes, ok := hypervisor.Capability[hypervisor.Volumes](b); ok { // data disks of a VM that is gone
+		if err := volumes.DeleteVolume(ctx, e.stamp(p.Machine.ID)); err != nil {
+			return err
+		}
 	}
 	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
 }

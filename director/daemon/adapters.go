@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/plugins/libvirt"
+)
+
+// engineStore is the store as the engine wants it.
+type engineStore struct{ *store.Store }
+
+var _ engine.Store = engineStore{}
+
+// Update runs fn in a transaction.
+func (s engineStore) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return s.Store.Update(ctx, func(tx *store.Tx) error { return fn(tx) })
+}
+
+// Active lists the plans that have steps to run or to end.
+func (s engineStore) Active(ctx context.Context) ([]string, error) {
+	return s.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{plan.PhaseRunning, plan.PhaseCancelling}})
+}
+
+// clusterRecords is the store as the steps want it.
+type clusterRecords struct{ *store.Store }
+
+// ClusterInstalled records what was installed. Idempotent.
+func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
+	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels}, Cluster: &p.Document}
+	return c.Update(ctx, func(tx *store.Tx) error {
+		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
+	})
+}
+
+// ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent.
+func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error {
+	return c.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.ForgetCluster(p.UID, p.Name); err != nil {
+			return err
+		}
+		return tx.Audit(at, actor, "deleted", "Cluster/"+p.Name)
+	})
+}
+
+// backends opens the back end of a provider at its first use, and anew when its document has changed.
+type backends struct {
+	store *store.Store
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]openBackend
+}
+
+type openBackend struct {
+	hypervisor.Backend
+	uid        string
+	generation int64
+}
+
+func newBackends(s *store.Store, log *slog.Logger, onStop func(func(context.Context) error)) *backends {
+	b := &backends{store: s, log: log, open: map[string]openBackend{}}
+	onStop(b.close)
+	return b
+}
+
+// Backend returns the back end of the provider. It is shared: callers must not close it.
+func (b *backends) Backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
+	doc, err := b.store.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	have, ok := b.open[provider]
+	if ok && have.uid == doc.UID && have.generation == doc.Generation {
+		return have.Backend, nil
+	}
+	fresh, err := openProvider(*doc.Provider, b.log)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		err := have.Close() // a call that still runs on it fails as unavailable and is tried again
+		if err != nil {
+			b.log.WarnContext(ctx, "closing a back end failed", "backend", provider, "err", err)
+		}
+	}
+	b.open[provider] = openBackend{fresh, doc.UID, doc.Generation}
+	return fresh, nil
+}
+
+func (b *backends) close(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for name, o := range b.open {
+		errs = append(errs, o.Close())
+		delete(b.open, name)
+	}
+	return errors.Join(errs...)
+}
+
+// openProvider is the one place that knows every back end.
+func openProvider(p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
+	if p.Type != "libvirt" {
+		return nil, director.Errorf(director.KindInvalid, "daemon.provider", "this director has no back end of type %q", p.Type)
+	}
+	cfg := libvirt.Config{DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, Log: log}
+	if p.Libvirt.DiskCache != "default" {
+		cfg.DiskCache = p.Libvirt.DiskCache
+	}
+	for _, h := range p.Libvirt.Hosts {
+		cfg.Hosts = append(cfg.Hosts, libvirt.HostConfig{Name: h.Name, URI: h.URI, Pool: h.Pool})
+	}
+	return libvirt.Open(cfg)
+}

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
+type Config struct {
+	StateDir          string     `yaml:"stateDir"`          // everything that the director keeps
+	Listen            string     `yaml:"listen"`            // address of the API
+	RegistryListen    string     `yaml:"registryListen"`    // address of the registry
+	Address           netip.Addr `yaml:"address"`           // the director as its nodes reach it
+	Names             []string   `yaml:"names"`             // further names in the director's certificate
+	AdminPasswordFile string     `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
+	AnsiblePlaybook   string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
+	Forks             int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
+	StepsAtOnce       int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	TokenLife         Span       `yaml:"tokenLife"`         // how long a login lasts
+	LogLevel          slog.Level `yaml:"logLevel"`          // debug, info, warn, error
+	LogFormat         string     `yaml:"logFormat"`         // text or json
+}
+
+// Span is a time span, written as 12h or 30m.
+type Span time.Duration
+
+// UnmarshalText reads what time.ParseDuration takes.
+func (s *Span) UnmarshalText(b []byte) error {
+	d, err := time.ParseDuration(string(b))
+	*s = Span(d)
+	return err
+}
+
+// DefaultConfig returns the configuration of a director without a file. Address has no default.
+func DefaultConfig() Config {
+	return Config{
+		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
+		TokenLife: Span(12 * time.Hour), LogFormat: "text",
+	}
+}
+
+// LoadConfig reads the file over the defaults. It is strict: an unknown key is a problem. All problems come back in one invalid error.
+func LoadConfig(path string) (Config, error) {
+	c := DefaultConfig()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, director.Errorf(director.KindInvalid, "daemon.config", "the configuration cannot be read: %w", err).
+			WithHint("name a file with -config; see docs/getting-started.md for one")
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		var fields []director.Field
+		if te, ok := errors.AsType[*yaml.TypeError](err); ok {
+			for _, line := range te.Errors {
+				fields = append(fields, director.Field{Path: path, Msg: line})
+			}
+		} else {
+			fields = []director.Field{{Path: path, Msg: strings.TrimPrefix(err.Error(), "yaml: ")}}
+		}
+		return c, director.Invalid("daemon.config", "the configuration is wrong", fields)
+	}
+	return c, c.Validate()
+}
+
+// Validate returns every problem of the configuration in one invalid error.
+func (c Config) Validate() error {
+	var p []director.Field
+	bad := func(key, hint, format string, args ...any) {
+		p = append(p, director.Field{Path: key, Msg: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	if !filepath.IsAbs(c.StateDir) {
+		bad("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
+	}
+	if !c.Address.IsValid() || c.Address.IsUnspecified() {
+		bad("address", "the director's IP address as the nodes reach it", "is missing")
+	}
+	for key, addr := range map[string]string{"listen": c.Listen, "registryListen": c.RegistryListen} {
+		if _, _, ok := strings.Cut(addr, ":"); !ok {
+			bad(key, "such as :8443 or 10.0.0.5:8443", "%q is not an address to listen on", addr)
+		}
+	}
+	if c.Listen == c.RegistryListen {
+		bad("registryListen", "another port", "is the same as listen")
+	}
+	if c.Forks < 1 || c.Forks > 1000 {
+		bad("forks", "1 to 1000", "%d is not allowed", c.Forks)
+	}
+	if c.StepsAtOnce < 1 || c.StepsAtOnce > 1000 {
+		bad("stepsAtOnce", "1 to 1000", "%d is not allowed", c.StepsAtOnce)
+	}
+	if c.TokenLife < Span(time.Minute) {
+		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		bad("logFormat", "text or json", "%q is not known", c.LogFormat)
+	}
+	return director.Invalid("daemon.config", "the configuration is wrong", p)
+}

@@ -1,0 +1,283 @@
+// Package daemon puts the rooms together: it reads the configuration, starts everything in order and stops it in reverse.
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"crypto/x509"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/registry"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/playbooks"
+)
+
+// Build says which director this is.
+type Build struct {
+	Version string
+	Commit  string
+}
+
+// Daemon is a running director.
+type Daemon struct {
+	cfg   Config
+	log   *slog.Logger
+	stops []func(context.Context) error // in the order of starting
+	addr  net.Addr
+}
+
+// Start starts a director and returns when its API answers. out gets what a person must see once: the first password. On an error nothing is left running.
+func Start(ctx context.Context, cfg Config, build Build, log *slog.Logger, out io.Writer) (*Daemon, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Daemon{cfg: cfg, log: log}
+	if err := d.start(ctx, build, out); err != nil {
+		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
+	}
+	return d, nil
+}
+
+// Addr returns the address that the API listens on.
+func (d *Daemon) Addr() net.Addr { return d.addr }
+
+// Stop stops everything in reverse order. Running steps are interrupted and go on at the next start. It is idempotent.
+func (d *Daemon) Stop(ctx context.Context) error {
+	var errs []error
+	for i := len(d.stops) - 1; i >= 0; i-- {
+		errs = append(errs, d.stops[i](ctx))
+	}
+	d.stops = nil
+	return errors.Join(errs...)
+}
+
+func (d *Daemon) onStop(fn func(context.Context) error) { d.stops = append(d.stops, fn) }
+
+func (d *Daemon) path(parts ...string) string {
+	return filepath.Join(append([]string{d.cfg.StateDir}, parts...)...)
+}
+
+func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
+	if err := d.lockState(); err != nil {
+		return err
+	}
+	box, err := seal.Open(d.path("sealing.key"), true)
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(ctx, d.path("director.db"), d.log)
+	if err != nil {
+		return err
+	}
+	d.onStop(func(context.Context) error { return db.Close() })
+	identity, err := pki.EnsureServer(d.path("tls"), append([]string{"localhost", "director"}, d.cfg.Names...), []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")})
+	if err != nil {
+		return err
+	}
+	push, err := d.startRegistry(ctx, identity)
+	if err != nil {
+		return err
+	}
+	env, err := d.environment(ctx, db, box, identity, push)
+	if err != nil {
+		return err
+	}
+	tree, _, err := ansible.Unpack(playbooks.FS(), d.path("playbooks"))
+	if err != nil {
+		return err
+	}
+	eng, err := engine.New(ctx, engine.Config{
+		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
+	})
+	if err != nil {
+		return err
+	}
+	if err := eng.Start(ctx); err != nil {
+		return err
+	}
+	d.onStop(eng.Stop)
+	ops := operations.New(operations.Config{
+		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log,
+		Director: planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
+	})
+	service, err := d.authentication(ctx, db, out)
+	if err != nil {
+		return err
+	}
+	return d.startAPI(ctx, ops, service, identity, build)
+}
+
+// lockState makes the state directory ours: two directors on one directory would run everything twice.
+func (d *Daemon) lockState() error {
+	if err := os.MkdirAll(d.cfg.StateDir, 0o700); err != nil {
+		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be made: %w", err)
+	}
+	f, err := os.OpenFile(d.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be locked: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(director.Errorf(director.KindConflict, "daemon.state", "another director runs on %s", d.cfg.StateDir).
+			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
+	}
+	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
+	return nil
+}
+
+// startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
+func (d *Daemon) startRegistry(ctx context.Context, identity *pki.Server) (bundle.PushOptions, error) {
+	password := make([]byte, 32)
+	_, _ = rand.Read(password) // crypto/rand.Read never fails
+	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
+	reg, err := registry.New(registry.Config{
+		Root: d.path("registry"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Logger: d.log,
+	})
+	if err != nil {
+		return bundle.PushOptions{}, err
+	}
+	if err := reg.Start(ctx); err != nil {
+		return bundle.PushOptions{}, err
+	}
+	d.onStop(reg.Stop)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(identity.CA()))
+	return bundle.PushOptions{RootCAs: roots, Username: "director", Password: secret}, nil
+}
+
+func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions) (steps.Env, error) {
+	_, port, err := net.SplitHostPort(d.cfg.RegistryListen)
+	if err != nil {
+		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
+	}
+	runs := d.path("runs")
+	work := d.path("ansible")
+	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
+		return steps.Env{}, director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err)
+	}
+	runner, err := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log})
+	if err != nil {
+		return steps.Env{}, err
+	}
+	survivors, err := runner.EndSurvivors(ctx)
+	if err != nil {
+		return steps.Env{}, err
+	}
+	for _, run := range survivors {
+		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
+	}
+	env := steps.Env{
+		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
+		Backends: newBackends(db, d.log, d.onStop), Player: runner, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
+		Push: push, PushHost: net.JoinHostPort("127.0.0.1", port), Now: time.Now, Log: d.log,
+		Trees: func(hash string) (string, error) {
+			dir := d.path("playbooks", hash)
+			if _, err := os.Stat(dir); err != nil {
+				return "", director.Errorf(director.KindNotFound, "daemon.playbooks", "the playbooks %.12s that the plan was made with are gone: %w", hash, err).
+					WithHint("discard the plan and plan again")
+			}
+			return dir, nil
+		},
+		LogPath: func(planID, step string, attempt int) string {
+			return filepath.Join(runs, planID, strings.ReplaceAll(step, "/", "_")+"."+strconv.Itoa(attempt)+".jsonl")
+		},
+	}
+	env.SSH, err = env.EnsureSSH(ctx)
+	return env, err
+}
+
+func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
+	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife)})
+	if err != nil {
+		return nil, err
+	}
+	var initial director.Secret
+	if f := d.cfg.AdminPasswordFile; f != "" {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, "daemon.config", "adminPasswordFile: %w", err)
+		}
+		initial = director.Secret(strings.TrimRight(string(text), "\r\n"))
+	}
+	oneTime, created, err := service.EnsureAdmin(ctx, initial)
+	if err != nil {
+		return nil, err
+	}
+	if created && initial == "" {
+		// The one place where a secret is printed: to the terminal or journal of the first start, and it must be changed at the first login.
+		_, err = fmt.Fprintf(out, "\nThe first password of user %s is %s\nIt is shown this once, and has to be changed at the first login.\n\n", auth.AdminName, oneTime.Reveal())
+	}
+	return service, err
+}
+
+func (d *Daemon) startAPI(ctx context.Context, ops *operations.Operations, service *auth.Service, identity *pki.Server, build Build) error {
+	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	handler := api.New(api.Config{
+		Operations: ops, Auth: service, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+	})
+	server := api.NewServer(handler, identity.TLSConfig(), d.log)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
+	if err != nil {
+		stop()
+		return director.Errorf(director.KindConflict, "daemon.listen", "the API cannot listen on %s: %w", d.cfg.Listen, err).
+			WithHint("set listen to a free address")
+	}
+	d.addr = listener.Addr()
+	done := make(chan error, 1)
+	go func() { done <- server.ServeTLS(listener, "", "") }()
+	d.onStop(func(ctx context.Context) error {
+		stop()
+		err := server.Shutdown(ctx)
+		if serr := <-done; !errors.Is(serr, http.ErrServerClosed) {
+			err = errors.Join(err, serr)
+		}
+		return err
+	})
+	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca", identity.CAFile())
+	return nil
+}
+
+// newPlanID returns an id that sorts by time and can be typed: date, time and three random bytes.
+func newPlanID() string {
+	b := make([]byte, 3)
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
+	return time.Now().UTC().Format("0102-150405") + "-" + hex.EncodeToString(b)
+}
+
+// explain turns a step's error into what people are shown: never the cause's text when there is a message made for them.
+func explain(err error) (message, hint string) {
+	e, ok := errors.AsType[*director.Error](err)
+	if !ok {
+		return err.Error(), ""
+	}
+	message = e.Msg
+	for _, f := range e.Fields {
+		message += "; " + f.String()
+	}
+	return message, director.HintOf(err)
+}
