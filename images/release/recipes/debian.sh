@@ -35,8 +35,8 @@ find "$rootfs/usr/share/doc" -type l -delete
 find "$rootfs/usr/share/doc" -depth -type d -empty -delete
 
 # What the packages' scripts would have done: the alternatives of iptables, and busybox for the rest.
-for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
-    ln -sf "$name-nft" "$rootfs/usr/sbin/$name"
+for tables in iptables ip6tables; do
+    for suffix in "" -save -restore; do ln -sf "$tables-nft$suffix" "$rootfs/usr/sbin/$tables$suffix"; done
 done
 busybox=$rootfs/usr/bin/busybox
 while read -r applet; do
@@ -47,8 +47,8 @@ printf 'root:x:0:\nnogroup:x:65534:\n' >"$rootfs/etc/group"
 printf 'hosts: files dns\npasswd: files\ngroup: files\n' >"$rootfs/etc/nsswitch.conf"
 cp "$out/packages.txt" "$rootfs/usr/share/doc/packages.txt"
 
-# Every program must find its libraries in here.
-for program in /usr/bin/busybox /usr/sbin/nft /usr/sbin/xtables-nft-multi /usr/sbin/ipset /usr/sbin/conntrack; do
+# Every program must be there and find its libraries.
+for program in /bin/sh /usr/bin/busybox /usr/sbin/{nft,ipset,conntrack} /usr/sbin/ip{,6}tables{,-nft}{,-save,-restore}; do
     linked=$(chroot "$rootfs" /lib64/ld-linux-x86-64.so.2 --list "$program" 2>&1) || true
     [[ $linked == *libc.so.6* && $linked != *"not found"* ]] || { log "debian: $program lacks libraries: $linked"; exit 1; }
 done
