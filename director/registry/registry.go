@@ -1,0 +1,266 @@
+// Package registry is the director's own OCI registry: distribution as a library, on a directory, behind TLS.
+//
+// Nodes pull without credentials; whatever changes content needs the director's own. The version check at /v2/ asks for
+// them too, because that is where push clients learn that they have to show some; container runtimes pull without it.
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	"github.com/distribution/distribution/v3/registry/storage"
+	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
+	"github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+const (
+	uploadLife = 24 * time.Hour // an upload that was not finished by then never will be
+	purgeEvery = 24 * time.Hour
+)
+
+// Config is what a registry needs. All fields but Addr and Listener are required.
+type Config struct {
+	Root     string          // directory of the content; made when missing
+	Addr     string          // address to listen on, such as 172.30.0.1:5000; used when Listener is nil
+	Listener net.Listener    // plain; the registry wraps it in TLS, owns it from New on and closes it
+	TLS      *tls.Config     // of the server
+	User     string          // who may write
+	Password director.Secret // of User; long and random, since tries are not counted
+	Logger   *slog.Logger
+}
+
+// Registry serves one directory. Safe for concurrent use.
+type Registry struct {
+	cfg    Config
+	driver storagedriver.StorageDriver
+	server *http.Server
+
+	mu       sync.Mutex
+	listener net.Listener
+	started  bool
+	stopped  bool
+	cancel   context.CancelFunc
+	work     sync.WaitGroup // the accept loop and the purger
+}
+
+// New returns a registry on cfg.Root that does not serve yet. Errors: invalid for an incomplete Config, internal when the
+// directory cannot be made or written.
+func New(cfg Config) (*Registry, error) {
+	const op = "registry.new"
+	var fields []director.Field
+	for path, missing := range map[string]bool{
+		"root": cfg.Root == "", "address": cfg.Addr == "" && cfg.Listener == nil, "tls": cfg.TLS == nil,
+		"user": cfg.User == "", "password": cfg.Password == "", "logger": cfg.Logger == nil,
+	} {
+		if missing {
+			fields = append(fields, director.Field{Path: "registry." + path, Msg: "is missing"})
+		}
+	}
+	if err := director.Invalid(op, "the registry is not configured", fields); err != nil {
+		return nil, err
+	}
+	root, err := filepath.Abs(cfg.Root)
+	if err == nil {
+		err = probe(root)
+	}
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "the registry's directory %s cannot be written: %w", cfg.Root, err).
+			WithHint("check that it exists, that its file system has space and is not read-only, and who owns it")
+	}
+
+	app, err := newApp(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		cfg:      cfg,
+		driver:   filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: maxThreads}),
+		listener: cfg.Listener,
+	}
+	r.server = &http.Server{
+		Handler:           r.guard(app),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // no limit on a whole request: a layer may take long on a slow node
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(debugWriter{cfg.Logger}, "", 0),
+	}
+	return r, nil
+}
+
+// Addr returns the address that it serves on, and nil before Start when Config has no Listener.
+func (r *Registry) Addr() net.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener == nil {
+		return nil
+	}
+	return r.listener.Addr()
+}
+
+// Start returns when the registry serves; it goes on until Stop, whatever becomes of ctx. It is called once. Errors:
+// conflict when the address is taken or Start was called before.
+func (r *Registry) Start(ctx context.Context) error {
+	const op = "registry.start"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.started || r.stopped {
+		return director.Errorf(director.KindConflict, op, "the registry was started before")
+	}
+	if r.listener == nil {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.cfg.Addr)
+		if err != nil {
+			return director.Errorf(director.KindConflict, op, "the registry cannot listen on %s: %w", r.cfg.Addr, err).
+				WithHint("see who listens there (ss -ltnp), and that the address belongs to this machine")
+		}
+		r.listener = ln
+	}
+	r.started = true
+	bridgeLogs(r.cfg.Logger)
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	tlsConfig := r.cfg.TLS.Clone()
+	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
+	ln := tls.NewListener(r.listener, tlsConfig)
+	r.work.Go(func() {
+		if err := r.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			r.cfg.Logger.ErrorContext(run, "registry stopped serving", "err", err)
+		}
+	})
+	r.work.Go(func() { r.purge(run) })
+	return nil
+}
+
+// Stop ends the registry: requests in flight are finished until ctx ends and cut off then. It returns when nothing serves
+// any more; all that stays is one idle goroutine of distribution (go-events' Broadcaster), which cannot be ended. It is
+// idempotent, also before Start.
+func (r *Registry) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	started, first := r.started, !r.stopped
+	r.stopped = true
+	if first && !started && r.listener != nil {
+		_ = r.listener.Close()
+	}
+	cancel := r.cancel
+	r.mu.Unlock()
+	if !started {
+		return nil
+	}
+	cancel()
+	err := r.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, r.server.Close())
+	}
+	r.work.Wait()
+	if first {
+		unbridgeLogs(r.cfg.Logger)
+	}
+	if err != nil {
+		return director.Errorf(director.KindUnavailable, "registry.stop", "transfers were cut off: %w", err)
+	}
+	return nil
+}
+
+// guard lets everybody read and asks for the director's credentials for all the rest.
+func (r *Registry) guard(next http.Handler) http.Handler {
+	user := sha256.Sum256([]byte(r.cfg.User))
+	password := sha256.Sum256([]byte(r.cfg.Password.Reveal()))
+	allowed := func(req *http.Request) bool {
+		u, p, ok := req.BasicAuth()
+		gotUser, gotPassword := sha256.Sum256([]byte(u)), sha256.Sum256([]byte(p))
+		// Both are always compared, so that the time tells nothing.
+		same := subtle.ConstantTimeCompare(gotUser[:], user[:]) & subtle.ConstantTimeCompare(gotPassword[:], password[:])
+		return ok && same == 1
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		read := req.Method == http.MethodGet || req.Method == http.MethodHead
+		if (!read || req.URL.Path == "/v2/") && !allowed(req) {
+			h := w.Header()
+			h.Set("WWW-Authenticate", `Basic realm="director registry", charset="UTF-8"`)
+			h.Set("Content-Type", "application/json")
+			h.Set("Docker-Distribution-API-Version", "registry/2.0")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"only the director may write here"}]}` + "\n"))
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// purge removes what interrupted uploads left behind, at once and then daily.
+func (r *Registry) purge(ctx context.Context) {
+	tick := time.NewTicker(purgeEvery)
+	defer tick.Stop()
+	for {
+		// An empty registry has no directory of repositories yet, and distribution calls that an error.
+		if _, err := r.driver.Stat(ctx, "/docker/registry/v2/repositories"); err == nil {
+			_, errs := storage.PurgeUploads(ctx, r.driver, time.Now().Add(-uploadLife), true)
+			if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+				r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// maxThreads bounds the file operations that run at once.
+const maxThreads = 25
+
+// newApp sets distribution up from nothing but this code: no file, no environment, no cache, no metrics.
+func newApp(root string) (app http.Handler, err error) {
+	// distribution reports what it cannot set up by panicking.
+	defer func() {
+		if p := recover(); p != nil {
+			err = director.Errorf(director.KindInternal, "registry.new", "the registry cannot be set up: %v", p)
+		}
+	}()
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	c := &configuration.Configuration{
+		Version: configuration.CurrentVersion,
+		Storage: configuration.Storage{
+			"filesystem": configuration.Parameters{"rootdirectory": root, "maxthreads": maxThreads},
+			"delete":     configuration.Parameters{"enabled": true},
+			"redirect":   configuration.Parameters{"disable": true},
+			"maintenance": configuration.Parameters{
+				"uploadpurging": map[any]any{"enabled": false}, // purge does it, and can be stopped
+			},
+		},
+	}
+	c.HTTP.Secret = hex.EncodeToString(secret) // signs the state of uploads, which do not outlive a restart
+	return handlers.NewApp(context.Background(), c), nil
+}
+
+// probe makes the directory and sees that it can be written.
+func probe(root string) error {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(root, ".probe.*")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, "ok")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
