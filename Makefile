@@ -1,0 +1,88 @@
+# Everything that people and CI run. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# libvirt is opened at run time, so that nothing of it is needed to build.
+export GOFLAGS := -tags=libvirt_dlopen $(if $(MODFLAG),$(MODFLAG))
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/director
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+KUBERNETES ?= 1.37
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: bin/director bin/directorctl ## Build the director and its command line
+
+.PHONY: bin/director bin/directorctl
+bin/director bin/directorctl: bin/%:
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+.PHONY: demo
+demo: build ## A real cluster on real VMs, from a model: one master, one worker
+	test/demo/demo.sh up
+
+.PHONY: demo/clean
+demo/clean: ## Take away all that make demo made, except the caches
+	test/demo/demo.sh clean
+
+.PHONY: test
+test: ## Everything: lint, unit, integration and the end-to-end run on real VMs
+	test/run.sh
+
+.PHONY: test/unit
+test/unit: ## The tests that need no VM
+	test/lab/need.sh ansible openssh-server libvirt0
+	go test ./...
+
+.PHONY: test/race
+test/race: ## The unit tests of the rooms with goroutines, under the race detector
+	go test -race ./director/...
+
+.PHONY: test/e2e
+test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
+	test/e2e/e2e.sh
+
+.PHONY: lab/up lab/down lab/shell lab/status
+lab/up: ## Start a hypervisor host of our own in namespaces
+	test/lab/lab up
+lab/down: ## Stop it and remove all that it made
+	test/lab/lab down
+lab/shell: ## A shell inside it
+	test/lab/lab shell
+lab/status: ## What runs in it
+	test/lab/lab status
+
+.PHONY: release
+release: ## Build the release bundle of Kubernetes $(KUBERNETES), or take it from the cache
+	images/release/build.sh --kubernetes $(KUBERNETES)
+
+.PHONY: image
+image: ## Build the node image of Kubernetes $(KUBERNETES), or take it from the cache
+	images/node/build.sh --release "$$(images/release/build.sh --kubernetes $(KUBERNETES) | tail -1)"
+
+.PHONY: lint
+lint: ## Go, Ansible, YAML and shell
+	test/lint.sh
+
+.PHONY: generate
+generate: ## Write the generated pages and golden files anew
+	go test ./director/plan ./director/model ./director/api ./director/hypervisor/... ./director/inventory ./cmd/directorctl -run 'Golden|Page|Grid|Reference|OpenAPI|Generated' -update
+
+.PHONY: verify
+verify: generate ## Fail if generated files or module files are stale
+	go mod tidy -diff
+	git diff --exit-code -- docs director cmd
+
+.PHONY: bench
+bench: ## Measure; see docs/benchmarks.md
+	go test -run '^$$' -bench . -benchmem ./director/...
+
+.PHONY: clean
+clean: ## Remove what was built in the tree
+	rm -rf bin

@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# The demo: a real cluster on real VMs, made by the director from docs/examples/demo.
+#
+#   demo.sh up       build or take from the cache, start the lab and the director, create the cluster; changes nothing when it is there
+#   demo.sh clean    take all of it away, except the caches
+#   demo.sh ctl ...  directorctl, as the demo's admin
+#
+# Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default 1.37).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+DEMO_DIR=${DEMO_DIR:-/var/lib/director-demo}
+KUBERNETES=${KUBERNETES:-1.37}
+lab=$root/test/lab/lab
+examples=$root/docs/examples/demo
+models=$DEMO_DIR/models
+
+say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
+die() { echo "demo: $*" >&2; exit 1; }
+
+ctl() {
+    "$lab" exec -- env DIRECTOR_CONFIG="$DEMO_DIR/cli.yaml" "$root/bin/directorctl" "$@"
+}
+
+need_root() {
+    [[ $(id -u) == 0 ]] || die "must run as root: it makes VMs, bridges and namespaces"
+}
+
+# The last line of a build script names what it made.
+artefact() { "$@" | tail -n 1; }
+
+director_pid() {
+    local pid start now
+    read -r pid start 2>/dev/null <"$DEMO_DIR/pid" || return 1
+    now=$(awk '{print $22}' "/proc/$pid/stat" 2>/dev/null) || return 1
+    [[ $now == "$start" ]] && echo "$pid"
+}
+
+write_config() {
+    mkdir -p "$DEMO_DIR" "$models"
+    chmod 700 "$DEMO_DIR"
+    if [[ ! -s $DEMO_DIR/admin.password ]]; then
+        (umask 077 && head -c 18 /dev/urandom | base64 | tr '+/' '-_' >"$DEMO_DIR/admin.password")
+    fi
+    cat >"$DEMO_DIR/director.yaml" <<CONFIG
+stateDir: $DEMO_DIR/state
+listen: 172.30.0.1:8443
+registryListen: :5000
+address: 172.30.0.1
+adminPasswordFile: $DEMO_DIR/admin.password
+CONFIG
+}
+
+start_director() {
+    if director_pid >/dev/null; then
+        echo "The director runs already."
+        return
+    fi
+    # The director lives in the lab and ends with it.
+    "$lab" exec -- bash -c "setsid '$root/bin/director' -config '$DEMO_DIR/director.yaml' >>'$DEMO_DIR/director.log' 2>&1 </dev/null & echo \$!" >"$DEMO_DIR/pid.inside"
+    local tries
+    for ((tries = 0; tries < 120; tries++)); do
+        if "$lab" exec -- curl -fsS --cacert "$DEMO_DIR/state/tls/ca.crt" https://172.30.0.1:8443/api/v1/readyz >/dev/null 2>&1; then
+            outside_pid
+            echo "The director answers at https://172.30.0.1:8443 inside the lab; its log is $DEMO_DIR/director.log."
+            return
+        fi
+        sleep 0.25
+    done
+    tail -n 20 "$DEMO_DIR/director.log" >&2
+    die "the director does not answer"
+}
+
+# The lab has process ids of its own: find the director's outer one by its command line's own state directory.
+outside_pid() {
+    local p
+    for p in /proc/[0-9]*; do
+        if [[ $(tr '\0' ' ' <"$p/cmdline" 2>/dev/null) == "$root/bin/director -config $DEMO_DIR/director.yaml "* ]]; then
+            echo "${p#/proc/} $(awk '{print $22}' "$p/stat")" >"$DEMO_DIR/pid"
+            return
+        fi
+    done
+}
+
+stop_director() {
+    local pid
+    pid=$(director_pid) || return 0
+    kill -TERM "$pid"
+    while director_pid >/dev/null; do sleep 0.1; done
+    rm -f "$DEMO_DIR/pid"
+}
+
+login() {
+    ctl whoami >/dev/null 2>&1 && return
+    ctl login --server https://172.30.0.1:8443 --ca-file "$DEMO_DIR/state/tls/ca.crt" --user admin --password-file "$DEMO_DIR/admin.password"
+}
+
+render_models() { # release directory, image file
+    local version sum
+    version=$(sed -n 's/^ *kubernetes: *//p' "$1/release.yaml" | tr -d '"' | head -n 1)
+    sum=$(cut -d' ' -f1 "$2.sha256")
+    cp "$examples"/*.yaml "$models/"
+    local doc
+    for doc in release image; do
+        sed -e "s|@BUNDLE@|$1|" -e "s|@IMAGE@|$2|" -e "s|@SHA256@|$sum|" -e "s|@KUBERNETES@|$version|" "$examples/$doc.yaml.in" >"$models/$doc.yaml"
+    done
+}
+
+up() {
+    need_root
+    local began=$SECONDS release image
+    say "Packages"
+    "$root/test/lab/need.sh" ansible openssh-client curl
+    say "Release bundle of Kubernetes $KUBERNETES (built once, then cached)"
+    release=$(artefact "$root/images/release/build.sh" --kubernetes "$KUBERNETES")
+    echo "$release"
+    say "Node image (built once, then cached)"
+    image=$(artefact "$root/images/node/build.sh" --release "$release")
+    echo "$image"
+    local built=$((SECONDS - began))
+    say "Lab: a hypervisor host in namespaces of its own ($("$lab" kvm))"
+    "$lab" up
+    say "Director"
+    write_config
+    start_director
+    login
+    say "Models: $models"
+    render_models "$release" "$image"
+    local before=$SECONDS
+    ctl apply -f "$models" --start --wait --yes
+    local created=$((SECONDS - before))
+    say "Cluster"
+    ctl kubeconfig demo -o "$DEMO_DIR/kubeconfig"
+    "$lab" exec -- "$release/bin/kubectl" --kubeconfig "$DEMO_DIR/kubeconfig" get nodes,pods -A
+    ln -sfn "$release/bin/kubectl" "$DEMO_DIR/kubectl"
+    cat <<NEXT
+
+Done in $((SECONDS - began)) s: building $built s, the cluster $created s.
+
+Three things to try next (the cluster lives in the lab's own network, so commands run inside it):
+
+  test/lab/lab exec -- $DEMO_DIR/kubectl --kubeconfig $DEMO_DIR/kubeconfig get nodes -o wide
+  test/demo/demo.sh ctl describe cluster demo
+  test/demo/demo.sh ctl delete cluster demo --wait
+
+make demo/clean takes everything away.
+NEXT
+}
+
+clean() {
+    need_root
+    stop_director
+    "$lab" down
+    rm -rf "$DEMO_DIR"
+    echo "The demo is gone; the caches stay in ${XDG_CACHE_HOME:-$HOME/.cache}/director."
+}
+
+case ${1:-} in
+    up) up ;;
+    clean) clean ;;
+    ctl)
+        shift
+        ctl "$@"
+        ;;
+    *)
+        sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+        exit 2
+        ;;
+esac
