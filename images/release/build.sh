@@ -10,14 +10,15 @@ only=()
 
 usage() {
     cat <<'TEXT'
-usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --list | --help]
+usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --list | --help]
 
 Builds the release bundle of a Kubernetes minor version, or takes it from the cache, and prints its directory as the last line
 of stdout. Everything else goes to stderr. Safe to run twice at once; a build that was interrupted goes on with the parts it has.
 
   --kubernetes MINOR  1.37 (default) or another one that has a file in releases/
   --part NAME         build only this part and print its directory (kubernetes, containerd, calico ...); may be repeated
-  --print             print the directory and build nothing; exit status 3 if it is not in the cache
+  --print             the default: build what is missing and print the directory
+  --cached            print the directory and build nothing; exit status 3 if it is not in the cache
   --list              print the versions of all releases
   --help              this text
 
@@ -34,7 +35,8 @@ while (($#)); do
         --kubernetes) [[ $# -ge 2 ]] || fail "--kubernetes needs a minor version such as 1.37"; minor=${2#v}; shift ;;
         --kubernetes=*) minor=${1#*=}; minor=${minor#v} ;;
         --part) [[ $# -ge 2 ]] || fail "--part needs a name"; only+=("$2"); shift ;;
-        --print) mode=print ;;
+        --print) mode=build ;;
+        --cached) mode=cached ;;
         --list) mode=list ;;
         -h | --help) usage; exit 0 ;;
         *) usage >&2; fail "unknown argument '$1'" ;;
@@ -127,7 +129,7 @@ if [[ ${#only[@]} -eq 0 && -f $release/release.yaml ]]; then
     echo "$release"
     exit 0
 fi
-if [[ $mode == print ]]; then
+if [[ $mode == cached ]]; then
     log "release: $(basename "$release") is not in the cache; images/release/build.sh --kubernetes $minor builds it"
     exit 3
 fi
@@ -180,7 +182,7 @@ if [[ ! -f $release/release.yaml ]]; then
         flags+=(-component "$component")
     done
     for name in "${!part_dir[@]}"; do flags+=(-part "$name=${part_dir[$name]}"); done
-    (cd "$root" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice -n 5 go run ./images/release/assemble build -dir "$tmp" "${flags[@]}") \
+    (cd "$root" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" nice -n 5 go run ./images/release/assemble build -dir "$tmp" "${flags[@]}") \
         >&2 || fail "assembling failed; the parts are kept"
     rm -rf "$release"
     mv -T "$tmp" "$release"
