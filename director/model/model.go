@@ -27,7 +27,7 @@ func Kinds() []Kind { return []Kind{KindProvider, KindImage, KindRelease, KindNe
 
 // Metadata identifies a document.
 type Metadata struct {
-	Name   string            `json:"name" doc:"Unique among documents of the kind: a DNS label of at most 40 characters."`
+	Name   string            `json:"name" doc:"Unique among documents of the kind: a DNS label of at most 40 characters." required:"true"`
 	Labels map[string]string `json:"labels,omitempty" doc:"Free labels, kept and shown."`
 }
 

@@ -99,9 +99,6 @@ func (d *decoder) document(n *yaml.Node) (Document, bool) {
 			d.fail(n, key, "is missing", "")
 		}
 	}
-	if seen["metadata"] && doc.Metadata.Name == "" {
-		d.fail(n, "metadata.name", "is missing", "")
-	}
 	if target := doc.Spec(); target != nil && spec != nil {
 		d.value(spec, "spec", reflect.ValueOf(target).Elem())
 	}

@@ -1,0 +1,254 @@
+package model
+
+import (
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files and generated docs")
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func problems(err error) string {
+	e, ok := errors.AsType[*director.Error](err)
+	if !ok {
+		return ""
+	}
+	var lines []string
+	for _, f := range e.Fields {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Every bad document of testdata/bad.txt is refused with the problems that stand below it, all at once.
+func TestBadDocuments(t *testing.T) {
+	t.Parallel()
+	const path = "testdata/bad.txt"
+	var out strings.Builder
+	for _, c := range strings.Split(read(t, path), "\n=== ")[1:] {
+		head, rest, _ := strings.Cut(c, "\n")
+		doc, want, _ := strings.Cut(rest, "--- problems\n")
+		got := parseAndCheck(doc)
+		out.WriteString("\n=== " + head + "\n" + doc + "--- problems\n" + got + "\n")
+		if strings.TrimSpace(got) == "" {
+			t.Errorf("%s: accepted", head)
+		}
+		if !*update && strings.TrimSpace(got) != strings.TrimSpace(want) {
+			t.Errorf("%s:\n%s", head, cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got)))
+		}
+	}
+	if *update {
+		intro, _, _ := strings.Cut(read(t, path), "\n=== ")
+		if err := os.WriteFile(path, []byte(intro+strings.TrimRight(out.String(), "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// parseAndCheck does what an apply does, with the demo's documents already there.
+func parseAndCheck(text string) string {
+	docs, err := Parse([]byte(text), "bad.yaml")
+	if err != nil {
+		return problems(err)
+	}
+	all := demoSet()
+	var lines []string
+	for i := range docs {
+		all[docs[i].Ref()] = &docs[i]
+	}
+	for i := range docs {
+		if _, err := Validate(&docs[i]); err != nil {
+			lines = append(lines, problems(err))
+			continue
+		}
+		if err := Check(&docs[i], all); err != nil {
+			lines = append(lines, problems(err))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func demoSet() Set {
+	text, err := os.ReadFile("testdata/demo.yaml")
+	if err != nil {
+		panic(err)
+	}
+	docs, err := Parse(text, "demo.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return SetOf(docs)
+}
+
+func TestDemoIsValid(t *testing.T) {
+	t.Parallel()
+	docs, err := Parse([]byte(read(t, "testdata/demo.yaml")), "demo.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := SetOf(docs)
+	for i := range docs {
+		if warnings, err := Validate(&docs[i]); err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", docs[i].Ref(), warnings, err)
+		}
+		if err := Check(&docs[i], all); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What `make demo` applies must stay valid.
+func TestExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/examples/demo/*.yaml*")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	var text strings.Builder
+	for _, f := range files {
+		body := strings.NewReplacer("@BUNDLE@", "/b", "@IMAGE@", "/i", "@KUBERNETES@", "v1.37.1", "@SHA256@", strings.Repeat("0", 64)).Replace(read(t, f))
+		text.WriteString("---\n" + body)
+	}
+	docs, err := Parse([]byte(text.String()), "examples")
+	if err != nil {
+		t.Fatal(problems(err))
+	}
+	for i := range docs {
+		if _, err := Validate(&docs[i]); err != nil {
+			t.Error(problems(err))
+		}
+		if err := Check(&docs[i], SetOf(docs)); err != nil {
+			t.Error(problems(err))
+		}
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	docs, err := Parse([]byte(read(t, "testdata/demo.yaml")), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range docs {
+		yaml, err := Encode(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		json, err := EncodeJSON(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{yaml, json} {
+			back, err := Parse(text, "")
+			if err != nil {
+				t.Fatalf("%s\n%s", problems(err), text)
+			}
+			if diff := cmp.Diff([]Document{d}, back, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s changes by being written and read:\n%s", d.Ref(), diff)
+			}
+		}
+	}
+}
+
+func TestWarnsBelowTheRecommendedSize(t *testing.T) {
+	t.Parallel()
+	d := *demoSet()[Ref{KindCluster, "demo"}]
+	d.Cluster.Masters.Memory = 3 * GiB
+	warnings, err := Validate(&d)
+	if err != nil || len(warnings) != 1 {
+		t.Errorf("warnings %v, err %v; want one warning", warnings, err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]Size{"512MiB": 512 * MiB, "4GiB": 4 * GiB, "4Gi": 4 * GiB, "1TiB": TiB, "1024GiB": TiB, "0GiB": 0} {
+		if got, err := ParseSize(in); err != nil || got != want {
+			t.Errorf("%s = %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "4", "4GB", "-1GiB", "1.5GiB", "99999999999TiB", "GiB"} {
+		if got, err := ParseSize(in); err == nil {
+			t.Errorf("%q was read as %d", in, got)
+		}
+	}
+}
+
+func TestFreeAddresses(t *testing.T) {
+	t.Parallel()
+	n := demoSet()[Ref{KindNetwork, "demo"}].Network
+	free, err := n.Free(2, nil)
+	if err != nil || len(free) != 2 || free[0].String() != "10.88.0.10" || free[1].String() != "10.88.0.12" {
+		t.Errorf("got %v, %v; want .10 and .12 around the excluded .11", free, err)
+	}
+	if _, err := n.Free(1000, nil); err == nil {
+		t.Error("a thousand addresses came from a pool of ninety")
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	if got := Diff("a\nb\nc\n", "a\nb\nc\n"); got != "" {
+		t.Errorf("equal texts differ: %q", got)
+	}
+	if got, want := Diff("a\nb\nc\nd\n", "a\nx\nc\nd\n"), "  a\n- b\n+ x\n  c\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// docs/model-reference.md and docs/schemas are written from the types.
+func TestReferenceIsGenerated(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"../../docs/model-reference.md": Reference()}
+	for _, k := range Kinds() {
+		want["../../docs/schemas/"+strings.ToLower(string(k))+".json"] = Schema(k)
+	}
+	for path, text := range want {
+		if *update {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if read(t, path) != text {
+			t.Errorf("%s is stale; run: make generate", path)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	text, err := os.ReadFile("testdata/demo.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(_ *testing.T, in []byte) {
+		docs, err := Parse(in, "fuzz")
+		if err != nil {
+			return
+		}
+		for i := range docs {
+			if _, err := Validate(&docs[i]); err == nil {
+				_ = Check(&docs[i], SetOf(docs))
+			}
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+var kindMeaning = map[Kind]string{
+	KindProvider: "A hypervisor installation that clusters can be placed on; any number of clusters share one.",
+	KindImage:    "A node image: the disk that VMs are cloned from.",
+	KindRelease:  "A release bundle on the director: everything that a cluster of one Kubernetes version needs.",
+	KindNetwork:  "An underlay network with the addresses that nodes take from it.",
+	KindCluster:  "A Kubernetes cluster as it should be.",
+}
+
+// Reference renders docs/model-reference.md from the types.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString(`# Model reference
+
+This page is generated from ` + "`director/model`" + ` by ` + "`make generate`" + `; do not edit it. JSON Schemas of the same types are in [schemas](schemas).
+
+Every document has the same envelope:
+
+` + "```yaml\napiVersion: " + APIVersion + "\nkind: Cluster          # or " + strings.ReplaceAll(joinKinds(), ", Cluster", "") + `
+metadata:
+  name: demo           # unique among documents of the kind
+  labels: {team: a}    # optional
+spec: {}               # see below
+` + "```" + `
+
+Sizes are whole numbers with a binary unit (512MiB, 4GiB, 1TiB), durations are written 250ms, 30s or 5m. An unknown field is an error.
+`)
+	for _, k := range Kinds() {
+		d := Document{Kind: k}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", k, kindMeaning[k])
+		referenceRows(&b, "spec", reflect.TypeOf(d.Spec()).Elem())
+	}
+	return b.String()
+}
+
+func referenceRows(b *strings.Builder, path string, t reflect.Type) {
+	for _, f := range fieldsOf(t) {
+		at := join(path, f.name)
+		def := f.tag.Get("default")
+		if f.tag.Get("required") == "true" {
+			def = "**required**"
+		} else if def != "" {
+			def = "`" + def + "`"
+		}
+		doc := f.tag.Get("doc")
+		if enum := f.tag.Get("enum"); enum != "" {
+			doc += " One of `" + strings.ReplaceAll(enum, ",", "`, `") + "`."
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.typ), def, doc)
+		switch inner := deref(f.typ); {
+		case isText(inner):
+		case inner.Kind() == reflect.Struct:
+			referenceRows(b, at, inner)
+		case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct && !isText(inner.Elem()):
+			referenceRows(b, at+"[]", inner.Elem())
+		}
+	}
+}
+
+func deref(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(textUnmarshaler) }
+
+func typeName(t reflect.Type) string {
+	t = deref(t)
+	switch t {
+	case reflect.TypeFor[Size]():
+		return "size"
+	case reflect.TypeFor[Duration]():
+		return "duration"
+	case reflect.TypeFor[netip.Prefix]():
+		return "range"
+	case reflect.TypeFor[netip.Addr]():
+		return "address"
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return "list of " + typeName(t.Elem())
+	case reflect.Map:
+		return "mapping"
+	case reflect.Struct:
+		return "object"
+	case reflect.Int, reflect.Int64:
+		return "number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Interface:
+		return "any"
+	}
+	return "text"
+}
+
+// Schema returns the JSON Schema (draft 2020-12) of documents of the kind, indented, with a final newline.
+func Schema(k Kind) string {
+	d := Document{Kind: k}
+	schema := map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": string(k), "description": kindMeaning[k],
+		"type": "object", "additionalProperties": false, "required": []string{"apiVersion", "kind", "metadata", "spec"},
+		"properties": map[string]any{
+			"apiVersion": map[string]any{"const": APIVersion},
+			"kind":       map[string]any{"const": string(k)},
+			"metadata":   schemaOf(reflect.TypeFor[Metadata]()),
+			"spec":       schemaOf(reflect.TypeOf(d.Spec()).Elem()),
+		},
+	}
+	b, err := json.MarshalIndent(schema, "", "  ")
+	if err != nil {
+		panic("model: " + err.Error()) // maps and strings of our own
+	}
+	return string(b) + "\n"
+}
+
+func schemaOf(t reflect.Type) map[string]any {
+	t = deref(t)
+	switch {
+	case t == reflect.TypeFor[Size]():
+		return map[string]any{"type": "string", "pattern": "^[0-9]+ ?(MiB|GiB|TiB|Mi|Gi|Ti)$"}
+	case isText(t):
+		return map[string]any{"type": "string"}
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": schemaOf(t.Elem())}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem())}
+	case reflect.Int, reflect.Int64:
+		return map[string]any{"type": "integer"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Interface:
+		return map[string]any{}
+	case reflect.Struct:
+		return structSchema(t)
+	}
+	return map[string]any{"type": "string"}
+}
+
+func structSchema(t reflect.Type) map[string]any {
+	props, required := map[string]any{}, []string{}
+	for _, f := range fieldsOf(t) {
+		s := schemaOf(f.typ)
+		s["description"] = f.tag.Get("doc")
+		if def := f.tag.Get("default"); def != "" {
+			s["default"] = literal(f.typ, def)
+		}
+		if enum := f.tag.Get("enum"); enum != "" {
+			var values []any
+			for _, v := range strings.Split(enum, ",") {
+				values = append(values, literal(f.typ, v))
+			}
+			s["enum"] = values
+		}
+		if f.typ.Kind() == reflect.Int {
+			for tag, key := range map[string]string{"min": "minimum", "max": "maximum"} {
+				if v := f.tag.Get(tag); v != "" {
+					s[key] = literal(f.typ, v)
+				}
+			}
+		}
+		if f.tag.Get("required") == "true" {
+			required = append(required, f.name)
+		}
+		props[f.name] = s
+	}
+	out := map[string]any{"type": "object", "additionalProperties": false, "properties": props}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+func literal(t reflect.Type, s string) any {
+	if t.Kind() == reflect.Int {
+		if n, err := strconv.Atoi(s); err == nil {
+			return n
+		}
+	}
+	return s
+}
