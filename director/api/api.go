@@ -17,6 +17,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -126,7 +127,6 @@ func build(c Config) (http.Handler, huma.API) {
 		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
 	}
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), conf)
-	api.UseMiddleware(s.authenticate)
 	s.sessions(api)
 	s.documents(api)
 	s.clusters(api)
@@ -137,14 +137,16 @@ func build(c Config) (http.Handler, huma.API) {
 
 const bearer = "bearer"
 
-// operation registers a typed operation. action "" leaves it open to all. object says what the action is about.
+// operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name of the object is
+// in the path. Who may not is refused before the request is looked at.
 func operation[I, O any](
-	s *server, api huma.API, op huma.Operation, action director.Action, object func(*I) director.Object,
+	s *server, api huma.API, op huma.Operation, action director.Action, kind string,
 	handler func(context.Context, director.Actor, *I) (*O, error),
 ) {
 	if action != "" {
 		op.Security = []map[string][]string{{bearer: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
+		op.Middlewares = append(op.Middlewares, s.authenticate, s.authorize(action, kind))
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = maxBody
@@ -152,18 +154,7 @@ func operation[I, O any](
 	op.BodyReadTimeout = 30 * time.Second
 	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
-		var actor director.Actor
-		if action != "" {
-			actor = actorOf(ctx)
-			var what director.Object
-			if object != nil {
-				what = object(in)
-			}
-			if err := s.Auth.Require(actor, action, what); err != nil {
-				return nil, s.problem(ctx, err)
-			}
-		}
-		out, err := handler(ctx, actor, in)
+		out, err := handler(ctx, actorOf(ctx), in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
@@ -192,12 +183,8 @@ func (s *server) abort(g *gin.Context, err error) {
 	g.AbortWithStatusJSON(p.Status, p.Problem)
 }
 
-// authenticate lets a request through to an operation that needs a token only with a good one.
+// authenticate lets a request through only with a good token.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	if len(ctx.Operation().Security) == 0 {
-		next(ctx)
-		return
-	}
 	actor, err := s.Auth.Authenticate(ctx.Context(), bearerToken(ctx.Header("Authorization")))
 	if err != nil {
 		s.problem(ctx.Context(), err)
@@ -207,6 +194,31 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	note(ctx.Context()).user = actor.User
 	next(huma.WithValue(ctx, actorKey{}, actor))
 }
+
+// authorize lets an actor through who may. The kind "" is the one in the path.
+func (s *server) authorize(action director.Action, kind string) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		object := director.Object{Kind: kind, Name: ctx.Param("name")}
+		if kind == "" {
+			object.Kind = ctx.Param("kind")
+		}
+		if kind == kindPlan {
+			object.Name = ctx.Param("id")
+		}
+		if err := s.Auth.Require(actorOf(ctx.Context()), action, object); err != nil {
+			s.problem(ctx.Context(), err)
+			s.abort(humagin.Unwrap(ctx), err)
+			return
+		}
+		next(ctx)
+	}
+}
+
+// The kinds of objects that are no documents, or are more than their document.
+const (
+	kindPlan    = "Plan"
+	kindCluster = string(model.KindCluster)
+)
 
 func bearerToken(header string) director.Secret {
 	const scheme = "bearer "

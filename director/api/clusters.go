@@ -18,23 +18,28 @@ type clusterInput struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
 }
 
-func (in *clusterInput) object() director.Object {
-	return director.Object{Kind: string(model.KindCluster), Name: in.Name}
-}
-
 type planInput struct {
-	clusterInput
-	Body wire.PlanRequest `required:"false"`
+	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Body *wire.PlanRequest
 }
 
 type kubeconfigInput struct {
-	clusterInput
-	Body wire.KubeconfigRequest `required:"false"`
+	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Body *wire.KubeconfigRequest
 }
 
 type inventoryInput struct {
-	clusterInput
-	Secrets bool `query:"secrets" doc:"Also secrets.json."`
+	Name    string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Secrets bool   `query:"secrets" doc:"Also secrets.json."`
+}
+
+// orZero is an optional body.
+func orZero[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
 }
 
 // created is a body with the place of what was made.
@@ -55,10 +60,9 @@ func schemaOf[T any](api huma.API) *huma.Schema {
 
 func (s *server) clusters(api huma.API) {
 	tags := []string{"Clusters"}
-	anyCluster := func(*empty) director.Object { return director.Object{Kind: string(model.KindCluster)} }
 	operation(s, api, huma.Operation{
 		OperationID: "list-clusters", Method: http.MethodGet, Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
-	}, director.ActRead, anyCluster, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Clusters], error) {
+	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Clusters], error) {
 		stored, err := s.Operations.Documents(ctx, model.KindCluster)
 		if err != nil {
 			return nil, err
@@ -79,7 +83,7 @@ func (s *server) clusters(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags, Summary: "Get the state of a cluster",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, (*clusterInput).object, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
 		view, err := s.Operations.ClusterView(ctx, in.Name)
 		if err != nil {
 			return nil, err
@@ -91,9 +95,9 @@ func (s *server) clusters(api huma.API) {
 		Summary:       "Freeze a plan for a cluster",
 		Description:   "Nothing happens to the cluster until the plan is started. A plan without steps means that nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActPlan, func(in *planInput) director.Object { return in.object() },
+	}, director.ActPlan, kindCluster,
 		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, plan.Operation(in.Body.Operation))
+			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, plan.Operation(orZero(in.Body).Operation))
 			if err != nil {
 				return nil, err
 			}
@@ -104,9 +108,9 @@ func (s *server) clusters(api huma.API) {
 		Summary:   "Mint a kubeconfig with a client certificate of its own",
 		Errors:    []int{http.StatusNotFound, http.StatusConflict},
 		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
-	}, director.ActKubeconfig, func(in *kubeconfigInput) director.Object { return in.object() },
+	}, director.ActKubeconfig, kindCluster,
 		func(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
-			text, err := s.Operations.Kubeconfig(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
+			text, err := s.Operations.Kubeconfig(ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second)
 			if err != nil {
 				return nil, err
 			}
@@ -115,10 +119,10 @@ func (s *server) clusters(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get", Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActInventory, func(in *inventoryInput) director.Object { return in.object() },
+	}, director.ActInventory, kindCluster,
 		func(ctx context.Context, a director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
 			if in.Secrets {
-				if err := s.Auth.Require(a, director.ActSecrets, in.object()); err != nil {
+				if err := s.Auth.Require(a, director.ActSecrets, director.Object{Kind: kindCluster, Name: in.Name}); err != nil {
 					return nil, err
 				}
 			}

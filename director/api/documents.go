@@ -31,13 +31,12 @@ type kindInput struct {
 }
 
 type refInput struct {
-	kindInput
-	Name string `path:"name" maxLength:"64" doc:"Name of the document."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the document."`
+	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
+	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
 }
 
-func (in *kindInput) object() director.Object { return director.Object{Kind: in.Kind} }
-func (in *refInput) object() director.Object  { return director.Object{Kind: in.Kind, Name: in.Name} }
-func (in *refInput) ref() model.Ref           { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
+func (in *refInput) ref() model.Ref { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
 
 // anyOf is a body that is written by hand because its media type depends on what the caller takes. T is what the description
 // of the API says of its JSON form.
@@ -60,7 +59,7 @@ func (s *server) documents(api huma.API) {
 	apply.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		typeYAML: {Schema: &huma.Schema{Type: huma.TypeString}}, typeJSON: {Schema: &huma.Schema{Type: huma.TypeObject}},
 	}}
-	operation(s, api, apply, director.ActApply, nil,
+	operation(s, api, apply, director.ActApply, "",
 		func(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
 			if !takesDocuments(in.ContentType) {
 				p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
@@ -77,7 +76,7 @@ func (s *server) documents(api huma.API) {
 
 	operation(s, api, describe[wire.Documents](api, huma.Operation{
 		OperationID: "list-documents", Method: http.MethodGet, Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
-	}, typeYAML), director.ActRead, (*kindInput).object, func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
+	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
 		stored, err := s.Operations.Documents(ctx, model.Kind(in.Kind))
 		if err != nil {
 			return nil, err
@@ -97,7 +96,7 @@ func (s *server) documents(api huma.API) {
 	operation(s, api, describe[wire.Document](api, huma.Operation{
 		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags, Summary: "Get one document",
 		Errors: []int{http.StatusNotFound},
-	}, typeYAML), director.ActRead, (*refInput).object, func(ctx context.Context, _ director.Actor, in *refInput) (*anyOf, error) {
+	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *refInput) (*anyOf, error) {
 		stored, err := s.Operations.Document(ctx, in.ref())
 		if err != nil {
 			return nil, err
@@ -117,7 +116,7 @@ func (s *server) documents(api huma.API) {
 		Summary:     "Delete a document that nothing uses",
 		Description: "The machines of a cluster are never deleted by this: make a plan with the operation cluster.delete for it.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
-	}, director.ActDelete, (*refInput).object, func(ctx context.Context, a director.Actor, in *refInput) (*empty, error) {
+	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *refInput) (*empty, error) {
 		return nil, s.Operations.DeleteDocument(ctx, a.User, in.ref())
 	})
 }

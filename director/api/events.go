@@ -25,7 +25,7 @@ const (
 )
 
 type eventsInput struct {
-	planRef
+	ID        string `path:"id" maxLength:"64" doc:"Id of the plan."`
 	After     int64  `query:"after" minimum:"0" doc:"Only events with a greater number."`
 	Wait      int    `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
 	Accept    string `header:"Accept" doc:"application/json for one answer, text/event-stream for a stream."`
@@ -33,7 +33,7 @@ type eventsInput struct {
 }
 
 type logInput struct {
-	planRef
+	ID      string `path:"id" maxLength:"64" doc:"Id of the plan."`
 	Step    string `query:"step" required:"true" maxLength:"200" doc:"Id of the step."`
 	Attempt int    `query:"attempt" minimum:"0" doc:"0 or left out: the latest."`
 	Offset  int64  `query:"offset" minimum:"0" doc:"Skip so many bytes."`
@@ -46,7 +46,7 @@ func (s *server) events(api huma.API) {
 		Description: "A stream sends each event with its number as id, and a last message of the type end when the plan has ended. It can be " +
 			"taken up again with Last-Event-ID.",
 		Errors: []int{http.StatusNotFound},
-	}, typeEvents), director.ActRead, func(in *eventsInput) director.Object { return in.object() },
+	}, typeEvents), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
 			after := max(in.After, in.LastEvent)
 			if strings.Contains(in.Accept, typeEvents) {
@@ -75,7 +75,7 @@ func (s *server) events(api huma.API) {
 		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased by the bytes received.",
 		Errors:      []int{http.StatusNotFound}, Responses: textResponse(typeLines, "Lines of JSON."),
 	}
-	operation(s, api, op, director.ActRead, func(in *logInput) director.Object { return in.object() },
+	operation(s, api, op, director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *logInput) (*anyOf, error) {
 			r, err := s.Operations.StepLog(ctx, in.ID, in.Step, in.Attempt, in.Offset)
 			if err != nil {

@@ -87,6 +87,9 @@ func (p *problem) ContentType(string) string { return "application/problem+json"
 // problemOf is the one place where errors become problems. What is internal shows nothing of its cause: the log does.
 func problemOf(ctx context.Context, err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
+		if p.RequestID == "" {
+			p.RequestID = requestID(ctx)
+		}
 		return p
 	}
 	kind := director.KindOf(err)

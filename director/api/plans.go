@@ -14,8 +14,6 @@ type planRef struct {
 	ID string `path:"id" maxLength:"64" doc:"Id of the plan."`
 }
 
-func (in *planRef) object() director.Object { return director.Object{Kind: "Plan", Name: in.ID} }
-
 type listPlansInput struct {
 	Cluster string `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
@@ -23,10 +21,9 @@ type listPlansInput struct {
 
 func (s *server) plans(api huma.API) {
 	tags := []string{"Plans"}
-	anyPlan := func(*listPlansInput) director.Object { return director.Object{Kind: "Plan"} }
 	operation(s, api, huma.Operation{
 		OperationID: "list-plans", Method: http.MethodGet, Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
-	}, director.ActRead, anyPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*body[wire.Plans], error) {
+	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*body[wire.Plans], error) {
 		views, err := s.Operations.Plans(ctx, in.Cluster, in.Limit)
 		if err != nil {
 			return nil, err
@@ -40,7 +37,7 @@ func (s *server) plans(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags, Summary: "Get a plan with the state of its run",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, (*planRef).object, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
+	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
 		v, err := s.Operations.Plan(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -49,12 +46,12 @@ func (s *server) plans(api huma.API) {
 	})
 
 	type startInput struct {
-		planRef
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
 	}
 	type cancelInput struct {
-		planRef
-		Body wire.PlanCancel `required:"false"`
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body *wire.PlanCancel
 	}
 	verb(s, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
@@ -63,7 +60,7 @@ func (s *server) plans(api huma.API) {
 		})
 	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
 		func(ctx context.Context, a director.Actor, in *cancelInput) (PlanView, error) {
-			return s.Operations.CancelPlan(ctx, a.User, in.ID, in.Body.Now)
+			return s.Operations.CancelPlan(ctx, a.User, in.ID, orZero(in.Body).Now)
 		})
 	verb(s, api, "retry", "Run what failed, parked or was stopped again", "Finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
@@ -84,7 +81,7 @@ func verb[I any](
 		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
 		Summary: summary, Description: description, DefaultStatus: http.StatusAccepted,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActRun, func(*I) director.Object { return director.Object{Kind: "Plan"} },
+	}, director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *I) (*created[wire.Plan], error) {
 			v, err := do(ctx, a, in)
 			if err != nil {

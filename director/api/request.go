@@ -13,8 +13,9 @@ import (
 
 // requestNote collects what the access log says of a request.
 type requestNote struct {
-	id   string
-	user string
+	id      string
+	user    string
+	address string
 }
 
 type noteKey struct{}
@@ -39,7 +40,7 @@ func (s *server) accessLog(g *gin.Context) {
 		_, _ = rand.Read(b) // never fails
 		id = hex.EncodeToString(b)
 	}
-	n := &requestNote{id: id}
+	n := &requestNote{id: id, address: address(g.Request.RemoteAddr)}
 	g.Request = g.Request.WithContext(context.WithValue(g.Request.Context(), noteKey{}, n))
 	g.Header(RequestIDHeader, id)
 	g.Header("X-Content-Type-Options", "nosniff")
@@ -49,7 +50,7 @@ func (s *server) accessLog(g *gin.Context) {
 		s.Log.LogAttrs(context.WithoutCancel(g.Request.Context()), levelOf(g.FullPath()), "request",
 			slog.String("request_id", id), slog.String("method", g.Request.Method), slog.String("path", g.Request.URL.Path),
 			slog.Int("status", g.Writer.Status()), slog.Int("bytes", g.Writer.Size()), slog.Duration("took", time.Since(start)),
-			slog.String("user", n.user), slog.String("address", address(g.Request.RemoteAddr)))
+			slog.String("user", n.user), slog.String("address", n.address))
 	}()
 	g.Next()
 }

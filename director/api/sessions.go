@@ -14,34 +14,20 @@ type empty struct{}
 
 type body[T any] struct{ Body T }
 
-// addressed learns where a request comes from.
-type addressed struct{ address string }
-
-// Resolve is called by huma before the handler.
-func (a *addressed) Resolve(ctx huma.Context) []error {
-	a.address = address(ctx.RemoteAddr())
-	return nil
-}
-
-type loginInput struct {
-	addressed
-	Body wire.Login
-}
-
 func (s *server) sessions(api huma.API) {
 	tags := []string{"Session"}
 	operation(s, api, huma.Operation{
 		OperationID: "login", Method: http.MethodPost, Path: "/login", Tags: tags, Summary: "Get a token for a password",
 		Errors: []int{http.StatusUnauthorized, http.StatusTooManyRequests},
-	}, "", nil, func(ctx context.Context, _ director.Actor, in *loginInput) (*body[wire.Session], error) {
-		if err := s.limit.take(in.Body.User, in.address); err != nil {
+	}, "", "", func(ctx context.Context, _ director.Actor, in *struct{ Body wire.Login }) (*body[wire.Session], error) {
+		if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
 			return nil, err
 		}
 		token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password))
 		if err != nil {
 			return nil, err
 		}
-		s.limit.forget(in.Body.User, in.address)
+		s.limit.forget(in.Body.User, note(ctx).address)
 		note(ctx).user = actor.User
 		return &body[wire.Session]{wire.Session{
 			Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role), MustChangePassword: actor.MustChange,
@@ -50,12 +36,12 @@ func (s *server) sessions(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "logout", Method: http.MethodPost, Path: "/logout", Tags: tags, Summary: "End the token",
 		DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, nil, func(ctx context.Context, a director.Actor, _ *empty) (*empty, error) {
+	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, _ *empty) (*empty, error) {
 		return nil, s.Auth.Logout(ctx, a)
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "me", Method: http.MethodGet, Path: "/me", Tags: tags, Summary: "Say who asks",
-	}, director.ActSelf, nil, func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
+	}, director.ActSelf, "", func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
 		return &body[wire.Me]{wire.Me{
 			User: a.User, Role: string(a.Role), MustChangePassword: a.MustChange, ExpiresAt: a.Expires,
 		}}, nil
@@ -63,7 +49,7 @@ func (s *server) sessions(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags, Summary: "Change the own password",
 		Description: "All other tokens of the user end.", DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, nil, func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
+	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
 		// A stolen token must not be a way to try passwords without a limit.
 		if err := s.limit.take(a.User, "password"); err != nil {
 			return nil, err
@@ -79,11 +65,11 @@ func (s *server) sessions(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags, Summary: "Say that the process answers",
 		DefaultStatus: http.StatusNoContent,
-	}, "", nil, func(context.Context, director.Actor, *empty) (*empty, error) { return nil, nil })
+	}, "", "", func(context.Context, director.Actor, *empty) (*empty, error) { return nil, nil })
 	operation(s, api, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags, Summary: "Say that the director can work",
 		DefaultStatus: http.StatusNoContent, Errors: []int{http.StatusServiceUnavailable},
-	}, "", nil, func(ctx context.Context, _ director.Actor, _ *empty) (*empty, error) {
+	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*empty, error) {
 		if s.Ready == nil {
 			return nil, nil
 		}
@@ -94,7 +80,7 @@ func (s *server) sessions(api huma.API) {
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "Say what runs",
-	}, "", nil, func(context.Context, director.Actor, *empty) (*body[wire.Version], error) {
+	}, "", "", func(context.Context, director.Actor, *empty) (*body[wire.Version], error) {
 		return &body[wire.Version]{wire.Version{Version: s.Version, Commit: s.Commit, Go: goVersion()}}, nil
 	})
 }

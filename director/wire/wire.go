@@ -115,6 +115,7 @@ func ChangesOf(changes []model.Change) []Change {
 type Document struct {
 	Kind       string          `json:"kind"`
 	Name       string          `json:"name"`
+	UID        string          `json:"uid,omitempty" doc:"Of this incarnation: a document deleted and made again has another."`
 	Generation int64           `json:"generation" doc:"Counts the changes of the document, from 1."`
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
@@ -129,7 +130,7 @@ func DocumentOf(s model.Stored) (Document, error) {
 		return Document{}, err
 	}
 	return Document{
-		Kind: string(s.Kind), Name: s.Metadata.Name, Generation: s.Generation,
+		Kind: string(s.Kind), Name: s.Metadata.Name, UID: s.UID, Generation: s.Generation,
 		CreatedAt: s.Created, UpdatedAt: s.Updated, UpdatedBy: s.UpdatedBy, Document: raw,
 	}, nil
 }

@@ -1,0 +1,601 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/bcrypt"
+	"gopkg.in/yaml.v3"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/api/apitest"
+	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+var update = flag.Bool("update", false, "write golden files and generated documents")
+
+const password = "correct horse battery"
+
+type bundle struct {
+	ops   *apitest.Operations
+	users *apitest.Users
+	url   string
+	http  *http.Client
+	token string
+	log   *syncBuffer
+	stop  context.CancelFunc
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func setup(t *testing.T, adjust ...func(*api.Config)) *bundle {
+	t.Helper()
+	b := &bundle{ops: apitest.New(nil), users: &apitest.Users{}, log: &syncBuffer{}}
+	svc, err := auth.New(b.users, auth.Config{Cost: bcrypt.MinCost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := svc.EnsureAdmin(t.Context(), password); err != nil {
+		t.Fatal(err)
+	}
+	stopping, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	t.Cleanup(stop)
+	c := api.Config{
+		Operations: b.ops, Auth: svc, Version: "test", Stopping: stopping,
+		Log: slog.New(slog.NewJSONHandler(io.MultiWriter(b.log, t.Output()), nil)),
+	}
+	for _, f := range adjust {
+		f(&c)
+	}
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = api.NewServer(api.New(c), nil, c.Log)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	t.Cleanup(stop)
+	b.url, b.http = srv.URL+wire.Prefix, srv.Client()
+	var s wire.Session
+	b.do(t, http.MethodPost, "/login", `{"user":"admin","password":"`+password+`"}`, http.StatusOK, &s)
+	b.token = s.Token
+	return b
+}
+
+// send sends a request; a body that begins with { is JSON, any other is YAML.
+func (b *bundle) send(t *testing.T, method, path, body string, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(body, "{") {
+		req.Header.Set("Content-Type", "application/json")
+	} else if body != "" {
+		req.Header.Set("Content-Type", "application/yaml")
+	}
+	if b.token != "" {
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func (b *bundle) do(t *testing.T, method, path, body string, status int, out any) {
+	t.Helper()
+	resp := b.send(t, method, path, body)
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != status {
+		t.Fatalf("%s %s: %s: %s", method, path, resp.Status, raw)
+	}
+	if out != nil {
+		if err := json.Unmarshal(raw, out); err != nil {
+			t.Fatalf("%s %s: %v: %s", method, path, err, raw)
+		}
+	}
+}
+
+func problemOf(t *testing.T, resp *http.Response) wire.Problem {
+	t.Helper()
+	if ct := resp.Header.Get("Content-Type"); ct != "application/problem+json" {
+		t.Errorf("the content type of an error is %q", ct)
+	}
+	var p wire.Problem
+	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Status != resp.StatusCode {
+		t.Errorf("the body says %d, the status %d", p.Status, resp.StatusCode)
+	}
+	if p.RequestID == "" || p.RequestID != resp.Header.Get(api.RequestIDHeader) {
+		t.Errorf("request id %q, header %q", p.RequestID, resp.Header.Get(api.RequestIDHeader))
+	}
+	if p.Type != wire.ProblemTypePrefix+p.Kind || p.Title == "" || p.Detail == "" {
+		t.Errorf("incomplete problem %+v", p)
+	}
+	return p
+}
+
+const cluster = `apiVersion: kaas/v1
+kind: Cluster
+metadata: {name: demo}
+spec: {release: r, provider: p, image: i, network: n, workers: [{name: w, count: 1}]}
+`
+
+func (b *bundle) apply(t *testing.T, runs string) {
+	t.Helper()
+	text := cluster
+	if runs != "" {
+		text = strings.Replace(cluster, "{name: demo}", "{name: demo, labels: {runs: "+runs+"}}", 1)
+	}
+	b.do(t, http.MethodPost, "/apply", text, http.StatusOK, nil)
+}
+
+func (b *bundle) start(t *testing.T) wire.Plan {
+	t.Helper()
+	var p wire.Plan
+	b.do(t, http.MethodPost, "/clusters/demo/plans", "", http.StatusCreated, &p)
+	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &p)
+	return p
+}
+
+// failing answers every question for documents with one error.
+type failing struct {
+	api.Operations
+	err error
+}
+
+func (f failing) Apply(context.Context, string, []byte, string, bool) ([]model.Change, error) {
+	return nil, f.err
+}
+
+func TestEveryKindHasAStatus(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("canary-cause")
+	seen := map[int]director.Kind{}
+	for _, kind := range director.Kinds() {
+		b := setup(t, func(c *api.Config) {
+			c.Operations = failing{c.Operations, &director.Error{
+				Kind: kind, Op: "test.op", Msg: "a message", Hint: "a hint", Err: cause,
+				Fields: []director.Field{{Path: "spec.x", Msg: "is wrong", Hint: "be right"}},
+			}}
+		})
+		p := problemOf(t, b.send(t, http.MethodPost, "/apply", "x: y"))
+		want := wire.Problem{
+			Type: p.Type, Title: p.Title, Status: p.Status, RequestID: p.RequestID,
+			Detail: "a message", Kind: string(kind), Hint: "a hint",
+			Errors: []wire.ProblemField{{Field: "spec.x", Message: "is wrong", Hint: "be right"}},
+		}
+		if diff := cmp.Diff(want, p); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+		if p.Status < 400 {
+			t.Errorf("%s has the status %d", kind, p.Status)
+		}
+		if other, ok := seen[p.Status]; ok {
+			t.Errorf("%s and %s have the same status", kind, other)
+		}
+		seen[p.Status] = kind
+		if !strings.Contains(b.log.String(), "canary-cause") {
+			t.Errorf("%s: the cause is not in the log", kind)
+		}
+	}
+}
+
+func TestForeignErrorsAndPanicsShowNothing(t *testing.T) {
+	t.Parallel()
+	for name, ops := range map[string]api.Operations{
+		"error": failing{err: errors.New("canary-secret")},
+		"panic": panicking{},
+	} {
+		b := setup(t, func(c *api.Config) { c.Operations = ops })
+		resp := b.send(t, http.MethodPost, "/apply", "x: y")
+		p := problemOf(t, resp)
+		if p.Kind != string(director.KindInternal) || strings.Contains(p.Detail+p.Hint, "canary") {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if !strings.Contains(b.log.String(), "canary-secret") {
+			t.Errorf("%s: the cause is not in the log", name)
+		}
+	}
+}
+
+type panicking struct{ api.Operations }
+
+func (panicking) Apply(context.Context, string, []byte, string, bool) ([]model.Change, error) {
+	panic("canary-secret")
+}
+
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	big := "x: " + strings.Repeat("y", 5<<20)
+	for _, c := range []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		kind, field              string
+	}{
+		{"no route", "GET", "/nothing", "", nil, 404, "not_found", ""},
+		{"no method", "PUT", "/login", "{}", nil, 405, "not_found", ""},
+		{"no such kind", "GET", "/documents/Pod", "", nil, 422, "invalid", "path.kind"},
+		{"no such document", "GET", "/documents/Cluster/none", "", nil, 404, "not_found", ""},
+		{"no such cluster", "GET", "/clusters/none", "", nil, 404, "not_found", ""},
+		{"no such plan", "GET", "/plans/none", "", nil, 404, "not_found", ""},
+		{"no such plan to follow", "GET", "/plans/none/events", "", []string{"Accept", "text/event-stream"}, 404, "not_found", ""},
+		{"no such plan to start", "POST", "/plans/none/start", `{"hash":"x"}`, nil, 404, "not_found", ""},
+		{"no hash", "POST", "/plans/none/start", `{}`, nil, 422, "invalid", "body"},
+		{"no step", "GET", "/plans/none/log", "", nil, 422, "invalid", "query.step"},
+		{"unknown query", "GET", "/plans?foo=1", "", nil, 422, "invalid", "query.foo"},
+		{"limit", "GET", "/plans?limit=0", "", nil, 422, "invalid", "query.limit"},
+		{"unknown field", "POST", "/login", `{"user":"a","password":"b","x":1}`, nil, 422, "invalid", "body.x"},
+		{"wrong type", "POST", "/login", `{"user":1,"password":"b"}`, nil, 422, "invalid", "body.user"},
+		{"not JSON", "POST", "/login", `{"user`, nil, 422, "invalid", ""},
+		{"unknown operation", "POST", "/clusters/demo/plans", `{"operation":"cluster.explode"}`, nil, 422, "invalid", "body.operation"},
+		{"media type", "POST", "/apply", "x", []string{"Content-Type", "text/html"}, 415, "invalid", ""},
+		{"too much", "POST", "/apply", big, nil, 413, "invalid", ""},
+		{"too much JSON", "POST", "/login", `{"user":"` + strings.Repeat("y", 100<<10) + `"}`, nil, 413, "invalid", ""},
+		{"unknown field of a model", "POST", "/apply?source=c.yaml", strings.Replace(cluster, "image:", "imag:", 1), nil, 422, "invalid", "c.yaml:4: spec.imag"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := problemOf(t, b.send(t, c.method, c.path, c.body, c.header...))
+			if p.Status != c.status || p.Kind != c.kind {
+				t.Errorf("%d %s, want %d %s: %+v", p.Status, p.Kind, c.status, c.kind, p)
+			}
+			if c.field != "" && (len(p.Errors) == 0 || p.Errors[0].Field != c.field) {
+				t.Errorf("errors %+v, want the field %s", p.Errors, c.field)
+			}
+		})
+	}
+}
+
+// TestEveryOperationNeedsAToken walks the API's own description.
+func TestEveryOperationNeedsAToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	open := map[string]bool{"/login": true, "/healthz": true, "/readyz": true, "/version": true}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Security []map[string][]string `json:"security"`
+		} `json:"paths"`
+	}
+	good := b.token
+	b.token = ""
+	b.do(t, http.MethodGet, "/openapi.json", "", http.StatusOK, &doc)
+	if len(doc.Paths) < 15 {
+		t.Fatalf("only %d paths are described", len(doc.Paths))
+	}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if open[path] {
+				continue
+			}
+			at := strings.NewReplacer("{kind}", "Cluster", "{name}", "demo", "{id}", "p0001").Replace(path)
+			for name, token := range map[string]string{"none": "", "wrong": "kaas_wrong", "almost": good[:len(good)-1]} {
+				var header []string
+				if token != "" {
+					header = []string{"Authorization", "Bearer " + token}
+				}
+				resp := b.send(t, strings.ToUpper(method), at, "", header...)
+				p := problemOf(t, resp)
+				if p.Status != http.StatusUnauthorized || p.Kind != string(director.KindUnauthenticated) || p.Hint == "" {
+					t.Errorf("%s %s with token %s: %+v", method, path, name, p)
+				}
+				if resp.Header.Get("WWW-Authenticate") == "" {
+					t.Errorf("%s %s: no WWW-Authenticate", method, path)
+				}
+			}
+		}
+	}
+	if strings.Contains(b.log.String(), good) || strings.Contains(b.log.String(), password) {
+		t.Error("a secret is in the log")
+	}
+}
+
+func TestRolesAndOneTimePasswords(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "")
+	admin, err := b.users.GetUser(t.Context(), "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := admin
+	user.Name, user.Role = "ursula", director.RoleUser
+	fresh := admin
+	fresh.Name, fresh.MustChange = "fred", true
+	for _, u := range []director.User{user, fresh} {
+		if err := b.users.PutUser(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	login := func(name string) {
+		var s wire.Session
+		b.do(t, http.MethodPost, "/login", `{"user":"`+name+`","password":"`+password+`"}`, http.StatusOK, &s)
+		b.token = s.Token
+	}
+	login("ursula")
+	b.do(t, http.MethodGet, "/clusters/demo", "", http.StatusOK, nil)
+	b.do(t, http.MethodGet, "/plans", "", http.StatusOK, nil)
+	for _, c := range [][2]string{
+		{"POST", "/apply"}, {"GET", "/documents/Provider"}, {"POST", "/clusters/demo/plans"}, {"DELETE", "/documents/Cluster/demo"},
+		{"POST", "/clusters/demo/kubeconfig"}, {"GET", "/clusters/demo/inventory"}, {"POST", "/plans/p0001/cancel"},
+	} {
+		if p := problemOf(t, b.send(t, c[0], c[1], "")); p.Kind != string(director.KindForbidden) {
+			t.Errorf("%s %s as user: %+v", c[0], c[1], p)
+		}
+	}
+	login("fred")
+	if p := problemOf(t, b.send(t, http.MethodGet, "/clusters", "")); p.Kind != string(director.KindForbidden) || !strings.Contains(p.Hint, "directorctl password") {
+		t.Errorf("with a one-time password: %+v", p)
+	}
+	var me wire.Me
+	b.do(t, http.MethodGet, "/me", "", http.StatusOK, &me)
+	if !me.MustChangePassword {
+		t.Errorf("%+v", me)
+	}
+	b.do(t, http.MethodPost, "/password", `{"current":"`+password+`","new":"another horse battery"}`, http.StatusNoContent, nil)
+	b.do(t, http.MethodGet, "/clusters", "", http.StatusOK, nil)
+	b.do(t, http.MethodPost, "/logout", "", http.StatusNoContent, nil)
+	if p := problemOf(t, b.send(t, http.MethodGet, "/me", "")); p.Status != http.StatusUnauthorized {
+		t.Errorf("after the logout: %+v", p)
+	}
+}
+
+func TestLoginsAreLimited(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	var mu sync.Mutex
+	now := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
+	b := setup(t, func(c *api.Config) { c.Now = now })
+	wrong := func(user string) *http.Response {
+		return b.send(t, http.MethodPost, "/login", `{"user":"`+user+`","password":"wrong"}`)
+	}
+	for range 5 {
+		if resp := wrong("admin"); resp.StatusCode != http.StatusUnauthorized {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+	}
+	resp := wrong("admin")
+	p := problemOf(t, resp)
+	if p.Status != http.StatusTooManyRequests || p.Kind != string(director.KindExhausted) || resp.Header.Get("Retry-After") != "10" {
+		t.Fatalf("%+v, Retry-After %q", p, resp.Header.Get("Retry-After"))
+	}
+	// The right password is not tried either, and other users are not held back.
+	right := `{"user":"admin","password":"` + password + `"}`
+	if resp := b.send(t, http.MethodPost, "/login", right); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if resp := wrong("other"); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("another user: status %d", resp.StatusCode)
+	}
+	mu.Lock()
+	at = at.Add(10 * time.Second)
+	mu.Unlock()
+	for range 10 { // and a success is forgotten
+		b.do(t, http.MethodPost, "/login", right, http.StatusOK, nil)
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var applied wire.Applied
+	b.do(t, http.MethodPost, "/apply?dry_run=true", cluster, http.StatusOK, &applied)
+	want := wire.Applied{DryRun: true, Changes: []wire.Change{{Kind: "Cluster", Name: "demo", Action: "created"}}}
+	if diff := cmp.Diff(want, applied); diff != "" {
+		t.Error(diff)
+	}
+	b.do(t, http.MethodGet, "/documents/Cluster/demo", "", http.StatusNotFound, nil)
+	b.apply(t, "")
+	var list wire.Documents
+	b.do(t, http.MethodGet, "/documents/Cluster", "", http.StatusOK, &list)
+	if len(list.Items) != 1 || list.Items[0].UpdatedBy != "admin" || list.Items[0].Generation != 1 {
+		t.Fatalf("%+v", list)
+	}
+	// What comes out goes in again unchanged, in both forms.
+	resp := b.send(t, http.MethodGet, "/documents/Cluster/demo", "", "Accept", "application/yaml")
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Header.Get("Content-Type") != "application/yaml" {
+		t.Fatalf("%v, %s", err, resp.Header.Get("Content-Type"))
+	}
+	for _, form := range []string{string(text), string(list.Items[0].Document)} {
+		b.do(t, http.MethodPost, "/apply", form, http.StatusOK, &applied)
+		if applied.Changes[0].Action != "unchanged" {
+			t.Errorf("applied again: %+v\n%s", applied, form)
+		}
+	}
+	b.do(t, http.MethodDelete, "/documents/Cluster/demo", "", http.StatusNoContent, nil)
+	b.do(t, http.MethodGet, "/documents/Cluster/demo", "", http.StatusNotFound, nil)
+}
+
+func TestPlansAndEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "")
+	resp := b.send(t, http.MethodPost, "/clusters/demo/plans", "")
+	var p wire.Plan
+	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
+		t.Fatal(err)
+	}
+	if loc := resp.Header.Get("Location"); loc != wire.Prefix+"/plans/"+p.ID {
+		t.Errorf("Location %q", loc)
+	}
+	if bad := problemOf(t, b.send(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"other"}`)); bad.Kind != string(director.KindConflict) {
+		t.Errorf("start by a wrong hash: %+v", bad)
+	}
+	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &p)
+	var events wire.Events
+	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?after=2&wait=1", "", http.StatusOK, &events)
+	if !events.Ended || events.Phase != "done" || events.Items[0].Seq != 3 || events.Last != events.Items[len(events.Items)-1].Seq {
+		t.Errorf("%+v", events)
+	}
+	var lines bytes.Buffer
+	log := b.send(t, http.MethodGet, "/plans/"+p.ID+"/log?step=ansible.play/verify&offset=3", "")
+	if _, err := lines.ReadFrom(log.Body); err != nil || !strings.HasPrefix(lines.String(), "ime\"") {
+		t.Errorf("log from an offset: %q, %v", lines.String(), err)
+	}
+	b.do(t, http.MethodGet, "/plans/"+p.ID+"/log?step=none/none", "", http.StatusNotFound, nil)
+}
+
+func TestEventStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "hold")
+	p := b.start(t)
+	open := func(last string) *bufio.Reader {
+		header := []string{"Accept", "text/event-stream"}
+		if last != "" {
+			header = append(header, "Last-Event-ID", last)
+		}
+		resp := b.send(t, http.MethodGet, "/plans/"+p.ID+"/events", "", header...)
+		if ct := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || ct != "text/event-stream" {
+			t.Fatalf("%s, %s", resp.Status, ct)
+		}
+		return bufio.NewReader(resp.Body)
+	}
+	message := func(r *bufio.Reader) string {
+		var text string
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return text + err.Error()
+			}
+			if line == "\n" {
+				return text
+			}
+			text += line
+		}
+	}
+	stream := open("")
+	for _, want := range []string{"id: 1\n", "id: 2\n", "id: 3\n"} {
+		if m := message(stream); !strings.HasPrefix(m, want) {
+			t.Fatalf("message %q, want %q", m, want)
+		}
+	}
+	b.ops.Release() // while the stream waits
+	var last string
+	for m := message(stream); ; m = message(stream) {
+		if last = m; !strings.HasPrefix(m, "id: ") {
+			break
+		}
+	}
+	if last != "event: end\ndata: {\"phase\":\"done\"}\n" {
+		t.Errorf("the last message is %q", last)
+	}
+	if m := message(open("4")); !strings.HasPrefix(m, "id: 5\n") {
+		t.Errorf("taken up after 4: %q", m)
+	}
+}
+
+func TestStreamsEndWhenTheServerStops(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "hold")
+	p := b.start(t)
+	resp := b.send(t, http.MethodGet, "/plans/"+p.ID+"/events?after=3", "", "Accept", "text/event-stream")
+	b.stop()
+	if rest, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(rest), "event: end") {
+		t.Errorf("%q, %v: want a clean break that is taken for no end of the plan", rest, err)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Ready = func(context.Context) error { return errors.New("canary") } })
+	b.token = ""
+	b.do(t, http.MethodGet, "/healthz", "", http.StatusNoContent, nil)
+	var v wire.Version
+	b.do(t, http.MethodGet, "/version", "", http.StatusOK, &v)
+	if v.Version != "test" || v.Go == "" {
+		t.Errorf("%+v", v)
+	}
+	if p := problemOf(t, b.send(t, http.MethodGet, "/readyz", "")); p.Status != http.StatusServiceUnavailable || strings.Contains(p.Detail, "canary") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "from-outside_1").Header.Get(api.RequestIDHeader); id != "from-outside_1" {
+		t.Errorf("a good id became %q", id)
+	}
+	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "with space").Header.Get(api.RequestIDHeader); id == "with space" || id == "" {
+		t.Errorf("a bad id became %q", id)
+	}
+}
+
+// TestDescription keeps docs/openapi.yaml as the code is. Run with -update to write it.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	text, err := api.OpenAPI("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		OpenAPI string `yaml:"openapi"`
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		t.Fatalf("%v, version %q", err, doc.OpenAPI)
+	}
+	path := filepath.Join("..", "..", "docs", "openapi.yaml")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Errorf("docs/openapi.yaml is not what the code says; run: go test ./director/api -update\n%s", diff)
+	}
+}

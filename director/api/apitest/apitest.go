@@ -1,0 +1,463 @@
+// Package apitest is an in-memory director behind the real API, for tests of the client and of the command line. Documents are
+// parsed and compared by the real model, plans move by the real life cycle; only the world is missing. Labels on a Cluster
+// choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// LabelRuns is the label of a Cluster that says what its plans run into: "fail", "ask" or "hold". It happens once for each
+// plan: a retry goes through.
+const LabelRuns = "runs"
+
+// Operations implements api.Operations.
+type Operations struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+	docs    map[model.Ref]model.Stored
+	plans   []*run
+	up      map[string]bool // clusters whose VMs exist
+	now     func() time.Time
+}
+
+type run struct {
+	plan   plan.Plan
+	state  plan.State
+	events []plan.Event
+	logs   map[string][]byte
+	runs   string // what it still runs into
+	held   bool
+}
+
+var _ api.Operations = (*Operations)(nil)
+
+// New returns a director without documents. Its clock is now, or time.Now for nil.
+func New(now func() time.Time) *Operations {
+	if now == nil {
+		now = time.Now
+	}
+	return &Operations{changed: make(chan struct{}), docs: map[model.Ref]model.Stored{}, up: map[string]bool{}, now: now}
+}
+
+func (o *Operations) wake() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+func notFound(format string, args ...any) error {
+	return director.Errorf(director.KindNotFound, "apitest.get", format, args...)
+}
+
+// Apply stores the documents.
+func (o *Operations) Apply(_ context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+	docs, err := model.Parse(text, source)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var changes []model.Change
+	for _, d := range docs {
+		c := model.Change{Ref: d.Ref(), Action: "created"}
+		s, had := o.docs[d.Ref()]
+		if had {
+			was, _ := model.Encode(s.Document)
+			is, _ := model.Encode(d)
+			c.Action, c.Diff = "changed", model.Diff(string(was), string(is))
+			if c.Diff == "" {
+				c.Action = "unchanged"
+			}
+		}
+		changes = append(changes, c)
+		if dryRun || c.Action == "unchanged" {
+			continue
+		}
+		if !had {
+			s.Created = o.now()
+		}
+		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), actor
+		o.docs[d.Ref()] = s
+	}
+	return changes, nil
+}
+
+// Documents lists documents.
+func (o *Operations) Documents(_ context.Context, kind model.Kind) ([]model.Stored, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []model.Stored
+	for ref, d := range o.docs {
+		if ref.Kind == kind {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b model.Stored) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
+	return out, nil
+}
+
+// Document returns one document.
+func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.docs[ref]
+	if !ok {
+		return d, notFound("there is no %s", ref)
+	}
+	return d, nil
+}
+
+// DeleteDocument removes a document.
+func (o *Operations) DeleteDocument(_ context.Context, _ string, ref model.Ref) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.docs[ref]; !ok {
+		return notFound("there is no %s", ref)
+	}
+	if ref.Kind == model.KindCluster && o.up[ref.Name] {
+		return director.Errorf(director.KindConflict, "apitest.delete", "cluster %s has 2 VMs", ref.Name).
+			WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
+	}
+	delete(o.docs, ref)
+	return nil
+}
+
+// ClusterView is the state of a cluster.
+func (o *Operations) ClusterView(_ context.Context, name string) (api.ClusterView, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: name}]
+	if !ok {
+		return api.ClusterView{}, notFound("there is no Cluster/%s", name)
+	}
+	v := api.ClusterView{Name: name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
+	if o.up[name] {
+		v.Status, v.Endpoint = "ready", "https://10.88.0.10:6443"
+		for _, m := range machines(name) {
+			v.Machines = append(v.Machines, api.MachineView{
+				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2, Memory: 4 * model.GiB,
+			})
+		}
+	}
+	if r := o.holder(name); r != nil {
+		v.Plan, v.PlanPhase = r.plan.ID, r.state.Phase
+	}
+	return v, nil
+}
+
+func (o *Operations) holder(cluster string) *run {
+	for _, r := range o.plans {
+		if r.plan.Cluster == cluster && r.state.Phase.Active() {
+			return r
+		}
+	}
+	return nil
+}
+
+func machines(cluster string) []plan.Machine {
+	return []plan.Machine{
+		{ID: "m1", Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", MAC: "52:54:00:00:00:0a"},
+		{ID: "m2", Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", MAC: "52:54:00:00:00:0b"},
+	}
+}
+
+// MakePlan freezes a plan of four steps.
+func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.Operation) (api.PlanView, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]
+	if !ok {
+		return api.PlanView{}, notFound("there is no Cluster/%s", cluster)
+	}
+	if h := o.holder(cluster); h != nil {
+		return api.PlanView{}, director.Errorf(director.KindConflict, "apitest.plan", "plan %s holds cluster %s", h.plan.ID, cluster).
+			WithHint("follow it with: directorctl follow %s", h.plan.ID)
+	}
+	if op == "" {
+		op = plan.ClusterCreate
+	}
+	c := plan.Content{
+		Operation: op, Cluster: cluster, Playbooks: "0123abcd", Machines: machines(cluster),
+		Models: []plan.ModelRef{{Kind: "Cluster", Name: cluster, Generation: d.Generation}},
+	}
+	switch {
+	case op == plan.ClusterCreate && !o.up[cluster]:
+		c.Summary = "create cluster " + cluster + " of 1 master and 1 worker"
+		c.Warnings = []string{"emulated hosts are slow"}
+		c.Steps = createSteps(cluster)
+	case op == plan.ClusterDelete && o.up[cluster]:
+		c.Summary = "delete cluster " + cluster
+		c.Steps = []plan.Step{step("vm.delete/"+cluster+"-worker-1", cluster+"-worker-1", "Delete VM", nil, "delete"),
+			step("vm.delete/"+cluster+"-master-1", cluster+"-master-1", "Delete VM", nil, "delete")}
+	default:
+		c.Machines = nil
+	}
+	c.Estimate = plan.CriticalPath(c.Steps)
+	r := &run{
+		plan: plan.Plan{ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: o.now().UTC(), CreatedBy: actor, Content: c, Hash: plan.HashOf(c)},
+		logs: map[string][]byte{}, runs: d.Metadata.Labels[LabelRuns],
+	}
+	r.state = plan.NewState(&r.plan)
+	if len(c.Steps) > 0 {
+		o.plans = append(o.plans, r)
+	}
+	return r.view(), nil
+}
+
+func createSteps(cluster string) []plan.Step {
+	master, worker := cluster+"-master-1", cluster+"-worker-1"
+	return []plan.Step{
+		step("network.ensure/"+cluster, "", "Make the network", nil, "create"),
+		step("vm.ensure/"+master, master, "Make VM", []string{"network.ensure/" + cluster}, "create"),
+		step("vm.ensure/"+worker, worker, "Make VM", []string{"network.ensure/" + cluster}, "create"),
+		step("ansible.play/verify", "", "Check the cluster", []string{"vm.ensure/" + master, "vm.ensure/" + worker}, ""),
+	}
+}
+
+func step(id, node, title string, needs []string, verb string) plan.Step {
+	kind, subject, _ := strings.Cut(id, "/")
+	s := plan.Step{
+		ID: id, Kind: kind, Title: title + " " + subject, Node: node, Needs: needs, Attempts: 3, Timeout: time.Minute, Estimate: 30 * time.Second,
+	}
+	if verb != "" {
+		object, _, _ := strings.Cut(kind, ".")
+		s.Effects = []plan.Effect{{Verb: verb, Object: object, Name: subject}}
+	}
+	return s
+}
+
+func (r *run) view() api.PlanView {
+	s := r.state
+	s.Steps = slices.Clone(s.Steps)
+	return api.PlanView{Plan: r.plan, State: s}
+}
+
+func (o *Operations) find(id string) (*run, error) {
+	for _, r := range o.plans {
+		if r.plan.ID == id {
+			return r, nil
+		}
+	}
+	return nil, notFound("there is no plan %s", id)
+}
+
+// emit appends an event; what the life cycle does not allow is a conflict.
+func (o *Operations) emit(r *run, e plan.Event) error {
+	e.Plan, e.Seq, e.At = r.plan.ID, int64(len(r.events)+1), o.now().UTC()
+	if err := r.state.Apply(e); err != nil {
+		return &director.Error{Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Phase), Err: err}
+	}
+	r.events = append(r.events, e)
+	o.wake()
+	return nil
+}
+
+// advance runs steps until the plan has ended or is held.
+func (o *Operations) advance(r *run) {
+	for {
+		ready := plan.Ready(&r.plan, &r.state, o.now())
+		if len(ready) == 0 {
+			break
+		}
+		if r.runs == "hold" && r.state.Step(ready[0]).ID != r.plan.Steps[0].ID {
+			r.held = true
+			return
+		}
+		id := ready[0]
+		attempt := r.state.Step(id).Attempt + 1
+		_ = o.emit(r, plan.Event{Kind: plan.Started, Step: id, Attempt: attempt})
+		r.logs[id] = fmt.Appendf(r.logs[id], `{"time":%q,"level":"INFO","msg":"acting","attempt":%d}`+"\n", o.now().UTC().Format(time.RFC3339), attempt)
+		e := plan.Event{Kind: plan.Succeeded, Step: id, Attempt: attempt}
+		if id == r.plan.Steps[len(r.plan.Steps)-1].ID {
+			switch r.runs {
+			case "fail":
+				r.logs[id] = append(r.logs[id], `{"type":"host","host":"demo-master-1","status":"failed","msg":"no route to host"}`+"\n"...)
+				e.Kind, e.Message, e.Hint = plan.Aborted, "the task Check nodes failed on demo-master-1: no route to host", "look at the VM's console"
+			case "ask":
+				e.Kind, e.Message, e.Hint = plan.NeedsHuman, "is the rack powered?", "power it"
+			}
+			r.runs = ""
+		}
+		_ = o.emit(r, e)
+	}
+	o.settle(r)
+}
+
+func (o *Operations) settle(r *run) {
+	e, ok := plan.Settle(&r.plan, &r.state)
+	if !ok {
+		return
+	}
+	if e.Kind == plan.PlanDone { // before anybody can see the plan's end
+		o.up[r.plan.Cluster] = r.plan.Operation == plan.ClusterCreate
+	}
+	_ = o.emit(r, e)
+}
+
+// Release lets every held plan go on.
+func (o *Operations) Release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.plans {
+		if r.held {
+			r.held, r.runs = false, ""
+			o.advance(r)
+		}
+	}
+}
+
+func (o *Operations) change(id string, do func(*run) error) (api.PlanView, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(id)
+	if err == nil {
+		err = do(r)
+	}
+	if err != nil {
+		return api.PlanView{}, err
+	}
+	return r.view(), nil
+}
+
+// StartPlan starts a plan and runs it as far as it goes.
+func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (api.PlanView, error) {
+	return o.change(id, func(r *run) error {
+		if r.plan.Hash != hash {
+			return director.Errorf(director.KindConflict, "apitest.start", "plan %s has another hash", id)
+		}
+		err := o.emit(r, plan.Event{Kind: plan.PlanStarted, By: actor})
+		if err == nil {
+			o.advance(r)
+		}
+		return err
+	})
+}
+
+// CancelPlan stops a held plan.
+func (o *Operations) CancelPlan(_ context.Context, actor, id string, _ bool) (api.PlanView, error) {
+	return o.change(id, func(r *run) error {
+		if r.state.Phase.Ended() {
+			return nil
+		}
+		err := o.emit(r, plan.Event{Kind: plan.PlanCancel, By: actor})
+		if err == nil {
+			o.settle(r)
+		}
+		return err
+	})
+}
+
+// RetryPlan goes on.
+func (o *Operations) RetryPlan(_ context.Context, actor, id string) (api.PlanView, error) {
+	return o.change(id, func(r *run) error {
+		if err := o.emit(r, plan.Event{Kind: plan.PlanResumed, By: actor}); err != nil {
+			return err
+		}
+		for _, s := range slices.Clone(r.state.Steps) {
+			if s.Status == plan.Failed || s.Status == plan.Parked {
+				_ = o.emit(r, plan.Event{Kind: plan.Retried, Step: s.ID, By: actor})
+			}
+		}
+		r.runs = ""
+		o.advance(r)
+		return nil
+	})
+}
+
+// DiscardPlan gives up.
+func (o *Operations) DiscardPlan(_ context.Context, actor, id string) (api.PlanView, error) {
+	return o.change(id, func(r *run) error { return o.emit(r, plan.Event{Kind: plan.PlanDiscarded, By: actor}) })
+}
+
+// Plan returns a plan.
+func (o *Operations) Plan(_ context.Context, id string) (api.PlanView, error) {
+	return o.change(id, func(*run) error { return nil })
+}
+
+// Plans lists plans.
+func (o *Operations) Plans(_ context.Context, cluster string, limit int) ([]api.PlanView, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []api.PlanView
+	for _, r := range slices.Backward(o.plans) {
+		if (cluster == "" || r.plan.Cluster == cluster) && len(out) < limit {
+			out = append(out, r.view())
+		}
+	}
+	return out, nil
+}
+
+// Events returns events, and waits for the first.
+func (o *Operations) Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error) {
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		o.mu.Lock()
+		r, err := o.find(id)
+		changed := o.changed
+		var events []plan.Event
+		if err == nil && after < int64(len(r.events)) {
+			events = slices.Clone(r.events[after:])
+		}
+		o.mu.Unlock()
+		if err != nil || len(events) > 0 || wait == 0 {
+			return events, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// StepLog opens a log.
+func (o *Operations) StepLog(_ context.Context, id, step string, _ int, offset int64) (io.ReadCloser, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(id)
+	if err != nil {
+		return nil, err
+	}
+	log, ok := r.logs[step]
+	if !ok || offset > int64(len(log)) {
+		return nil, notFound("there is no log of step %s", step)
+	}
+	return io.NopCloser(bytes.NewReader(slices.Clone(log[offset:]))), nil
+}
+
+// Kubeconfig returns a text.
+func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.up[cluster] {
+		return nil, director.Errorf(director.KindConflict, "apitest.kubeconfig", "cluster %s does not run", cluster)
+	}
+	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\n# %s for %s\n", actor, ttl), nil
+}
+
+// Inventory returns two files, and secrets when they are asked for.
+func (o *Operations) Inventory(_ context.Context, _, cluster string, secrets bool) (map[string][]byte, error) {
+	files := map[string][]byte{
+		"hosts.ini":          []byte("[master]\n" + cluster + "-master-1 ansible_host=10.88.0.10\n"),
+		"group_vars/all.yml": []byte("cluster_name: " + cluster + "\n"),
+	}
+	if secrets {
+		files["secrets.json"] = []byte("{}\n")
+	}
+	return files, nil
+}

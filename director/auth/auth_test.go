@@ -1,0 +1,229 @@
+package auth_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api/apitest"
+	"github.com/director-kaas/kaas/director/auth"
+)
+
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func setup(t *testing.T) (*auth.Service, *apitest.Users, *clock) {
+	t.Helper()
+	users := &apitest.Users{}
+	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	s, err := auth.New(users, auth.Config{Cost: bcrypt.MinCost, TokenTTL: time.Hour, Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, users, c
+}
+
+func wantKind(t *testing.T, err error, want director.Kind) {
+	t.Helper()
+	if err == nil || director.KindOf(err) != want {
+		t.Errorf("error %v, want the kind %s", err, want)
+	}
+}
+
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, users, _ := setup(t)
+	once, created, err := s.EnsureAdmin(ctx, "")
+	if err != nil || !created || len(once.Reveal()) < 20 {
+		t.Fatalf("EnsureAdmin: %q, %v, %v", once.Reveal(), created, err)
+	}
+	if again, created, err := s.EnsureAdmin(ctx, ""); err != nil || created || again != "" {
+		t.Errorf("a second start made another admin: %v, %v", created, err)
+	}
+	token, actor, err := s.Login(ctx, auth.AdminName, once)
+	if err != nil || !actor.MustChange || actor.Role != director.RoleAdmin {
+		t.Fatalf("login: %+v, %v", actor, err)
+	}
+	if err := s.Require(actor, director.ActRead, director.Object{}); director.KindOf(err) != director.KindForbidden {
+		t.Errorf("a one-time password is good for more than its change: %v", err)
+	}
+	other, _, err := s.Login(ctx, auth.AdminName, once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangePassword(ctx, actor, once, "correct horse battery"); err != nil {
+		t.Fatal(err)
+	}
+	actor, err = s.Authenticate(ctx, token)
+	if err != nil || actor.MustChange {
+		t.Errorf("the token that changed the password: %+v, %v", actor, err)
+	}
+	_, err = s.Authenticate(ctx, other)
+	wantKind(t, err, director.KindUnauthenticated)
+	_, _, err = s.Login(ctx, auth.AdminName, once)
+	wantKind(t, err, director.KindUnauthenticated)
+
+	all, _ := users.ListUsers(ctx)
+	if strings.Contains(all[0].PasswordHash, "correct") {
+		t.Error("the password is kept in the clear")
+	}
+	tokens, _ := users.ListTokens(ctx, "")
+	for _, tok := range tokens {
+		if strings.Contains(token.Reveal(), tok.Hash) || strings.Contains(tok.Hash, token.Reveal()) {
+			t.Error("the token is kept in the clear")
+		}
+	}
+}
+
+func TestInitialPassword(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, _, _ := setup(t)
+	if _, _, err := s.EnsureAdmin(ctx, "short"); director.KindOf(err) != director.KindInvalid {
+		t.Fatalf("a short initial password: %v", err)
+	}
+	once, created, err := s.EnsureAdmin(ctx, "given by a file")
+	if err != nil || !created || once != "" {
+		t.Fatalf("EnsureAdmin: %v, %v", created, err)
+	}
+	if _, actor, err := s.Login(ctx, auth.AdminName, "given by a file"); err != nil || actor.MustChange {
+		t.Errorf("login: %+v, %v", actor, err)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, users, clock := setup(t)
+	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, wrong := s.Login(ctx, auth.AdminName, "wrong horse battery")
+	wantKind(t, wrong, director.KindUnauthenticated)
+	_, _, nobody := s.Login(ctx, "nobody", "correct horse battery")
+	wantKind(t, nobody, director.KindUnauthenticated)
+	if wrong.Error() != nobody.Error() {
+		t.Errorf("the answers tell who exists: %q, %q", wrong, nobody)
+	}
+	token, actor, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []director.Secret{"", "x", token + "x", "kaas_"} {
+		_, err := s.Authenticate(ctx, bad)
+		wantKind(t, err, director.KindUnauthenticated)
+	}
+	clock.add(time.Hour - time.Second)
+	if _, err := s.Authenticate(ctx, token); err != nil {
+		t.Errorf("a token within its time: %v", err)
+	}
+	clock.add(time.Second)
+	_, err = s.Authenticate(ctx, token)
+	wantKind(t, err, director.KindUnauthenticated)
+
+	second, actor2, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tokens, _ := users.ListTokens(ctx, ""); len(tokens) != 1 {
+		t.Errorf("%d tokens are kept, want the new one alone", len(tokens))
+	}
+	if err := s.Logout(ctx, actor2); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Authenticate(ctx, second)
+	wantKind(t, err, director.KindUnauthenticated)
+	if err := s.Logout(ctx, actor); err != nil {
+		t.Errorf("a second logout: %v", err)
+	}
+
+	third, _, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := users.DeleteUser(ctx, auth.AdminName); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Authenticate(ctx, third)
+	wantKind(t, err, director.KindUnauthenticated)
+}
+
+func TestChangePasswordRefuses(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, _, _ := setup(t)
+	const now = "correct horse battery"
+	if _, _, err := s.EnsureAdmin(ctx, now); err != nil {
+		t.Fatal(err)
+	}
+	_, actor, err := s.Login(ctx, auth.AdminName, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		current, next director.Secret
+		field         string
+	}{
+		"wrong current": {"wrong horse battery", "another horse battery", "current"},
+		"short":         {now, "elevenchars", "new"},
+		"long":          {now, director.Secret(strings.Repeat("x", 257)), "new"},
+		"two lines":     {now, "correct horse\nbattery", "new"},
+		"the same":      {now, now, "new"},
+	} {
+		err := s.ChangePassword(ctx, actor, c.current, c.next)
+		wantKind(t, err, director.KindInvalid)
+		if e, ok := err.(*director.Error); !ok || len(e.Fields) != 1 || e.Fields[0].Path != c.field {
+			t.Errorf("%s: %v, want the field %s", name, err, c.field)
+		}
+	}
+	// A password longer than what bcrypt itself takes counts to its last character.
+	long := director.Secret(strings.Repeat("x", 200))
+	if err := s.ChangePassword(ctx, actor, now, long); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Login(ctx, auth.AdminName, long[:199]+"y")
+	wantKind(t, err, director.KindUnauthenticated)
+}
+
+func TestCan(t *testing.T) {
+	t.Parallel()
+	nobody := director.Actor{}
+	admin := director.Actor{User: "a", Role: director.RoleAdmin}
+	fresh := director.Actor{User: "f", Role: director.RoleAdmin, MustChange: true}
+	user := director.Actor{User: "u", Role: director.RoleUser}
+	strange := director.Actor{User: "s", Role: "owner"}
+	for _, act := range director.Actions() {
+		for _, kind := range []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan"} {
+			o := director.Object{Kind: kind, Name: "x"}
+			self := act == director.ActSelf
+			reads := act == director.ActRead && (kind == "Cluster" || kind == "Plan" || kind == "Release")
+			for _, c := range []struct {
+				actor director.Actor
+				want  bool
+			}{{nobody, false}, {admin, true}, {fresh, self}, {user, self || reads}, {strange, self}} {
+				if got := auth.Can(c.actor, act, o); got != c.want {
+					t.Errorf("Can(%s %q, %s, %s) = %v", c.actor.User, c.actor.Role, act, kind, got)
+				}
+			}
+		}
+	}
+}
