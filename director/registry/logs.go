@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sirupsen/logrus"
@@ -21,14 +22,18 @@ var bridged struct {
 	logs []*slog.Logger
 }
 
-// bridgeLogs sends what distribution logs, from warnings up, to log until unbridgeLogs.
-func bridgeLogs(log *slog.Logger) {
+// takeLogs makes distribution log through here alone.
+func takeLogs() {
 	bridged.once.Do(func() {
 		l := logrus.StandardLogger()
 		l.SetOutput(io.Discard)
 		l.SetLevel(logrus.WarnLevel)
 		l.AddHook(bridge{})
 	})
+}
+
+// bridgeLogs sends what distribution logs, from warnings up, to log until unbridgeLogs.
+func bridgeLogs(log *slog.Logger) {
 	bridged.Lock()
 	defer bridged.Unlock()
 	bridged.logs = append(bridged.logs, log)
@@ -64,8 +69,10 @@ func (bridge) Fire(e *logrus.Entry) error {
 	if e.Level <= logrus.ErrorLevel {
 		level = slog.LevelError
 	}
-	// Answers below 500 are the client's business: every push asks for layers that are not there yet.
-	if status, ok := e.Data["http.response.status"].(int); ok && status < http.StatusInternalServerError {
+	// Answers below 500 are the client's business: every push asks for layers that are not there yet. So are clients
+	// that go away in the middle.
+	status, answered := e.Data["http.response.status"].(int)
+	if answered && status < http.StatusInternalServerError || strings.HasPrefix(e.Message, "client disconnected") {
 		level = slog.LevelDebug
 	}
 	if !log.Enabled(ctx, level) {
@@ -76,8 +83,11 @@ func (bridge) Fire(e *logrus.Entry) error {
 		"http.request.method", "http.request.uri", "http.request.remoteaddr", "http.response.status", "err.code", "err.detail", "error",
 	} {
 		if v, ok := e.Data[key]; ok {
-			if err, isErr := v.(error); isErr {
-				v = err.Error()
+			switch t := v.(type) {
+			case error:
+				v = t.Error()
+			case string:
+				v, _, _ = strings.Cut(t, "?_state=") // an upload's state is signed and long
 			}
 			attrs = append(attrs, slog.Any(key, v))
 		}

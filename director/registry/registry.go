@@ -59,6 +59,7 @@ type Registry struct {
 	stopped  bool
 	cancel   context.CancelFunc
 	work     sync.WaitGroup // the accept loop and the purger
+	requests sync.RWMutex   // held for reading while a request is served
 }
 
 // New returns a registry on cfg.Root that does not serve yet. Errors: invalid for an incomplete Config, internal when the
@@ -86,6 +87,7 @@ func New(cfg Config) (*Registry, error) {
 			WithHint("check that it exists, that its file system has space and is not read-only, and who owns it")
 	}
 
+	takeLogs()
 	app, err := newApp(root)
 	if err != nil {
 		return nil, err
@@ -169,6 +171,8 @@ func (r *Registry) Stop(ctx context.Context) error {
 		err = errors.Join(err, r.server.Close())
 	}
 	r.work.Wait()
+	r.requests.Lock() // requests that were cut off have noticed it
+	defer r.requests.Unlock()
 	if first {
 		unbridgeLogs(r.cfg.Logger)
 	}
@@ -200,6 +204,8 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"only the director may write here"}]}` + "\n"))
 			return
 		}
+		r.requests.RLock()
+		defer r.requests.RUnlock()
 		next.ServeHTTP(w, req)
 	})
 }
