@@ -1,0 +1,56 @@
+package libvirt
+
+import (
+	"context"
+
+	virt "libvirt.org/go/libvirt"
+
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Capacity implements hypervisor.Capacity. It also finds what is wrong with a host before a VM is to be made there: libvirt that
+// does not answer, a pool that is missing or stopped, a domain type that the host cannot run.
+func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, error) {
+	const op = "libvirt.capacity"
+	var rows []hypervisor.HostCapacity
+	for _, h := range b.hosts {
+		row, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.HostCapacity, error) {
+			if _, err := b.domainType(op, h, c); err != nil {
+				return hypervisor.HostCapacity{}, err
+			}
+			p, err := h.pool(op, c)
+			if err != nil {
+				return hypervisor.HostCapacity{}, err
+			}
+			defer p.close()
+			return h.capacity(c, p)
+		})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// capacity is the host's row. Memory that the host's kernel would give back counts as free.
+func (h *host) capacity(c *virt.Connect, p *pool) (hypervisor.HostCapacity, error) {
+	info, err := c.GetNodeInfo()
+	if err != nil {
+		return hypervisor.HostCapacity{}, err
+	}
+	row := hypervisor.HostCapacity{
+		Host: h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.all), DiskFree: int64(p.free),
+	}
+	if m, err := c.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
+		row.MemoryFree = int64((m.Free + m.Buffers + m.Cached) << 10)
+	} else {
+		free, err := c.GetFreeMemory()
+		if err != nil {
+			return hypervisor.HostCapacity{}, err
+		}
+		row.MemoryFree = int64(free)
+	}
+	row.MemoryFree = min(row.MemoryFree, row.Memory)
+	return row, nil
+}

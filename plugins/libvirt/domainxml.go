@@ -1,0 +1,110 @@
+package libvirt
+
+import (
+	virtxml "libvirt.org/go/libvirtxml"
+
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// domainXML returns the definition of the VM.
+//
+// The seed is a virtio disk and not a CD-ROM, because cloud kernels have no driver for the latter. There is no balloon: what a
+// VM is given it has. The console goes to a pty, for people, and to a volume of the pool, for ConsoleTail.
+func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, error) {
+	m := mark{Director: s.Key.Director, ID: s.Key.Machine}
+	def := virtxml.Domain{
+		Type:     kind,
+		Name:     s.Name,
+		UUID:     domainUUID(s.Key),
+		Metadata: &virtxml.DomainMetadata{XML: m.element("machine", true)},
+		Memory:   &virtxml.DomainMemory{Value: uint(s.Memory), Unit: "bytes"},
+		VCPU:     &virtxml.DomainVCPU{Value: uint(s.CPUs)},
+		OS:       &virtxml.DomainOS{Type: &virtxml.DomainOSType{Arch: "x86_64", Machine: b.machineType(kind), Type: "hvm"}},
+		Features: &virtxml.DomainFeatureList{ACPI: &virtxml.DomainFeature{}, APIC: &virtxml.DomainFeatureAPIC{}},
+		CPU:      b.cpu(kind),
+		Clock: &virtxml.DomainClock{Offset: "utc", Timer: []virtxml.DomainTimer{
+			{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}, {Name: "hpet", Present: "no"},
+		}},
+		OnPoweroff: "destroy",
+		OnReboot:   "restart",
+		OnCrash:    "restart",
+		Devices: &virtxml.DomainDeviceList{
+			Controllers: []virtxml.DomainController{{Type: "usb", Model: "none"}},
+			Serials: []virtxml.DomainSerial{{
+				Source: &virtxml.DomainChardevSource{Pty: &virtxml.DomainChardevSourcePty{}},
+				Target: &virtxml.DomainSerialTarget{Port: new(uint)},
+				Log:    &virtxml.DomainChardevLog{File: p.path(consoleName(s.Key)), Append: "off"},
+			}},
+			Channels: []virtxml.DomainChannel{{
+				Source: &virtxml.DomainChardevSource{UNIX: &virtxml.DomainChardevSourceUNIX{}},
+				Target: &virtxml.DomainChannelTarget{VirtIO: &virtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"}},
+			}},
+			RNGs: []virtxml.DomainRNG{{
+				Model:   "virtio",
+				Backend: &virtxml.DomainRNGBackend{Random: &virtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+			}},
+			MemBalloon: &virtxml.DomainMemBalloon{Model: "none"},
+		},
+	}
+	if b.cfg.Firmware == "efi" {
+		def.OS.Firmware = "efi"
+	}
+	if kind == "test" { // libvirt's test driver knows fewer devices
+		def.Devices.Channels, def.Devices.Controllers = nil, nil
+	}
+
+	target := 'a'
+	disk := func(name, format, serial string) virtxml.DomainDisk {
+		d := virtxml.DomainDisk{
+			Device: "disk",
+			Driver: &virtxml.DomainDiskDriver{Name: "qemu", Type: format, Cache: b.cfg.DiskCache},
+			Source: &virtxml.DomainDiskSource{File: &virtxml.DomainDiskSourceFile{File: p.path(name)}},
+			Target: &virtxml.DomainDiskTarget{Dev: "vd" + string(target), Bus: "virtio"},
+			Serial: serial,
+		}
+		if format == "qcow2" {
+			d.Driver.Discard = "unmap"
+		}
+		target++
+		return d
+	}
+	root := disk(rootName(s.Key), "qcow2", "kaas-root")
+	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
+	def.Devices.Disks = append(def.Devices.Disks, root)
+	for _, d := range s.DataDisks {
+		def.Devices.Disks = append(def.Devices.Disks, disk(dataName(s.Key, d.Serial), "qcow2", d.Serial))
+	}
+	seed := disk(seedName(s.Key), "raw", "kaas-seed")
+	seed.ReadOnly = &virtxml.DomainDiskReadOnly{}
+	def.Devices.Disks = append(def.Devices.Disks, seed)
+
+	for _, n := range s.NICs {
+		def.Devices.Interfaces = append(def.Devices.Interfaces, virtxml.DomainInterface{
+			MAC:    &virtxml.DomainInterfaceMAC{Address: n.MAC},
+			Source: &virtxml.DomainInterfaceSource{Network: &virtxml.DomainInterfaceSourceNetwork{Network: n.Network}},
+			Model:  &virtxml.DomainInterfaceModel{Type: "virtio"},
+		})
+	}
+	return def.Marshal()
+}
+
+func (b *Backend) machineType(kind string) string {
+	if b.cfg.MachineType == "" && kind != "test" {
+		return "q35"
+	}
+	return b.cfg.MachineType
+}
+
+func (b *Backend) cpu(kind string) *virtxml.DomainCPU {
+	mode := b.cfg.CPUMode
+	switch {
+	case mode != "":
+	case kind == "kvm":
+		mode = "host-passthrough"
+	case kind == "qemu":
+		mode = "maximum"
+	default:
+		return nil
+	}
+	return &virtxml.DomainCPU{Mode: mode}
+}

@@ -1,0 +1,92 @@
+package libvirt
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	virt "libvirt.org/go/libvirt"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// unreachable is the error for a host that cannot be talked to.
+func (h *host) unreachable(op string, err error) *director.Error {
+	e := director.Errorf(director.KindUnavailable, op, "libvirt on host %s does not answer at %s: %s", h.Name, h.URI, message(err))
+	e.Err = err
+	u, parse := url.Parse(h.URI)
+	switch text := message(err); {
+	case strings.Contains(text, "dlopen"):
+		return e.WithHint("install libvirt's client library on the director (Debian: libvirt0)")
+	case is(err, virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED, virt.ERR_OPERATION_DENIED),
+		strings.Contains(text, "Permission denied"):
+		return e.WithHint("the director's account may not use it: add it to the group libvirt, or check the SSH key; try: virsh -c %s list", h.URI)
+	case parse == nil && u.Host != "":
+		return e.WithHint("check that %s is up and libvirtd runs there; try: virsh -c %s list", u.Hostname(), h.URI)
+	default:
+		return e.WithHint("check that libvirtd runs (systemctl status libvirtd); try: virsh -c %s list", h.URI)
+	}
+}
+
+// message is what libvirt says, without its numbers.
+func message(err error) string {
+	if e, ok := errors.AsType[virt.Error](err); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// translate turns libvirt's errors into ours. Ours pass.
+func (h *host) translate(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*director.Error](err); ok {
+		return err
+	}
+	e, ok := errors.AsType[virt.Error](err)
+	if !ok {
+		return &director.Error{Kind: director.KindInternal, Op: op, Msg: "host " + h.Name + ": " + err.Error(), Err: err}
+	}
+	wrap := func(kind director.Kind, hint string) error {
+		return &director.Error{Kind: kind, Op: op, Msg: "host " + h.Name + ": " + e.Message, Hint: hint, Err: err}
+	}
+	switch {
+	case contains(e.Message, "No space left on device", "Disk quota exceeded"):
+		return wrap(director.KindExhausted, "free space in the storage pool "+h.Pool+", or choose another pool")
+	case contains(e.Message, "Cannot allocate memory", "cannot set up guest memory"):
+		return wrap(director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host")
+	case contains(e.Message, "Network is already in use by interface"):
+		return wrap(director.KindConflict, "the range is in use on the host; choose another cidr")
+	case contains(e.Message, "dlopen"):
+		return h.unreachable(op, err)
+	}
+	switch e.Code {
+	case virt.ERR_NO_DOMAIN, virt.ERR_NO_NETWORK, virt.ERR_NO_STORAGE_VOL, virt.ERR_NO_STORAGE_POOL:
+		return wrap(director.KindNotFound, "")
+	case virt.ERR_DOM_EXIST, virt.ERR_NETWORK_EXIST, virt.ERR_STORAGE_VOL_EXIST:
+		return wrap(director.KindConflict, "")
+	case virt.ERR_NO_MEMORY:
+		return wrap(director.KindExhausted, "")
+	case virt.ERR_NO_CONNECT, virt.ERR_INVALID_CONN, virt.ERR_RPC, virt.ERR_GNUTLS_ERROR, virt.ERR_SSH, virt.ERR_LIBSSH,
+		virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED, virt.ERR_OPERATION_DENIED:
+		return h.unreachable(op, err)
+	case virt.ERR_OPERATION_TIMEOUT, virt.ERR_RESOURCE_BUSY, virt.ERR_AGENT_UNRESPONSIVE:
+		return wrap(director.KindUnavailable, "the host is busy; try again")
+	case virt.ERR_CONFIG_UNSUPPORTED, virt.ERR_NO_SUPPORT, virt.ERR_OPERATION_UNSUPPORTED, virt.ERR_ARGUMENT_UNSUPPORTED:
+		return wrap(director.KindInvalid, "the host's libvirt or QEMU cannot do this; check the provider's settings and their versions")
+	}
+	if e.Domain == virt.FROM_RPC || e.Domain == virt.FROM_REMOTE {
+		return h.unreachable(op, err)
+	}
+	return wrap(director.KindInternal, "look at libvirtd's log on the host, and at /var/log/libvirt/qemu for the VM's own")
+}
+
+func contains(text string, parts ...string) bool {
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			return true
+		}
+	}
+	return false
+}
