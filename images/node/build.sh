@@ -42,8 +42,13 @@ if [[ -n $release ]]; then
     kubernetes=$(sed -n 's/^ *kubernetes: *v\{0,1\}\([0-9.]*\) *$/\1/p' "$release/release.yaml" | head -n1)
     name+=-k8s-$kubernetes
 fi
-key=$({ hash_of base base.sh packages.txt files finish.sh disk.sh build.sh
-    [[ -z $release ]] || sha256sum <"$release/release.yaml"; } | sha256sum | cut -c1-12)
+key_of_all() {
+    {
+        hash_of base base.sh packages.txt files finish.sh disk.sh build.sh
+        [[ -z $release ]] || sha256sum <"$release/release.yaml"
+    } | sha256sum | cut -c1-12
+}
+key=$(key_of_all)
 target=$cache/$name-$key
 
 if [[ -f $target/node.qcow2 ]]; then
@@ -81,6 +86,8 @@ if [[ ! -f $base ]]; then
     say "packages done after $SECONDS s"
 fi
 
+[[ $(hash_of base base.sh packages.txt) == "$base_key" && $(key_of_all) == "$key" ]] ||
+    { say "the sources changed meanwhile; run it again"; exit 75; }
 say "adding configuration and programs"
 root=$tmp/root
 mkdir "$root"

@@ -19,6 +19,9 @@ sed -i 's/^pool /# &/' /etc/chrony/chrony.conf
 systemctl -q enable systemd-networkd systemd-resolved systemd-repart ssh chrony containerd kubelet qemu-guest-agent
 # The playbooks enable these where a node needs them.
 systemctl -q disable haproxy keepalived rpcbind.service rpcbind.socket nfs-client.target
+# Each is a process or a kernel module at every start, and none is of use here.
+systemctl -q mask cloud-config.service systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
+    sys-fs-fuse-connections.mount sys-kernel-config.mount modprobe@drm.service
 # Downloads, and upkeep of things a node does not have.
 systemctl -q mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service \
     dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
