@@ -165,7 +165,10 @@ func judge(v verdict, f *fold, r *Result) error {
 	case v.exit != 0:
 		e.Class, e.Output = ClassBroken, v.output
 		return brokenError(e, "the playbook could not be started: "+complaint(v.output, v.exit))
-	case !f.ended && r.Lost == 0:
+	case !f.ended && f.playing:
+		// It succeeded: 0 is the one exit code that is not ambiguous. The last events are missing.
+		r.Lost++
+	case !f.ended:
 		e.Class, e.Output = ClassBroken, v.output
 		return brokenError(e, "ansible-playbook told nothing about its run: the callback plugin director_events did not work")
 	}
@@ -331,20 +334,32 @@ func list(hosts []string) string {
 
 // complaint picks what ansible-playbook says is wrong from its standard error.
 func complaint(output []string, exit int) string {
+	const most = 600
 	for i, line := range output {
-		if msg, ok := strings.CutPrefix(line, "ERROR! "); ok {
-			// The place stands two lines below.
-			for _, more := range output[i+1 : min(i+6, len(output))] {
-				if strings.HasPrefix(more, "The error appears to be in ") {
-					msg += ". " + more
-				}
-			}
-			return clip(msg, 600)
+		msg, ok := strings.CutPrefix(line, "ERROR")
+		if !ok {
+			continue
 		}
+		msg = strings.TrimLeft(msg, "!: ")
+		// What is wrong with a file and where is said some lines below, before it is quoted.
+		for j, more := range output[i+1:] {
+			switch {
+			case strings.HasPrefix(more, "The offending line"):
+				return clip(msg, most)
+			case strings.HasPrefix(more, "Syntax Error"):
+				msg = more
+				if next := i + 1 + j + 1; next < len(output) {
+					msg = strings.TrimRight(more, ".") + ": " + strings.TrimSpace(output[next])
+				}
+			case strings.HasPrefix(more, "The error appears to be in "):
+				msg += ". " + strings.TrimSuffix(more, ", but may")
+			}
+		}
+		return clip(msg, most)
 	}
 	for _, line := range slices.Backward(output) {
 		if strings.TrimSpace(line) != "" {
-			return clip(strings.TrimSpace(line), 600)
+			return clip(strings.TrimSpace(line), most)
 		}
 	}
 	return fmt.Sprintf("it printed no reason and exited with %d", exit)

@@ -191,7 +191,7 @@ func (e *Event) sanitize(secrets *redactor, tree string) {
 	bound("command", &e.Command, false)
 	bound("stdout", &e.Stdout, true)
 	bound("stderr", &e.Stderr, true)
-	for _, s := range []*string{&e.Playbook, &e.Play, &e.Task, &e.Role, &e.Path, &e.Action, &e.Host, &e.DelegatedTo} {
+	for _, s := range []*string{&e.Playbook, &e.Play, &e.Task, &e.Role, &e.Path, &e.Action} {
 		*s = secrets.redact(*s)
 	}
 	for i := range e.Warnings {

@@ -41,6 +41,7 @@ const (
 	keyFile       = "ssh-key"
 	knownFile     = "known_hosts"
 	eventsFile    = "events.jsonl"
+	configFile    = "ansible.cfg" // empty, for a tree that has none
 	tempDir       = "tmp"
 )
 
@@ -152,7 +153,7 @@ func (d *runDir) fill(p Play) (inventory string, err error) {
 			return "", err
 		}
 	}
-	files := map[string][]byte{keyFile: withNewline(p.SSHKey), knownFile: withNewline(p.KnownHosts), eventsFile: nil}
+	files := map[string][]byte{keyFile: withNewline(p.SSHKey), knownFile: withNewline(p.KnownHosts), eventsFile: nil, configFile: nil}
 	if len(p.ExtraVars) > 0 {
 		files[extraVarsFile] = p.ExtraVars
 	}
@@ -230,7 +231,7 @@ func (d *runDir) environ(p Play, path string) []string {
 	}
 	config := filepath.Join(p.Tree, "ansible.cfg")
 	if _, err := os.Stat(config); err != nil {
-		config = "/dev/null"
+		config = d.file(configFile)
 	}
 	return append(env, "ANSIBLE_CONFIG="+config)
 }

@@ -281,10 +281,10 @@ func (r *Runner) run(
 	if proc != nil && proc.done != nil {
 		_ = proc.Wait()
 	}
-	close(ended)
-	<-tailed
 	stdout.flush()
 	stderr.flush()
+	close(ended)
+	<-tailed
 
 	if proc == nil || proc.ProcessState == nil {
 		return verdict{}, setUp(ClassFailed, errors.New("the process could not be started"), "%s could not be started", binary).

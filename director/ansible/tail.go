@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// sink takes the events of one run in order: numbered, redacted, folded into the result, logged and handed on.
+// sink takes the events of one run in order: numbered, redacted, folded into the result, logged and handed on. One goroutine
+// at a time uses it, but for output.
 type sink struct {
-	mu      sync.Mutex
 	n       int
 	secrets *redactor
 	tree    string
@@ -24,7 +24,10 @@ type sink struct {
 	out     *os.File
 	log     *bufio.Writer
 	broken  error // the log's first error; nothing more is written after it
-	printed int
+
+	mu      sync.Mutex
+	printed int      // lines so far
+	queue   []Event  // printed lines that are not emitted yet
 	tail    []string // the last lines of stderr, for a run that tells nothing else
 }
 
@@ -47,8 +50,6 @@ func openSink(logPath string, secrets *redactor, tree string, onEvent func(Event
 }
 
 func (s *sink) emit(e Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
@@ -71,31 +72,40 @@ func (s *sink) emit(e Event) {
 // The lines that a run prints beside its events are few: errors and warnings.
 const maxPrinted = 2000
 
+// output queues a line. It never waits, not even for a slow OnEvent: that would stop ansible-playbook at its next line.
 func (s *sink) output(stream, line string, cut bool) {
-	e := Event{Type: Output, Stream: stream, Msg: line}
+	e := Event{Type: Output, Stream: stream, Msg: line, Time: time.Now().UTC()}
 	if cut {
 		e.Cut = []string{"msg"}
 	}
 	s.mu.Lock()
-	s.printed++
-	n := s.printed
+	defer s.mu.Unlock()
 	if stream == "stderr" {
 		if s.tail = append(s.tail, s.secrets.redact(line)); len(s.tail) > 40 {
 			s.tail = s.tail[1:]
 		}
 	}
+	s.printed++
+	if s.printed == maxPrinted {
+		e.Msg, e.Cut = "more lines were printed and are not shown", nil
+	}
+	if s.printed <= maxPrinted {
+		s.queue = append(s.queue, e)
+	}
+}
+
+// emitOutput emits the queued lines.
+func (s *sink) emitOutput() {
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
 	s.mu.Unlock()
-	switch {
-	case n < maxPrinted:
+	for _, e := range queue {
 		s.emit(e)
-	case n == maxPrinted:
-		s.emit(Event{Type: Output, Stream: stream, Msg: "more lines were printed and are not shown"})
 	}
 }
 
 func (s *sink) flush() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.log.Flush(); err != nil && s.broken == nil {
 		s.broken = err
 	}
@@ -135,6 +145,7 @@ func (t *tailer) follow(ended <-chan struct{}) {
 	defer ticker.Stop()
 	for last := false; ; {
 		t.drain()
+		t.sink.emitOutput()
 		t.sink.flush()
 		if last {
 			return

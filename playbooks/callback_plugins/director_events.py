@@ -29,7 +29,7 @@ import os
 import re
 import time
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 from ansible.module_utils._text import to_text
 from ansible.plugins.callback import CallbackBase
@@ -78,7 +78,7 @@ class CallbackModule(CallbackBase):
         if os.getpid() != self._owner:
             return
         self._number += 1
-        event = {'n': self._number, 'type': kind, 'time': datetime.utcnow().isoformat() + 'Z'}
+        event = {'n': self._number, 'type': kind, 'time': datetime.now(timezone.utc).isoformat()}
         event.update((k, v) for k, v in fields.items() if v not in (None, '', [], {}))
         line = self._encode(event)
         for bulky in ('diff', 'stdout', 'stderr', 'msg'):

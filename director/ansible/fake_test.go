@@ -1,0 +1,207 @@
+package ansible_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+)
+
+// fake is an ansible-playbook that runs the playbook as a shell script. "emit" writes an event as the plugin would.
+const fake = `#!/bin/bash
+n=0
+emit() { n=$((n + 1)); printf '{"n":%d,%s\n' "$n" "${1#\{}" >>"$KAAS_EVENTS"; }
+ok() { emit '{"type":"stats","stats":{"h1":{"ok":1}}}'; }
+for playbook; do :; done
+. "$playbook"
+`
+
+// bundle is a runner with a fake ansible-playbook and what it left behind.
+type bundle struct {
+	*ansible.Runner
+	state string
+	tree  string
+	log   string
+
+	mu     sync.Mutex
+	events []ansible.Event
+	seen   chan ansible.Event
+}
+
+func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "ansible-playbook")
+	write(t, binary, fake)
+	if err := os.Chmod(binary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{
+		state: filepath.Join(dir, "state"), tree: filepath.Join(dir, "tree"), log: filepath.Join(dir, "logs", "1.jsonl"),
+		seen: make(chan ansible.Event, 10000),
+	}
+	cfg := ansible.Config{
+		Binary: binary, StateDir: b.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Grace: 10 * time.Second,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	b.Runner = ansible.New(cfg)
+	return b
+}
+
+// play returns a play of a script.
+func (b *bundle) play(t *testing.T, script string) ansible.Play {
+	t.Helper()
+	write(t, filepath.Join(b.tree, "install", "x.yml"), script)
+	return ansible.Play{
+		ID: "p1/s1/1", Tree: b.tree, Playbook: "install/x.yml",
+		Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")}, LogPath: b.log, OnEvent: b.onEvent,
+	}
+}
+
+func (b *bundle) onEvent(e ansible.Event) {
+	b.mu.Lock()
+	b.events = append(b.events, e)
+	b.mu.Unlock()
+	b.seen <- e
+}
+
+// await returns the next event that the condition holds for.
+func (b *bundle) await(t *testing.T, when func(ansible.Event) bool) ansible.Event {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
+	for {
+		select {
+		case e := <-b.seen:
+			if when(e) {
+				return e
+			}
+		case <-deadline:
+			t.Fatal("the event did not come")
+		}
+	}
+}
+
+func said(msg string) func(ansible.Event) bool {
+	return func(e ansible.Event) bool { return strings.HasPrefix(e.Msg, msg) }
+}
+
+// clean fails the test if a run left a directory behind.
+func (b *bundle) clean(t *testing.T) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(b.state, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// logged returns the log's events.
+func (b *bundle) logged(t *testing.T) []ansible.Event {
+	t.Helper()
+	f, err := os.Open(b.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var events []ansible.Event
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e ansible.Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatalf("%v in %s", err, lines.Text())
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended waits until the process is gone, without asking it again and again.
+func ended(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	if err != nil || n == 0 {
+		t.Errorf("process %d still runs (%v)", pid, err)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func pidOf(t *testing.T, e ansible.Event) int {
+	t.Helper()
+	fields := strings.Fields(e.Msg)
+	pid, err := strconv.Atoi(fields[len(fields)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func playError(t *testing.T, err error) *ansible.PlayError {
+	t.Helper()
+	e, ok := errors.AsType[*ansible.PlayError](err)
+	if !ok {
+		t.Fatalf("got %v, want a PlayError", err)
+	}
+	return e
+}
+
+// shown is what a person sees of an error.
+func shown(err error) string {
+	if e, ok := errors.AsType[*director.Error](err); ok {
+		return e.Msg
+	}
+	return fmt.Sprint(err)
+}
+
+// TestMain also plays the director that dies, see TestEndSurvivors.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("KAAS_TEST_DIRECTOR"); dir != "" {
+		r := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
+		_, err := r.Play(context.Background(), ansible.Play{
+			ID: "p9/s9/1", Tree: filepath.Join(dir, "tree"), Playbook: "install/x.yml",
+			Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")}, ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
+			OnEvent: func(e ansible.Event) {
+				if e.Type == ansible.TaskStart {
+					fmt.Println(e.Task)
+				}
+			},
+		})
+		fmt.Println("the director should have been killed:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,632 @@
+package ansible_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	osexec "os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+)
+
+const canary = "canary-0815-of-the-run"
+
+// need makes sure that the Debian packages are installed.
+func need(t testing.TB, packages ...string) {
+	t.Helper()
+	if out, err := osexec.Command("../../test/lab/need.sh", packages...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// setupReal is setup with the real ansible-playbook and our callback plugin.
+func setupReal(t *testing.T, change ...func(*ansible.Config)) *bundle {
+	t.Helper()
+	need(t, "ansible-core")
+	b := setup(t, append(change, func(c *ansible.Config) { c.Binary = "ansible-playbook" })...)
+	plugin, err := os.ReadFile("../../playbooks/callback_plugins/director_events.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(b.tree, "callback_plugins", "director_events.py"), string(plugin))
+	return b
+}
+
+// local returns a play on this machine without SSH.
+func (b *bundle) local(t *testing.T, playbook string) ansible.Play {
+	t.Helper()
+	p := b.play(t, playbook)
+	p.Inventory = map[string][]byte{"hosts.ini": []byte(
+		"[all]\nh1\nh2\n[all:vars]\nansible_connection=local\nansible_python_interpreter=/usr/bin/python3\n",
+	)}
+	p.ExtraVars = []byte(`{"password":"` + canary + `"}`)
+	return p
+}
+
+func (b *bundle) find(task, host string, typ ansible.EventType) ansible.Event {
+	for _, e := range b.events {
+		if e.Task == task && e.Host == host && e.Type == typ {
+			return e
+		}
+	}
+	return ansible.Event{}
+}
+
+func TestRealEvents(t *testing.T) {
+	t.Parallel()
+	b := setupReal(t)
+	write(t, filepath.Join(b.tree, "roles", "demo", "tasks", "main.yml"), `
+- name: Print much
+  ansible.builtin.command: seq 3000
+  changed_when: false
+- name: Skip
+  ansible.builtin.command: "true"
+  when: false
+- name: Place
+  ansible.builtin.copy:
+    content: "new\n"
+    dest: "{{ place }}-{{ inventory_hostname }}"
+    mode: "0600"
+  notify: Handle
+- name: Loop
+  ansible.builtin.command: "test {{ item }} = a"
+  changed_when: item == 'a'
+  ignore_errors: true
+  loop: [a, b]
+- name: Hide
+  ansible.builtin.command: "echo {{ password }}"
+  no_log: true
+  changed_when: false
+- name: Hide a failure
+  ansible.builtin.command: "false {{ password }}"
+  no_log: true
+  ignore_errors: true
+- name: Hide items
+  ansible.builtin.command: "test {{ item }} = x"
+  no_log: true
+  changed_when: false
+  ignore_errors: true
+  loop: ["{{ password }}"]
+- name: Forget to hide {{ password }}
+  ansible.builtin.command: "sh -c 'echo {{ password }}; echo {{ password }} >&2; echo {{ password | b64encode }}'"
+  changed_when: true
+- name: Try again
+  ansible.builtin.command: "false"
+  register: demo
+  until: demo is succeeded
+  retries: 1
+  delay: 0
+  ignore_errors: true
+- name: Block
+  when: inventory_hostname == 'h1'
+  block:
+    - name: Fail and be rescued
+      ansible.builtin.fail:
+        msg: rescue me
+  rescue:
+    - name: Rescue
+      ansible.builtin.debug:
+        msg: rescued
+- name: Fail
+  ansible.builtin.command: "sh -c 'echo the reason >&2; exit 3'"
+  when: inventory_hostname == 'h2'
+`)
+	write(t, filepath.Join(b.tree, "roles", "demo", "handlers", "main.yml"), `
+- name: Handle
+  ansible.builtin.debug:
+    msg: handled
+`)
+	place := filepath.Join(t.TempDir(), "placed")
+	p := b.local(t, `
+- name: The play
+  hosts: all
+  gather_facts: false
+  vars: {place: `+place+`}
+  roles: [demo]
+`)
+	res, err := b.Play(t.Context(), p)
+	if want := "host h2: task 'demo : Fail' failed: the reason"; err == nil || shown(err) != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	e := playError(t, err)
+	if e.Class != ansible.ClassFailed || ansible.Permanent(err) || len(e.Groups) != 1 {
+		t.Errorf("got %+v", e)
+	}
+	if len(res.Failures) != 1 {
+		t.Fatalf("failures %+v", res.Failures)
+	}
+	if f := res.Failures[0]; f.Host != "h2" || f.Command != "sh -c 'echo the reason >&2; exit 3'" &&
+		f.Command != "sh -c echo the reason >&2; exit 3" || f.Tail != "the reason" || !strings.HasPrefix(f.Path, "roles/demo/tasks/main.yml:") {
+		t.Errorf("failures %+v", res.Failures)
+	}
+	want := map[string]ansible.HostStats{
+		"h1": {OK: 10, Changed: 5, Skipped: 2, Rescued: 1, Ignored: 4},
+		"h2": {OK: 8, Changed: 5, Failed: 1, Skipped: 2, Ignored: 4},
+	}
+	if diff := cmp.Diff(want, res.Stats); diff != "" {
+		t.Error(diff)
+	}
+	if res.Changed != 10 || res.ExitCode != 2 || res.Lost != 0 || len(res.Slowest) < 9 {
+		t.Errorf("result %+v", res)
+	}
+
+	much := b.find("Print much", "h1", ansible.HostResult)
+	if much.Status != "ok" || much.Role != "demo" || much.Seconds <= 0 || len(much.Stdout) > 4096 || len(much.Stdout) < 3000 ||
+		!strings.HasSuffix(much.Stdout, "\n2999\n3000") || !slices.Contains(much.Cut, "stdout") || much.RC == nil || *much.RC != 0 {
+		t.Errorf("got %+v", much)
+	}
+	if e := b.find("Skip", "h1", ansible.HostResult); e.Status != "skipped" {
+		t.Errorf("got %+v", e)
+	}
+	if e := b.find("Place", "h1", ansible.HostResult); e.Status != "changed" || !e.Changed {
+		t.Errorf("got %+v", e)
+	}
+	loop := b.find("Loop", "h1", ansible.HostResult)
+	if diff := cmp.Diff(&ansible.Items{Changed: 1, Failed: 1}, loop.Items); diff != "" || loop.Status != "failed" || !loop.Ignored ||
+		!strings.HasPrefix(loop.Msg, "b: non-zero return code") {
+		t.Errorf("got %+v %s", loop, diff)
+	}
+	for _, task := range []string{"Hide", "Hide a failure", "Hide items"} {
+		if e := b.find(task, "h2", ansible.HostResult); e.Msg != "hidden (no_log)" || e.Stdout+e.Stderr+e.Command != "" {
+			t.Errorf("got %+v", e)
+		}
+	}
+	if e := b.find("Try again", "h1", ansible.Retry); e.Attempts != 1 || e.Retries < 1 {
+		t.Errorf("got %+v", e)
+	}
+	var types []string
+	for _, e := range b.events {
+		if s := string(e.Type); len(types) == 0 || types[len(types)-1] != s {
+			types = append(types, s)
+		}
+	}
+	if got := strings.Join(types[:4], " "); got != "run_start playbook_start play_start task_start" {
+		t.Errorf("begins with %s", got)
+	}
+	if got := strings.Join(types[len(types)-2:], " "); got != "stats run_end" {
+		t.Errorf("ends with %s", got)
+	}
+	noCanary(t, b, err, res)
+	b.clean(t)
+}
+
+// noCanary fails the test if the secret is in what a run leaves: its log, events, result and error.
+func noCanary(t *testing.T, b *bundle, err error, res ansible.Result) {
+	t.Helper()
+	log, readErr := os.ReadFile(b.log)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	all := string(log) + fmt.Sprintf("%+v %+v %v", b.events, res, err)
+	if e, ok := errors.AsType[*ansible.PlayError](err); ok {
+		all += fmt.Sprintf("%+v", *e)
+	}
+	for _, secret := range []string{canary, "Y2FuYXJ5LTA4MTUtb2YtdGhlLXJ1"} {
+		if i := strings.Index(all, secret); i >= 0 {
+			t.Errorf("the secret is in ...%s", all[max(i-300, 0):min(i+50, len(all))])
+		}
+	}
+}
+
+func TestRealCheckMode(t *testing.T) {
+	t.Parallel()
+	b := setupReal(t)
+	place := filepath.Join(t.TempDir(), "placed")
+	write(t, place, "old\n")
+	p := b.local(t, `
+- name: The play
+  hosts: h1
+  gather_facts: false
+  tasks:
+    - name: Place
+      ansible.builtin.copy: {content: "new {{ password }}\n", dest: `+place+`, mode: "0600"}
+    - name: Place much
+      ansible.builtin.copy: {content: "{{ range(9000) | join('\n') }}\n", dest: `+place+`, mode: "0600"}
+    - name: Place a secret
+      ansible.builtin.copy: {content: "{{ password }}\n", dest: `+place+`, mode: "0600"}
+      no_log: true
+  tags: [install]
+- name: Not this one
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Fail
+      ansible.builtin.fail:
+`)
+	p.Check, p.Diff, p.Tags, p.Limit = true, true, []string{"install"}, []string{"h1"}
+	res, err := b.Play(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]ansible.HostStats{"h1": {OK: 3, Changed: 3}}, res.Stats); diff != "" {
+		t.Error(diff)
+	}
+	if e := b.find("Place", "h1", ansible.Diff); !strings.Contains(e.Diff, "-old\n+new <secret>") {
+		t.Errorf("got %+v", e)
+	}
+	if e := b.find("Place much", "h1", ansible.Diff); len(e.Diff) > 4096 || len(e.Diff) < 3000 || !slices.Contains(e.Cut, "diff") {
+		t.Errorf("got %+v", e)
+	}
+	if e := b.find("Place a secret", "h1", ansible.Diff); e.Type != "" {
+		t.Errorf("got %+v", e)
+	}
+	if data, err := os.ReadFile(place); string(data) != "old\n" {
+		t.Errorf("check mode changed the file: %q %v", data, err)
+	}
+	noCanary(t, b, err, res)
+}
+
+// What never starts is told apart from what fails, although the exit codes are the same.
+func TestRealNeverStarts(t *testing.T) {
+	t.Parallel()
+	const good = "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.debug: {msg: x}\n"
+	tests := map[string]struct {
+		playbook string
+		change   func(*ansible.Play)
+		msg      string
+	}{
+		"not YAML":        {"- hosts: all\n  tasks: [\n", nil, "Syntax Error while loading YAML: did not find expected node content. The error appears to be in"},
+		"no such module":  {"- hosts: all\n  tasks:\n    - no.such.module: {}\n", nil, "couldn't resolve module/action 'no.such.module'"},
+		"no such role":    {"- hosts: all\n  roles: [nowhere]\n", nil, "the role 'nowhere' was not found"},
+		"no such import":  {"- ansible.builtin.import_playbook: nowhere.yml\n", nil, "could not be started"},
+		"bad inventory":   {good, func(p *ansible.Play) { p.Inventory["hosts.ini"] = []byte("[all\nh1\n") }, "inventory"},
+		"limit to nobody": {good, func(p *ansible.Play) { p.Limit = []string{"nobody"} }, "no hosts to target"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupReal(t)
+			p := b.local(t, tt.playbook)
+			if tt.change != nil {
+				tt.change(&p)
+			}
+			res, err := b.Play(t.Context(), p)
+			if !ansible.Permanent(err) || playError(t, err).Class != ansible.ClassBroken || director.KindOf(err) != director.KindInternal {
+				t.Fatalf("got %v", err)
+			}
+			if !strings.Contains(shown(err), tt.msg) {
+				t.Errorf("message %q", shown(err))
+			}
+			noCanary(t, b, err, res)
+			b.clean(t)
+		})
+	}
+}
+
+// sshd is a real SSH server on the loopback with a user that may log in.
+type sshd struct {
+	port                 int
+	user                 string
+	key, hostKey, client []byte // client: its private key
+}
+
+func keygen(t *testing.T, dir, name string) (private, public []byte) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if out, err := osexec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	private, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err = os.ReadFile(path + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private, public
+}
+
+func startSSHD(t *testing.T) sshd {
+	t.Helper()
+	need(t, "openssh-server", "openssh-client")
+	dir := t.TempDir()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, hostKey := keygen(t, dir, "host")
+	client, authorized := keygen(t, dir, "client")
+	write(t, filepath.Join(dir, "authorized"), string(authorized))
+	if os.Getuid() == 0 {
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The server cannot say which port it got, so it is given one that was free.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	config := filepath.Join(dir, "sshd_config")
+	write(t, config, fmt.Sprintf(`
+ListenAddress 127.0.0.1:%d
+HostKey %[2]s/host
+AuthorizedKeysFile %[2]s/authorized
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+`, port, dir))
+	cmd := osexec.Command("/usr/sbin/sshd", "-D", "-e", "-f", config)
+	messages, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listening, drained := make(chan bool, 1), make(chan struct{})
+	go func() {
+		defer close(drained)
+		for lines := bufio.NewScanner(messages); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "Server listening") {
+				listening <- true
+			}
+			t.Log(lines.Text())
+		}
+		close(listening)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = messages.Close() // a session that goes on holds the other end
+		<-drained
+		_ = cmd.Wait()
+	})
+	if !<-listening {
+		t.Fatal("sshd does not listen")
+	}
+	return sshd{port: port, user: me.Username, hostKey: hostKey, client: client}
+}
+
+// remote returns a play on the machine that sshd pretends to be.
+func (b *bundle) remote(t *testing.T, s sshd, playbook string) ansible.Play {
+	t.Helper()
+	p := b.local(t, playbook)
+	p.Inventory = map[string][]byte{"hosts.ini": fmt.Appendf(nil,
+		"demo-worker-1 ansible_host=127.0.0.1 ansible_port=%d ansible_python_interpreter=/usr/bin/python3\n", s.port)}
+	p.SSHKey, p.User, p.Limit = s.client, s.user, []string{"demo-worker-1"}
+	p.KnownHosts = fmt.Appendf(nil, "[127.0.0.1]:%d %s", s.port, s.hostKey)
+	p.Timeout = 5 * time.Minute
+	return p
+}
+
+const ping = "- hosts: all\n  gather_facts: false\n  tasks:\n    - name: Ping\n      ansible.builtin.ping:\n"
+
+func TestRealSSH(t *testing.T) {
+	t.Parallel()
+	s := startSSHD(t)
+	dir := t.TempDir()
+	other, otherPublic := keygen(t, dir, "other")
+	tests := map[string]struct {
+		change func(*ansible.Play)
+		class  ansible.Class
+		person bool
+		msg    string
+	}{
+		"all is well": {func(*ansible.Play) {}, "", false, ""},
+		"another host key": {
+			func(p *ansible.Play) { p.KnownHosts = fmt.Appendf(nil, "[127.0.0.1]:%d %s", s.port, otherPublic) },
+			ansible.ClassUnreachable, true, "does not show the SSH host key that the director gave it",
+		},
+		"a host key that is not known": {
+			func(p *ansible.Play) { p.KnownHosts = nil }, ansible.ClassUnreachable, true, "does not show the SSH host key",
+		},
+		"another client key": {
+			func(p *ansible.Play) { p.SSHKey = other }, ansible.ClassUnreachable, false, "does not accept the director's SSH key",
+		},
+		"nobody listens": {
+			func(p *ansible.Play) {
+				p.Inventory["hosts.ini"] = []byte("demo-worker-1 ansible_host=127.0.0.1 ansible_port=1\n")
+			},
+			ansible.ClassUnreachable, false, "Connection refused (the machine does not answer on its SSH port)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupReal(t)
+			p := b.remote(t, s, ping)
+			tt.change(&p)
+			res, err := b.Play(t.Context(), p)
+			// If ssh ends within the same millisecond in which ansible-core writes to it, its reason is lost: ask again.
+			for try := 1; try < 10 && err != nil && strings.Contains(shown(err), "Data could not be sent"); try++ {
+				res, err = b.Play(t.Context(), p)
+			}
+			switch {
+			case tt.class == "" && err != nil:
+				t.Fatal(err)
+			case tt.class == "":
+				if res.Stats["demo-worker-1"].OK != 1 {
+					t.Errorf("result %+v", res)
+				}
+			default:
+				question, person := ansible.Question(err)
+				if playError(t, err).Class != tt.class || director.KindOf(err) != director.KindUnavailable || person != tt.person {
+					t.Errorf("got %v, question %q", err, question)
+				}
+				if !strings.HasPrefix(shown(err), "host demo-worker-1: task 'Ping' could not reach the machine: ") ||
+					!strings.Contains(shown(err), tt.msg) {
+					t.Errorf("message %q", shown(err))
+				}
+			}
+			b.clean(t)
+			for pid, p := range processes(t) {
+				if strings.Contains(p, b.state) {
+					t.Errorf("process %s is left: %s", pid, p)
+				}
+			}
+		})
+	}
+}
+
+// processes returns the command line and the environment of each process, as far as they can be read.
+func processes(t *testing.T) map[string]string {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, dir := range dirs {
+		argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		all[filepath.Base(dir)] = string(bytes.ReplaceAll(append(argv, env...), []byte{0}, []byte{'\n'}))
+	}
+	return all
+}
+
+// While modules run on the other side of SSH, the secret is in no process' arguments or environment; when the run is
+// cancelled, nothing of it stays, not even ssh's master connection.
+func TestRealSecretsAndCancel(t *testing.T) {
+	t.Parallel()
+	s := startSSHD(t)
+	b := setupReal(t)
+	dir := t.TempDir()
+	gate := filepath.Join(dir, "gate")
+	if err := osexec.Command("mkfifo", gate).Run(); err != nil {
+		t.Fatal(err)
+	}
+	p := b.remote(t, s, `
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Use the secret
+      ansible.builtin.copy: {content: "{{ password }}", dest: "`+dir+`/used", mode: "0600"}
+      no_log: true
+    - name: Hold
+      ansible.builtin.slurp: {src: "`+gate+`"}
+      vars: {x: "{{ password }}"}
+`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	type outcome struct {
+		res ansible.Result
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		res, err := b.Play(ctx, p)
+		done <- outcome{res, err}
+	}()
+	b.await(t, func(e ansible.Event) bool { return e.Type == ansible.TaskStart && e.Task == "Hold" })
+	// Opening the other end of the gate waits until the module is there.
+	opened := make(chan *os.File, 1)
+	go func() {
+		f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- f
+	}()
+	var held *os.File
+	select {
+	case held = <-opened:
+	case o := <-done:
+		t.Fatalf("the run ended: %v", o.err)
+	}
+	found, masters := 0, 0
+	master := regexp.MustCompile(`^ssh: \S+ \[mux\]`)
+	for pid, text := range processes(t) {
+		if strings.Contains(text, canary) {
+			t.Errorf("the secret is seen in process %s", pid)
+		}
+		if strings.Contains(text, b.state) {
+			found++
+		}
+		if master.MatchString(text) {
+			masters++
+		}
+	}
+	if found < 2 || masters < 1 {
+		t.Errorf("only %d processes of the run and %d master connections were looked at", found, masters)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "used")); string(data) != canary {
+		t.Errorf("the secret did not arrive: %q %v", data, err)
+	}
+	sockets := controlSockets(t, b)
+	cancel()
+	o := <-done
+	held.Close()
+	if playError(t, o.err).Class != ansible.ClassCancelled || !strings.Contains(shown(o.err), "waiting for host demo-worker-1") {
+		t.Errorf("got %v", o.err)
+	}
+	for pid, text := range processes(t) {
+		if strings.Contains(text, b.state) || strings.Contains(text, "ssh: "+sockets) {
+			t.Errorf("process %s is left: %s", pid, text)
+		}
+	}
+	if _, err := os.Stat(sockets); err == nil {
+		t.Errorf("%s is left", sockets)
+	}
+	noCanary(t, b, o.err, o.res)
+	b.clean(t)
+}
+
+// controlSockets returns the directory of the run's control sockets and fails the test if there is none in it.
+func controlSockets(t *testing.T, b *bundle) string {
+	t.Helper()
+	for _, text := range processes(t) {
+		if !strings.Contains(text, "KAAS_RUN="+b.state) {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "ANSIBLE_SSH_CONTROL_PATH_DIR="); ok {
+				if sockets, err := os.ReadDir(dir); err != nil || len(sockets) != 1 {
+					t.Errorf("control sockets: %v %v", sockets, err)
+				}
+				return dir
+			}
+		}
+	}
+	t.Error("no process of the run names the control sockets")
+	return "none"
+}
+
+// BenchmarkEmptyPlay measures what a run costs besides its tasks.
+func BenchmarkEmptyPlay(b *testing.B) {
+	need(b, "ansible-core")
+	dir := b.TempDir()
+	plugin, err := os.ReadFile("../../playbooks/callback_plugins/director_events.py")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		"callback_plugins/director_events.py": string(plugin), "x.yml": "- hosts: all\n  gather_facts: false\n  tasks: []\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, "tree", filepath.Dir(path)), 0o700); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "tree", path), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := ansible.New(ansible.Config{StateDir: filepath.Join(dir, "state")})
+	for b.Loop() {
+		_, err := r.Play(b.Context(), ansible.Play{
+			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"),
+			Inventory: map[string][]byte{"hosts.ini": []byte("h1 ansible_connection=local\n")},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
