@@ -3,7 +3,6 @@ package steps
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 	if err != nil {
 		return err
 	}
+	defer client.Close()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	why := "nothing was seen yet"
@@ -48,25 +48,26 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 
 // notReady says what is missing, or "".
 func notReady(ctx context.Context, client *kube.Client, nodes []string) (string, error) {
-	missing, err := client.NotReady(ctx, nodes)
+	missing, err := client.NodesReady(ctx, nodes)
 	if err != nil {
 		return "", err
 	}
-	if len(missing) > 0 {
-		return "nodes are not ready: " + strings.Join(missing, "; "), nil
+	var why []string
+	for _, m := range missing {
+		why = append(why, m.Name+" "+m.Why)
+	}
+	if len(why) > 0 {
+		return "nodes are not ready: " + strings.Join(why, "; "), nil
 	}
 	loads, err := client.Workloads(ctx, "kube-system")
 	if err != nil {
 		return "", err
 	}
-	var waiting []string
-	for _, w := range loads {
-		if w.Ready < w.Desired {
-			waiting = append(waiting, fmt.Sprintf("%s %d/%d", w.Name, w.Ready, w.Desired))
-		}
+	for _, w := range kube.Unhealthy(loads) {
+		why = append(why, w.String())
 	}
-	if len(waiting) > 0 {
-		return "not running yet: " + strings.Join(waiting, ", "), nil
+	if len(why) > 0 {
+		return "not running yet: " + strings.Join(why, ", "), nil
 	}
 	return "", nil
 }
