@@ -61,7 +61,10 @@ func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	for _, c := range change {
 		c(&cfg)
 	}
-	b.Runner = ansible.New(cfg)
+	var err error
+	if b.Runner, err = ansible.New(cfg); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
@@ -190,8 +193,11 @@ func shown(err error) string {
 // TestMain also plays the director that dies, see TestEndSurvivors.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("KAAS_TEST_DIRECTOR"); dir != "" {
-		r := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
-		_, err := r.Play(context.Background(), ansible.Play{
+		r, err := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
+		if err != nil {
+			panic(err)
+		}
+		_, err = r.Play(context.Background(), ansible.Play{
 			ID: "p9/s9/1", Tree: filepath.Join(dir, "tree"), Playbook: "install/x.yml",
 			Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")}, ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
 			OnEvent: func(e ansible.Event) {

@@ -239,6 +239,15 @@ func TestPlayIsRefused(t *testing.T) {
 	}
 }
 
+func TestStateDirIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"", "state", "/var/lib/a b", "/x/%h", "/x/${HOME}", "/x:y"} {
+		if _, err := ansible.New(ansible.Config{StateDir: dir}); director.KindOf(err) != director.KindInvalid {
+			t.Errorf("%q: got %v", dir, err)
+		}
+	}
+}
+
 func TestAnsibleIsNotInstalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *ansible.Config) { c.Binary = "no-such-ansible-playbook" })
@@ -716,7 +725,10 @@ func BenchmarkEvents(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	r := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
+	r, err := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
 		res, err := r.Play(b.Context(), ansible.Play{
 			ID: "p", Tree: dir, Playbook: "x.yml", LogPath: filepath.Join(dir, "log"), ExtraVars: []byte(`{"a":"a-secret-of-some-length"}`),

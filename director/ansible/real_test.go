@@ -619,7 +619,10 @@ func BenchmarkEmptyPlay(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	r := ansible.New(ansible.Config{StateDir: filepath.Join(dir, "state")})
+	r, err := ansible.New(ansible.Config{StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
 		_, err := r.Play(b.Context(), ansible.Play{
 			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"),

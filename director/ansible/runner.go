@@ -42,8 +42,13 @@ type Runner struct {
 	active map[string]bool // IDs of running plays
 }
 
-// New returns a Runner. It touches nothing; call EndSurvivors before the first Play.
-func New(cfg Config) *Runner {
+// New returns a Runner. It touches nothing; call EndSurvivors before the first Play. Errors: invalid for a StateDir that is not
+// an absolute path of plain characters, because ssh and ansible-core would take others apart.
+func New(cfg Config) (*Runner, error) {
+	if !filepath.IsAbs(cfg.StateDir) || !plain.MatchString(cfg.StateDir) {
+		return nil, director.Errorf(director.KindInvalid, "ansible.new",
+			"the state directory %q is not an absolute path of letters, digits and /._@+=,-", cfg.StateDir)
+	}
 	if cfg.Binary == "" {
 		cfg.Binary = "ansible-playbook"
 	}
@@ -56,10 +61,11 @@ func New(cfg Config) *Runner {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{
+	r := &Runner{
 		cfg: cfg, log: cfg.Logger, forks: semaphore.NewWeighted(int64(cfg.Forks)), active: map[string]bool{},
 		causes: append(append([]Cause(nil), cfg.Causes...), BuiltInCauses()...),
 	}
+	return r, nil
 }
 
 // Play says what to run, on what, and with which secrets.
@@ -163,8 +169,6 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 // check refuses what cannot work before anything is made, and finds the binary.
 func (r *Runner) check(p *Play) (*redactor, string, error) {
 	switch {
-	case !filepath.IsAbs(r.cfg.StateDir) || !plain.MatchString(r.cfg.StateDir):
-		return nil, "", invalid("the state directory %q is not an absolute path of plain characters", r.cfg.StateDir)
 	case !filepath.IsAbs(p.Tree) || strings.Contains(p.Tree, ":"):
 		return nil, "", invalid("the tree of playbooks %q is not an absolute path without a colon", p.Tree)
 	case p.ID == "":
