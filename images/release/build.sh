@@ -135,13 +135,13 @@ if [[ $mode == cached ]]; then
 fi
 
 mkdir -p "$cache/parts"
-exec 9>"$cache/lock"
+exec 9>"$cache/lock-$minor"
 if ! flock -n 9; then
     log "release: waiting for another build to end"
     flock 9
 fi
-# Only the holder of the lock makes temporary directories, so those that are there were left by a build that was killed.
-rm -rf "$cache"/tmp.*
+# Only the holder of the lock makes these temporary directories, so those that are there were left by a build that was killed.
+rm -rf "$cache/tmp-$minor".*
 tmp=
 trap '[[ -z $tmp ]] || rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
@@ -152,11 +152,13 @@ build_part() {
     local name=$1 module=$2 dir=${part_dir[$1]} started=$SECONDS
     [[ ! -d $dir ]] || return 0
     log "release: building $name (${module:-own sources})"
-    tmp=$(mktemp -d "$cache/tmp.XXXXXX")
+    tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
     chmod 0755 "$tmp"
     MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root nice -n 5 bash "$here/recipes/$name.sh" "$tmp" >&2 ||
         fail "building $name failed; the parts that are finished are kept, run again to go on"
-    mv -T "$tmp" "$dir"
+    # The build of another minor version may have been faster with the same part.
+    mv -T "$tmp" "$dir" 2>/dev/null || [[ -d $dir ]] || fail "cannot move $name into the cache"
+    rm -rf "$tmp"
     tmp=
     log "release: $name took $((SECONDS - started)) s, $(du -sm "$dir" | cut -f 1) MB"
 }
@@ -174,7 +176,7 @@ done
 if [[ ! -f $release/release.yaml ]]; then
     started=$SECONDS
     log "release: assembling $(basename "$release")"
-    tmp=$(mktemp -d "$cache/tmp.XXXXXX")
+    tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
     chmod 0755 "$tmp"
     flags=(-kubernetes "$kubernetes" -calico-node "$here/calico-node")
     for component in "etcd=$etcd" "coredns=$coredns" "pause=$PAUSE_VERSION" "containerd=$containerd" "runc=debian" \

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -285,7 +286,7 @@ func listing(t *testing.T, image v1.Image) []string {
 		archive := tar.NewReader(r)
 		for {
 			h, err := archive.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
