@@ -48,7 +48,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf, err := tlsConfig(c)
+	conf, err := tlsConfig(c, base.Hostname())
 	if err != nil {
 		return nil, err
 	}

@@ -31,13 +31,13 @@ func (c *Client) Follow(
 	if lost == nil {
 		lost = func(error) {}
 	}
-	failures := 0
+	failures, told := 0, false
 	for {
 		phase, last, err := c.stream(ctx, id, after, each, func() {
-			if failures > 0 {
+			if told {
 				lost(nil)
 			}
-			failures = 0
+			failures, told = 0, false
 		})
 		after = last
 		var own *callbackError
@@ -56,9 +56,10 @@ func (c *Client) Follow(
 			if failures >= maxSilence {
 				return "", err
 			}
-			if failures == 1 {
+			if !told {
 				lost(err)
 			}
+			told = true
 		}
 		select {
 		case <-ctx.Done():
@@ -74,7 +75,7 @@ func (e *callbackError) Error() string { return e.err.Error() }
 
 // stream reads one connection. phase is set when the server said that the plan has ended.
 func (c *Client) stream(
-	ctx context.Context, id string, after int64, each func(wire.Event) error, alive func(),
+	ctx context.Context, id string, after int64, each func(wire.Event) error, alive func(), // called for every line
 ) (phase string, last int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,7 +88,6 @@ func (c *Client) stream(
 		return "", after, err
 	}
 	defer resp.Body.Close()
-	alive()
 	watch := time.AfterFunc(silence, cancel)
 	defer watch.Stop()
 
@@ -102,6 +102,7 @@ func (c *Client) stream(
 			return "", after, director.Errorf(director.KindUnavailable, "client.follow", "the stream broke off: %w", err)
 		}
 		watch.Reset(silence)
+		alive()
 		line = strings.TrimRight(line, "\r\n")
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")

@@ -37,7 +37,7 @@ func ParseFingerprint(s string) (string, error) {
 	return fingerprintPrefix + rest, nil
 }
 
-func tlsConfig(c Config) (*tls.Config, error) {
+func tlsConfig(c Config, host string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.Fingerprint != "" {
 		want, err := ParseFingerprint(c.Fingerprint)
@@ -46,7 +46,7 @@ func tlsConfig(c Config) (*tls.Config, error) {
 		}
 		// The usual check is replaced by a stricter one: exactly this certificate, or an authority of exactly this certificate.
 		conf.InsecureSkipVerify = true
-		conf.VerifyConnection = func(s tls.ConnectionState) error { return checkPin(want, s) }
+		conf.VerifyConnection = func(s tls.ConnectionState) error { return checkPin(want, host, s) }
 		return conf, nil
 	}
 	if len(c.CA) > 0 {
@@ -59,7 +59,8 @@ func tlsConfig(c Config) (*tls.Config, error) {
 	return conf, nil
 }
 
-func checkPin(want string, s tls.ConnectionState) error {
+// checkPin takes the host from the address: the connection's own state leaves it empty for IP addresses.
+func checkPin(want, host string, s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return changed("")
 	}
@@ -76,7 +77,7 @@ func checkPin(want string, s tls.ConnectionState) error {
 		for _, cert := range s.PeerCertificates[1:] {
 			between.AddCert(cert)
 		}
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: s.ServerName})
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: host})
 		if err != nil {
 			return director.Errorf(director.KindUnavailable, "client.tls", "the director's certificate is not valid: %w", err)
 		}
