@@ -180,7 +180,10 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
 		return steps.Env{}, director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err)
 	}
-	runner := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log})
+	runner, err := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log})
+	if err != nil {
+		return steps.Env{}, err
+	}
 	survivors, err := runner.EndSurvivors(ctx)
 	if err != nil {
 		return steps.Env{}, err
