@@ -1,0 +1,588 @@
+// Package e2e is the main job on real parts: a cluster on real VMs through libvirt, cloud-init, Ansible over SSH and kubeadm, made by a real
+// director process that is killed half way, looked at from outside, and taken away again.
+//
+// It runs inside a lab (test/lab) as root; test/e2e/e2e.sh sets that up. Without KAAS_E2E_* it is skipped.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const server = "https://172.30.0.1:8443"
+
+type suite struct {
+	t        *testing.T
+	root     string // of the repository
+	dir      string // everything that the test makes
+	bundle   string
+	image    string
+	director *exec.Cmd
+	log      *os.File
+}
+
+func need(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Skipf("%s is not set: run test/e2e/e2e.sh", name)
+	}
+	return v
+}
+
+func TestEndToEnd(t *testing.T) {
+	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_BUNDLE"), image: need(t, "KAAS_E2E_IMAGE")}
+	t.Cleanup(s.killDirector)
+	s.writeFiles()
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"starts and asks for a login", s.startsAndAsksForALogin},
+		{"refuses bad input before anything is made", s.refusesBadInput},
+		{"a failing playbook says what to do", s.failingTaskIsExplained},
+		{"creates the cluster on the same VMs, over a kill -9", s.createsOverAKill},
+		{"the cluster answers from outside", s.answersFromOutside},
+		{"the inventory runs by hand and changes nothing", s.runsByHand},
+		{"no secret is in sight", s.noSecretInSight},
+		{"a second apply changes nothing", s.secondApplyChangesNothing},
+		{"deletes everything", s.deletesEverything},
+	} {
+		if !t.Run(part.name, part.run) {
+			s.tellWhatHappened()
+			t.FailNow()
+		}
+	}
+}
+
+func (s *suite) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+func (s *suite) write(name, text string, mode os.FileMode) string {
+	s.t.Helper()
+	p := s.path(name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), mode)); err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+const password = "a password for tests only"
+
+func (s *suite) writeFiles() {
+	s.write("admin.password", password+"\n", 0o600)
+	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: 172.30.0.1\nadminPasswordFile: %s\n",
+		s.path("state"), s.path("admin.password")), 0o644)
+	sum, err := os.ReadFile(s.image + ".sha256")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	release, err := os.ReadFile(filepath.Join(s.bundle, "release.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^ *kubernetes: "?(v[0-9.]+)`).FindStringSubmatch(string(release))[1]
+	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", strings.Fields(string(sum))[0], "@KUBERNETES@", version)
+	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
+	if err != nil || len(examples) < 5 {
+		s.t.Fatalf("%d examples, %v", len(examples), err)
+	}
+	for _, e := range examples {
+		text, err := os.ReadFile(e)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.write("models/"+strings.TrimSuffix(filepath.Base(e), ".in"), fill.Replace(string(text)), 0o644)
+	}
+}
+
+// run executes a command and returns its output and exit code.
+func (s *suite) run(t *testing.T, limit time.Duration, name string, args ...string) (string, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "DIRECTOR_CONFIG="+s.path("cli.yaml"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out.String())
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+func (s *suite) ok(t *testing.T, limit time.Duration, name string, args ...string) string {
+	t.Helper()
+	out, code := s.run(t, limit, name, args...)
+	if code != 0 {
+		t.Fatalf("%s %s: exit code %d\n%s", filepath.Base(name), strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+func (s *suite) ctl(t *testing.T, args ...string) string {
+	t.Helper()
+	return s.ok(t, 25*time.Minute, s.root+"/bin/directorctl", args...)
+}
+
+// refused runs the CLI and wants it to fail with all of the words.
+func (s *suite) refused(t *testing.T, words []string, args ...string) {
+	t.Helper()
+	out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", args...)
+	if code == 0 {
+		t.Errorf("%v was accepted:\n%s", args, out)
+	}
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			t.Errorf("%v: the error does not say %q:\n%s", args, w, out)
+		}
+	}
+}
+
+func (s *suite) startDirector(t *testing.T) {
+	t.Helper()
+	var err error
+	if s.log, err = os.OpenFile(s.path("director.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.director = exec.Command(s.root+"/bin/director", "-config", s.path("director.yaml"))
+	s.director.Stdout, s.director.Stderr = s.log, s.log
+	if err := s.director.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, time.Minute, "the director answers", func() bool {
+		_, code := s.run(t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), server+"/api/v1/readyz")
+		return code == 0
+	})
+}
+
+// killDirector ends the process as a power cut would, and waits for it.
+func (s *suite) killDirector() {
+	if s.director == nil {
+		return
+	}
+	_ = s.director.Process.Kill()
+	_ = s.director.Wait()
+	_ = s.log.Close()
+	s.director = nil
+}
+
+// await polls a condition of the outside world.
+func (s *suite) await(t *testing.T, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("not within %s: %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *suite) startsAndAsksForALogin(t *testing.T) {
+	s.startDirector(t)
+	for header, want := range map[string]int{"": 401, "Authorization: Bearer wrong": 401} {
+		out := s.ok(t, 10*time.Second, "curl", "-sS", "-o", s.path("body"), "-w", "%{http_code}", "--cacert", s.path("state/tls/ca.crt"), "-H", header, server+"/api/v1/plans")
+		body, err := os.ReadFile(s.path("body"))
+		if err != nil || out != strconv.Itoa(want) || !strings.Contains(string(body), `"kind":"unauthenticated"`) {
+			t.Errorf("header %q: %s %s %v; want %d and a problem", header, out, body, err, want)
+		}
+	}
+	wrong := s.write("wrong.password", "not the password\n", 0o600)
+	s.refused(t, []string{"password"}, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file", wrong)
+	s.ctl(t, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file", s.path("admin.password"))
+	for _, secret := range []string{"state/sealing.key", "state/director.db", "cli.yaml"} {
+		info, err := os.Stat(s.path(secret))
+		if err != nil || info.Mode().Perm()&0o077 != 0 && !strings.HasSuffix(secret, ".db") {
+			t.Errorf("%s: %v, %v; want it for the owner alone", secret, info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(s.path("state")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the state directory is open to others: %v", err)
+	}
+}
+
+// variant applies the demo's documents with changes, under other names where they would collide.
+func (s *suite) variant(name string, replace ...string) string {
+	var text strings.Builder
+	files, err := filepath.Glob(s.path("models/*.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text.WriteString("---\n")
+		text.Write(b)
+	}
+	return s.write("variants/"+name+".yaml", strings.NewReplacer(replace...).Replace(text.String()), 0o644)
+}
+
+func (s *suite) refusesBadInput(t *testing.T) {
+	s.refused(t, []string{"relase", "did you mean release?"}, "apply", "-f", s.variant("unknown-field", "  release: k8s", "  relase: k8s"))
+	s.refused(t, []string{"overlaps the nodes' range"}, "apply", "-f", s.variant("overlap", "  etcd:", "  pods: {cidr: 10.88.0.0/16}\n  etcd:"))
+	for name, v := range map[string]struct {
+		replace []string
+		words   []string
+	}{
+		"no-image":    {[]string{s.image, s.image + ".gone"}, []string{"does not exist on the director"}},
+		"wrong-sum":   {[]string{"sha256: \"", "sha256: \"0000", "\"\n  kubernetes", "\"\n  kubernetes"}, []string{"sha256"}},
+		"no-bundle":   {[]string{s.bundle, "/nowhere"}, []string{"/nowhere"}},
+		"no-libvirt":  {[]string{"qemu:///system", "qemu+unix:///system?socket=/nowhere/sock"}, []string{"/nowhere/sock"}},
+		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
+		"too-large":   {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
+		"over-quota":  {[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"}, []string{"quota.machines"}},
+		"wrong-world": {[]string{"kubernetes: \"v1.37", "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
+	} {
+		file := s.variant(name, v.replace...)
+		out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", "apply", "-f", file, "--start", "--yes")
+		if code == 0 {
+			t.Errorf("%s was accepted:\n%s", name, out)
+		}
+		for _, w := range v.words {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: the error does not say %q:\n%s", name, w, out)
+			}
+		}
+		if _, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "get", "cluster", "demo"); code == 0 {
+			s.ctl(t, "delete", "cluster", "demo", "--yes", "--wait")
+		}
+	}
+	if out := s.ok(t, time.Minute, "virsh", "list", "--all", "--name"); strings.TrimSpace(out) != "" {
+		t.Errorf("refused plans left VMs behind:\n%s", out)
+	}
+}
+
+type planView struct {
+	ID    string `json:"id"`
+	Phase string `json:"phase"`
+	Steps []struct {
+		ID         string    `json:"id"`
+		Status     string    `json:"status"`
+		Attempt    int       `json:"attempt"`
+		StartedAt  time.Time `json:"started_at"`
+		FinishedAt time.Time `json:"finished_at"`
+		Message    string    `json:"message"`
+	} `json:"steps"`
+}
+
+func (s *suite) plan(t *testing.T, id string) planView {
+	t.Helper()
+	var v planView
+	if err := json.Unmarshal([]byte(s.ctl(t, "plans", "show", id, "-o", "json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (s *suite) newestPlan(t *testing.T) string {
+	t.Helper()
+	var v []planView
+	if err := json.Unmarshal([]byte(s.ctl(t, "plans", "list", "--limit", "1", "-o", "json")), &v); err != nil || len(v) != 1 {
+		t.Fatalf("%v: %d plans", err, len(v))
+	}
+	return v[0].ID
+}
+
+// createsOverAKill starts the creation, kills the director while Ansible works on the control plane, and lets it go on.
+func (s *suite) createsOverAKill(t *testing.T) {
+	began := time.Now()
+	s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
+	id := s.newestPlan(t)
+	status := func(v planView, step string) string {
+		for _, st := range v.Steps {
+			if strings.HasPrefix(st.ID, step) {
+				return st.Status
+			}
+		}
+		return ""
+	}
+	s.await(t, 10*time.Minute, "the control plane's playbook runs", func() bool {
+		v := s.plan(t, id)
+		if v.Phase == "failed" || v.Phase == "parked" {
+			t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
+		}
+		return status(v, "control_plane/") == "running" && len(processes("ansible-playbook")) > 0
+	})
+	before := s.plan(t, id)
+	s.killDirector()
+	killed := time.Now()
+	s.startDirector(t)
+	if left := processes("ansible-playbook"); len(left) > 1 {
+		t.Errorf("%d Ansible runs after the restart; the survivor was not ended: %v", len(left), left)
+	}
+	s.await(t, 30*time.Second, "the plan goes on after the kill", func() bool { return status(s.plan(t, id), "control_plane/") == "running" })
+	t.Logf("going on %.1f s after kill -9", time.Since(killed).Seconds())
+
+	out, code := s.run(t, 25*time.Minute, s.root+"/bin/directorctl", "follow", id)
+	t.Logf("%s", out)
+	if code != 0 {
+		t.Fatalf("the plan did not end well: exit code %d", code)
+	}
+	after := s.plan(t, id)
+	for i, st := range before.Steps {
+		if now := after.Steps[i]; st.Status == "done" && (now.Attempt != st.Attempt || !now.FinishedAt.Equal(st.FinishedAt)) {
+			t.Errorf("%s was done before the kill and ran again: %+v then %+v", st.ID, st, now)
+		}
+	}
+	for _, st := range after.Steps {
+		t.Logf("%-32s %8.1f s  attempt %d", st.ID, st.FinishedAt.Sub(st.StartedAt).Seconds(), st.Attempt)
+	}
+	t.Logf("created in %.0f s, the kill included", time.Since(began).Seconds())
+	if n := len(strings.Fields(s.ok(t, time.Minute, "virsh", "list", "--all", "--name"))); n != 2 {
+		t.Errorf("%d VMs, want 2", n)
+	}
+	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"))
+}
+
+// processes returns the ids of processes of this lab whose command line has the word as its program.
+func processes(word string) []string {
+	var out []string
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range all {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		for _, arg := range bytes.SplitN(b, []byte{0}, 4) {
+			if filepath.Base(string(arg)) == word {
+				out = append(out, filepath.Base(filepath.Dir(f)))
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (s *suite) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return s.ok(t, 2*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+}
+
+func (s *suite) answersFromOutside(t *testing.T) {
+	nodes := s.kubectl(t, "get", "nodes", "--no-headers")
+	if n := strings.Count(nodes, " Ready "); n != 2 {
+		t.Errorf("%d nodes are Ready, want 2:\n%s", n, nodes)
+	}
+	t.Logf("\n%s", s.kubectl(t, "get", "nodes,pods", "-A", "-o", "wide"))
+	if raw := s.kubectl(t, "get", "--raw", "/readyz"); raw != "ok" {
+		t.Errorf("the API says %q", raw)
+	}
+	catalog := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path("state/tls/ca.crt"), "-o", "/dev/null", "-w", "%{http_code}",
+		"-H", "Accept: application/vnd.oci.image.manifest.v1+json", "https://172.30.0.1:5000/v2/kaas/toolbox/tags/list")
+	if catalog != strconv.Itoa(http.StatusOK) {
+		t.Errorf("the registry answers %s", catalog)
+	}
+	if pushed := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path("state/tls/ca.crt"), "-o", "/dev/null", "-w", "%{http_code}",
+		"-X", "POST", "https://172.30.0.1:5000/v2/kaas/evil/blobs/uploads/"); pushed != strconv.Itoa(http.StatusUnauthorized) {
+		t.Errorf("an upload without credentials gets %s", pushed)
+	}
+	// Secrets are encrypted at rest: etcd must not hold the plain text.
+	s.kubectl(t, "-n", "default", "create", "secret", "generic", "canary", "--from-literal=word=canary-in-etcd")
+	master := strings.TrimSpace(s.kubectl(t, "-n", "kube-system", "get", "pod", "-l", "component=etcd", "-o", "jsonpath={.items[0].metadata.name}"))
+	stored := s.kubectl(t, "-n", "kube-system", "exec", master, "--", "etcdctl", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
+		"--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "get", "/registry/secrets/default/canary")
+	if !strings.Contains(stored, "k8s:enc:") || strings.Contains(stored, "canary-in-etcd") {
+		t.Errorf("the secret lies in etcd in the clear: %.200q", stored)
+	}
+	s.kubectl(t, "-n", "default", "delete", "secret", "canary")
+	rss, err := rssOf(s.director.Process.Pid)
+	t.Logf("the director uses %d MB of memory after a creation (%v)", rss>>20, err)
+}
+
+func rssOf(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(b)
+	if m == nil {
+		return 0, errors.New("no VmRSS")
+	}
+	kb, err := strconv.ParseInt(string(m[1]), 10, 64)
+	return kb << 10, err
+}
+
+var recap = regexp.MustCompile(`(?m)^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)`)
+
+// runsByHand exports the inventory and runs install.yml with plain ansible-playbook, in check mode and for real: nothing may change.
+func (s *suite) runsByHand(t *testing.T) {
+	dir := s.path("inventory")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
+	for _, mode := range [][]string{{"--check", "--diff"}, {}} {
+		args := append([]string{
+			"-i", filepath.Join(dir, "hosts.ini"), "-e", "@" + filepath.Join(dir, "secrets.json"), "--private-key", filepath.Join(dir, "id_ed25519"),
+			"playbooks/install.yml",
+		}, mode...)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+		cmd := exec.CommandContext(ctx, "ansible-playbook", args...)
+		cmd.Dir = s.root
+		cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		hosts := recap.FindAllStringSubmatch(string(out), -1)
+		if err != nil || len(hosts) != 2 {
+			t.Fatalf("ansible-playbook %v: %v\n%s", mode, err, tail(out, 6000))
+		}
+		for _, h := range hosts {
+			if h[3] != "0" || h[4] != "0" || h[5] != "0" {
+				t.Errorf("%v: %s\n%s", mode, h[0], tail(out, 6000))
+			}
+		}
+		t.Logf("%v: %v", mode, hosts)
+	}
+}
+
+func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
+
+// noSecretInSight looks for the cluster's private keys wherever they must not be.
+func (s *suite) noSecretInSight(t *testing.T) {
+	text, err := os.ReadFile(s.path("inventory", "secrets.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secrets map[string]string
+	if err := json.Unmarshal(text, &secrets); err != nil {
+		t.Fatal(err)
+	}
+	canaries := map[string]string{"password": password, "token": secrets["bootstrap_token"], "encryption": secrets["encryption_key"]}
+	for _, name := range []string{"pki_ca_key", "pki_sa_key", "pki_etcd_ca_key"} {
+		canaries[name] = strings.Split(secrets[name], "\n")[2] // a line from within the key
+	}
+	var looked int
+	err = filepath.WalkDir(s.dir, func(p string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && d.IsDir() && (d.Name() == "inventory" || d.Name() == "registry") {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		switch filepath.Base(p) {
+		case "admin.password", "sealing.key", "kubeconfig":
+			return nil
+		}
+		body, err := os.ReadFile(p)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		looked++
+		for name, c := range canaries {
+			if len(c) < 8 {
+				t.Errorf("canary %s is only %d characters long", name, len(c))
+			} else if bytes.Contains(body, []byte(c)) {
+				t.Errorf("%s is in %s", name, p)
+			}
+		}
+		return err
+	})
+	if err != nil || looked < 10 {
+		t.Errorf("looked at %d files, %v", looked, err)
+	}
+	if err := os.RemoveAll(s.path("inventory")); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *suite) secondApplyChangesNothing(t *testing.T) {
+	before := s.newestPlan(t)
+	out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
+	if strings.Contains(out, "created") || strings.Contains(out, "changed\n") {
+		t.Errorf("a second apply changed something:\n%s", out)
+	}
+	if after := s.newestPlan(t); after != before {
+		t.Errorf("a second apply made plan %s", after)
+	}
+}
+
+// failingTaskIsExplained starts a creation whose model has a value that only the playbook can judge: the plan must fail soon and name the host,
+// the task, what is wrong and what to do. The VMs stay, for the plan of the mended model.
+func (s *suite) failingTaskIsExplained(t *testing.T) {
+	bad := s.variant("bad-var", "  etcd:\n", "  vars: {pod_security_enforce: nonsense}\n  etcd:\n")
+	s.refused(t, []string{"demo-master-1", "pod_security_enforce", "privileged, baseline, restricted"}, "apply", "-f", bad, "--start", "--yes", "--wait")
+	id := s.newestPlan(t)
+	if v := s.plan(t, id); v.Phase != "failed" {
+		t.Errorf("the plan is %s, want failed", v.Phase)
+	}
+	if out := s.ctl(t, "logs", id, "--failed"); !strings.Contains(out, "pod_security_enforce") {
+		t.Errorf("logs --failed does not tell:\n%s", out)
+	}
+}
+
+func (s *suite) deletesEverything(t *testing.T) {
+	s.ctl(t, "delete", "cluster", "demo", "--yes", "--wait")
+	for _, args := range [][]string{{"list", "--all", "--name"}, {"net-list", "--all", "--name"}} {
+		if out := strings.TrimSpace(s.ok(t, time.Minute, "virsh", args...)); out != "" {
+			t.Errorf("virsh %v is not empty:\n%s", args, out)
+		}
+	}
+	for _, kind := range []string{"network", "image", "release", "provider"} {
+		name := map[string]string{"network": "demo", "image": "debian12-k8s-1.37", "release": "k8s-1.37", "provider": "lab"}[kind]
+		s.ctl(t, "delete", kind, name, "--yes")
+	}
+	if out := volumes(s.ok(t, time.Minute, "virsh", "vol-list", "default")); len(out) != 0 {
+		t.Errorf("volumes are left: %v", out)
+	}
+	for _, p := range []string{"ansible-playbook", "ssh", "qemu-system-x86_64"} {
+		if left := processes(p); len(left) != 0 {
+			t.Errorf("%s still runs: %v", p, left)
+		}
+	}
+	if left, err := filepath.Glob(s.path("state/ansible/*")); err != nil || len(left) != 0 {
+		t.Errorf("run directories are left: %v %v", left, err)
+	}
+	if err := s.director.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.director.Wait(); err != nil {
+		t.Errorf("the director did not stop cleanly: %v", err)
+	}
+	_ = s.log.Close()
+	s.director = nil
+}
+
+func volumes(list string) []string {
+	var out []string
+	for _, line := range strings.Split(list, "\n") {
+		if f := strings.Fields(line); len(f) == 2 && strings.HasPrefix(f[1], "/") {
+			out = append(out, f[0])
+		}
+	}
+	return out
+}
+
+// tellWhatHappened prints what a person would look at first.
+func (s *suite) tellWhatHappened() {
+	if b, err := os.ReadFile(s.path("director.log")); err == nil {
+		s.t.Logf("the director's log ends with:\n%s", tail(b, 6000))
+	}
+	if s.director != nil {
+		if out, code := s.run(s.t, time.Minute, s.root+"/bin/directorctl", "plans", "list", "--limit", "1", "-o", "json"); code == 0 {
+			var v []planView
+			if json.Unmarshal([]byte(out), &v) == nil && len(v) == 1 {
+				out, _ = s.run(s.t, time.Minute, s.root+"/bin/directorctl", "logs", v[0].ID, "--failed")
+				s.t.Logf("failed steps of plan %s:\n%s", v[0].ID, tail([]byte(out), 8000))
+			}
+		}
+	}
+}
