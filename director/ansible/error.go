@@ -293,10 +293,14 @@ func describe(groups []Group, stats map[string]HostStats) string {
 // empty are messages of modules that only say that there is more in the output.
 var empty = regexp.MustCompile(`(?i)^(non-zero return code|MODULE FAILURE\b.*|All items completed|One or more items failed|)$`)
 
+// connecting is what ansible-core puts before the words of ssh.
+var connecting = regexp.MustCompile(`^(Failed to connect to the host via ssh: ` +
+	`|Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: )`)
+
 // brief is what a failure says, in at most a few hundred bytes.
 func brief(f Failure) string {
 	const most = 400
-	msg := strings.TrimSpace(strings.TrimPrefix(f.Msg, "Failed to connect to the host via ssh: "))
+	msg := strings.TrimSpace(connecting.ReplaceAllString(f.Msg, ""))
 	first, _, _ := strings.Cut(msg, "\n")
 	if empty.MatchString(strings.TrimSpace(first)) {
 		// The reason is usually in the last lines.
