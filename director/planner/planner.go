@@ -268,7 +268,7 @@ func Delete(w World) (plan.Content, error) {
 			Attempts: 5, Timeout: 10 * time.Minute, Estimate: 5 * time.Second,
 		}))
 	}
-	if len(w.Sharers) == 0 {
+	if len(w.Sharers) == 0 && len(w.Machines) > 0 { // a cluster that never had a machine never had its network made
 		gone = []string{b.add(plan.Step{
 			ID: StepNetworkDelete + "/" + c.Network, Kind: StepNetworkDelete, Title: "Delete network " + c.Network, Needs: gone,
 			Params:   encode(NetworkParams{Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network}),

@@ -30,6 +30,7 @@ type suite struct {
 	dir      string // everything that the test makes
 	bundle   string
 	image    string
+	sum      string // of the image
 	director *exec.Cmd
 	log      *os.File
 }
@@ -96,7 +97,8 @@ func (s *suite) writeFiles() {
 		s.t.Fatal(err)
 	}
 	version := regexp.MustCompile(`(?m)^ *kubernetes: "?(v[0-9.]+)`).FindStringSubmatch(string(release))[1]
-	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", strings.Fields(string(sum))[0], "@KUBERNETES@", version)
+	s.sum = strings.Fields(string(sum))[0]
+	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version)
 	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
 	if err != nil || len(examples) < 5 {
 		s.t.Fatalf("%d examples, %v", len(examples), err)
@@ -247,7 +249,7 @@ func (s *suite) refusesBadInput(t *testing.T) {
 		words   []string
 	}{
 		"no-image":    {[]string{s.image, s.image + ".gone"}, []string{"does not exist on the director"}},
-		"wrong-sum":   {[]string{"sha256: \"", "sha256: \"0000", "\"\n  kubernetes", "\"\n  kubernetes"}, []string{"sha256"}},
+		"wrong-sum":   {[]string{s.sum, strings.Repeat("0", 64)}, []string{"spec.sha256", "the file has " + s.sum}},
 		"no-bundle":   {[]string{s.bundle, "/nowhere"}, []string{"/nowhere"}},
 		"no-libvirt":  {[]string{"qemu:///system", "qemu+unix:///system?socket=/nowhere/sock"}, []string{"/nowhere/sock"}},
 		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
