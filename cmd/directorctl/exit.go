@@ -117,12 +117,12 @@ func printError(w io.Writer, err error) {
 	if e, ok := errors.AsType[*interruptedError](err); ok {
 		hint = e.hint
 	}
-	fmt.Fprintf(w, "error: %s\n", msg)
+	fmt.Fprintf(w, "error: %s\n", plain(msg))
 	for _, f := range fields {
-		fmt.Fprintf(w, "  %s\n", f)
+		fmt.Fprintf(w, "  %s\n", plain(f.String()))
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", strings.ReplaceAll(hint, "\n", "\n      "))
+		fmt.Fprintf(w, "hint: %s\n", strings.ReplaceAll(plain(hint), "\n", "\n      "))
 	}
 }
 

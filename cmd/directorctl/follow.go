@@ -53,9 +53,7 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 		phase, err = a.watch(ctx, api, view)
 		if ctx.Err() != nil {
 			view.end()
-			return &interruptedError{hint: fmt.Sprintf(
-				"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s",
-				p.ID, p.ID, p.ID, p.ID)}
+			return goesOn(p.ID)
 		}
 		if err != nil {
 			view.end()
@@ -64,6 +62,12 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 	}
 	view.end()
 	return a.outcome(view.plan(), phase)
+}
+
+// goesOn is what a person is told who stops waiting.
+func goesOn(id string) error {
+	return &interruptedError{hint: fmt.Sprintf(
+		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s", id, id, id, id)}
 }
 
 // watch feeds the view with events until the plan ends, and returns the phase.

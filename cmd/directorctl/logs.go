@@ -192,7 +192,7 @@ func (r *logReader) print(s wire.Step, attempt int, line []byte) {
 		_, _ = r.out.Write(line)
 		return
 	}
-	text := logLine(bytes.TrimSpace(line))
+	text := plain(logLine(bytes.TrimSpace(line)))
 	if text == "" {
 		return
 	}

@@ -88,6 +88,9 @@ func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, ye
 		}
 	}
 	started, err := api.StartPlan(ctx, p.ID, p.Hash)
+	if err != nil && ctx.Err() != nil {
+		return p, false, goesOn(p.ID) // whether it was started in time, the commands of the hint tell
+	}
 	if err != nil {
 		return p, false, err
 	}

@@ -138,7 +138,7 @@ func (a *app) connect() (*client.Client, error) {
 // confirm asks a question that only "y" or "yes" answers; without a terminal the flag --yes must have answered it.
 func (a *app) confirm(ctx context.Context, question string) (bool, error) {
 	if !a.inIsTerminal() {
-		return false, director.Errorf(director.KindInvalid, "directorctl.confirm", "%s There is no terminal to ask on", question).
+		return false, director.Errorf(director.KindInvalid, "directorctl.confirm", "there is no terminal to ask on: %s", question).
 			WithHint("look at what would be done, and give --yes")
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)

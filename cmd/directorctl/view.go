@@ -49,6 +49,7 @@ func (l *lines) event(e wire.Event) error {
 	} else if word, text = l.step(e); word == "" {
 		return nil
 	}
+	text = strings.ReplaceAll(plain(text), "\n", "\n                ")
 	fmt.Fprintf(l.out, "%s %-6s %s\n", e.At.Local().Format(time.TimeOnly), word, text)
 	return nil
 }
@@ -145,13 +146,19 @@ func (s *screen) draw() {
 	_, _ = io.WriteString(s.out, b.String()) // a terminal that has gone ends the command by a signal
 }
 
-func clip(line string, width int) string {
-	r := []rune(strings.Map(func(c rune) rune {
-		if c < ' ' {
-			return ' ' // messages hold what other programs said
+// plain takes control characters out of what other programs said, except line ends: none of them may steer the terminal.
+func plain(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c != '\n' && (c < ' ' || (c >= 0x7f && c < 0xa0)) {
+			return ' '
 		}
 		return c
-	}, line))
+	}, text)
+}
+
+// clip cuts a line to the width of the screen.
+func clip(line string, width int) string {
+	r := []rune(strings.ReplaceAll(plain(line), "\n", " "))
 	if len(r) <= width {
 		return string(r)
 	}

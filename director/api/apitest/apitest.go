@@ -25,6 +25,9 @@ const LabelRuns = "runs"
 
 // Operations implements api.Operations.
 type Operations struct {
+	// Async lets plans run after the answer to who started them, as a director does. It must be set before the first use.
+	Async bool
+
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	docs    map[model.Ref]model.Stored
@@ -266,6 +269,18 @@ func (o *Operations) emit(r *run, e plan.Event) error {
 
 // advance runs steps until the plan has ended or is held.
 func (o *Operations) advance(r *run) {
+	if !o.Async {
+		o.work(r)
+		return
+	}
+	go func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.work(r)
+	}()
+}
+
+func (o *Operations) work(r *run) {
 	for {
 		ready := plan.Ready(&r.plan, &r.state, o.now())
 		if len(ready) == 0 {
@@ -311,7 +326,7 @@ func (o *Operations) Release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range o.plans {
-		if r.held {
+		if r.runs == "hold" {
 			r.held, r.runs = false, ""
 			o.advance(r)
 		}

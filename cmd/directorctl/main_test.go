@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"flag"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/api/apitest"
+	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"directorctl": main})
+}
+
+const password = "correct horse battery"
+
+// TestScripts drives the command line against the real API over TLS, in front of an in-memory director. Every script has one of
+// its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's password in the file password,
+// and the documents of documents.yaml.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true,
+		Setup: setupScript,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":    code,
+			"release": release,
+			"awaits":  awaits,
+		},
+	})
+}
+
+type opsKey struct{}
+
+func setupScript(env *testscript.Env) error {
+	ops := apitest.New(nil)
+	ops.Async = true
+	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
+	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
+	if err != nil {
+		return err
+	}
+	text := password
+	if oneTime {
+		once, _, err := svc.EnsureAdmin(context.Background(), "")
+		if err != nil {
+			return err
+		}
+		text = once.Reveal()
+	} else if _, _, err := svc.EnsureAdmin(context.Background(), password); err != nil {
+		return err
+	}
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = api.NewServer(
+		api.New(api.Config{Operations: ops, Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "v0.0.0-test"}),
+		nil, slog.New(slog.DiscardHandler))
+	srv.StartTLS()
+	env.Defer(srv.Close)
+	env.Defer(srv.CloseClientConnections)
+	env.Values[opsKey{}] = ops
+	env.Setenv("DIRECTOR_SERVER", srv.URL)
+	env.Setenv("DIRECTOR_CONFIG", "")
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+	env.Setenv("FINGERPRINT", client.Fingerprint(srv.Certificate()))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	documents, err := os.ReadFile(filepath.Join("testdata", "documents.yaml"))
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents, "fingerprint.in": []byte("yes\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(env.WorkDir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// code runs a command and wants its exit code: code N directorctl ARGS...
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = exitStatus(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+func exitStatus(err error) string {
+	if e, ok := err.(interface{ ExitCode() int }); ok { //nolint:errorlint // what os/exec returns
+		return strconv.Itoa(e.ExitCode())
+	}
+	return err.Error()
+}
+
+// release lets held plans go on.
+func release(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Value(opsKey{}).(*apitest.Operations).Release()
+}
+
+// awaits waits until a plan exists that is in the phase: awaits PHASE.
+func awaits(ts *testscript.TestScript, _ bool, args []string) {
+	ops := ts.Value(opsKey{}).(*apitest.Operations)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		views, err := ops.Plans(context.Background(), "", 1)
+		ts.Check(err)
+		if len(views) > 0 && views[0].State.Phase == plan.Phase(args[0]) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no plan came to be %s", args[0])
+		}
+		if len(views) > 0 {
+			_, err = ops.Events(context.Background(), views[0].Plan.ID, views[0].State.Seq, 100*time.Millisecond)
+			ts.Check(err)
+		}
+	}
+}
