@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -707,14 +708,14 @@ func tail(c *virt.Connect, v *virt.StorageVol, maxBytes int) ([]byte, error) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := stream.Recv(buffer)
-		if err != nil {
-			_ = stream.Abort()
-			return nil, fmt.Errorf("reading the console: %w", err)
-		}
-		if n == 0 {
+		text = append(text, buffer[:max(n, 0)]...)
+		if errors.Is(err, io.EOF) {
 			break
 		}
-		text = append(text, buffer[:n]...)
+		if err != nil {
+			_ = stream.Abort()
+			return nil, err
+		}
 	}
 	return text, stream.Finish()
 }

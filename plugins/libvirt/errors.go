@@ -58,6 +58,8 @@ func (h *host) translate(op string, err error) error {
 		return wrap(director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host")
 	case contains(e.Message, "Network is already in use by interface"):
 		return wrap(director.KindConflict, "the range is in use on the host; choose another cidr")
+	case contains(e.Message, "is still being allocated", "is still in use", "has asynchronous jobs running"):
+		return wrap(director.KindUnavailable, "another process works on it; try again")
 	case contains(e.Message, "dlopen"):
 		return h.unreachable(op, err)
 	}

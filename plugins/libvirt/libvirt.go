@@ -52,7 +52,7 @@ type Config struct {
 	DomainType  string // auto (default), kvm or qemu
 	MachineType string // default q35
 	Firmware    string // bios (default) or efi
-	CPUMode     string // default: host-passthrough under KVM, maximum under emulation
+	CPUMode     string // libvirt's mode of <cpu>; default: host-passthrough under KVM, x86-64-v2 under emulation
 	DiskCache   string // QEMU's cache mode; default is QEMU's own, "unsafe" is for laboratories
 	Autostart   bool   // start VMs when their host boots
 	Log         *slog.Logger
@@ -126,6 +126,7 @@ type host struct {
 	mu     sync.Mutex
 	conn   *virt.Connect
 	closed bool
+	kinds  map[string]bool // domain types that the host offers; as long as the connection lives
 }
 
 // connect returns a reference to the connection, made anew if it is gone. The caller closes it.
@@ -157,7 +158,7 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 func (h *host) drop() {
 	if h.conn != nil {
 		_, _ = h.conn.Close()
-		h.conn = nil
+		h.conn, h.kinds = nil, nil
 	}
 }
 
@@ -248,21 +249,9 @@ func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error
 	if strings.HasPrefix(h.URI, "test:") {
 		return "test", nil
 	}
-	text, err := c.GetCapabilities()
+	offered, err := h.offered(op, c)
 	if err != nil {
 		return "", err
-	}
-	var caps virtxml.Caps
-	if err := caps.Unmarshal(text); err != nil {
-		return "", director.Errorf(director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err)
-	}
-	offered := map[string]bool{}
-	for _, g := range caps.Guests {
-		if g.OSType == "hvm" && g.Arch.Name == "x86_64" {
-			for _, d := range g.Arch.Domains {
-				offered[d.Type] = true
-			}
-		}
 	}
 	want := b.cfg.DomainType
 	if want == "auto" {
@@ -278,6 +267,37 @@ func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error
 		return "", e.WithHint("install qemu-system-x86 on it")
 	}
 	return want, nil
+}
+
+// offered returns the domain types that the host can run. libvirt takes a while to find them, so they are asked for once in a
+// connection.
+func (h *host) offered(op string, c *virt.Connect) (map[string]bool, error) {
+	h.mu.Lock()
+	known := h.kinds
+	h.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	text, err := c.GetCapabilities()
+	if err != nil {
+		return nil, err
+	}
+	var caps virtxml.Caps
+	if err := caps.Unmarshal(text); err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err)
+	}
+	known = map[string]bool{}
+	for _, g := range caps.Guests {
+		if g.OSType == "hvm" && g.Arch.Name == "x86_64" {
+			for _, d := range g.Arch.Domains {
+				known[d.Type] = true
+			}
+		}
+	}
+	h.mu.Lock()
+	h.kinds = known
+	h.mu.Unlock()
+	return known, nil
 }
 
 // keyed is a set of locks by key.
