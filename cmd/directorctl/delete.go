@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -17,8 +16,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:   "delete KIND NAME",
 		Short: "Delete a document; for a cluster, the cluster too",
 		Long: "Delete a document that nothing uses.\n\n" +
-			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes when the plan is done: with\n" +
-			"--wait by itself, otherwise by the same command once more.",
+			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes with it at the end.",
 		Args:              exact("KIND", "NAME"),
 		ValidArgsFunction: a.completeKind(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,13 +75,10 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 		return err
 	}
 	if !wait {
-		fmt.Fprintf(a.out, "follow it: directorctl follow %s\nand then:  directorctl delete cluster %s\n", p.ID, ref.Name)
+		fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
 		return nil
 	}
 	if err := a.follow(cmd.Context(), api, p); err != nil {
-		return err
-	}
-	if err := api.DeleteDocument(cmd.Context(), ref); err != nil && director.KindOf(err) != director.KindNotFound {
 		return err
 	}
 	fmt.Fprintf(a.out, "%s deleted\n", ref)

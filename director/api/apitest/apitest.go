@@ -317,6 +317,9 @@ func (o *Operations) settle(r *run) {
 	}
 	if e.Kind == plan.PlanDone { // before anybody can see the plan's end
 		o.up[r.plan.Cluster] = r.plan.Operation == plan.ClusterCreate
+		if r.plan.Operation == plan.ClusterDelete {
+			delete(o.docs, model.Ref{Kind: model.KindCluster, Name: r.plan.Cluster})
+		}
 	}
 	_ = o.emit(r, e)
 }
