@@ -21,7 +21,7 @@ build: bin/director bin/directorctl ## Build the director and its command line
 
 .PHONY: bin/director bin/directorctl
 bin/director bin/directorctl: bin/%:
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: demo
 demo: build ## A real cluster on real VMs, from a model: one master, one worker

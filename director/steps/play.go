@@ -55,18 +55,21 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	return playOutcome(err)
 }
 
-// playOutcome says what a failed run asks for. Hosts that could not be reached come back; a failed task is tried again, because playbooks
-// are idempotent and gates time out on slow hosts, unless its cause is known to need a person; a run that never started is final.
+// playOutcome says what a failed run asks for. Hosts that could not be reached come back, and so does what fails for a cause that is known to
+// pass by itself. What a person can mend from outside parks; all else is final at once, because trying it again would only hide it for minutes.
 func playOutcome(err error) error {
 	pe, ok := errors.AsType[*ansible.PlayError](err)
 	if err == nil || !ok {
 		return err
 	}
+	if question, ask := ansible.Question(err); ask {
+		return plan.Park(err, question)
+	}
 	switch pe.Class {
 	case ansible.ClassCancelled, ansible.ClassUnreachable, ansible.ClassTimeout:
 		return retry(err)
 	case ansible.ClassFailed:
-		if cause := pe.Cause(); cause == nil || cause.Class == ansible.Transient {
+		if cause := pe.Cause(); cause != nil && cause.Class == ansible.Transient {
 			return retry(err)
 		}
 	}
