@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Everything, in the order in which a fault shows up soonest. Stops at the first stage that fails; prints how long each took.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export GOFLAGS=-tags=libvirt_dlopen
+passed=0
+
+stage() { # name command...
+    local name=$1 began=$SECONDS
+    shift
+    printf '\n=== %s\n' "$name"
+    if "$@"; then
+        passed=$((passed + 1))
+        printf '=== %s: ok, %d s\n' "$name" $((SECONDS - began))
+    else
+        printf '=== %s: FAILED after %d s\n%d passed, 1 failed\n' "$name" $((SECONDS - began)) "$passed"
+        exit 1
+    fi
+}
+
+unit() {
+    KAAS_KUBE_BINARIES=$kube go test -timeout 15m ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/...
+}
+
+race() {
+    go test -race -timeout 10m ./director/engine ./director/hypervisor/... ./director/store ./director/client
+}
+
+libvirt_in_lab() {
+    go test -c -o bin/libvirt.test ./plugins/libvirt
+    (cd plugins/libvirt && "$lab" exec -- env KAAS_LAB_URI=qemu:///system "$OLDPWD/bin/libvirt.test" -test.run 'Lab|Conformance' -test.timeout 10m)
+}
+
+with_lab() { # command...: in a lab of its own, which is taken down whatever happens
+    export LAB_DIR=/run/director-lab-test LAB_DATA=/var/lib/director-lab-test
+    local rc=0
+    "$lab" down
+    "$lab" up
+    "$@" || rc=$?
+    "$lab" down
+    unset LAB_DIR LAB_DATA
+    return "$rc"
+}
+
+lab=$PWD/test/lab/lab
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 curl skopeo
+
+stage 'build' make build
+stage 'release bundle' bash -c 'images/release/build.sh --kubernetes 1.37 | tail -n 1'
+kube=$(images/release/build.sh --kubernetes 1.37 --part kubernetes | tail -n 1)
+stage 'lint' test/lint.sh
+stage 'unit and integration' unit
+stage 'race detector' race
+stage 'playbooks' playbooks/test.sh
+stage 'lab' test/lab/lab_test.sh
+stage 'node image' bash -c 'images/node/build.sh --release "$(images/release/build.sh --kubernetes 1.37 | tail -n 1)" | tail -n 1'
+stage 'libvirt back end on a real host' with_lab libvirt_in_lab
+stage 'end to end' test/e2e/e2e.sh
+printf '\n%d passed, 0 failed\n' "$passed"
