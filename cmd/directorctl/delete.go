@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -56,11 +57,20 @@ func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.R
 }
 
 func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Ref, yes, wait bool) error {
-	p, err := api.MakePlan(cmd.Context(), ref.Name, string(plan.ClusterDelete))
+	c, err := api.Cluster(cmd.Context(), ref.Name)
 	if err != nil {
 		return err
 	}
-	if len(p.Steps) == 0 {
+	// What was never made needs no plan, which a missing release or image would stand in the way of.
+	nothing := c.Status == "absent" && len(c.Machines) == 0 && c.Plan == ""
+	var p wire.Plan
+	if !nothing {
+		if p, err = api.MakePlan(cmd.Context(), ref.Name, string(plan.ClusterDelete)); err != nil {
+			return err
+		}
+		nothing = len(p.Steps) == 0
+	}
+	if nothing {
 		if !yes {
 			ok, err := a.confirm(cmd.Context(), ref.String()+" has no machines. Delete its document?")
 			if err != nil || !ok {
