@@ -171,8 +171,8 @@ func Create(w World) (plan.Content, error) {
 	if err != nil {
 		return plan.Content{}, err
 	}
-	content.Summary = fmt.Sprintf("Create cluster %s: %d master, %d workers, Kubernetes %s on provider %s.",
-		content.Cluster, c.Masters.Count, c.WorkerCount(), w.Release.Release.Kubernetes, c.Provider)
+	content.Summary = fmt.Sprintf("Create cluster %s: %s and %s, Kubernetes %s on provider %s.",
+		content.Cluster, count(c.Masters.Count, "master"), count(c.WorkerCount(), "worker"), w.Release.Release.Kubernetes, c.Provider)
 	for _, m := range machines {
 		content.Machines = append(content.Machines, planMachine(m.Machine))
 	}
@@ -282,7 +282,7 @@ func Delete(w World) (plan.Content, error) {
 		Effects:  []plan.Effect{{Verb: "delete", Object: "document", Name: "Cluster/" + name}, {Verb: "delete", Object: "secret", Name: name}},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
-	content.Summary = fmt.Sprintf("Delete cluster %s: %d VMs with their disks, their addresses, its secrets and its document.", name, len(content.Machines))
+	content.Summary = fmt.Sprintf("Delete cluster %s: %s with disks and addresses, its secrets and its document.", name, count(len(content.Machines), "VM"))
 	content.Steps, content.Estimate = b.steps, plan.CriticalPath(b.steps)
 	return content, nil
 }
@@ -489,6 +489,14 @@ func vmEffects(m sized, verb string) []plan.Effect {
 
 func planMachine(m director.Machine) plan.Machine {
 	return plan.Machine{ID: m.ID, Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, MAC: m.MAC, Host: m.Host}
+}
+
+// count renders a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 func names(machines []sized) []string {

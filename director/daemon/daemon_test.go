@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/steps"
+)
+
+func testConfig(t *testing.T) Config {
+	t.Helper()
+	c := DefaultConfig()
+	c.StateDir, c.Listen, c.RegistryListen = filepath.Join(t.TempDir(), "state"), "127.0.0.1:0", "127.0.0.2:0"
+	c.Address = netip.MustParseAddr("127.0.0.1")
+	return c
+}
+
+func start(t *testing.T, c Config, out io.Writer) (*Daemon, error) {
+	t.Helper()
+	d, err := Start(t.Context(), c, Build{Version: "test"}, slog.New(slog.NewTextHandler(t.Output(), nil)), out)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := d.Stop(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
+				t.Error(err)
+			}
+		})
+	}
+	return d, err
+}
+
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	var out bytes.Buffer
+	d, err := start(t, c, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`first password of user admin is (\S+)`).FindStringSubmatch(out.String())
+	if shown == nil {
+		t.Fatalf("no first password: %q", out.String())
+	}
+	if code, body := post(t, c, d, "/api/v1/login", `{"user":"admin","password":"`+shown[1]+`"}`); code != http.StatusOK {
+		t.Errorf("the first password is refused: %d %s", code, body)
+	}
+	if code, body := post(t, c, d, "/api/v1/apply", `{}`); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"unauthenticated"`) {
+		t.Errorf("without a token: %d %s", code, body)
+	}
+	if _, err := start(t, c, io.Discard); director.KindOf(err) != director.KindConflict {
+		t.Errorf("a second director on the same state: %v, want conflict", err)
+	}
+	if err := d.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if _, err := start(t, c, &out); err != nil || out.Len() > 0 {
+		t.Errorf("the second start says %q, %v; the password is shown once", out.String(), err)
+	}
+	if info, err := os.Stat(c.StateDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the state directory is open to others: %v %v", info, err)
+	}
+}
+
+func post(t *testing.T, c Config, d *Daemon, path, body string) (int, string) {
+	t.Helper()
+	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.Addr().String()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// Every kind of step that planners write has a handler.
+func TestEveryStepKindHasAHandler(t *testing.T) {
+	t.Parallel()
+	handlers := steps.Handlers(steps.Env{})
+	for _, kind := range planner.StepKinds() {
+		if handlers[kind] == nil {
+			t.Errorf("no handler for %s", kind)
+		}
+	}
+	if len(handlers) != len(planner.StepKinds()) {
+		t.Errorf("%d handlers for %d kinds", len(handlers), len(planner.StepKinds()))
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text string
+		want []string
+	}{
+		"unknown key": {"adress: 10.0.0.1", []string{"adress"}},
+		"all at once": {"stateDir: var\naddress: 0.0.0.0\nforks: 0\nlogFormat: xml\nlisten: \":1\"\nregistryListen: \":1\"",
+			[]string{"stateDir", "address", "forks", "logFormat", "registryListen"}},
+		"no address": {"stateDir: /x", []string{"address"}},
+		"not yaml":   {"a: [", []string{"did not find"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "director.yaml")
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LoadConfig(path)
+			if director.KindOf(err) != director.KindInvalid {
+				t.Fatalf("err = %v, want invalid", err)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("the error does not name %s: %v", w, err)
+				}
+			}
+		})
+	}
+}
