@@ -499,7 +499,8 @@ func TestLabMistakes(t *testing.T) {
 	}{
 		"no libvirtd": {
 			func(c *Config) { c.Hosts[0].URI = "qemu+unix:///system?socket=/nonexistent/sock" },
-			director.KindUnavailable, []string{"h1", "qemu+unix:///system?socket=/nonexistent/sock", "libvirtd"},
+			director.KindUnavailable,
+			[]string{"h1", "qemu+unix:///system?socket=/nonexistent/sock", "libvirtd"},
 		},
 		"no pool":      {func(c *Config) { c.Hosts[0].Pool = "nothing" }, director.KindNotFound, []string{`"nothing"`, "pool-define-as"}},
 		"pool stopped": {func(c *Config) { c.Hosts[0].Pool = stopped }, director.KindUnavailable, []string{stopped, "pool-start"}},
