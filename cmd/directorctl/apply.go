@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,7 +76,7 @@ func (a *app) printChanges(applied wire.Applied) {
 		if applied.DryRun && c.Action != "unchanged" {
 			note = " (dry run)"
 		}
-		fmt.Fprintf(a.out, "%s/%s %s%s\n", c.Kind, c.Name, c.Action, note)
+		say(a.out, "%s/%s %s%s\n", c.Kind, c.Name, c.Action, note)
 	}
 }
 
@@ -87,7 +86,7 @@ func (a *app) printNext(applied wire.Applied) {
 	}
 	for _, c := range applied.Changes {
 		if c.Kind == string(model.KindCluster) {
-			fmt.Fprintf(a.out, "next: directorctl plan %s\n", c.Name)
+			say(a.out, "next: directorctl plan %s\n", c.Name)
 		}
 	}
 }
@@ -104,10 +103,10 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 			return err
 		}
 		if len(p.Steps) == 0 {
-			fmt.Fprintf(a.out, "Cluster/%s is as it should be: nothing to do\n", c.Name)
+			say(a.out, "Cluster/%s is as it should be: nothing to do\n", c.Name)
 			continue
 		}
-		fmt.Fprintln(a.out)
+		sayLine(a.out)
 		printPlan(a.out, p)
 		p, ok, err := a.startPlan(cmd.Context(), api, p, yes)
 		if err != nil {
@@ -119,7 +118,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 	}
 	for _, p := range started {
 		if !wait {
-			fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
+			say(a.out, "follow it: directorctl follow %s\n", p.ID)
 			continue
 		}
 		if err := a.follow(cmd.Context(), api, p); err != nil {
@@ -156,12 +155,12 @@ func (a *app) diffCommand() *cobra.Command {
 				case c.Action == "unchanged":
 					continue
 				case c.Diff != "":
-					fmt.Fprintf(a.out, "%s/%s\n%s", c.Kind, c.Name, c.Diff)
+					say(a.out, "%s/%s\n%s", c.Kind, c.Name, c.Diff)
 					if !strings.HasSuffix(c.Diff, "\n") {
-						fmt.Fprintln(a.out)
+						sayLine(a.out)
 					}
 				default:
-					fmt.Fprintf(a.out, "%s/%s is new\n", c.Kind, c.Name)
+					say(a.out, "%s/%s is new\n", c.Kind, c.Name)
 				}
 				differs = true
 			}

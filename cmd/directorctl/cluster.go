@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,7 +43,7 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 			if err := writeFile(out, text, 0o600); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "written: %s\n", out)
+			say(a.err, "written: %s\n", out)
 			return nil
 		},
 	}
@@ -87,7 +86,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 				return a.exportFiles(dir, files)
 			}
 			for _, path := range slices.Sorted(maps.Keys(files)) {
-				fmt.Fprintf(a.out, "# %s\n%s\n", path, files[path])
+				say(a.out, "# %s\n%s\n", path, files[path])
 			}
 			return nil
 		},
@@ -111,7 +110,7 @@ func (a *app) exportFiles(dir string, files map[string]string) error {
 		if err := writeFile(target, []byte(files[path]), 0o600); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.out, target)
+		sayLine(a.out, target)
 	}
 	return nil
 }
@@ -149,9 +148,9 @@ func (a *app) versionCommand() *cobra.Command {
 			if form != formTable {
 				return a.encode(form, v)
 			}
-			fmt.Fprintf(a.out, "directorctl %s\n", v.Client)
+			say(a.out, "directorctl %s\n", v.Client)
 			if v.Server != "" {
-				fmt.Fprintf(a.out, "director    %s at %s\n", v.Server, c.Server)
+				say(a.out, "director    %s at %s\n", v.Server, c.Server)
 			}
 			return nil
 		},

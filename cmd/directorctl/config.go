@@ -102,7 +102,7 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	if err != nil {
 		return fileError("directorctl.write", err)
 	}
-	defer os.Remove(f.Name()) // gone after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // gone after the rename
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Chmod(mode)

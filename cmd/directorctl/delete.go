@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/director-kaas/kaas/director/client"
@@ -52,7 +50,7 @@ func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.R
 	if err := api.DeleteDocument(cmd.Context(), ref); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s deleted\n", ref)
+	say(a.out, "%s deleted\n", ref)
 	return nil
 }
 
@@ -85,12 +83,12 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 		return err
 	}
 	if !wait {
-		fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
+		say(a.out, "follow it: directorctl follow %s\n", p.ID)
 		return nil
 	}
 	if err := a.follow(cmd.Context(), api, p); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s deleted\n", ref)
+	say(a.out, "%s deleted\n", ref)
 	return nil
 }

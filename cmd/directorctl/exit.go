@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -117,12 +116,12 @@ func printError(w io.Writer, err error) {
 	if e, ok := errors.AsType[*interruptedError](err); ok {
 		hint = e.hint
 	}
-	fmt.Fprintf(w, "error: %s\n", plain(msg))
+	say(w, "error: %s\n", plain(msg))
 	for _, f := range fields {
-		fmt.Fprintf(w, "  %s\n", plain(f.String()))
+		say(w, "  %s\n", plain(f.String()))
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", strings.ReplaceAll(plain(hint), "\n", "\n      "))
+		say(w, "hint: %s\n", strings.ReplaceAll(plain(hint), "\n", "\n      "))
 	}
 }
 
@@ -131,9 +130,9 @@ func exitCodesTopic() *cobra.Command {
 	b.WriteString("Exit codes of directorctl:\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range exitTable {
-		fmt.Fprintf(w, "%d\t  %s\n", row.code, row.text)
+		say(w, "%d\t  %s\n", row.code, row.text)
 	}
-	w.Flush()
+	_ = w.Flush() // into memory
 	return &cobra.Command{Use: "exit-codes", Short: "Exit codes and what they mean", Long: b.String()}
 }
 

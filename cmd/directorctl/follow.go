@@ -33,7 +33,7 @@ func (a *app) followCommand() *cobra.Command {
 				return err
 			}
 			if plan.Phase(p.Phase) == plan.PhasePlanned {
-				fmt.Fprintf(a.err, "plan %s has not started yet; directorctl start %s starts it\n", p.ID, p.ID)
+				say(a.err, "plan %s has not started yet; directorctl start %s starts it\n", p.ID, p.ID)
 			}
 			return a.follow(cmd.Context(), api, p)
 		},
@@ -140,7 +140,7 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 	e := &planError{id: p.ID, phase: phase, message: p.Message, hint: p.Hint}
 	switch plan.Phase(phase) {
 	case plan.PhaseDone:
-		fmt.Fprintf(a.out, "Plan %s is done%s.\n", p.ID, took)
+		say(a.out, "Plan %s is done%s.\n", p.ID, took)
 		return nil
 	case plan.PhaseParked:
 		e.code = codePlanParked

@@ -105,11 +105,11 @@ func table(w io.Writer, header string, rows func(row func(cells ...string))) {
 				cells[i] = "-"
 			}
 		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+		sayLine(tw, strings.Join(cells, "\t"))
 	}
 	line(strings.Fields(header)...)
 	rows(line)
-	tw.Flush()
+	_ = tw.Flush() // as say
 }
 
 func printClusters(w io.Writer, list []wire.Cluster) {
@@ -243,15 +243,15 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 		{"Generation", strconv.FormatInt(c.Generation, 10)},
 	} {
 		if f[1] != "" {
-			fmt.Fprintf(tw, "%s:\t%s\n", f[0], f[1])
+			say(tw, "%s:\t%s\n", f[0], f[1])
 		}
 	}
 	if c.Plan != "" {
-		fmt.Fprintf(tw, "Held by:\tplan %s (%s)\n", c.Plan, c.PlanPhase)
+		say(tw, "Held by:\tplan %s (%s)\n", c.Plan, c.PlanPhase)
 	}
-	tw.Flush()
+	_ = tw.Flush() // as say
 	if len(c.Machines) > 0 {
-		fmt.Fprintln(a.out, "\nMachines")
+		sayLine(a.out, "\nMachines")
 		table(a.out, "NAME ROLE POOL ADDRESS HOST CPUS MEMORY STATE", func(row func(...string)) {
 			for _, m := range c.Machines {
 				cpus, memory := "", ""
@@ -266,7 +266,7 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 		})
 	}
 	if len(plans) > 0 {
-		fmt.Fprintln(a.out, "\nPlans")
+		sayLine(a.out, "\nPlans")
 		printPlans(a.out, plans, time.Now())
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -58,9 +57,9 @@ func (a *app) loginCommand() *cobra.Command {
 			if err := saveConfig(path, c, director.Secret(s.Token)); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, s.ExpiresAt.Local().Format("2006-01-02 15:04"))
+			say(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, s.ExpiresAt.Local().Format("2006-01-02 15:04"))
 			if s.MustChangePassword {
-				fmt.Fprintln(a.out, "This is a one-time password. Change it now: directorctl password")
+				sayLine(a.out, "This is a one-time password. Change it now: directorctl password")
 			}
 			return nil
 		},
@@ -108,8 +107,8 @@ func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (
 			"the certificate of %s is not trusted; its fingerprint is %s", c.Server, pin).
 			WithHint("compare it with the one that the director printed, then log in with --fingerprint or --ca-file")
 	}
-	fmt.Fprintf(a.err, "The director at %s shows a certificate that is not known here.\n", c.Server)
-	fmt.Fprintf(a.err, "  for:         %s\n  fingerprint: %s\n", names(certs[0]), pin)
+	say(a.err, "The director at %s shows a certificate that is not known here.\n", c.Server)
+	say(a.err, "  for:         %s\n  fingerprint: %s\n", names(certs[0]), pin)
 	ok, err := a.confirm(ctx, "Is this the fingerprint that the director printed at its start?")
 	if err != nil {
 		return c, err
@@ -142,9 +141,9 @@ func (a *app) password(file, prompt string) (director.Secret, error) {
 	case file == "-" || !a.inIsTerminal():
 		raw, err = io.ReadAll(io.LimitReader(a.in, 4096))
 	default:
-		fmt.Fprint(a.err, prompt)
+		say(a.err, "%s", prompt)
 		raw, err = term.ReadPassword(int(a.in.Fd()))
-		fmt.Fprintln(a.err)
+		sayLine(a.err)
 	}
 	if err != nil {
 		return "", fileError("directorctl.password", err)
@@ -179,7 +178,7 @@ func (a *app) logoutCommand() *cobra.Command {
 			if err := os.Remove(c.tokenPath(path)); err != nil {
 				return fileError("directorctl.logout", err)
 			}
-			fmt.Fprintf(a.out, "Logged out of %s.\n", c.Server)
+			say(a.out, "Logged out of %s.\n", c.Server)
 			return nil
 		},
 	}
@@ -221,7 +220,7 @@ func (a *app) passwordCommand() *cobra.Command {
 			if err := api.ChangePassword(cmd.Context(), current, next); err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, "The password is changed.")
+			sayLine(a.out, "The password is changed.")
 			return nil
 		},
 	}
@@ -253,7 +252,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 			if form != formTable {
 				return a.encode(form, me)
 			}
-			fmt.Fprintf(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, me.ExpiresAt.Local().Format("2006-01-02 15:04"))
+			say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, me.ExpiresAt.Local().Format("2006-01-02 15:04"))
 			return nil
 		},
 	}

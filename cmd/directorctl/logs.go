@@ -171,7 +171,7 @@ func (r *logReader) read(ctx context.Context, s wire.Step, place *logPlace) erro
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -201,10 +201,10 @@ func (r *logReader) print(s wire.Step, attempt int, line []byte) {
 		heading += fmt.Sprintf(" (attempt %d)", attempt)
 	}
 	if heading != r.heading {
-		fmt.Fprintf(r.out, "== %s: %s\n", heading, s.Title)
+		say(r.out, "== %s: %s\n", heading, s.Title)
 		r.heading = heading
 	}
-	fmt.Fprintln(r.out, text)
+	sayLine(r.out, text)
 }
 
 // logEntry is what is looked at in a line: the director's own entries and the events of a playbook run.

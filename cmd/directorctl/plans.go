@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -49,12 +48,12 @@ func (a *app) planCommand() *cobra.Command {
 				return a.encode(form, p)
 			}
 			if len(p.Steps) == 0 {
-				fmt.Fprintf(a.out, "Cluster/%s is as it should be: nothing to do\n", args[0])
+				say(a.out, "Cluster/%s is as it should be: nothing to do\n", args[0])
 				return nil
 			}
 			printPlan(a.out, p)
 			if !start {
-				fmt.Fprintf(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
+				say(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
 				return nil
 			}
 			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
@@ -77,13 +76,13 @@ func startFlags(cmd *cobra.Command, start, wait, yes *bool) {
 // startPlan starts a plan that was shown, after a confirmation. It returns false if the person said no.
 func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, yes bool) (wire.Plan, bool, error) {
 	if !yes {
-		fmt.Fprintln(a.out)
+		sayLine(a.out)
 		ok, err := a.confirm(ctx, "Start this plan?")
 		if err != nil {
 			return p, false, err
 		}
 		if !ok {
-			fmt.Fprintf(a.out, "Not started. It can be later: directorctl start %s\n", p.ID)
+			say(a.out, "Not started. It can be later: directorctl start %s\n", p.ID)
 			return p, false, nil
 		}
 	}
@@ -94,7 +93,7 @@ func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, ye
 	if err != nil {
 		return p, false, err
 	}
-	fmt.Fprintf(a.out, "Plan %s is started.\n", p.ID)
+	say(a.out, "Plan %s is started.\n", p.ID)
 	return started, true, nil
 }
 
@@ -104,7 +103,7 @@ func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Pla
 		return err
 	}
 	if !wait {
-		fmt.Fprintf(a.out, "follow it: directorctl follow %s\n", p.ID)
+		say(a.out, "follow it: directorctl follow %s\n", p.ID)
 		return nil
 	}
 	return a.follow(ctx, api, p)
@@ -232,7 +231,7 @@ func (a *app) verbCommand(
 			if plan.Phase(p.Phase) == plan.PhaseDone {
 				done = "was done already"
 			}
-			fmt.Fprintf(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Phase)
+			say(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Phase)
 			if wait != nil && *wait {
 				return a.follow(cmd.Context(), api, p)
 			}

@@ -41,7 +41,7 @@ func (a *app) readSources(ctx context.Context, cmd *cobra.Command, paths []strin
 	for _, path := range paths {
 		if path == "-" {
 			if a.inIsTerminal() {
-				fmt.Fprintln(a.err, "reading documents from the terminal; end with Ctrl-D")
+				sayLine(a.err, "reading documents from the terminal; end with Ctrl-D")
 			}
 			text, err := io.ReadAll(a.in)
 			if err != nil {

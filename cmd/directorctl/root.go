@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -141,7 +140,7 @@ func (a *app) confirm(ctx context.Context, question string) (bool, error) {
 		return false, director.Errorf(director.KindInvalid, "directorctl.confirm", "there is no terminal to ask on: %s", question).
 			WithHint("look at what would be done, and give --yes")
 	}
-	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	say(a.err, "%s [y/N] ", question)
 	line, err := a.readLine(ctx)
 	if err != nil {
 		return false, err
@@ -163,7 +162,7 @@ func (a *app) readLine(ctx context.Context) (string, error) {
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(a.err)
+		sayLine(a.err)
 		return "", ctx.Err()
 	case r := <-got:
 		if r.err != nil && r.line == "" {

@@ -15,11 +15,11 @@ import (
 
 // printPlan shows a frozen plan, and the state of its run if it has started.
 func printPlan(w io.Writer, p wire.Plan) {
-	fmt.Fprintf(w, "Plan %s: %s %s\n", p.ID, p.Operation, p.Cluster)
+	say(w, "Plan %s: %s %s\n", p.ID, p.Operation, p.Cluster)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(tw, "  %s\t%s\n", name, text)
+			say(tw, "  %s\t%s\n", name, text)
 		}
 	}
 	line("summary", p.Summary)
@@ -39,12 +39,12 @@ func printPlan(w io.Writer, p wire.Plan) {
 	if p.StartedAt != nil && p.FinishedAt != nil {
 		line("took", span(p.FinishedAt.Sub(*p.StartedAt)))
 	}
-	tw.Flush()
+	_ = tw.Flush() // as say
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(w, "  warning: %s\n", warning)
+		say(w, "  warning: %s\n", warning)
 	}
 	if len(p.Machines) > 0 {
-		fmt.Fprintln(w, "\nMachines")
+		sayLine(w, "\nMachines")
 		table(w, "NAME ROLE POOL ADDRESS HOST", func(row func(...string)) {
 			for _, m := range p.Machines {
 				row(m.Name, m.Role, m.Pool, m.Address, m.Host)
@@ -85,13 +85,13 @@ func printEffects(w io.Writer, p wire.Plan) {
 		}
 		return 0
 	})
-	fmt.Fprintln(w, "\nEffects")
+	sayLine(w, "\nEffects")
 	for _, node := range order {
 		name := node
 		if name == "" {
 			name = "cluster"
 		}
-		fmt.Fprintf(w, "  %s\n", name)
+		say(w, "  %s\n", name)
 		for _, e := range byNode[node] {
 			mark := verbMarks[e.Verb]
 			if mark == "" {
@@ -101,7 +101,7 @@ func printEffects(w io.Writer, p wire.Plan) {
 			if e.Detail != "" {
 				text += " (" + e.Detail + ")"
 			}
-			fmt.Fprintf(w, "    %s\n", text)
+			say(w, "    %s\n", text)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func printEffects(w io.Writer, p wire.Plan) {
 // printSteps lists the steps by number with the numbers that each needs first.
 func printSteps(w io.Writer, p wire.Plan) {
 	if len(p.Steps) == 0 {
-		fmt.Fprintln(w, "\nNo steps: nothing is to be done.")
+		sayLine(w, "\nNo steps: nothing is to be done.")
 		return
 	}
 	number := make(map[string]int, len(p.Steps))
@@ -117,7 +117,7 @@ func printSteps(w io.Writer, p wire.Plan) {
 		number[s.ID] = i + 1
 	}
 	started := plan.Phase(p.Phase) != plan.PhasePlanned
-	fmt.Fprintln(w, "\nSteps")
+	sayLine(w, "\nSteps")
 	header := "# STEP WHAT AFTER ESTIMATE"
 	if started {
 		header = "# STEP WHAT AFTER STATUS TIME"
@@ -148,9 +148,9 @@ func printSteps(w io.Writer, p wire.Plan) {
 		if s.Message == "" || !slices.Contains([]plan.Status{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}, plan.Status(s.Status)) {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s is %s: %s\n", s.ID, s.Status, s.Message)
+		say(w, "\n%s is %s: %s\n", s.ID, s.Status, s.Message)
 		if s.Hint != "" {
-			fmt.Fprintf(w, "  hint: %s\n", s.Hint)
+			say(w, "  hint: %s\n", s.Hint)
 		}
 	}
 }

@@ -26,12 +26,12 @@ func (l *lines) tick()               {}
 func (l *lines) end()                {}
 
 func (l *lines) begin() {
-	fmt.Fprintf(l.out, "%s plan   %s %s: %s, %d/%d steps done\n", l.now().Format(time.TimeOnly),
+	say(l.out, "%s plan   %s %s: %s, %d/%d steps done\n", l.now().Format(time.TimeOnly),
 		l.p.Operation, l.p.Cluster, l.p.Phase, l.p.StepsDone, l.p.StepsTotal)
 }
 
 func (l *lines) note(text string) {
-	fmt.Fprintf(l.out, "%s note   %s\n", l.now().Format(time.TimeOnly), text)
+	say(l.out, "%s note   %s\n", l.now().Format(time.TimeOnly), text)
 }
 
 func (l *lines) event(e wire.Event) error {
@@ -50,7 +50,7 @@ func (l *lines) event(e wire.Event) error {
 		return nil
 	}
 	text = strings.ReplaceAll(plain(text), "\n", "\n                ")
-	fmt.Fprintf(l.out, "%s %-6s %s\n", e.At.Local().Format(time.TimeOnly), word, text)
+	say(l.out, "%s %-6s %s\n", e.At.Local().Format(time.TimeOnly), word, text)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (s *screen) draw() {
 	picture := s.picture(height - 2)
 	var b strings.Builder
 	if s.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+		say(&b, "\x1b[%dA", s.drawn)
 	}
 	b.WriteString("\r\x1b[J")
 	for _, line := range picture {

@@ -187,7 +187,7 @@ func (s *server) abort(g *gin.Context, err error) {
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	actor, err := s.Auth.Authenticate(ctx.Context(), bearerToken(ctx.Header("Authorization")))
 	if err != nil {
-		s.problem(ctx.Context(), err)
+		_ = s.problem(ctx.Context(), err) // for the log
 		s.abort(humagin.Unwrap(ctx), err)
 		return
 	}
@@ -206,7 +206,7 @@ func (s *server) authorize(action director.Action, kind string) func(huma.Contex
 			object.Name = ctx.Param("id")
 		}
 		if err := s.Auth.Require(actorOf(ctx.Context()), action, object); err != nil {
-			s.problem(ctx.Context(), err)
+			_ = s.problem(ctx.Context(), err) // for the log
 			s.abort(humagin.Unwrap(ctx), err)
 			return
 		}

@@ -82,7 +82,7 @@ func (s *server) events(api huma.API) {
 				return nil, err
 			}
 			return &anyOf{Body: func(ctx huma.Context) {
-				defer r.Close()
+				defer func() { _ = r.Close() }()
 				unlimited(ctx)
 				ctx.SetHeader("Content-Type", typeLines)
 				ctx.SetStatus(http.StatusOK)
@@ -130,7 +130,7 @@ func (s *server) stream(ctx context.Context, id string, after int64) (*anyOf, er
 			}
 			if v.State.Phase.Ended() && after >= v.State.Seq {
 				data, _ := json.Marshal(wire.End{Phase: string(v.State.Phase)}) // two strings always marshal
-				fmt.Fprintf(w, "event: end\ndata: %s\n\n", data)
+				_, _ = fmt.Fprintf(w, "event: end\ndata: %s\n\n", data)
 				w.Flush()
 				return
 			}
@@ -161,7 +161,7 @@ func (s *server) lost(ctx context.Context, id string, err error) {
 func send(w io.Writer, events []plan.Event, after int64) int64 {
 	for _, e := range wire.EventsOf(events) {
 		data, _ := json.Marshal(e) // plain fields always marshal
-		fmt.Fprintf(w, "id: %d\nevent: event\ndata: %s\n\n", e.Seq, data)
+		_, _ = fmt.Fprintf(w, "id: %d\nevent: event\ndata: %s\n\n", e.Seq, data)
 		after = e.Seq
 	}
 	return after

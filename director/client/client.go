@@ -134,7 +134,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return resp, nil
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	return nil, errorOf(op, resp)
 }
 
@@ -188,7 +188,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if out == nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (c *Client) text(ctx context.Context, r request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, director.Errorf(director.KindUnavailable, "client.read", "the answer broke off: %w", err).WithHint("try again")

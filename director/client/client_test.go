@@ -210,7 +210,7 @@ func TestWhatIsNoDirector(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := "https://" + l.Addr().String()
-	l.Close()
+	_ = l.Close()
 	for _, server := range []string{closed} {
 		api, err := client.New(client.Config{Server: server, Fingerprint: pin})
 		if err != nil {
@@ -359,7 +359,7 @@ func TestStepLogFromAnOffset(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(r)
-		r.Close()
+		_ = r.Close()
 		if err != nil || !strings.HasPrefix(string(text), want) {
 			t.Errorf("from %d: %q, %v", offset, text, err)
 		}

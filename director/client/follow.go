@@ -87,7 +87,7 @@ func (c *Client) stream(
 	if err != nil {
 		return "", after, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	watch := time.AfterFunc(silence, cancel)
 	defer watch.Stop()
 

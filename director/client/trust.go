@@ -134,7 +134,7 @@ func Probe(ctx context.Context, server string) ([]*x509.Certificate, error) {
 			Hint: "check the address and that the director runs", Err: err,
 		}
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates, nil
 }
 
