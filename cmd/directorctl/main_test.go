@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -109,7 +111,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func exitStatus(err error) string {
-	if e, ok := err.(interface{ ExitCode() int }); ok { //nolint:errorlint // what os/exec returns
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return strconv.Itoa(e.ExitCode())
 	}
 	return err.Error()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -119,7 +120,7 @@ var (
 
 // translate puts the names and lines of the files into an error of the director.
 func (s *sources) translate(err error) error {
-	e, ok := err.(*director.Error) //nolint:errorlint // the client returns it bare, and a copy is changed
+	e, ok := errors.AsType[*director.Error](err)
 	if !ok || len(e.Fields) == 0 {
 		return err
 	}

@@ -59,11 +59,16 @@ func TestPlacesAreTranslated(t *testing.T) {
 		t.Fatalf("%d lines:\n%s", got, &s.text)
 	}
 	err := s.translate(&director.Error{Kind: director.KindInvalid, Fields: []director.Field{
-		{Path: "input:2: spec.b"}, {Path: "input:4: spec.c"}, {Path: "input:6: d"}, {Path: "Cluster/x: spec.y"},
-		{Path: "input", Msg: "line 4: did not find expected key"}, {Path: "input", Msg: "holds no document"},
+		{Path: "input:2: spec.b"},
+		{Path: "input:4: spec.c"},
+		{Path: "input:6: d"},
+		{Path: "Cluster/x: spec.y"},
+		{Path: "input", Msg: "line 4: did not find expected key"},
+		{Path: "input", Msg: "holds no document"},
 	}})
 	var got []string
-	for _, f := range err.(*director.Error).Fields { //nolint:errorlint // translate returns it bare
+	translated, _ := errors.AsType[*director.Error](err)
+	for _, f := range translated.Fields {
 		got = append(got, f.String())
 	}
 	want := "a.yaml:2: spec.b: |b.yaml:1: spec.c: |c.yaml:1: d: |Cluster/x: spec.y: |b.yaml:1: did not find expected key|a.yaml: holds no document"

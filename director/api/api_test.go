@@ -361,8 +361,13 @@ func TestRolesAndOneTimePasswords(t *testing.T) {
 	b.do(t, http.MethodGet, "/clusters/demo", "", http.StatusOK, nil)
 	b.do(t, http.MethodGet, "/plans", "", http.StatusOK, nil)
 	for _, c := range [][2]string{
-		{"POST", "/apply"}, {"GET", "/documents/Provider"}, {"POST", "/clusters/demo/plans"}, {"DELETE", "/documents/Cluster/demo"},
-		{"POST", "/clusters/demo/kubeconfig"}, {"GET", "/clusters/demo/inventory"}, {"POST", "/plans/p0001/cancel"},
+		{"POST", "/apply"},
+		{"GET", "/documents/Provider"},
+		{"POST", "/clusters/demo/plans"},
+		{"DELETE", "/documents/Cluster/demo"},
+		{"POST", "/clusters/demo/kubeconfig"},
+		{"GET", "/clusters/demo/inventory"},
+		{"POST", "/plans/p0001/cancel"},
 	} {
 		if p := problemOf(t, b.send(t, c[0], c[1], "")); p.Kind != string(director.KindForbidden) {
 			t.Errorf("%s %s as user: %+v", c[0], c[1], p)

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -191,7 +192,7 @@ func TestChangePasswordRefuses(t *testing.T) {
 	} {
 		err := s.ChangePassword(ctx, actor, c.current, c.next)
 		wantKind(t, err, director.KindInvalid)
-		if e, ok := err.(*director.Error); !ok || len(e.Fields) != 1 || e.Fields[0].Path != c.field {
+		if e, ok := errors.AsType[*director.Error](err); !ok || len(e.Fields) != 1 || e.Fields[0].Path != c.field {
 			t.Errorf("%s: %v, want the field %s", name, err, c.field)
 		}
 	}

@@ -202,8 +202,10 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.
 		c.Steps = createSteps(cluster)
 	case op == plan.ClusterDelete && o.up[cluster]:
 		c.Summary = "delete cluster " + cluster
-		c.Steps = []plan.Step{step("vm.delete/"+cluster+"-worker-1", cluster+"-worker-1", "Delete VM", nil, "delete"),
-			step("vm.delete/"+cluster+"-master-1", cluster+"-master-1", "Delete VM", nil, "delete")}
+		c.Steps = []plan.Step{
+			step("vm.delete/"+cluster+"-worker-1", cluster+"-worker-1", "Delete VM", nil, "delete"),
+			step("vm.delete/"+cluster+"-master-1", cluster+"-master-1", "Delete VM", nil, "delete"),
+		}
 	default:
 		c.Machines = nil
 	}
