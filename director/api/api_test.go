@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"golang.org/x/crypto/bcrypt"
 	"gopkg.in/yaml.v3"
 
@@ -31,6 +32,8 @@ import (
 )
 
 var update = flag.Bool("update", false, "write golden files and generated documents")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const password = "correct horse battery"
 
