@@ -58,6 +58,10 @@ func (h *host) translate(op string, err error) error {
 		return wrap(director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host")
 	case contains(e.Message, "Network is already in use by interface"):
 		return wrap(director.KindConflict, "the range is in use on the host; choose another cidr")
+	case contains(e.Message, "network") && contains(e.Message, "is not active"):
+		return wrap(director.KindUnavailable, "start the network on the host: virsh -c "+h.URI+" net-start NAME")
+	case contains(e.Message, "Could not access KVM", "failed to initialize kvm", "failed to initialize KVM"):
+		return wrap(director.KindInvalid, "the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu")
 	case contains(e.Message, "is still being allocated", "is still in use", "has asynchronous jobs running"):
 		return wrap(director.KindUnavailable, "another process works on it; try again")
 	case contains(e.Message, "dlopen"):

@@ -134,7 +134,7 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, director.Errorf(director.KindInternal, op, "the back end is closed")
+		return nil, director.Errorf(director.KindUnavailable, op, "the connection to host %s was closed", h.Name)
 	}
 	if h.conn != nil {
 		if alive, err := h.conn.IsAlive(); err != nil || !alive {

@@ -696,6 +696,8 @@ func TestTranslate(t *testing.T) {
 		"ssh":       {virt.Error{Code: virt.ERR_SYSTEM_ERROR, Domain: virt.FROM_RPC, Message: "Cannot recv data: Host key"}, director.KindUnavailable, "hyp1"},
 		"no rights": {virt.Error{Code: virt.ERR_AUTH_FAILED, Domain: virt.FROM_RPC, Message: "denied"}, director.KindUnavailable, "group libvirt"},
 		"library":   {virt.Error{Code: virt.ERR_NO_CONNECT, Message: "Failed to dlopen libvirt.so.0"}, director.KindUnavailable, "libvirt0"},
+		"stopped":   {virt.Error{Code: virt.ERR_OPERATION_INVALID, Message: "network 'demo' is not active"}, director.KindUnavailable, "net-start"},
+		"no kvm":    {virt.Error{Code: virt.ERR_INTERNAL_ERROR, Message: "process exited: Could not access KVM kernel module"}, director.KindInvalid, "domainType"},
 		"volume":    {virt.Error{Code: virt.ERR_OPERATION_INVALID, Message: "volume 'x' is still being allocated."}, director.KindUnavailable, "try again"},
 		"busy":      {virt.Error{Code: virt.ERR_OPERATION_TIMEOUT, Message: "state change lock"}, director.KindUnavailable, "try again"},
 		"other":     {virt.Error{Code: virt.ERR_INTERNAL_ERROR, Message: "process exited"}, director.KindInternal, "log"},

@@ -45,7 +45,7 @@ func (b *Backend) Close() error {
 func (b *Backend) do(ctx context.Context, v Verb, keys []string, act func(op string, when When) error) error {
 	op := "sim." + string(v)
 	if b.closed.Load() {
-		return director.Errorf(director.KindInternal, op, "the back end is closed")
+		return director.Errorf(director.KindUnavailable, op, "the back end was closed")
 	}
 	f, err := b.w.strike(ctx, v, keys...)
 	if err != nil {
