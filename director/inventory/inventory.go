@@ -44,10 +44,13 @@ type Input struct {
 	DNSAddress  string // of the DNS service; empty for the tenth service address
 	Domain      string // of services; cluster.local when empty
 
-	Registry   string            // host:port that nodes pull from
-	RegistryCA string            // PEM
-	ImageTags  map[string]string // by image name: etcd, coredns, pause, toolbox
-	Bundle     string            // directory of the release bundle on the director
+	Registry string // host, with its port when it is not 443, in the names of images
+	// RegistryEndpoint is the host:port where Registry really answers; empty when that is the same. It is left out when Vars names
+	// another registry.
+	RegistryEndpoint string
+	RegistryCA       string            // PEM
+	ImageTags        map[string]string // by image name: etcd, coredns, pause, toolbox
+	Bundle           string            // directory of the release bundle on the director
 
 	DNS     []string // name servers of the nodes
 	NTP     []string // time servers of the nodes
@@ -171,7 +174,7 @@ func (in Input) facts() map[string]any {
 		"cluster_name": in.Name, "cluster_uid": in.UID, "kubernetes_version": in.Kubernetes,
 		"api_endpoint_host": in.APIHost, "api_vip": in.APIVIP,
 		"pod_cidr": in.PodCIDR, "service_cidr": in.ServiceCIDR, "cluster_dns_ip": in.DNSAddress,
-		"docker_registry_host": in.Registry, "registry_ca": in.RegistryCA,
+		"docker_registry_host": in.Registry, "registry_endpoint": endpoint(in), "registry_ca": in.RegistryCA,
 	}
 	for name, tag := range in.ImageTags {
 		if _, wanted := theSchema().byName[name+"_image_tag"]; wanted {
@@ -442,4 +445,12 @@ func literal(n *yaml.Node) {
 func quoted(text string) string {
 	raw, _ := json.Marshal(text) // JSON is YAML; a string cannot fail
 	return string(raw)
+}
+
+// endpoint returns where the registry answers: another registry, set by the model, answers under its own name.
+func endpoint(in Input) string {
+	if _, other := in.Vars["docker_registry_host"]; other {
+		return ""
+	}
+	return in.RegistryEndpoint
 }

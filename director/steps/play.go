@@ -93,7 +93,7 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 	in := inventory.Input{
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
 		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU, ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
-		Registry: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle, NTP: f.Network.NTP,
+		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle, NTP: f.Network.NTP,
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout), Vars: c.Vars,
 	}
 	if c.API.VIP.IsValid() {

@@ -69,6 +69,10 @@ type Env struct {
 	NTP      []string
 }
 
+// RegistryName stands for the director's registry in the names of images, on every node of every director: node images carry the release's
+// images under it, and each node is told which address is behind it. An address in the names would tie images to one director for ever.
+const RegistryName = "kaas.internal"
+
 // RegistryPrefix stands before every image's name in the registry.
 const RegistryPrefix = "kaas"
 

@@ -44,7 +44,7 @@ if [[ -n $release ]]; then
 fi
 key_of_all() {
     {
-        hash_of base base.sh packages.txt files finish.sh disk.sh build.sh
+        hash_of base base.sh packages.txt files finish.sh preload.sh disk.sh build.sh
         [[ -z $release ]] || sha256sum <"$release/release.yaml"
     } | sha256sum | cut -c1-12
 }
@@ -109,6 +109,10 @@ fi
 cp "$here/finish.sh" "$root/finish.sh"
 chroot "$root" /bin/bash /finish.sh >&2
 rm "$root/finish.sh"
+if [[ -n $release ]]; then
+    say "loading the container images"
+    "$here/preload.sh" "$root" "$release" >&2
+fi
 
 runc=$(chroot "$root" runc --version | sed -n 's/^runc version //p')
 /usr/bin/python3 - "$release" "$runc" "$key" >"$tmp/kaas-release.json" <<'PY'

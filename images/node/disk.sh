@@ -4,7 +4,7 @@
 set -euo pipefail
 root=$1
 out=$2
-size_mib=${NODE_DISK_MIB:-3072} # of the image; a node's disk may be any larger
+size_mib=${NODE_DISK_MIB:-5120} # of the image; a node's disk may be any larger
 core_lba=2048                   # 1 MiB: partition 1, for GRUB's core
 root_mib=2                      # partition 2
 tmp=$(mktemp -d "${out%/*}/disk.XXXXXX")
