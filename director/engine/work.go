@@ -138,7 +138,7 @@ func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) plan.Ev
 		ev.Message, ev.NotBefore = o.Text, e.cfg.Now().Add(o.After)
 		return ev
 	case plan.Retry:
-		if errors.Is(err, context.DeadlineExceeded) {
+		if _, told := errors.AsType[*director.Error](err); !told && errors.Is(err, context.DeadlineExceeded) {
 			err = director.Errorf(director.KindUnavailable, step.Kind, "it took longer than %s: %w", step.Timeout, err)
 		}
 	}

@@ -10,9 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
@@ -199,12 +201,25 @@ func (e Env) bootTimeout(ctx context.Context, p planner.VMParams, last error) er
 		vms, lerr := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
 		if lerr == nil && len(vms) == 1 {
 			if tail, terr := console.ConsoleTail(ctx, vms[0].ID, 2000); terr == nil && len(tail) > 0 {
-				err.Msg += "; its console ends with:\n" + string(tail)
+				err.Msg += "; its console ends with:\n" + printable(tail)
 			}
 		}
 	}
 	return err
 }
+
+// printable takes the control sequences of a terminal out of what a console printed.
+func printable(console []byte) string {
+	text := escapes.ReplaceAll(console, nil)
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, string(text)))
+}
+
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // cloudInitResult reads cloud-init's own verdict.
 func cloudInitResult(name, text string) error {
