@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"errors"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/daemon"

@@ -164,10 +164,10 @@ func ranges(n []int) string {
 		for j+1 < len(n) && n[j+1] == n[j]+1 {
 			j++
 		}
-		switch {
-		case j == i:
+		switch j {
+		case i:
 			parts = append(parts, strconv.Itoa(n[i]))
-		case j == i+1:
+		case i + 1:
 			parts = append(parts, strconv.Itoa(n[i]), strconv.Itoa(n[j]))
 		default:
 			parts = append(parts, strconv.Itoa(n[i])+"-"+strconv.Itoa(n[j]))

@@ -2,6 +2,7 @@ package ansible
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	osexec "os/exec"
@@ -78,7 +79,7 @@ func (p *process) watch() {
 		// Without reaping it: as long as it is a zombie, nobody else can get its id, nor that of its group.
 		for {
 			err := unix.Waitid(unix.P_PID, p.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-			if err != unix.EINTR { //nolint:errorlint // a bare errno
+			if !errors.Is(err, unix.EINTR) {
 				return
 			}
 		}

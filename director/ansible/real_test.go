@@ -309,9 +309,9 @@ func TestRealNeverStarts(t *testing.T) {
 
 // sshd is a real SSH server on the loopback with a user that may log in.
 type sshd struct {
-	port                 int
-	user                 string
-	key, hostKey, client []byte // client: its private key
+	port            int
+	user            string
+	hostKey, client []byte // client: its private key
 }
 
 func keygen(t *testing.T, dir, name string) (private, public []byte) {

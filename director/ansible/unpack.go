@@ -42,7 +42,7 @@ func Unpack(tree fs.FS, dir string) (hash, path string, err error) {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(tmp)
+		defer func() { _ = os.RemoveAll(tmp) }() // empty by then, unless it failed
 		fresh := filepath.Join(tmp, "tree")
 		if err := copyTree(tree, fresh); err != nil {
 			return err

@@ -4,6 +4,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -19,8 +20,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"crypto/x509"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"

@@ -122,9 +122,11 @@ func TestBadConfig(t *testing.T) {
 		text string
 		want []string
 	}{
-		"unknown key": {"adress: 10.0.0.1", []string{"adress"}},
-		"all at once": {"stateDir: var\naddress: 0.0.0.0\nforks: 0\nlogFormat: xml\nlisten: \":1\"\nregistryListen: \":1\"",
-			[]string{"stateDir", "address", "forks", "logFormat", "registryListen"}},
+		"unknown key": {"addresses: 10.0.0.1", []string{"addresses"}},
+		"all at once": {
+			"stateDir: var\naddress: 0.0.0.0\nforks: 0\nlogFormat: xml\nlisten: \":1\"\nregistryListen: \":1\"",
+			[]string{"stateDir", "address", "forks", "logFormat", "registryListen"},
+		},
 		"no address": {"stateDir: /x", []string{"address"}},
 		"not yaml":   {"a: [", []string{"did not find"}},
 	} {

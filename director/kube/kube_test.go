@@ -289,7 +289,7 @@ func testWorkloads(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		Selector: selector("kube-proxy"), Template: template("kube-proxy"),
 	}}
 	// Nobody has looked at it yet: it must not pass for healthy with 0 of 0.
-	if proxy, err = api.AppsV1().DaemonSets(ns).Create(t.Context(), proxy, metav1.CreateOptions{}); err != nil {
+	if _, err = api.AppsV1().DaemonSets(ns).Create(t.Context(), proxy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 

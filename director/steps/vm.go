@@ -30,7 +30,7 @@ const DataDiskSerial = "kaas-data"
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
-func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
