@@ -46,13 +46,13 @@ lab=$PWD/test/lab/lab
 test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 curl skopeo
 
 stage 'build' make build
-stage 'release bundle' bash -c 'images/release/build.sh --kubernetes 1.37 | tail -n 1'
+stage 'release bundle' images/release/build.sh --kubernetes 1.37
 stage 'lint' test/lint.sh
 stage 'unit and integration' unit
 stage 'race detector' race
 stage 'playbooks' playbooks/test.sh
 stage 'lab' test/lab/lab_test.sh
-stage 'node image' bash -c 'images/node/build.sh --release "$(images/release/build.sh --kubernetes 1.37 | tail -n 1)" | tail -n 1'
+stage 'node image' images/node/build.sh --release "$(images/release/build.sh --kubernetes 1.37 | tail -n 1)"
 stage 'libvirt back end on a real host' with_lab libvirt_in_lab
 stage 'end to end' test/e2e/e2e.sh
 printf '\n%d passed, 0 failed\n' "$passed"
