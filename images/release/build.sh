@@ -174,6 +174,8 @@ done
 [[ ${#only[@]} -eq 0 ]] || exit 0
 
 if [[ ! -f $release/release.yaml ]]; then
+    # A cache that somebody tidied by hand once lost its symbolic links, and every image on this layer its shell.
+    [[ -x ${part_dir[debian]}/rootfs/bin/sh ]] || fail "${part_dir[debian]} is damaged; remove it and run again"
     started=$SECONDS
     log "release: assembling $(basename "$release")"
     tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
