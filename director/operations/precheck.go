@@ -26,6 +26,11 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 	}
 	var problems []director.Field
 	problems = append(problems, o.checkImage(ctx, w)...)
+	facts, err := planner.DecodeFacts(c)
+	if err != nil {
+		return nil, err
+	}
+	problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
 	quota, err := o.checkQuota(ctx, w)
 	if err != nil {
 		return nil, err

@@ -87,8 +87,21 @@ func retry(err error) error {
 	return &again
 }
 
-// Inventory renders the inventory of the cluster as its runs get it. It holds no secret.
+// Inventory renders the inventory of the cluster as its runs get it. It holds no secret. Host keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
+	return e.inventory(f, func(machine string) (string, error) {
+		key, err := e.HostKey(ctx, machine)
+		return key.Public, err
+	})
+}
+
+// CheckInventory returns what would stop the cluster's inventory from being rendered. It makes nothing.
+func (e Env) CheckInventory(f planner.Facts) error {
+	_, err := e.inventory(f, func(string) (string, error) { return "", nil })
+	return err
+}
+
+func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, error)) (inventory.Files, error) {
 	c := f.Document
 	in := inventory.Input{
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
@@ -106,11 +119,11 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 		in.Aliases = append(in.Aliases, inventory.Alias{Address: a.Address.String(), Names: a.Names})
 	}
 	for _, m := range f.Nodes {
-		key, err := e.HostKey(ctx, m.ID)
+		key, err := hostKey(m.ID)
 		if err != nil {
 			return nil, err
 		}
-		n := inventory.Node{Name: m.Name, Role: m.Role, Address: m.Address, HostKey: key.Public}
+		n := inventory.Node{Name: m.Name, Role: m.Role, Address: m.Address, HostKey: key}
 		for _, p := range c.Workers {
 			if m.Role == director.RoleWorker && p.Name == m.Pool {
 				n.Labels, n.Taints = p.Labels, p.Taints

@@ -255,6 +255,7 @@ func (s *suite) refusesBadInput(t *testing.T) {
 		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
 		"too-large":   {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
 		"over-quota":  {[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"}, []string{"quota.machines"}},
+		"unknown-var": {[]string{"  etcd:\n", "  vars: {no_such_thing: 1}\n  etcd:\n"}, []string{"spec.vars.no_such_thing", "no playbook knows this variable"}},
 		"wrong-world": {[]string{"kubernetes: \"v1.37", "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
 	} {
 		file := s.variant(name, v.replace...)
@@ -531,7 +532,7 @@ func (s *suite) secondApplyChangesNothing(t *testing.T) {
 // failingTaskIsExplained starts a creation whose model has a value that only the playbook can judge: the plan must fail soon and name the host,
 // the task, what is wrong and what to do. The VMs stay, for the plan of the mended model.
 func (s *suite) failingTaskIsExplained(t *testing.T) {
-	bad := s.variant("bad-var", "  vars:\n", "  vars:\n    pod_security_enforce: nonsense\n")
+	bad := s.variant("bad-var", "  etcd:\n", "  vars: {pod_security_enforce: nonsense}\n  etcd:\n")
 	s.refused(t, []string{"demo-master-1", "pod_security_enforce", "privileged, baseline, restricted"}, "apply", "-f", bad, "--start", "--yes", "--wait")
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "failed" {
