@@ -184,7 +184,7 @@ class Proof:
                 return self.proven(what, begin)
             if self.kubectl.over():
                 raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)), hint)
-            time.sleep(2)
+            time.sleep(5)  # kubectl itself is what a slow master has least time for
 
     def nodes(self):
         """Wait for the nodes."""
