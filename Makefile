@@ -32,7 +32,7 @@ demo/clean: ## Take away all that make demo made, except the caches
 	test/demo/demo.sh clean
 
 .PHONY: test
-test: ## Everything: lint, unit, integration and the end-to-end run on real VMs
+test: ## Lint, unit and integration tests; real Ansible, API server, registry, libvirt
 	test/run.sh
 
 .PHONY: test/unit
