@@ -48,7 +48,8 @@ func setup(t *testing.T, felix string) (root string, run *exec.Cmd, output *byte
 		}
 	}
 	run = exec.CommandContext(t.Context(), "/bin/sh", "calico-run")
-	run.Env = []string{"CALICO_RUN_TRIES=2",
+	run.Env = []string{
+		"CALICO_RUN_TRIES=2",
 		"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "CALICO_RUN_ROOT=" + root, "DATASTORE_TYPE=kubernetes", "CNI_MTU=1450",
 		`CNI_NETWORK_CONFIG={"node": "__KUBERNETES_NODE_NAME__", "mtu": __CNI_MTU__, "kubeconfig": "__KUBECONFIG_FILEPATH__"}`,
 	}
