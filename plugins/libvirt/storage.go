@@ -190,10 +190,14 @@ func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
 		return nil, err
 	}
 	v, err = p.StorageVolCreateXML(text, 0)
-	if is(err, virt.ERR_STORAGE_VOL_EXIST) { // another director was quicker
-		return p.LookupStorageVolByName(want.name)
+	if err == nil {
+		return v, nil
 	}
-	return v, err
+	// Another director may have been quicker, for which every driver has an error of its own: the volume itself decides.
+	if v, findErr := p.find(want.name); findErr == nil && v != nil {
+		return v, nil
+	}
+	return nil, err
 }
 
 func (want volume) matches(v *virt.StorageVol) (bool, error) {
