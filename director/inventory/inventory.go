@@ -237,6 +237,12 @@ func (s *schema) resolve(in Input) (map[string]any, []director.Field) {
 			values["cluster_dns_ip"] = ip
 		}
 	}
+	// A host whose etcd needs a slower heartbeat needs the same patience everywhere else.
+	if values["slow_host_factor"] == 0 {
+		if beat, ok := values["etcd_heartbeat_interval_ms"].(int); ok {
+			values["slow_host_factor"] = max(1, beat/100)
+		}
+	}
 	for _, v := range s.list {
 		if v.AliasOf != "" {
 			values[v.Name] = values[v.AliasOf]
