@@ -137,16 +137,16 @@ func nodeAgent(o object, version string) error {
 		value("FELIX_HEALTHPORT", "9099"),
 	}
 	c["resources"] = object{"requests": object{"cpu": "100m", "memory": "100Mi"}}
-	probe := func(path string, delay, failures int) object {
+	probe := func(path string, period, failures int) object {
 		return object{
 			"httpGet":             object{"host": "127.0.0.1", "path": path, "port": 9099},
-			"initialDelaySeconds": delay, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": failures,
+			"initialDelaySeconds": 0, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures,
 		}
 	}
 	// A slow node needs a minute or two to the first answer; the start-up probe waits that long, the others are strict after it.
-	c["startupProbe"] = probe("/liveness", 0, 60)
-	c["livenessProbe"] = probe("/liveness", 0, 12)
-	c["readinessProbe"] = probe("/readiness", 0, 3)
+	c["startupProbe"] = probe("/liveness", 5, 60)
+	c["livenessProbe"] = probe("/liveness", 10, 6)
+	c["readinessProbe"] = probe("/readiness", 10, 3)
 	// The agent's own shutdown step marks the node as without a network; it is part of the upstream manifest and stays.
 	keep := map[string]string{
 		"cni-net-dir": "/host/etc/cni/net.d", "lib-modules": "/lib/modules", "xtables-lock": "/run/xtables.lock",
@@ -183,12 +183,13 @@ func controllers(o object, version string) error {
 		return err
 	}
 	c["image"] = "@REGISTRY@/calico-kube-controllers:" + version
-	for name, delay := range map[string]int{"livenessProbe": 60, "readinessProbe": 5} {
+	// Each of these probes starts a process in the container, which is dear on a slow node.
+	for name, times := range map[string][2]int{"livenessProbe": {60, 60}, "readinessProbe": {5, 30}} {
 		probe, ok := c[name].(object)
 		if !ok {
 			return fmt.Errorf("has no %s", name)
 		}
-		probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = delay, 20, 20
+		probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = times[0], times[1], 20
 	}
 	return nil
 }
