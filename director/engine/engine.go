@@ -28,13 +28,19 @@ type Tx interface {
 	Plan(id string) (plan.Plan, plan.State, error)
 	Append(s *plan.State, e plan.Event) error
 	Lease(planID, step, owner string, until time.Time) error
+	// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step stands in its line.
+	TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error)
+	GiveBack(ref plan.StepRef) error
+	LeaveLine(ref plan.StepRef) error
+	// Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all lines.
+	Next(budgets []string, limit func(string) int) ([]plan.StepRef, error)
 }
 
 // Store keeps plans. Methods outside Update must not be called inside it.
 type Store interface {
 	SQL() *sql.DB
 	Update(ctx context.Context, fn func(Tx) error) error
-	Active(ctx context.Context) ([]string, error) // ids of running and cancelling plans
+	Active(ctx context.Context) ([]string, error) // ids of the plans in a phase of plan.Driven
 	Renew(ctx context.Context, owner string, until time.Time) error
 	Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error)
 	Due(ctx context.Context, now time.Time) ([]plan.StepRef, error)
@@ -49,6 +55,8 @@ type Config struct {
 	Lease    time.Duration           // how long a silent engine keeps its steps; 15 s if zero
 	Now      func() time.Time        // time.Now if nil
 	Log      *slog.Logger
+	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
+	Budget func(budget string) int
 	// Explain turns an error into what people are shown; the error's own text if nil.
 	Explain func(err error) (message, hint string)
 }
@@ -92,6 +100,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Budget == nil {
+		cfg.Budget = func(string) int { return 0 }
 	}
 	if cfg.Explain == nil {
 		cfg.Explain = func(err error) (string, string) { return err.Error(), director.HintOf(err) }
@@ -169,62 +180,6 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Begin starts the plan: prepare runs in the same transaction, before the plan is marked as started, and may refuse. Steps that are ready are queued with it.
-func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *plan.Plan, *plan.State) error) error {
-	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
-		if prepare != nil {
-			if err := prepare(tx, p, s); err != nil {
-				return err
-			}
-		}
-		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanStarted, By: by})
-	})
-}
-
-// Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan has ended.
-func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
-	err := e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
-		if s.Phase == plan.PhaseCancelling || s.Phase.Ended() {
-			return nil
-		}
-		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanCancel, By: by})
-	})
-	if err == nil && now {
-		e.mu.Lock()
-		for ref, cancel := range e.running {
-			if ref.Plan == id {
-				cancel(errCancelled)
-			}
-		}
-		e.mu.Unlock()
-	}
-	return err
-}
-
-// Retry lets a failed, parked or cancelled plan go on: failed and parked steps run again, finished ones do not.
-func (e *Engine) Retry(ctx context.Context, id, by string) error {
-	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
-		for i := range s.Steps {
-			if st := s.Steps[i]; st.Status == plan.Failed || st.Status == plan.Parked {
-				if err := e.append(tx, s, plan.Event{Plan: id, Step: st.ID, Kind: plan.Retried, By: by}); err != nil {
-					return err
-				}
-			}
-		}
-		if s.Phase == plan.PhaseRunning {
-			return nil
-		}
-		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
-	})
-}
-
-// Discard gives the plan up for good.
-func (e *Engine) Discard(ctx context.Context, id, by string) error {
-	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
-		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by})
-	})
-}
-
 // Changed returns a channel that is closed at the next event of any plan. Take it before reading, and read again when it closes.
 func (e *Engine) Changed() <-chan struct{} { return e.signal.wait() }
 
@@ -278,14 +233,35 @@ func (e *Engine) enqueue(ctx context.Context, tx Tx, id string, s *plan.State, s
 	if len(steps) == 0 {
 		return nil
 	}
-	jobs := make([]river.InsertManyParams, len(steps))
+	refs := make([]plan.StepRef, len(steps))
 	for i, step := range steps {
-		jobs[i] = river.InsertManyParams{Args: stepArgs{plan.StepRef{Plan: id, Step: step, Attempt: s.Step(step).Attempt + 1}}}
+		refs[i] = plan.StepRef{Plan: id, Step: step, Attempt: s.Step(step).Attempt + 1}
+	}
+	return e.invite(ctx, tx, refs)
+}
+
+// invite queues attempts.
+func (e *Engine) invite(ctx context.Context, tx Tx, refs []plan.StepRef) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	jobs := make([]river.InsertManyParams, len(refs))
+	for i, ref := range refs {
+		jobs[i] = river.InsertManyParams{Args: stepArgs{ref}}
 	}
 	if _, err := e.client.InsertManyFastTx(ctx, tx.SQL(), jobs); err != nil {
-		return fmt.Errorf("engine: queueing steps of plan %s: %w", id, err)
+		return fmt.Errorf("engine: queueing %d steps: %w", len(refs), err)
 	}
 	return nil
+}
+
+// callNext invites who is first in the lines of the budgets; nil means all lines.
+func (e *Engine) callNext(ctx context.Context, tx Tx, budgets []string) error {
+	refs, err := tx.Next(budgets, e.cfg.Budget)
+	if err != nil {
+		return err
+	}
+	return e.invite(ctx, tx, refs)
 }
 
 // recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and queues again whatever may run.
@@ -304,7 +280,7 @@ func (e *Engine) recover(ctx context.Context) error {
 				return err
 			}
 			for _, st := range s.Steps {
-				if st.Status == plan.Waiting {
+				if st.Status == plan.Waiting || st.Status == plan.UndoDue {
 					e.wakeAt(id, st.ID, st.Attempt, st.NotBefore)
 				}
 			}
@@ -314,7 +290,7 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
 }
 
 func (e *Engine) reclaim(ctx context.Context) error {
@@ -357,6 +333,9 @@ func (e *Engine) keep(ctx context.Context) {
 		for _, ref := range due {
 			err = errors.Join(err, e.wake(ctx, ref))
 		}
+		if err == nil {
+			err = e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
+		}
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Log.ErrorContext(ctx, "keeping plans moving failed", "err", err)
 		}
@@ -393,8 +372,7 @@ func (e *Engine) wake(ctx context.Context, ref plan.StepRef) error {
 		if err != nil {
 			return err
 		}
-		if st := s.Step(ref.Step); s.Phase != plan.PhaseRunning || st == nil || st.Attempt != ref.Attempt ||
-			(st.Status != plan.Waiting && st.Status != plan.Pending) {
+		if st := s.Step(ref.Step); st == nil || st.Attempt != ref.Attempt || st.Status.Leased() {
 			return nil
 		}
 		return e.enqueue(ctx, tx, ref.Plan, &s, []string{ref.Step})

@@ -28,7 +28,7 @@ func (a adapted) Update(ctx context.Context, fn func(engine.Tx) error) error {
 }
 
 func (a adapted) Active(ctx context.Context) ([]string, error) {
-	return a.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{plan.PhaseRunning, plan.PhaseCancelling}})
+	return a.Plans(ctx, store.PlanFilter{Phases: plan.Driven()})
 }
 
 // world is what handlers act on: how often each step did its work to the end.
@@ -308,7 +308,7 @@ func TestRetryRunsOnlyWhatFailed(t *testing.T) {
 	mu.Lock()
 	fail = false
 	mu.Unlock()
-	if err := e.Retry(t.Context(), "p1", "admin"); err != nil {
+	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
 		t.Fatal(err)
 	}
 	got := await(t, e, s, "p1", ended)
@@ -344,7 +344,7 @@ func TestCancelNowInterruptsAndResumes(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	close(release)
-	if err := e.Retry(t.Context(), "p1", "admin"); err != nil {
+	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
 		t.Fatal(err)
 	}
 	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,11 +52,11 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 		e.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, e.cfg.Now().Add(time.Second))
 		return
 	}
-	if !claimed {
+	if claimed == no {
 		return
 	}
 	e.signal.send()
-	err = e.act(ctx, p, step, ref)
+	err = e.act(ctx, p, step, ref, claimed == takeBack)
 	ev := e.outcome(ctx, step, err)
 	if err != nil {
 		log.Log(ctx, levelOf(ev.Kind), "step did not finish", "outcome", string(ev.Kind), "err", err)
@@ -63,9 +64,19 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 	e.journal(ctx, log, ref, ev)
 }
 
+// claim is what an attempt may do.
+type claim int
+
+const (
+	no claim = iota
+	do
+	takeBack
+)
+
 // claim commits that the attempt has started, or says that it may not.
-func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed bool, err error) {
+func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
 	err = e.cfg.Store.Update(ctx, func(tx Tx) error {
+		claimed = no
 		var s plan.State
 		var err error
 		if p, s, err = tx.Plan(ref.Plan); err != nil {
@@ -74,23 +85,50 @@ func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		st := s.Step(ref.Step)
 		var known bool
 		step, known = p.Step(ref.Step)
-		if !known || st == nil || s.Phase != plan.PhaseRunning || ref.Attempt != st.Attempt+1 ||
-			(st.Status != plan.Pending && st.Status != plan.Waiting) {
-			return nil
+		if !known || st == nil || ref.Attempt != st.Attempt+1 || !slices.Contains(plan.Ready(&p, &s, e.cfg.Now()), ref.Step) {
+			return e.leaveLine(ctx, tx, ref, step.Budgets)
 		}
-		if err := e.append(tx, &s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: plan.Started, Attempt: ref.Attempt}); err != nil {
+		undo := st.Status == plan.UndoDue
+		if !undo {
+			usedUp, err := tx.TakeBudgets(ref, step.Budgets, e.cfg.Budget, e.cfg.Now())
+			if err != nil || usedUp != "" {
+				return err
+			}
+		}
+		kind := plan.Started
+		if undo {
+			kind = plan.UndoStarted
+		}
+		if err := e.append(tx, &s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: kind, Attempt: ref.Attempt}); err != nil {
 			return err
 		}
-		claimed = true
+		if claimed = do; undo {
+			claimed = takeBack
+		}
 		return tx.Lease(ref.Plan, ref.Step, e.owner, e.cfg.Now().Add(e.cfg.Lease))
 	})
-	return p, step, claimed && err == nil, err
+	if err != nil {
+		claimed = no
+	}
+	return p, step, claimed, err
+}
+
+// leaveLine makes room in a line for the next when a step that stood in it may no longer run.
+func (e *Engine) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets []string) error {
+	if len(budgets) == 0 {
+		return nil
+	}
+	if err := tx.LeaveLine(ref); err != nil {
+		return err
+	}
+	return e.callNext(ctx, tx, budgets)
 }
 
 // act calls the handler within the step's time, and turns a panic into an abort.
-func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef) (err error) {
+func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
 	handler := e.cfg.Handlers[step.Kind]
-	if handler == nil {
+	undoer, undoable := handler.(plan.Undoer)
+	if handler == nil || (undo && !undoable) {
 		return plan.Park(director.Errorf(director.KindInternal, "engine.run", "this director does not know steps of kind %q", step.Kind),
 			"the plan was made by another version: upgrade the director and retry, or discard the plan")
 	}
@@ -120,7 +158,11 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 			e.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
 		}
 	}
-	return handler.Run(ctx, plan.Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note})
+	r := plan.Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note}
+	if undo {
+		return undoer.Undo(ctx, r)
+	}
+	return handler.Run(ctx, r)
 }
 
 // outcome turns the handler's error into the event that it means.
@@ -165,16 +207,20 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) er
 			return err
 		}
 		st := s.Step(ref.Step)
-		if st == nil || st.Status != plan.Running || st.Attempt != ref.Attempt {
+		if st == nil || !st.Status.Leased() || st.Attempt != ref.Attempt {
 			return nil
 		}
 		ev.Plan, ev.Step, ev.Attempt = ref.Plan, ref.Step, ref.Attempt
-		if step, _ := p.Step(ref.Step); ev.Kind == plan.Retry {
+		step, _ := p.Step(ref.Step)
+		if ev.Kind == plan.Retry {
 			if st.Failures+1 >= step.Attempts {
 				ev.Kind = plan.Aborted
 			} else {
 				ev.NotBefore = e.cfg.Now().Add(backoff(st.Failures + 1))
 			}
+		}
+		if st.Status == plan.Undoing {
+			ev.Kind = whileUndoing(ev.Kind)
 		}
 		if err := e.append(tx, &s, ev); err != nil {
 			return err
@@ -182,9 +228,19 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) er
 		if ev.Kind == plan.Noted {
 			return nil
 		}
-		wake = st.Status == plan.Waiting && s.Phase == plan.PhaseRunning && ev.NotBefore.After(e.cfg.Now())
+		if len(step.Budgets) > 0 {
+			if err := errors.Join(tx.GiveBack(ref), e.callNext(ctx, tx, step.Budgets)); err != nil {
+				return err
+			}
+		}
+		if _, can := e.cfg.Handlers[step.Kind].(plan.Undoer); can && step.UndoOnFailure && ev.Kind == plan.Aborted {
+			if err := e.append(tx, &s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: plan.UndoAsked}); err != nil {
+				return err
+			}
+		}
+		wake = (st.Status == plan.Waiting || st.Status == plan.UndoDue) && ev.NotBefore.After(e.cfg.Now())
 		ready := plan.Ready(&p, &s, e.cfg.Now())
-		return e.settle(ctx, tx, &p, &s, affected(&p, ref.Step, ready))
+		return e.settle(ctx, tx, &p, &s, affected(&p, &step, &s, ready))
 	})
 	if err == nil && wake {
 		e.wakeAt(ref.Plan, ref.Step, ref.Attempt, ev.NotBefore)
@@ -193,16 +249,25 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) er
 	return err
 }
 
-// affected keeps of the ready steps the one that just ended and those that waited for it; the others are queued already.
-func affected(p *plan.Plan, ended string, ready []string) []string {
+// whileUndoing returns the event that means for a step that is taken back what k means for one that runs.
+func whileUndoing(k plan.EventKind) plan.EventKind {
+	switch k {
+	case plan.Succeeded:
+		return plan.UndoSucceeded
+	case plan.Aborted, plan.NeedsHuman:
+		return plan.UndoFailed
+	}
+	return k
+}
+
+// affected keeps of the ready steps the one that just ended and those that may have waited for it: by a need, a window, or the order of
+// taking back. The others are queued already.
+func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []string {
 	var out []string
 	for _, id := range ready {
 		step, _ := p.Step(id)
-		hit := id == ended
-		for _, n := range step.Needs {
-			hit = hit || n == ended
-		}
-		if hit {
+		if id == ended.ID || slices.Contains(step.Needs, ended.ID) || (step.Window != "" && step.Window == ended.Window) ||
+			s.Step(id).Status == plan.UndoDue {
 			out = append(out, id)
 		}
 	}

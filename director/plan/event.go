@@ -84,24 +84,27 @@ func (s *State) Apply(e Event) error {
 	if err != nil {
 		return err
 	}
-	if e.Kind != Started && e.Kind != Retried && st.Status == Running && e.Attempt != st.Attempt {
+	if st.Status.Leased() && e.Attempt != st.Attempt {
 		return &FencedError{Step: e.Step, Attempt: e.Attempt, Current: st.Attempt}
 	}
-	st.Status, st.Message, st.Hint, st.NotBefore = to, e.Message, e.Hint, e.NotBefore
+	st.Status, st.NotBefore = to, e.NotBefore
+	if e.Message != "" || !e.Kind.keepsReason() {
+		st.Message, st.Hint = e.Message, e.Hint
+	}
 	switch e.Kind {
-	case Noted:
-	case Started:
+	case Started, UndoStarted:
 		st.Attempt = e.Attempt
-		if st.StartedAt.IsZero() {
+		if e.Kind == Started && st.StartedAt.IsZero() {
 			st.StartedAt = e.At
 		}
 		st.FinishedAt = time.Time{}
 	case Retry:
 		st.Failures++
-	case Retried:
+	case Retried, UndoAsked:
 		st.Failures = 0
-	case Succeeded, Aborted, UndoSucceeded, UndoFailed:
+	case Succeeded, Aborted, SkipAsked, UndoSucceeded, UndoFailed:
 		st.FinishedAt = e.At
+	default: // the others move the status alone
 	}
 	s.Seq = e.Seq
 	return nil
@@ -133,77 +136,6 @@ func Fold(p *Plan, events []Event) (State, error) {
 		}
 	}
 	return s, nil
-}
-
-// Ready returns the ids of the steps that may start now: pending or waiting with their time come, and all needs done. It is empty
-// unless the plan is running, and once a step has failed: what runs ends, and nothing new begins.
-func Ready(p *Plan, s *State, now time.Time) []string {
-	if s.Phase != PhaseRunning {
-		return nil
-	}
-	status := make(map[string]Status, len(s.Steps))
-	for _, st := range s.Steps {
-		status[st.ID] = st.Status
-		if st.Status == Failed || st.Status == Stuck {
-			return nil
-		}
-	}
-	var ready []string
-	for i, step := range p.Steps {
-		st := s.Steps[i]
-		if st.Status != Pending && (st.Status != Waiting || st.NotBefore.After(now)) {
-			continue
-		}
-		ok := true
-		for _, n := range step.Needs {
-			ok = ok && status[n] == Done
-		}
-		if ok {
-			ready = append(ready, step.ID)
-		}
-	}
-	return ready
-}
-
-// Settle returns the event that the plan is due for when no step runs any more, and false while something still moves or
-// nothing has changed.
-func Settle(p *Plan, s *State) (Event, bool) {
-	var running, waiting, parked, failed, done int
-	var why StepState
-	for _, st := range s.Steps {
-		switch st.Status {
-		case Running, Undoing:
-			running++
-		case Waiting:
-			waiting++
-		case Parked:
-			if parked == 0 && failed == 0 {
-				why = st
-			}
-			parked++
-		case Failed, Stuck:
-			if failed == 0 {
-				why = st
-			}
-			failed++
-		case Done, Undone:
-			done++
-		case Pending:
-		}
-	}
-	switch {
-	case running > 0 || !s.Phase.Active():
-		return Event{}, false
-	case done == len(p.Steps):
-		return Event{Kind: PlanDone}, true
-	case failed > 0 && s.Phase != PhaseParked:
-		return Event{Kind: PlanFailed, Message: why.ID + ": " + why.Message, Hint: why.Hint}, true
-	case s.Phase == PhaseCancelling:
-		return Event{Kind: PlanCancelled, Message: "stopped between steps"}, true
-	case parked > 0 && s.Phase == PhaseRunning && waiting == 0 && len(Ready(p, s, time.Time{})) == 0:
-		return Event{Kind: PlanParked, Message: why.ID + ": " + why.Message, Hint: why.Hint}, true
-	}
-	return Event{}, false
 }
 
 // UnknownStepError is returned by Apply for an event of a step that the plan does not have.

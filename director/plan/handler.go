@@ -18,8 +18,25 @@ type Handler interface {
 	Run(ctx context.Context, r Run) error
 }
 
+// Undoer is implemented by handlers that can take back what Run did, or what it had half done. Undo must be idempotent, and must not touch
+// what Run found there. Its error means what Run's means, except that plan.Park fails it: a person is asked either way.
+type Undoer interface {
+	Undo(ctx context.Context, r Run) error
+}
+
 // HandlerFunc is a function as a Handler.
 type HandlerFunc func(ctx context.Context, r Run) error
 
 // Run calls f.
 func (f HandlerFunc) Run(ctx context.Context, r Run) error { return f(ctx, r) }
+
+// Undoable is a handler made of two functions.
+type Undoable struct {
+	Do, TakeBack func(ctx context.Context, r Run) error
+}
+
+// Run calls Do.
+func (u Undoable) Run(ctx context.Context, r Run) error { return u.Do(ctx, r) }
+
+// Undo calls TakeBack.
+func (u Undoable) Undo(ctx context.Context, r Run) error { return u.TakeBack(ctx, r) }

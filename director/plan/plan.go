@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,8 +41,18 @@ type Content struct {
 	Machines  []Machine       `json:"machines"`        // reserved with their addresses when the plan starts
 	Facts     json.RawMessage `json:"facts,omitempty"` // what inventories are rendered from
 	Steps     []Step          `json:"steps"`           // in an order in which they could run one by one
+	Windows   []Window        `json:"windows,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
-	Estimate  time.Duration   `json:"estimate"` // along the longest path
+	Approvals []string        `json:"approvals,omitempty"` // what a person has to agree to before a start, one sentence each
+	Estimate  time.Duration   `json:"estimate"`            // along the longest path; not hashed
+}
+
+// Window bounds how many groups of steps are open at once. A group is all steps of one node in the window; it is open from the start of
+// its first step until all of them are done. A failure opens no further group, and those that are open go on to their end.
+type Window struct {
+	ID      string `json:"id"`
+	Size    int    `json:"size"`               // at least 1
+	PerHost int    `json:"per_host,omitempty"` // of groups whose nodes share a hypervisor host; 0 for no bound of its own
 }
 
 // ModelRef pins a document by its generation, so that a start can tell whether it has moved since.
@@ -70,21 +82,36 @@ type Step struct {
 	Needs    []string        `json:"needs,omitempty"` // ids of steps that must be done first
 	Params   json.RawMessage `json:"params,omitempty"`
 	Effects  []Effect        `json:"effects,omitempty"`
-	Attempts int             `json:"attempts"` // how often a plain error is tried in all
-	Timeout  time.Duration   `json:"timeout"`  // of one attempt
-	Estimate time.Duration   `json:"estimate"`
+	Window   string          `json:"window,omitempty"`  // id of the window that its node is handled in
+	Budgets  []string        `json:"budgets,omitempty"` // what it takes one of while it runs, over all plans: clones/provider/lab
+	Attempts int             `json:"attempts"`          // how often a plain error is tried in all
+	Timeout  time.Duration   `json:"timeout"`           // of one attempt
+	Estimate time.Duration   `json:"estimate"`          // not hashed
+	// UndoOnFailure takes the step back by itself when it has failed.
+	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
+}
+
+// Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by it.
+func (s Step) Class() string {
+	class, _, _ := strings.Cut(s.ID, "/")
+	return class
 }
 
 // Effect is one thing that a step changes in the world, for the reader of the plan.
 type Effect struct {
-	Verb   string `json:"verb"`   // create, change, delete, keep
+	Verb   string `json:"verb"`   // create, change, delete, keep, restart, evict
 	Object string `json:"object"` // vm, network, volume, image, file, api, registry, address
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes.
+// HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates are left out: they
+// follow what earlier runs took, and a plan does not go out of date because another one ended.
 func HashOf(c Content) string {
+	c.Estimate, c.Steps = 0, slices.Clone(c.Steps)
+	for i := range c.Steps {
+		c.Steps[i].Estimate = 0
+	}
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(fmt.Sprintf("plan: content does not marshal: %v", err)) // only a RawMessage built by hand could do that
@@ -103,10 +130,21 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
-// Check returns an error if step ids repeat, a need is unknown, or a step stands before one that it needs. A plan that passes has no cycle.
+// Check returns an error if step ids repeat, a need or a window is unknown, or a step stands before one that it needs. A plan that passes
+// has no cycle.
 func (c Content) Check() error {
 	seen := make(map[string]bool, len(c.Steps))
+	windows := map[string]bool{"": true}
+	for _, w := range c.Windows {
+		if w.Size < 1 {
+			return fmt.Errorf("plan: window %q has the size %d", w.ID, w.Size)
+		}
+		windows[w.ID] = true
+	}
 	for _, s := range c.Steps {
+		if !windows[s.Window] {
+			return fmt.Errorf("plan: step %q is in window %q, which the plan does not have", s.ID, s.Window)
+		}
 		if seen[s.ID] {
 			return fmt.Errorf("plan: step %q stands twice", s.ID)
 		}

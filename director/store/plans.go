@@ -111,7 +111,7 @@ func (s *Store) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 
 // Holder returns the id of the plan that holds the cluster, and "" if none does.
 func (s *Store) Holder(ctx context.Context, cluster string) (string, error) {
-	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Phases: []plan.Phase{plan.PhaseRunning, plan.PhaseCancelling, plan.PhaseParked}})
+	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Phases: plan.ActivePhases()})
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
@@ -201,11 +201,16 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 		"status": string(st.Status), "attempt": st.Attempt, "failures": st.Failures, "started_at": micros(st.StartedAt),
 		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "message": st.Message, "hint": st.Hint,
 	}
-	if st.Status != plan.Running {
+	if !st.Status.Leased() {
 		row["lease_owner"], row["lease_until"] = "", 0
 	}
-	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(row).Error
-	return dbError("store.append", "step "+e.Step, err)
+	if err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(row).Error; err != nil {
+		return dbError("store.append", "step "+e.Step, err)
+	}
+	if e.Kind == plan.Succeeded {
+		return t.noteTime(plan.Step{ID: e.Step}.Class(), st.FinishedAt.Sub(st.StartedAt))
+	}
+	return nil
 }
 
 // Lease says that owner runs the step until the given time, unless it renews.
@@ -217,7 +222,7 @@ func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
 
 // Renew extends every lease of owner.
 func (s *Store) Renew(ctx context.Context, owner string, until time.Time) error {
-	err := s.write.WithContext(ctx).Model(&stepRow{}).Where("status = 'running' AND lease_owner = ?", owner).
+	err := s.write.WithContext(ctx).Model(&stepRow{}).Where("status IN ('running', 'undoing') AND lease_owner = ?", owner).
 		Update("lease_until", micros(until)).Error
 	return dbError("store.renew", "leases", err)
 }
@@ -226,16 +231,17 @@ func (s *Store) Renew(ctx context.Context, owner string, until time.Time) error 
 // earlier process of the same director.
 func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
 	var rows []stepRow
-	err := s.read.WithContext(ctx).Where("status = 'running' AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))",
+	err := s.read.WithContext(ctx).Where("status IN ('running', 'undoing') AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))",
 		micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
 	return refs(rows), dbError("store.lost", "leases", err)
 }
 
-// Due returns the waiting steps of running plans whose time has come.
+// Due returns the steps of plans in motion that wait for a time that has come.
 func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) {
 	var rows []stepRow
 	err := s.read.WithContext(ctx).Where(
-		"status = 'waiting' AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase = 'running')", micros(now),
+		"status IN ('waiting', 'undo_due') AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase IN ('running', 'undoing'))",
+		micros(now),
 	).Order("plan_id, ord").Find(&rows).Error
 	return refs(rows), dbError("store.due", "steps", err)
 }

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Begin starts the plan: prepare runs in the same transaction, before the plan is marked as started, and may refuse. Steps that are ready are queued with it.
+func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *plan.Plan, *plan.State) error) error {
+	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if prepare != nil {
+			if err := prepare(tx, p, s); err != nil {
+				return err
+			}
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanStarted, By: by})
+	})
+}
+
+// Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan has ended.
+func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
+	err := e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if s.Phase == plan.PhaseCancelling || s.Phase.Ended() {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanCancel, By: by})
+	})
+	if err == nil && now {
+		e.mu.Lock()
+		for ref, cancel := range e.running {
+			if ref.Plan == id {
+				cancel(errCancelled)
+			}
+		}
+		e.mu.Unlock()
+	}
+	return err
+}
+
+// Pause keeps further steps from starting; the running ones end, and the plan keeps its cluster. No error if it is paused.
+func (e *Engine) Pause(ctx context.Context, id, by, reason string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if s.Phase == plan.PhasePaused {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanPaused, By: by, Message: reason})
+	})
+}
+
+// Approve notes that a person agrees to the plan's start.
+func (e *Engine) Approve(ctx context.Context, id, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanApproved, By: by})
+	})
+}
+
+// Retry lets a paused, failed, parked or cancelled plan go on: what failed, parked or was taken back runs again, finished steps do not. With
+// step, only that one runs again, and the plan goes on if nothing else holds it.
+func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if step != "" {
+			if _, err := held(s, step); err != nil {
+				return err
+			}
+		}
+		for i := range s.Steps {
+			st := s.Steps[i]
+			if _, err := st.Status.Next(plan.Retried); err != nil || (step != "" && st.ID != step) {
+				if st.ID == step {
+					return refused(s, st, "run again")
+				}
+				continue
+			}
+			if err := e.append(tx, s, plan.Event{Plan: id, Step: st.ID, Kind: plan.Retried, By: by}); err != nil {
+				return err
+			}
+		}
+		return e.resume(tx, s, id, by)
+	})
+}
+
+// Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be skipped.
+func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		st, err := held(s, step)
+		if err != nil {
+			return err
+		}
+		if _, err := st.Status.Next(plan.SkipAsked); err != nil {
+			return refused(s, *st, "be skipped")
+		}
+		if err := e.append(tx, s, plan.Event{Plan: id, Step: step, Kind: plan.SkipAsked, By: by, Message: reason}); err != nil {
+			return err
+		}
+		return e.resume(tx, s, id, by)
+	})
+}
+
+// resume lets a stopped plan go on unless a step still holds it up. A plan that runs, or has not begun, is left as it is.
+func (e *Engine) resume(tx Tx, s *plan.State, id, by string) error {
+	if _, err := s.Phase.Next(plan.PlanResumed); err != nil {
+		if s.Phase == plan.PhaseRunning || s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by}) // for its error
+	}
+	for _, st := range s.Steps {
+		if st.Status == plan.Failed || st.Status == plan.Stuck || (st.Status == plan.Parked && s.Phase == plan.PhaseParked) {
+			return nil
+		}
+	}
+	return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
+}
+
+// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Errors: conflict if the plan moves or has
+// come to its end, or if it has done nothing that can be taken back.
+func (e *Engine) Undo(ctx context.Context, id, by string) error {
+	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if err := e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanUndo, By: by}); err != nil {
+			return err
+		}
+		asked := 0
+		for i, step := range p.Steps {
+			st := s.Steps[i]
+			if st.Status == plan.UndoDue {
+				asked++
+			}
+			if _, can := e.cfg.Handlers[step.Kind].(plan.Undoer); !can || (st.Attempt == 0) {
+				continue
+			}
+			if _, err := st.Status.Next(plan.UndoAsked); err != nil {
+				continue
+			}
+			asked++
+			if err := e.append(tx, s, plan.Event{Plan: id, Step: st.ID, Kind: plan.UndoAsked, By: by}); err != nil {
+				return err
+			}
+		}
+		if asked == 0 {
+			return director.Errorf(director.KindConflict, "engine.undo", "plan %s has done nothing that can be taken back", id).
+				WithHint("give it up with: directorctl discard %s", id)
+		}
+		return nil
+	})
+}
+
+func held(s *plan.State, step string) (*plan.StepState, error) {
+	st := s.Step(step)
+	if st == nil {
+		return nil, director.Errorf(director.KindNotFound, "engine.move", "the plan has no step %q", step).
+			WithHint("list its steps with: directorctl plans show PLAN")
+	}
+	return st, nil
+}
+
+func refused(s *plan.State, st plan.StepState, what string) error {
+	return director.Errorf(director.KindConflict, "engine.move", "step %s is %s in a plan that is %s, so it cannot %s", st.ID, st.Status, s.Phase, what)
+}
+
+// Discard gives the plan up for good.
+func (e *Engine) Discard(ctx context.Context, id, by string) error {
+	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by})
+	})
+}
+

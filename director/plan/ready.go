@@ -1,0 +1,205 @@
+package plan
+
+import "time"
+
+// Ready returns the ids of the steps that the engine may start now, in the plan's order. While the plan runs these are the steps that are
+// pending or waiting with their time come, have all their needs done or skipped, and fit into their window; and steps whose undo is due. While
+// it is being undone only the latter. Once a step has failed nothing new begins, except in groups of a window that are open: their nodes are
+// brought to their end.
+func Ready(p *Plan, s *State, now time.Time) []string {
+	return ready(p, s, func(notBefore time.Time) bool { return !notBefore.After(now) })
+}
+
+// moving reports whether some step may start now or at its time.
+func moving(p *Plan, s *State) bool {
+	return len(ready(p, s, func(time.Time) bool { return true })) > 0
+}
+
+func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
+	if s.Phase != PhaseRunning && s.Phase != PhaseUndoing {
+		return nil
+	}
+	v := survey(p, s)
+	var ready []string
+	for i := range p.Steps {
+		step, st := &p.Steps[i], &s.Steps[i]
+		if !due(st.NotBefore) {
+			continue
+		}
+		switch st.Status {
+		case UndoDue:
+			if v.unneeded(step.ID) {
+				ready = append(ready, step.ID)
+			}
+		case Pending, Waiting:
+			if s.Phase == PhaseRunning && v.needsMet(step) && v.admit(step) {
+				ready = append(ready, step.ID)
+			}
+		default: // it runs, or only a person moves it on
+		}
+	}
+	return ready
+}
+
+// view is what Ready has to know of a plan's steps together.
+type view struct {
+	status     map[string]Status
+	failed     bool                // some step failed, or was taken back after it had
+	dependents map[string][]string // the steps that need one, by its id
+	free       map[string]bool     // what unneeded has found
+	windows    map[string]Window
+	hosts      map[string]string   // of nodes
+	groups     map[groupKey]*group // of windows
+	open       map[string]int      // open groups by window
+	onHost     map[groupKey]int    // open groups by window and host
+}
+
+type groupKey struct{ window, of string }
+
+// group is the steps of one node in a window.
+type group struct{ begun, ended, failed bool }
+
+func (g *group) open() bool { return g.begun && !g.ended }
+
+func survey(p *Plan, s *State) *view {
+	v := &view{
+		status: make(map[string]Status, len(s.Steps)), windows: make(map[string]Window, len(p.Windows)),
+		groups: map[groupKey]*group{}, open: map[string]int{}, onHost: map[groupKey]int{},
+	}
+	for _, w := range p.Windows {
+		v.windows[w.ID] = w
+	}
+	undo := false
+	for i, st := range s.Steps {
+		v.status[st.ID] = st.Status
+		broken := st.Status.broken()
+		v.failed = v.failed || broken
+		undo = undo || st.Status == UndoDue
+		step := &p.Steps[i]
+		if step.Window == "" {
+			continue
+		}
+		key := groupKey{step.Window, step.Node}
+		g := v.groups[key]
+		if g == nil {
+			g = &group{ended: true}
+			v.groups[key] = g
+		}
+		g.begun = g.begun || st.Status != Pending
+		g.ended = g.ended && st.Status.Satisfied()
+		g.failed = g.failed || broken
+	}
+	if len(v.groups) > 0 {
+		v.hosts = make(map[string]string, len(p.Machines))
+		for _, m := range p.Machines {
+			v.hosts[m.Name] = m.Host
+		}
+	}
+	for key, g := range v.groups {
+		if g.open() {
+			v.count(key)
+		}
+	}
+	if undo {
+		v.dependents, v.free = make(map[string][]string, len(p.Steps)), map[string]bool{}
+		for _, step := range p.Steps {
+			for _, n := range step.Needs {
+				v.dependents[n] = append(v.dependents[n], step.ID)
+			}
+		}
+	}
+	return v
+}
+
+// broken reports whether a running plan cannot go on beside a step in s.
+func (s Status) broken() bool {
+	return s == Failed || s == Stuck || s == UndoDue || s == Undoing || s == Undone
+}
+
+func (v *view) count(key groupKey) {
+	v.open[key.window]++
+	v.onHost[groupKey{key.window, v.hosts[key.of]}]++
+}
+
+func (v *view) needsMet(step *Step) bool {
+	for _, n := range step.Needs {
+		if !v.status[n].Satisfied() {
+			return false
+		}
+	}
+	return true
+}
+
+// admit reports whether the step may start beside what is open, and opens its group if so.
+func (v *view) admit(step *Step) bool {
+	if step.Window == "" {
+		return !v.failed
+	}
+	key := groupKey{step.Window, step.Node}
+	g := v.groups[key]
+	if g.open() {
+		return !g.failed
+	}
+	w := v.windows[step.Window]
+	host := v.hosts[step.Node]
+	if v.failed || v.open[w.ID] >= w.Size || (w.PerHost > 0 && host != "" && v.onHost[groupKey{w.ID, host}] >= w.PerHost) {
+		return false
+	}
+	g.begun = true
+	v.count(key)
+	return true
+}
+
+// unneeded reports whether nothing that stands on the step is still to be taken back.
+func (v *view) unneeded(id string) bool {
+	if known, ok := v.free[id]; ok {
+		return known
+	}
+	free := true
+	for _, d := range v.dependents[id] {
+		s := v.status[d]
+		free = free && s != UndoDue && s != Undoing && s != Stuck && v.unneeded(d)
+	}
+	v.free[id] = free
+	return free
+}
+
+// Settle returns the event that the plan is due for when no step runs any more, and false while something still moves or
+// nothing has changed.
+func Settle(p *Plan, s *State) (Event, bool) {
+	n := map[Status]int{}
+	var parked, broken *StepState
+	for i := range s.Steps {
+		st := &s.Steps[i]
+		n[st.Status]++
+		if parked == nil && st.Status == Parked {
+			parked = st
+		}
+		if st.Status.broken() && (broken == nil || (broken.Status != Stuck && st.Status == Stuck)) {
+			broken = st
+		}
+	}
+	because := func(kind EventKind, st *StepState) (Event, bool) {
+		return Event{Kind: kind, Message: st.ID + ": " + st.Message, Hint: st.Hint}, true
+	}
+	switch {
+	case n[Running]+n[Undoing] > 0 || !s.Phase.Active():
+		return Event{}, false
+	case s.Phase == PhaseUndoing:
+		if n[Stuck] > 0 {
+			return because(PlanFailed, broken)
+		}
+		return Event{Kind: PlanUndone, Message: "everything that can be taken back is taken back"}, n[UndoDue] == 0
+	case n[Done]+n[Skipped] == len(p.Steps):
+		return Event{Kind: PlanDone}, true
+	case moving(p, s):
+		return Event{}, false
+	case broken != nil && s.Phase != PhaseParked:
+		return because(PlanFailed, broken)
+	case s.Phase == PhaseCancelling:
+		return Event{Kind: PlanCancelled, Message: "stopped between steps"}, true
+	case parked != nil && s.Phase == PhaseRunning:
+		return because(PlanParked, parked)
+	}
+	return Event{}, false
+}
