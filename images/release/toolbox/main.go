@@ -22,9 +22,10 @@ const usage = `usage: toolbox COMMAND
   serve [ADDRESS]   serve HTTP on ADDRESS (default :8080): / answers the host name, /from the caller's address, /healthz ok
   get URL           fetch URL and print the body; fails for a status other than 2xx
   resolve NAME      print the addresses of NAME, one in a line
+  all QUESTION...   ask every question, "get URL" or "resolve NAME", again and again until it is answered; prints a line for each
   sleep             do nothing until told to end
 
-get and resolve give up after the seconds in TOOLBOX_TIMEOUT (default 10).
+get and resolve give up after the seconds in TOOLBOX_TIMEOUT (default 10), all after those in TOOLBOX_PATIENCE (default 90).
 `
 
 // errUsage marks a wrong command line.
@@ -50,15 +51,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(args) > 0 {
 		command, rest = args[0], args[1:]
 	}
-	timeout := 10 * time.Second
-	if s := getenv("TOOLBOX_TIMEOUT"); s != "" {
-		d, err := time.ParseDuration(s + "s")
-		if err != nil || d <= 0 {
-			return fmt.Errorf("TOOLBOX_TIMEOUT is %q, not a number of seconds", s)
-		}
-		timeout = d
+	timeout, err := seconds(getenv, "TOOLBOX_TIMEOUT", 10)
+	if err != nil {
+		return err
+	}
+	patience, err := seconds(getenv, "TOOLBOX_PATIENCE", 90)
+	if err != nil {
+		return err
 	}
 	switch {
+	case command == "all" && len(rest) > 0:
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return all(ctx, timeout, rest, stdout)
 	case command == "serve" && len(rest) <= 1:
 		address := ":8080"
 		if len(rest) == 1 {
@@ -88,6 +93,57 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	return errUsage
+}
+
+func seconds(getenv func(string) string, name string, otherwise int) (time.Duration, error) {
+	s := getenv(name)
+	if s == "" {
+		return time.Duration(otherwise) * time.Second, nil
+	}
+	d, err := time.ParseDuration(s + "s")
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s is %q, not a number of seconds", name, s)
+	}
+	return d, nil
+}
+
+// all asks every question until it is answered or ctx ends, and says what became of each. One process that asks many questions is a tenth of
+// the work of many processes, and what was just started in a cluster needs a moment to be known everywhere.
+func all(ctx context.Context, timeout time.Duration, questions []string, out io.Writer) error {
+	var unanswered []string
+	for _, q := range questions {
+		command, argument, _ := strings.Cut(q, " ")
+		ask := map[string]func(context.Context, string, io.Writer) error{"get": get, "resolve": resolve}[command]
+		if ask == nil || argument == "" {
+			return fmt.Errorf("%q is no question: %w", q, errUsage)
+		}
+		if err := insist(ctx, timeout, func(ctx context.Context) error { return ask(ctx, argument, io.Discard) }); err != nil {
+			unanswered = append(unanswered, q+": "+err.Error())
+			continue
+		}
+		_, _ = fmt.Fprintln(out, "ok", q)
+	}
+	if len(unanswered) > 0 {
+		return errors.New(strings.Join(unanswered, "; "))
+	}
+	return nil
+}
+
+// insist asks until the answer is good or ctx ends, once at least.
+func insist(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		err := ask(try)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // serve answers on the listener until ctx ends.

@@ -82,3 +82,36 @@ func TestCommandLine(t *testing.T) {
 		t.Error("a timeout of \"soon\" was accepted")
 	}
 }
+
+func TestAllInsists(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls < 2 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"all", "resolve 127.0.0.1", "get " + server.URL}, noEnv, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ok resolve 127.0.0.1\nok get " + server.URL + "\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestAllNamesWhatIsUnanswered(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	env := func(name string) string { return map[string]string{"TOOLBOX_PATIENCE": "0.01"}[name] }
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"all", "get " + server.URL, "resolve 127.0.0.1"}, env, &out, &out)
+	if err == nil || !strings.Contains(err.Error(), "404") || out.String() != "ok resolve 127.0.0.1\n" {
+		t.Errorf("error %v after %q", err, out.String())
+	}
+	if err := run(t.Context(), []string{"all", "dance"}, env, &out, &out); !errors.Is(err, errUsage) {
+		t.Errorf("error = %v, want errUsage", err)
+	}
+}
