@@ -254,10 +254,62 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) retryCommand() *cobra.Command {
 	var wait bool
-	cmd := a.verbCommand("retry", "Run what failed, waits for a person or was stopped again", "goes on",
+	var step string
+	cmd := a.verbCommand("retry", "Let a stopped plan go on: run what failed, waits for a person or was paused", "goes on",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
-			return api.RetryPlan(ctx, id)
+			return api.RetryPlan(ctx, id, step)
 		}, &wait)
+	cmd.Aliases = []string{"resume"}
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
+	cmd.Flags().StringVar(&step, "step", "", "run only this step again")
+	return cmd
+}
+
+func (a *app) approveCommand() *cobra.Command {
+	return a.verbCommand("approve", "Agree to the start of a plan that destroys something", "is approved",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			p, err := api.Plan(ctx, id)
+			if err != nil {
+				return p, err
+			}
+			printPlan(a.out, p)
+			sayLine(a.out)
+			return api.ApprovePlan(ctx, id, p.Hash)
+		}, nil)
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	var reason string
+	cmd := a.verbCommand("pause", "Start no further steps of a plan", "is paused",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.PausePlan(ctx, id, reason)
+		}, nil)
+	cmd.Long = "Start no further steps of a plan: those that run come to their end, and the plan keeps its cluster. It goes on with resume."
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder")
+	return cmd
+}
+
+func (a *app) skipCommand() *cobra.Command {
+	var step, reason string
+	cmd := a.verbCommand("skip", "Let a plan go on without a step", "goes on without the step",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.SkipStep(ctx, id, step, reason)
+		}, nil)
+	cmd.Example = `  directorctl skip 1121-063203-ad81a1 --step verify/demo --reason "the check pods are blocked by our policy"`
+	cmd.Flags().StringVar(&step, "step", "", "id of the step, as plans show has it")
+	cmd.Flags().StringVar(&reason, "reason", "", "why it is not needed; kept in the journal")
+	_ = cmd.MarkFlagRequired("step")
+	_ = cmd.MarkFlagRequired("reason")
+	return cmd
+}
+
+func (a *app) undoCommand() *cobra.Command {
+	var wait bool
+	cmd := a.verbCommand("undo", "Take back what a stopped plan did", "is taken back",
+		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
+			return api.UndoPlan(ctx, id)
+		}, &wait)
+	cmd.Long = "Take back what the steps of a failed, parked or cancelled plan did, the last first, as far as they can be taken back."
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
 	return cmd
 }

@@ -39,7 +39,16 @@ func printPlan(w io.Writer, p wire.Plan) {
 	if p.StartedAt != nil && p.FinishedAt != nil {
 		line("took", span(p.FinishedAt.Sub(*p.StartedAt)))
 	}
+	if p.ApprovedBy != "" {
+		line("approved", "by "+p.ApprovedBy)
+	}
+	if p.ExpiresAt != nil {
+		line("expires", p.ExpiresAt.Local().Format("2006-01-02 15:04:05"))
+	}
 	_ = tw.Flush() // as say
+	for _, reason := range p.Approvals {
+		say(w, "  asks for agreement: %s\n", reason)
+	}
 	for _, warning := range p.Warnings {
 		say(w, "  warning: %s\n", warning)
 	}
@@ -53,9 +62,33 @@ func printPlan(w io.Writer, p wire.Plan) {
 	}
 	printEffects(w, p)
 	printSteps(w, p)
+	printWaits(w, p, time.Now())
 }
 
-var verbMarks = map[string]string{"create": "+", "change": "~", "delete": "-", "keep": "="}
+// printWaits says why nothing more happens just now, and who can end that.
+func printWaits(w io.Writer, p wire.Plan, now time.Time) {
+	if len(p.Waits) == 0 {
+		return
+	}
+	sayLine(w, "\nWaits")
+	table(w, "STEP WHAT FOR WHO ENDS IT SINCE LATEST", func(row func(...string)) {
+		for _, wait := range p.Waits {
+			step, since, latest := wait.Step, "", "-"
+			if step == "" {
+				step = "the plan"
+			}
+			if wait.Since != nil {
+				since = age(now.Sub(*wait.Since)) + " ago"
+			}
+			if wait.Deadline != nil {
+				latest = wait.Deadline.Local().Format("15:04:05")
+			}
+			row(step, wait.Reason, wait.Owner, since, latest)
+		}
+	})
+}
+
+var verbMarks = map[string]string{"create": "+", "change": "~", "delete": "-", "keep": "=", "restart": "!", "evict": "!"}
 
 // printEffects lists what the plan changes in the world, by node.
 func printEffects(w io.Writer, p wire.Plan) {

@@ -42,34 +42,80 @@ func (s *server) plans(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &body[wire.Plan]{wire.PlanOf(v.Plan, v.State)}, nil
+		return &body[wire.Plan]{v.wire()}, nil
 	})
 
 	type startInput struct {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
 	}
-	type cancelInput struct {
-		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
-		Body *wire.PlanCancel
-	}
 	verb(s, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
 		func(ctx context.Context, a director.Actor, in *startInput) (PlanView, error) {
 			return s.Operations.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
 		})
+	s.planMoves(api)
+}
+
+// planMoves registers what can be done to a plan beside its start.
+func (s *server) planMoves(api huma.API) {
+	type approveInput struct {
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body wire.PlanStart
+	}
+	type pauseInput struct {
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body *wire.PlanPause
+	}
+	type cancelInput struct {
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body *wire.PlanCancel
+	}
+	type retryInput struct {
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body *wire.PlanRetry
+	}
+	type skipInput struct {
+		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
+		Body wire.PlanSkip
+	}
+	move := func(ctx context.Context, actor, id string, m Move) (PlanView, error) {
+		return s.Operations.MovePlan(ctx, actor, id, m)
+	}
+	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
+		func(ctx context.Context, a director.Actor, in *approveInput) (PlanView, error) {
+			return move(ctx, a.User, in.ID, Move{Verb: VerbApprove, Hash: in.Body.Hash})
+		})
+	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No error if it is paused.",
+		func(ctx context.Context, a director.Actor, in *pauseInput) (PlanView, error) {
+			return move(ctx, a.User, in.ID, Move{Verb: VerbPause, Reason: orZero(in.Body).Reason})
+		})
 	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
 		func(ctx context.Context, a director.Actor, in *cancelInput) (PlanView, error) {
-			return s.Operations.CancelPlan(ctx, a.User, in.ID, orZero(in.Body).Now)
+			return move(ctx, a.User, in.ID, Move{Verb: VerbCancel, Now: orZero(in.Body).Now})
 		})
-	verb(s, api, "retry", "Run what failed, parked or was stopped again", "Finished steps are not repeated.",
+	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only the step that is named; finished steps are not repeated.",
+		func(ctx context.Context, a director.Actor, in *retryInput) (PlanView, error) {
+			return move(ctx, a.User, in.ID, Move{Verb: VerbRetry, Step: orZero(in.Body).Step})
+		})
+	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, or is done, cannot be skipped.",
+		func(ctx context.Context, a director.Actor, in *skipInput) (PlanView, error) {
+			return move(ctx, a.User, in.ID, Move{Verb: VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
+		})
+	verb(s, api, "undo", "Take back what a stopped plan did", "The last first, as far as its steps can be taken back.",
 		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
-			return s.Operations.RetryPlan(ctx, a.User, in.ID)
+			return move(ctx, a.User, in.ID, Move{Verb: VerbUndo})
 		})
 	verb(s, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
 		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
-			return s.Operations.DiscardPlan(ctx, a.User, in.ID)
+			return move(ctx, a.User, in.ID, Move{Verb: VerbDiscard})
 		})
+}
+
+func (v PlanView) wire() wire.Plan {
+	p := wire.PlanOf(v.Plan, v.State)
+	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
+	return p
 }
 
 // verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.
@@ -87,6 +133,6 @@ func verb[I any](
 			if err != nil {
 				return nil, err
 			}
-			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: wire.PlanOf(v.Plan, v.State)}, nil
+			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: v.wire()}, nil
 		})
 }

@@ -29,12 +29,8 @@ type Operations interface {
 	MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (PlanView, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (PlanView, error)
-	// CancelPlan stops at the next step boundary, or ends running steps too if now. No error if it has ended.
-	CancelPlan(ctx context.Context, actor, id string, now bool) (PlanView, error)
-	// RetryPlan runs failed and parked steps, or a cancelled plan, again.
-	RetryPlan(ctx context.Context, actor, id string) (PlanView, error)
-	// DiscardPlan gives up a plan that does not run, so that its cluster is free.
-	DiscardPlan(ctx context.Context, actor, id string) (PlanView, error)
+	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
+	MovePlan(ctx context.Context, actor, id string, m Move) (PlanView, error)
 	// Plan returns one plan with its state.
 	Plan(ctx context.Context, id string) (PlanView, error)
 	// Plans lists the newest plans first; cluster "" means all.
@@ -50,10 +46,35 @@ type Operations interface {
 	Inventory(ctx context.Context, actor, cluster string, secrets bool) (map[string][]byte, error)
 }
 
+// Verb is what a person can do to a plan.
+type Verb string
+
+// The verbs.
+const (
+	VerbApprove Verb = "approve" // agree to its start; Hash is the plan's that was read
+	VerbPause   Verb = "pause"   // no step starts any more, the running ones end, the cluster stays held
+	VerbCancel  Verb = "cancel"  // stop at the next step boundary, or end running steps too with Now
+	VerbRetry   Verb = "retry"   // go on: what failed, parked or was taken back runs again, or only Step
+	VerbSkip    Verb = "skip"    // go on without Step, for a Reason
+	VerbUndo    Verb = "undo"    // take back what its steps did, the last first
+	VerbDiscard Verb = "discard" // give it up, so that its cluster is free
+)
+
+// Move is a verb with what it needs.
+type Move struct {
+	Verb   Verb
+	Hash   string
+	Step   string
+	Reason string
+	Now    bool
+}
+
 // PlanView is a plan with the state of its run.
 type PlanView struct {
-	Plan  plan.Plan
-	State plan.State
+	Plan    plan.Plan
+	State   plan.State
+	Waits   []plan.Wait // only of a single plan, not in lists
+	Expires time.Time   // of a plan that has not started
 }
 
 // ClusterView is what is known of a cluster without asking it.

@@ -375,9 +375,29 @@ func (c *Client) CancelPlan(ctx context.Context, id string, now bool) (wire.Plan
 	return c.verb(ctx, id, "cancel", wire.PlanCancel{Now: now})
 }
 
-// RetryPlan runs what failed, parked or was stopped again.
-func (c *Client) RetryPlan(ctx context.Context, id string) (wire.Plan, error) {
-	return c.verb(ctx, id, "retry", nil)
+// ApprovePlan agrees to the start of the plan with the hash.
+func (c *Client) ApprovePlan(ctx context.Context, id, hash string) (wire.Plan, error) {
+	return c.verb(ctx, id, "approve", wire.PlanStart{Hash: hash})
+}
+
+// PausePlan keeps further steps from starting.
+func (c *Client) PausePlan(ctx context.Context, id, reason string) (wire.Plan, error) {
+	return c.verb(ctx, id, "pause", wire.PlanPause{Reason: reason})
+}
+
+// RetryPlan lets a stopped plan go on: with step only that one runs again, else all that failed, parked or was taken back.
+func (c *Client) RetryPlan(ctx context.Context, id, step string) (wire.Plan, error) {
+	return c.verb(ctx, id, "retry", wire.PlanRetry{Step: step})
+}
+
+// SkipStep lets the plan go on without the step.
+func (c *Client) SkipStep(ctx context.Context, id, step, reason string) (wire.Plan, error) {
+	return c.verb(ctx, id, "skip", wire.PlanSkip{Step: step, Reason: reason})
+}
+
+// UndoPlan takes back what the stopped plan did.
+func (c *Client) UndoPlan(ctx context.Context, id string) (wire.Plan, error) {
+	return c.verb(ctx, id, "undo", nil)
 }
 
 // DiscardPlan gives up a plan that does not run.

@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/planner"
 )
 
 // Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
@@ -28,6 +30,10 @@ type Config struct {
 	AnsiblePlaybook   string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
 	Forks             int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
 	StepsAtOnce       int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	ClonesPerProvider int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
+	ClonesPerHost     int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	PlanLife          Span       `yaml:"planLife"`          // how long a plan can be started after it was made
+	Approval          string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
 	TokenLife         Span       `yaml:"tokenLife"`         // how long a login lasts
 	LogLevel          slog.Level `yaml:"logLevel"`          // debug, info, warn, error
 	LogFormat         string     `yaml:"logFormat"`         // text or json
@@ -47,7 +53,7 @@ func (s *Span) UnmarshalText(b []byte) error {
 func DefaultConfig() Config {
 	return Config{
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
-		TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		ClonesPerProvider: 16, ClonesPerHost: 4, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
 	}
 }
 
@@ -101,6 +107,17 @@ func (c Config) Validate() error {
 	if c.StepsAtOnce < 1 || c.StepsAtOnce > 1000 {
 		bad("stepsAtOnce", "1 to 1000", "%d is not allowed", c.StepsAtOnce)
 	}
+	for key, n := range map[string]int{"clonesPerProvider": c.ClonesPerProvider, "clonesPerHost": c.ClonesPerHost} {
+		if n < 1 || n > 1000 {
+			bad(key, "1 to 1000", "%d is not allowed", n)
+		}
+	}
+	if c.PlanLife < Span(time.Minute) {
+		bad("planLife", "at least 1m", "%s is too short", time.Duration(c.PlanLife))
+	}
+	if !slices.Contains([]string{"none", "any", "other"}, c.Approval) {
+		bad("approval", "none, any or other", "%q is not known", c.Approval)
+	}
 	if c.TokenLife < Span(time.Minute) {
 		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
 	}
@@ -108,4 +125,16 @@ func (c Config) Validate() error {
 		bad("logFormat", "text or json", "%q is not known", c.LogFormat)
 	}
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
+}
+
+// budget returns how many steps may hold the budget at once.
+func (c Config) budget(name string) int {
+	rest, ok := strings.CutPrefix(name, planner.BudgetClones+"/")
+	switch {
+	case !ok:
+		return 0
+	case strings.Contains(rest, "/"):
+		return c.ClonesPerHost
+	}
+	return c.ClonesPerProvider
 }

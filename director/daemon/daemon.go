@@ -113,6 +113,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	eng, err := engine.New(ctx, engine.Config{
 		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
+		Budget: d.cfg.budget,
 	})
 	if err != nil {
 		return err
@@ -123,6 +124,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.onStop(eng.Stop)
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log,
+		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval),
 		Director: planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
 	})
 	service, err := d.authentication(ctx, db, out)

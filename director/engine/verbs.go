@@ -159,10 +159,9 @@ func refused(s *plan.State, st plan.StepState, what string) error {
 	return director.Errorf(director.KindConflict, "engine.move", "step %s is %s in a plan that is %s, so it cannot %s", st.ID, st.Status, s.Phase, what)
 }
 
-// Discard gives the plan up for good.
-func (e *Engine) Discard(ctx context.Context, id, by string) error {
+// Discard gives the plan up for good. reason may be empty.
+func (e *Engine) Discard(ctx context.Context, id, by, reason string) error {
 	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
-		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by})
+		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by, Message: reason})
 	})
 }
-

@@ -5,13 +5,11 @@ package operations
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +33,8 @@ type Config struct {
 	Env      steps.Env
 	Director planner.Director
 	NewID    func() string    // ids of plans
+	PlanLife time.Duration    // how long a plan can be started after it was made
+	Approval Approval         // who has to agree to plans that destroy
 	Now      func() time.Time //
 	Log      *slog.Logger
 }
@@ -251,13 +251,16 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op pla
 	if len(p.Steps) == 0 {
 		return api.PlanView{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
 	}
+	if err := o.supersede(ctx, actor, cluster, p.ID); err != nil {
+		return api.PlanView{}, err
+	}
 	err = o.Store.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.AddPlan(p); err != nil {
 			return err
 		}
 		return tx.Audit(o.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)
 	})
-	return api.PlanView{Plan: p, State: plan.NewState(&p)}, err
+	return api.PlanView{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(o.PlanLife)}, err
 }
 
 func (o *Operations) content(ctx context.Context, w planner.World, op plan.Operation) (plan.Content, error) {
@@ -280,6 +283,9 @@ func (o *Operations) content(ctx context.Context, w planner.World, op plan.Opera
 func (o *Operations) world(ctx context.Context, cluster string) (planner.World, error) {
 	w := planner.World{Director: o.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}}
 	var err error
+	if w.Times, err = o.Store.StepTimes(ctx); err != nil {
+		return w, err
+	}
 	if w.Cluster, err = o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
 		return w, err
 	}
@@ -345,129 +351,6 @@ func readBundle(r model.Release) (planner.Bundle, error) {
 		out.ImageTags[i.Name] = i.Tag
 	}
 	return out, nil
-}
-
-// StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
-func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (api.PlanView, error) {
-	if err := o.start(ctx, actor, id, hash); err != nil {
-		return api.PlanView{}, err
-	}
-	return o.Plan(ctx, id)
-}
-
-func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
-	p, _, err := o.Store.Plan(ctx, id)
-	if err != nil {
-		return err
-	}
-	if hash != p.Hash {
-		return director.Errorf(director.KindConflict, "operations.start", "plan %s has the hash %.12s, not %.12s", id, p.Hash, hash).
-			WithHint("read the plan that you want to start: directorctl describe plan %s", id)
-	}
-	if err := o.unmoved(ctx, p); err != nil {
-		return err
-	}
-	now := o.Now()
-	err = o.Engine.Begin(ctx, id, actor, func(etx engine.Tx, p *plan.Plan, _ *plan.State) error {
-		tx, ok := etx.(*store.Tx)
-		if !ok {
-			return director.Errorf(director.KindInternal, "operations.start", "the engine works on another store")
-		}
-		if p.Operation == plan.ClusterCreate {
-			facts, err := planner.DecodeFacts(p.Content)
-			if err != nil {
-				return err
-			}
-			for _, m := range facts.Nodes {
-				if err := tx.IntendMachine(m, now); err != nil {
-					return err
-				}
-			}
-		}
-		return tx.Audit(now, actor, "start", "Plan/"+id)
-	})
-	if director.KindOf(err) == director.KindConflict {
-		if holder, herr := o.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
-			return director.Errorf(director.KindConflict, "operations.start", "plan %s holds cluster %s", holder, p.Cluster).
-				WithHint("follow it with: directorctl logs -f %s", holder)
-		}
-	}
-	return err
-}
-
-// unmoved makes the plan again and compares: the same content, or the world has moved.
-func (o *Operations) unmoved(ctx context.Context, p plan.Plan) error {
-	w, err := o.world(ctx, p.Cluster)
-	if err != nil {
-		return err
-	}
-	now, err := o.content(ctx, w, p.Operation)
-	if err != nil {
-		return err
-	}
-	if plan.HashOf(now) == p.Hash {
-		return nil
-	}
-	return director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now)).
-		WithHint("plan again: directorctl plan %s", p.Cluster)
-}
-
-// moved says in which way two contents differ.
-func moved(was, is plan.Content) string {
-	var out []string
-	gens := map[plan.ModelRef]bool{}
-	for _, m := range was.Models {
-		gens[m] = true
-	}
-	for _, m := range is.Models {
-		if !gens[m] {
-			out = append(out, fmt.Sprintf("%s/%s has changed (now generation %d)", m.Kind, m.Name, m.Generation))
-		}
-	}
-	if was.Playbooks != is.Playbooks {
-		out = append(out, "the director has other playbooks")
-	}
-	before := map[string]plan.Machine{}
-	for _, m := range was.Machines {
-		before[m.Name] = m
-	}
-	for _, m := range is.Machines {
-		if b, ok := before[m.Name]; ok && b.Address != m.Address {
-			out = append(out, fmt.Sprintf("%s would get %s instead of %s", m.Name, m.Address, b.Address))
-		}
-	}
-	if len(was.Steps) != len(is.Steps) {
-		out = append(out, fmt.Sprintf("it would have %d steps instead of %d", len(is.Steps), len(was.Steps)))
-	}
-	if len(out) == 0 {
-		out = append(out, "sizes, capacity warnings or bundle contents have changed")
-	}
-	return strings.Join(out, "; ")
-}
-
-// CancelPlan stops the plan at the next step boundary, or at once with now.
-func (o *Operations) CancelPlan(ctx context.Context, actor, id string, now bool) (api.PlanView, error) {
-	return o.audited(ctx, actor, "cancel", id, o.Engine.Cancel(ctx, id, actor, now))
-}
-
-// RetryPlan lets a failed, parked or cancelled plan go on.
-func (o *Operations) RetryPlan(ctx context.Context, actor, id string) (api.PlanView, error) {
-	return o.audited(ctx, actor, "retry", id, o.Engine.Retry(ctx, id, actor))
-}
-
-// DiscardPlan gives the plan up.
-func (o *Operations) DiscardPlan(ctx context.Context, actor, id string) (api.PlanView, error) {
-	return o.audited(ctx, actor, "discard", id, o.Engine.Discard(ctx, id, actor))
-}
-
-func (o *Operations) audited(ctx context.Context, actor, action, id string, err error) (api.PlanView, error) {
-	if err == nil {
-		err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, action, "Plan/"+id) })
-	}
-	if err != nil {
-		return api.PlanView{}, err
-	}
-	return o.Plan(ctx, id)
 }
 
 // Events returns the plan's events after a sequence number, waiting up to wait for the first.

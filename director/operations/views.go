@@ -17,7 +17,11 @@ import (
 // Plan returns the plan with its state, or not_found.
 func (o *Operations) Plan(ctx context.Context, id string) (api.PlanView, error) {
 	p, s, err := o.Store.Plan(ctx, id)
-	return api.PlanView{Plan: p, State: s}, err
+	v := api.PlanView{Plan: p, State: s}
+	if err != nil {
+		return v, err
+	}
+	return v, o.waits(ctx, &v)
 }
 
 // Plans lists the newest plans first; cluster "" means all.
@@ -28,11 +32,11 @@ func (o *Operations) Plans(ctx context.Context, cluster string, limit int) ([]ap
 	}
 	out := make([]api.PlanView, 0, len(ids))
 	for _, id := range ids {
-		v, err := o.Plan(ctx, id)
+		p, s, err := o.Store.Plan(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, v)
+		out = append(out, api.PlanView{Plan: p, State: s})
 	}
 	return out, nil
 }
@@ -77,7 +81,7 @@ func (o *Operations) addPlan(ctx context.Context, v *api.ClusterView) error {
 		return nil // an older cluster of the name
 	}
 	switch p.State.Phase {
-	case plan.PhaseRunning, plan.PhaseCancelling, plan.PhaseParked:
+	case plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing:
 		v.Plan, v.PlanPhase = p.Plan.ID, p.State.Phase
 		v.Status = map[plan.Operation]string{plan.ClusterCreate: "creating", plan.ClusterDelete: "deleting"}[p.Plan.Operation]
 	case plan.PhaseFailed, plan.PhaseCancelled:

@@ -31,8 +31,9 @@ type StepRef struct {
 type StepState struct {
 	ID         string    `json:"id"`
 	Status     Status    `json:"status"`
-	Attempt    int       `json:"attempt"`  // of the current or last run; 0 before the first
-	Failures   int       `json:"failures"` // plain errors so far, counted against Step.Attempts
+	Attempt    int       `json:"attempt"`        // of the current or last run; 0 before the first
+	Failures   int       `json:"failures"`       // plain errors so far, counted against Step.Attempts
+	Since      time.Time `json:"since,omitzero"` // of the status
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
 	NotBefore  time.Time `json:"not_before,omitzero"` // of a waiting step
@@ -43,6 +44,8 @@ type StepState struct {
 // State is what the journal says of a plan.
 type State struct {
 	Phase      Phase       `json:"phase"`
+	Since      time.Time   `json:"since,omitzero"` // of the phase
+	ApprovedBy string      `json:"approved_by,omitempty"`
 	StartedAt  time.Time   `json:"started_at,omitzero"`
 	FinishedAt time.Time   `json:"finished_at,omitzero"`
 	Message    string      `json:"message,omitempty"`
@@ -87,6 +90,9 @@ func (s *State) Apply(e Event) error {
 	if st.Status.Leased() && e.Attempt != st.Attempt {
 		return &FencedError{Step: e.Step, Attempt: e.Attempt, Current: st.Attempt}
 	}
+	if e.Kind != Noted {
+		st.Since = e.At
+	}
 	st.Status, st.NotBefore = to, e.NotBefore
 	if e.Message != "" || !e.Kind.keepsReason() {
 		st.Message, st.Hint = e.Message, e.Hint
@@ -115,7 +121,10 @@ func (s *State) applyPlan(e Event) error {
 	if err != nil {
 		return err
 	}
-	s.Phase, s.Message, s.Hint, s.Seq = to, e.Message, e.Hint, e.Seq
+	s.Phase, s.Since, s.Message, s.Hint, s.Seq = to, e.At, e.Message, e.Hint, e.Seq
+	if e.Kind == PlanApproved {
+		s.ApprovedBy = e.By
+	}
 	if e.Kind == PlanStarted {
 		s.StartedAt = e.At
 	}

@@ -29,7 +29,8 @@ type World struct {
 	Used      map[netip.Addr]bool
 	Sharers   []string // other clusters with machines on the same network
 	Installed *Installed
-	Host      map[string]int // VMs per hypervisor host of the provider, for placement
+	Host      map[string]int           // VMs per hypervisor host of the provider, for placement
+	Times     map[string]time.Duration // what steps have taken of late, by class
 }
 
 // Director is what nodes need to know of the director.
@@ -179,8 +180,8 @@ func Create(w World) (plan.Content, error) {
 	content.Facts = encode(w.facts(machines))
 	b := &builder{}
 	w.create(b, machines)
-	content.Steps = b.steps
-	content.Estimate = plan.CriticalPath(b.steps)
+	content.Steps = w.estimated(b.steps)
+	content.Estimate = plan.CriticalPath(content.Steps)
 	return content, nil
 }
 
@@ -220,7 +221,7 @@ func (w World) create(b *builder, machines []sized) {
 		params := encode(w.vmParams(m))
 		ensure := b.add(plan.Step{
 			ID: StepVMEnsure + "/" + m.Name, Kind: StepVMEnsure, Node: m.Name, Title: "Make VM " + m.Name, Needs: []string{network, image}, Params: params,
-			Effects:  vmEffects(m, "create"),
+			Effects: vmEffects(m, "create"), Budgets: clones(c.Provider, m.Host),
 			Attempts: 5, Timeout: 10 * time.Minute, Estimate: 4 * time.Second,
 		})
 		boot := b.add(plan.Step{
@@ -282,10 +283,34 @@ func Delete(w World) (plan.Content, error) {
 		Effects:  []plan.Effect{{Verb: "delete", Object: "document", Name: "Cluster/" + name}, {Verb: "delete", Object: "secret", Name: name}},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
+	content.Approvals = []string{fmt.Sprintf("it destroys cluster %s with %s and all data on their disks", name, count(len(content.Machines), "VM"))}
 	content.Summary = fmt.Sprintf("Delete cluster %s: %s with disks and addresses, its secrets and its document.", name, count(len(content.Machines), "VM"))
-	content.Steps, content.Estimate = b.steps, plan.CriticalPath(b.steps)
+	content.Steps = w.estimated(b.steps)
+	content.Estimate = plan.CriticalPath(content.Steps)
 	return content, nil
 }
+
+// estimated puts what steps of the same class have taken of late in the place of the planner's own guesses.
+func (w World) estimated(steps []plan.Step) []plan.Step {
+	for i := range steps {
+		if took, known := w.Times[steps[i].Class()]; known {
+			steps[i].Estimate = took.Round(time.Millisecond)
+		}
+	}
+	return steps
+}
+
+// clones returns the budgets that a clone takes: an upload or a clone is work for the host's and the provider's storage.
+func clones(provider, host string) []string {
+	out := []string{BudgetClones + "/" + provider}
+	if host != "" {
+		out = append(out, BudgetClones+"/"+provider+"/"+host)
+	}
+	return out
+}
+
+// BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider and host.
+const BudgetClones = "clones"
 
 // FactsOf returns the facts of a cluster whose machines exist, for an inventory outside a plan.
 func FactsOf(w World) Facts {

@@ -86,12 +86,17 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepClusterPKI:    handler(env.clusterPKI),
 		planner.StepClusterReady:  handler(env.clusterReady),
 		planner.StepClusterForget: handler(env.clusterForget),
-		planner.StepVMEnsure:      handler(env.vmEnsure),
+		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmDelete),
 		planner.StepVMBoot:        handler(env.vmBoot),
 		planner.StepVMDelete:      handler(env.vmDelete),
 		planner.StepPlay:          handler(env.play),
 		planner.StepKubeReady:     handler(env.kubeReady),
 	}
+}
+
+// undoable is a handler with a way back.
+func undoable[P any](do, takeBack func(context.Context, plan.Run, P) error) plan.Handler {
+	return plan.Undoable{Do: handler(do).Run, TakeBack: handler(takeBack).Run}
 }
 
 // handler decodes the step's parameters and classifies the error.

@@ -21,6 +21,8 @@ type planRow struct {
 	StartedAt, FinishedAt                 int64
 	Message, Hint                         string
 	Seq                                   int64
+	Since                                 int64
+	ApprovedBy                            string
 }
 
 func (planRow) TableName() string { return "plans" }
@@ -31,6 +33,7 @@ type stepRow struct {
 	Status                           string
 	Attempt, Failures                int
 	StartedAt, FinishedAt, NotBefore int64
+	Since                            int64
 	Message, Hint                    string
 	LeaseOwner                       string
 	LeaseUntil                       int64
@@ -53,12 +56,12 @@ func (r planRow) toDomain(steps []stepRow) (plan.Plan, plan.State, error) {
 	}
 	s := plan.State{
 		Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt),
-		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Steps: make([]plan.StepState, len(steps)),
+		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Since: instant(r.Since), ApprovedBy: r.ApprovedBy, Steps: make([]plan.StepState, len(steps)),
 	}
 	for i, st := range steps {
 		s.Steps[i] = plan.StepState{
 			ID: st.StepID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
-			StartedAt: instant(st.StartedAt), FinishedAt: instant(st.FinishedAt), NotBefore: instant(st.NotBefore),
+			StartedAt: instant(st.StartedAt), FinishedAt: instant(st.FinishedAt), NotBefore: instant(st.NotBefore), Since: instant(st.Since),
 			Message: st.Message, Hint: st.Hint,
 		}
 	}
@@ -184,7 +187,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	if e.Step == "" {
 		set = map[string]any{
 			"seq": s.Seq, "phase": string(s.Phase), "started_at": micros(s.StartedAt), "finished_at": micros(s.FinishedAt),
-			"message": s.Message, "hint": s.Hint,
+			"message": s.Message, "hint": s.Hint, "since": micros(s.Since), "approved_by": s.ApprovedBy,
 		}
 	}
 	if err := t.db.Model(&planRow{}).Where("id = ?", e.Plan).Updates(set).Error; err != nil {
@@ -199,7 +202,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	st := s.Step(e.Step)
 	row := map[string]any{
 		"status": string(st.Status), "attempt": st.Attempt, "failures": st.Failures, "started_at": micros(st.StartedAt),
-		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "message": st.Message, "hint": st.Hint,
+		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "since": micros(st.Since), "message": st.Message, "hint": st.Hint,
 	}
 	if !st.Status.Leased() {
 		row["lease_owner"], row["lease_until"] = "", 0

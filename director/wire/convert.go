@@ -6,7 +6,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-func optional(t time.Time) *time.Time {
+// Optional returns the time in UTC, or nil for none.
+func Optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -18,7 +19,7 @@ func optional(t time.Time) *time.Time {
 func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
 	done := 0
 	for _, st := range s.Steps {
-		if st.Status == plan.Done {
+		if st.Status.Satisfied() {
 			done++
 		}
 	}
@@ -26,7 +27,7 @@ func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Summary: p.Summary, Hash: p.Hash,
 		CreatedAt: p.CreatedAt.UTC(), CreatedBy: p.CreatedBy,
 		Phase: string(s.Phase), Message: s.Message, Hint: s.Hint,
-		StartedAt: optional(s.StartedAt), FinishedAt: optional(s.FinishedAt),
+		StartedAt: Optional(s.StartedAt), FinishedAt: Optional(s.FinishedAt),
 		EstimateSeconds: Seconds(p.Estimate), StepsDone: done, StepsTotal: len(p.Steps),
 	}
 }
@@ -36,7 +37,10 @@ func PlanOf(p plan.Plan, s plan.State) Plan {
 	out := Plan{
 		PlanSummary: SummaryOf(p, s), Playbooks: p.Playbooks, LastEvent: s.Seq,
 		Models: make([]ModelRef, len(p.Models)), Machines: make([]PlanMachine, len(p.Machines)),
-		Warnings: append([]string{}, p.Warnings...), Steps: make([]Step, len(p.Steps)),
+		Warnings: append([]string{}, p.Warnings...), Approvals: append([]string{}, p.Approvals...), ApprovedBy: s.ApprovedBy, Steps: make([]Step, len(p.Steps)),
+	}
+	for _, w := range p.Windows {
+		out.Windows = append(out.Windows, Window(w))
 	}
 	for i, m := range p.Models {
 		out.Models[i] = ModelRef(m)
@@ -60,13 +64,23 @@ func stepOf(step plan.Step, st plan.StepState) Step {
 	out := Step{
 		ID: step.ID, Kind: step.Kind, Title: step.Title, Node: step.Node,
 		Needs: append([]string{}, step.Needs...), Params: step.Params, Effects: make([]Effect, len(step.Effects)),
+		Window: step.Window, Since: Optional(st.Since),
 		Attempts: step.Attempts, TimeoutSeconds: Seconds(step.Timeout), EstimateSeconds: Seconds(step.Estimate),
 		Status: string(st.Status), Attempt: st.Attempt, Failures: st.Failures,
-		StartedAt: optional(st.StartedAt), FinishedAt: optional(st.FinishedAt), NotBefore: optional(st.NotBefore),
+		StartedAt: Optional(st.StartedAt), FinishedAt: Optional(st.FinishedAt), NotBefore: Optional(st.NotBefore),
 		Message: st.Message, Hint: st.Hint,
 	}
 	for i, e := range step.Effects {
 		out.Effects[i] = Effect(e)
+	}
+	return out
+}
+
+// WaitsOf converts waits.
+func WaitsOf(waits []plan.Wait) []Wait {
+	out := make([]Wait, len(waits))
+	for i, w := range waits {
+		out[i] = Wait{Step: w.Step, Reason: w.Reason, Owner: w.Owner, Since: Optional(w.Since), Deadline: Optional(w.Deadline)}
 	}
 	return out
 }
@@ -77,7 +91,7 @@ func EventsOf(events []plan.Event) []Event {
 	for i, e := range events {
 		out[i] = Event{
 			Plan: e.Plan, Seq: e.Seq, At: e.At.UTC(), Kind: string(e.Kind), Step: e.Step, Attempt: e.Attempt,
-			By: e.By, Message: e.Message, Hint: e.Hint, NotBefore: optional(e.NotBefore),
+			By: e.By, Message: e.Message, Hint: e.Hint, NotBefore: Optional(e.NotBefore),
 		}
 	}
 	return out
@@ -115,12 +129,12 @@ func required(t *time.Time) time.Time {
 func (p *Plan) state() (plan.State, []Step) {
 	s := plan.State{
 		Phase: plan.Phase(p.Phase), StartedAt: required(p.StartedAt), FinishedAt: required(p.FinishedAt),
-		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, Steps: make([]plan.StepState, len(p.Steps)),
+		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, ApprovedBy: p.ApprovedBy, Steps: make([]plan.StepState, len(p.Steps)),
 	}
 	for i, st := range p.Steps {
 		s.Steps[i] = plan.StepState{
 			ID: st.ID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
-			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore),
+			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore), Since: required(st.Since),
 			Message: st.Message, Hint: st.Hint,
 		}
 	}
@@ -129,16 +143,17 @@ func (p *Plan) state() (plan.State, []Step) {
 
 func rebuild(p Plan, steps []Step, s plan.State) Plan {
 	p.Phase, p.Message, p.Hint, p.LastEvent = string(s.Phase), s.Message, s.Hint, s.Seq
-	p.StartedAt, p.FinishedAt = optional(s.StartedAt), optional(s.FinishedAt)
+	p.StartedAt, p.FinishedAt, p.ApprovedBy = Optional(s.StartedAt), Optional(s.FinishedAt), s.ApprovedBy
 	p.Steps = make([]Step, len(steps))
 	p.StepsDone = 0
 	for i, st := range steps {
 		x := s.Steps[i]
 		st.Status, st.Attempt, st.Failures = string(x.Status), x.Attempt, x.Failures
-		st.StartedAt, st.FinishedAt, st.NotBefore = optional(x.StartedAt), optional(x.FinishedAt), optional(x.NotBefore)
+		st.Since = Optional(x.Since)
+		st.StartedAt, st.FinishedAt, st.NotBefore = Optional(x.StartedAt), Optional(x.FinishedAt), Optional(x.NotBefore)
 		st.Message, st.Hint = x.Message, x.Hint
 		p.Steps[i] = st
-		if x.Status == plan.Done {
+		if x.Status.Satisfied() {
 			p.StepsDone++
 		}
 	}

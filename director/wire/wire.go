@@ -185,6 +185,38 @@ type PlanCancel struct {
 	Now bool `json:"now,omitempty" doc:"End the running steps too. Left out, they come to their end first."`
 }
 
+// PlanPause keeps further steps from starting.
+type PlanPause struct {
+	Reason string `json:"reason,omitempty" doc:"Why, for those who wonder." maxLength:"500"`
+}
+
+// PlanRetry lets a stopped plan go on.
+type PlanRetry struct {
+	Step string `json:"step,omitempty" doc:"Id of the only step to run again. Left out, all that failed, parked or was taken back."`
+}
+
+// PlanSkip lets a plan go on without a step.
+type PlanSkip struct {
+	Step   string `json:"step" doc:"Id of the step." minLength:"1"`
+	Reason string `json:"reason" doc:"Why it is not needed; kept in the journal." minLength:"3" maxLength:"500"`
+}
+
+// Wait is one answer to why nothing happens.
+type Wait struct {
+	Step     string     `json:"step,omitempty" doc:"Absent for the plan as a whole."`
+	Reason   string     `json:"reason" doc:"What it waits for."`
+	Owner    string     `json:"owner,omitempty" doc:"Who ends the wait: a person, the director, a process of it, or the plans that hold what is missing."`
+	Since    *time.Time `json:"since,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty" doc:"When the wait ends at the latest. Absent if only its owner can end it."`
+}
+
+// Window bounds how many nodes are worked on at once.
+type Window struct {
+	ID      string `json:"id"`
+	Size    int    `json:"size" doc:"Nodes at once."`
+	PerHost int    `json:"per_host,omitempty" doc:"Nodes at once that share a hypervisor host."`
+}
+
 // PlanSummary is a plan without its steps.
 type PlanSummary struct {
 	ID              string     `json:"id"`
@@ -194,7 +226,7 @@ type PlanSummary struct {
 	Hash            string     `json:"hash" doc:"SHA-256 of all that a run depends on."`
 	CreatedAt       time.Time  `json:"created_at"`
 	CreatedBy       string     `json:"created_by"`
-	Phase           string     `json:"phase" doc:"planned, running, cancelling, cancelled, parked, failed, done or discarded."`
+	Phase           string     `json:"phase" doc:"planned, approved, running, paused, cancelling, cancelled, parked, failed, undoing, undone, done or discarded."`
 	Message         string     `json:"message,omitempty" doc:"Why it is in its phase."`
 	Hint            string     `json:"hint,omitempty" doc:"What to do next."`
 	StartedAt       *time.Time `json:"started_at,omitempty"`
@@ -207,12 +239,17 @@ type PlanSummary struct {
 // Plan is a frozen plan with the state of its run.
 type Plan struct {
 	PlanSummary
-	Playbooks string        `json:"playbooks,omitempty" doc:"Hash of the playbooks and templates that the run uses."`
-	Models    []ModelRef    `json:"models" doc:"The documents that it was made from."`
-	Machines  []PlanMachine `json:"machines" doc:"The VMs that it makes or takes away."`
-	Warnings  []string      `json:"warnings"`
-	Steps     []Step        `json:"steps" doc:"In an order in which they could run one by one."`
-	LastEvent int64         `json:"last_event" doc:"Number of its last event."`
+	Playbooks  string        `json:"playbooks,omitempty" doc:"Hash of the playbooks and templates that the run uses."`
+	Models     []ModelRef    `json:"models" doc:"The documents that it was made from."`
+	Machines   []PlanMachine `json:"machines" doc:"The VMs that it makes or takes away."`
+	Warnings   []string      `json:"warnings"`
+	Approvals  []string      `json:"approvals" doc:"What a person has to agree to, one sentence each."`
+	ApprovedBy string        `json:"approved_by,omitempty"`
+	ExpiresAt  *time.Time    `json:"expires_at,omitempty" doc:"Until when a plan that has not started can be."`
+	Windows    []Window      `json:"windows,omitempty"`
+	Waits      []Wait        `json:"waits,omitempty" doc:"What it waits for now."`
+	Steps      []Step        `json:"steps" doc:"In an order in which they could run one by one."`
+	LastEvent  int64         `json:"last_event" doc:"Number of its last event."`
 }
 
 // Plans is a list of plans, the newest first.
@@ -247,12 +284,14 @@ type Step struct {
 	Needs           []string        `json:"needs" doc:"Steps that must be done first."`
 	Params          json.RawMessage `json:"params,omitempty" doc:"What its kind needs; never a secret."`
 	Effects         []Effect        `json:"effects"`
+	Window          string          `json:"window,omitempty" doc:"The window that its node is handled in."`
 	Attempts        int             `json:"attempts" doc:"How often an error is tried in all."`
 	TimeoutSeconds  float64         `json:"timeout_seconds" doc:"Of one attempt."`
 	EstimateSeconds float64         `json:"estimate_seconds"`
-	Status          string          `json:"status" doc:"pending, running, waiting, parked, done, failed, undoing, undone or stuck."`
+	Status          string          `json:"status" doc:"pending, running, waiting, parked, done, skipped, failed, undo_due, undoing, undone or stuck."`
 	Attempt         int             `json:"attempt" doc:"Of the current or last run; 0 before the first."`
 	Failures        int             `json:"failures" doc:"Errors so far."`
+	Since           *time.Time      `json:"since,omitempty" doc:"Of the status."`
 	StartedAt       *time.Time      `json:"started_at,omitempty"`
 	FinishedAt      *time.Time      `json:"finished_at,omitempty"`
 	NotBefore       *time.Time      `json:"not_before,omitempty" doc:"When a waiting step may start again."`
@@ -262,7 +301,7 @@ type Step struct {
 
 // Effect is one thing that a step changes in the world.
 type Effect struct {
-	Verb   string `json:"verb" doc:"create, change, delete or keep."`
+	Verb   string `json:"verb" doc:"create, change, delete, keep, restart or evict."`
 	Object string `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`

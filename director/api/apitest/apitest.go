@@ -365,40 +365,53 @@ func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (api.P
 	})
 }
 
-// CancelPlan stops a held plan.
-func (o *Operations) CancelPlan(_ context.Context, actor, id string, _ bool) (api.PlanView, error) {
+// MovePlan does what the verb says, as far as tests of the API and the command line need it.
+func (o *Operations) MovePlan(_ context.Context, actor, id string, m api.Move) (api.PlanView, error) {
 	return o.change(id, func(r *run) error {
-		if r.state.Phase.Ended() {
-			return nil
+		ev := func(kind plan.EventKind) error {
+			return o.emit(r, plan.Event{Kind: kind, By: actor, Message: m.Reason})
 		}
-		err := o.emit(r, plan.Event{Kind: plan.PlanCancel, By: actor})
-		if err == nil {
+		switch m.Verb {
+		case api.VerbApprove:
+			return ev(plan.PlanApproved)
+		case api.VerbPause:
+			return ev(plan.PlanPaused)
+		case api.VerbDiscard:
+			return ev(plan.PlanDiscarded)
+		case api.VerbUndo:
+			err := ev(plan.PlanUndo)
 			o.settle(r)
-		}
-		return err
-	})
-}
-
-// RetryPlan goes on.
-func (o *Operations) RetryPlan(_ context.Context, actor, id string) (api.PlanView, error) {
-	return o.change(id, func(r *run) error {
-		if err := o.emit(r, plan.Event{Kind: plan.PlanResumed, By: actor}); err != nil {
 			return err
-		}
-		for _, s := range slices.Clone(r.state.Steps) {
-			if s.Status == plan.Failed || s.Status == plan.Parked {
-				_ = o.emit(r, plan.Event{Kind: plan.Retried, Step: s.ID, By: actor})
+		case api.VerbCancel:
+			if r.state.Phase.Ended() {
+				return nil
 			}
+			err := ev(plan.PlanCancel)
+			o.settle(r)
+			return err
+		case api.VerbSkip:
+			if err := o.emit(r, plan.Event{Kind: plan.SkipAsked, Step: m.Step, By: actor, Message: m.Reason}); err != nil {
+				return err
+			}
+		case api.VerbRetry:
 		}
-		r.runs = ""
-		o.advance(r)
-		return nil
+		return o.goOn(r, actor)
 	})
 }
 
-// DiscardPlan gives up.
-func (o *Operations) DiscardPlan(_ context.Context, actor, id string) (api.PlanView, error) {
-	return o.change(id, func(r *run) error { return o.emit(r, plan.Event{Kind: plan.PlanDiscarded, By: actor}) })
+// goOn resumes a stopped plan.
+func (o *Operations) goOn(r *run, actor string) error {
+	if err := o.emit(r, plan.Event{Kind: plan.PlanResumed, By: actor}); err != nil {
+		return err
+	}
+	for _, s := range slices.Clone(r.state.Steps) {
+		if s.Status == plan.Failed || s.Status == plan.Parked {
+			_ = o.emit(r, plan.Event{Kind: plan.Retried, Step: s.ID, By: actor})
+		}
+	}
+	r.runs = ""
+	o.advance(r)
+	return nil
 }
 
 // Plan returns a plan.

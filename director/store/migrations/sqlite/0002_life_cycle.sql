@@ -1,3 +1,8 @@
+-- Since when a plan is in its phase and a step in its status, and who agreed to the start.
+ALTER TABLE plans ADD COLUMN since BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE plans ADD COLUMN approved_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE plan_steps ADD COLUMN since BIGINT NOT NULL DEFAULT 0;
+
 -- A paused plan holds its cluster too, and so does one that is being undone.
 DROP INDEX plans_holder;
 CREATE UNIQUE INDEX plans_holder ON plans (cluster) WHERE phase IN ('running', 'paused', 'cancelling', 'parked', 'undoing');

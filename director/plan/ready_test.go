@@ -1,0 +1,221 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// moved returns the state in which the steps have the statuses.
+func moved(p *Plan, phase Phase, statuses map[string]Status) State {
+	s := NewState(p)
+	s.Phase = phase
+	for i := range s.Steps {
+		if st, ok := statuses[s.Steps[i].ID]; ok {
+			s.Steps[i].Status = st
+		}
+	}
+	return s
+}
+
+// rolling is a plan that works on nodes in a window: drain, then upgrade, each.
+func rolling(nodes int, w Window, hosts ...string) *Plan {
+	p := &Plan{Content: Content{Windows: []Window{w}}}
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		m := Machine{Name: name}
+		if len(hosts) > 0 {
+			m.Host = hosts[i%len(hosts)]
+		}
+		p.Machines = append(p.Machines, m)
+		p.Steps = append(p.Steps,
+			Step{ID: "drain/" + name, Node: name, Window: w.ID},
+			Step{ID: "upgrade/" + name, Node: name, Window: w.ID, Needs: []string{"drain/" + name}})
+	}
+	return p
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		plan *Plan
+		have map[string]Status
+		want []string
+	}{
+		"as many groups open as the window is large": {
+			rolling(4, Window{ID: "w", Size: 2}), nil, []string{"drain/n0", "drain/n1"},
+		},
+		"an open group goes on, and takes its place": {
+			rolling(4, Window{ID: "w", Size: 2}), map[string]Status{"drain/n0": Done, "drain/n1": Running}, []string{"upgrade/n0"},
+		},
+		"an ended group makes room": {
+			rolling(4, Window{ID: "w", Size: 2}), map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "drain/n1": Running}, []string{"drain/n2"},
+		},
+		"a skipped step ends its group": {
+			rolling(3, Window{ID: "w", Size: 1}), map[string]Status{"drain/n0": Done, "upgrade/n0": Skipped}, []string{"drain/n1"},
+		},
+		"a failure opens no group and brings the open ones to their end": {
+			rolling(4, Window{ID: "w", Size: 3}), map[string]Status{"drain/n0": Failed, "drain/n1": Done}, []string{"upgrade/n1"},
+		},
+		"nothing more in the group that failed": {
+			rolling(4, Window{ID: "w", Size: 3}), map[string]Status{"drain/n0": Done, "upgrade/n0": Failed}, nil,
+		},
+		"one at a time per host": {
+			rolling(4, Window{ID: "w", Size: 4, PerHost: 1}, "h1", "h1", "h2"), nil, []string{"drain/n0", "drain/n2"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := moved(tt.plan, PhaseRunning, tt.have)
+			if diff := cmp.Diff(tt.want, Ready(tt.plan, &s, time.Now())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// However a run goes, no more groups are open than the window allows.
+func TestWindowIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	p := rolling(30, Window{ID: "w", Size: 4, PerHost: 2}, "h1", "h2", "h3")
+	s := moved(p, PhaseRunning, nil)
+	running := []string{}
+	for range 10_000 {
+		ready := Ready(p, &s, time.Now())
+		if len(ready) == 0 && len(running) == 0 {
+			break
+		}
+		for _, id := range ready {
+			s.Step(id).Status = Running
+			running = append(running, id)
+		}
+		v := survey(p, &s)
+		if v.open["w"] > 4 {
+			t.Fatalf("%d groups are open", v.open["w"])
+		}
+		for at, n := range v.onHost {
+			if n > 2 {
+				t.Fatalf("%d groups are open on host %s", n, at.of)
+			}
+		}
+		s.Step(running[0]).Status, running = Done, running[1:]
+	}
+	if ev, due := Settle(p, &s); !due || ev.Kind != PlanDone {
+		t.Errorf("the plan does not end: %+v", s)
+	}
+}
+
+func TestUndoTakesTheLastFirst(t *testing.T) {
+	t.Parallel()
+	p := &Plan{Content: Content{Steps: []Step{
+		{ID: "net"}, {ID: "vm", Needs: []string{"net"}}, {ID: "boot", Needs: []string{"vm"}}, {ID: "join", Needs: []string{"boot"}},
+	}}}
+	s := moved(p, PhaseUndoing, map[string]Status{"net": UndoDue, "vm": UndoDue, "boot": Done, "join": UndoDue})
+	var order []string
+	for {
+		ready := Ready(p, &s, time.Now())
+		if len(ready) == 0 {
+			break
+		}
+		order = append(order, strings.Join(ready, "+"))
+		for _, id := range ready {
+			s.Step(id).Status = Undone
+		}
+	}
+	if diff := cmp.Diff([]string{"join", "vm", "net"}, order); diff != "" {
+		t.Error(diff)
+	}
+	if ev, due := Settle(p, &s); !due || ev.Kind != PlanUndone {
+		t.Errorf("got %+v, %t", ev, due)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	p := &Plan{Content: Content{Steps: []Step{{ID: "a"}, {ID: "b"}, {ID: "c", Needs: []string{"a", "b"}}}}}
+	tests := map[string]struct {
+		phase Phase
+		have  map[string]Status
+		want  EventKind
+	}{
+		"runs":                             {PhaseRunning, map[string]Status{"a": Running}, ""},
+		"something may start":              {PhaseRunning, nil, ""},
+		"done and skipped":                 {PhaseRunning, map[string]Status{"a": Done, "b": Skipped, "c": Done}, PlanDone},
+		"failed, the rest waits for it":    {PhaseRunning, map[string]Status{"a": Failed, "b": Done}, PlanFailed},
+		"failed beside what could start":   {PhaseRunning, map[string]Status{"a": Failed}, PlanFailed},
+		"taken back by itself":             {PhaseRunning, map[string]Status{"a": Undone, "b": Done}, PlanFailed},
+		"still to be taken back":           {PhaseRunning, map[string]Status{"a": UndoDue, "b": Done}, ""},
+		"parked, the rest waits for it":    {PhaseRunning, map[string]Status{"a": Parked, "b": Done}, PlanParked},
+		"parked beside what could start":   {PhaseRunning, map[string]Status{"a": Parked}, ""},
+		"paused stays paused":              {PhasePaused, map[string]Status{"a": Done}, ""},
+		"paused and failed":                {PhasePaused, map[string]Status{"a": Failed}, PlanFailed},
+		"paused and done":                  {PhasePaused, map[string]Status{"a": Done, "b": Done, "c": Done}, PlanDone},
+		"cancelling while something runs":  {PhaseCancelling, map[string]Status{"a": Running}, ""},
+		"cancelled":                        {PhaseCancelling, map[string]Status{"a": Done}, PlanCancelled},
+		"taking back failed":               {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undone}, PlanFailed},
+		"taking back goes on beside stuck": {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undoing}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := moved(p, tt.phase, tt.have)
+			ev, due := Settle(p, &s)
+			if due != (tt.want != "") || (due && ev.Kind != tt.want) {
+				t.Errorf("got %q, %t, want %q", ev.Kind, due, tt.want)
+			}
+		})
+	}
+}
+
+func TestWaitsSayWhy(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	p := rolling(3, Window{ID: "w", Size: 1})
+	p.Steps = append(p.Steps, Step{ID: "clone", Title: "Clone"}, Step{ID: "ask"}, Step{ID: "after", Needs: []string{"ask"}})
+	s := moved(p, PhaseRunning, map[string]Status{"drain/n0": Running, "ask": Parked})
+	s.Step("drain/n0").Since, s.Step("ask").Message = now, "is the rack powered?"
+	p.Steps[0].Timeout = time.Minute
+	got := Waits(p, &s, Outside{
+		Now: now, Holders: map[string]string{"drain/n0": "d1"}, Lines: map[string]Line{"clone": {"clones/lab", now, []string{"p7"}}},
+	})
+	want := []Wait{
+		{Step: "drain/n0", Reason: "it runs: ", Owner: "d1", Since: now, Deadline: now.Add(time.Minute)},
+		{Step: "drain/n1", Reason: "it waits until fewer nodes of window w are worked on (1 at once)", Owner: "the director"},
+		{Step: "drain/n2", Reason: "it waits until fewer nodes of window w are worked on (1 at once)", Owner: "the director"},
+		{Step: "clone", Reason: "it waits for its turn: clones/lab is used up", Owner: "plan p7", Since: now},
+		{Step: "ask", Reason: "is the rack powered?", Owner: "a person"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEstimatesAreNotHashed(t *testing.T) {
+	t.Parallel()
+	c := Content{Steps: []Step{{ID: "a", Estimate: time.Second}}, Estimate: time.Second}
+	d := Content{Steps: []Step{{ID: "a", Estimate: time.Minute}}, Estimate: time.Minute}
+	if HashOf(c) != HashOf(d) || c.Steps[0].Estimate != time.Second {
+		t.Error("an estimate changed the hash, or hashing changed an estimate")
+	}
+	d.Steps[0].Params = json.RawMessage(`{"x":1}`)
+	if HashOf(c) == HashOf(d) {
+		t.Error("parameters are not hashed")
+	}
+}
+
+// A plan that works on many nodes is asked for what is ready after every event.
+func BenchmarkReady(b *testing.B) {
+	p := rolling(1000, Window{ID: "w", Size: 50})
+	s := moved(p, PhaseRunning, nil)
+	b.ResetTimer()
+	for b.Loop() {
+		if len(Ready(p, &s, time.Now())) != 50 {
+			b.Fatal("not 50")
+		}
+	}
+}
