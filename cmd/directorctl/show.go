@@ -71,7 +71,7 @@ func printWaits(w io.Writer, p wire.Plan, now time.Time) {
 		return
 	}
 	sayLine(w, "\nWaits")
-	table(w, "STEP WHAT FOR WHO ENDS IT SINCE LATEST", func(row func(...string)) {
+	table(w, "STEP REASON OWNER SINCE LATEST", func(row func(...string)) {
 		for _, wait := range p.Waits {
 			step, since, latest := wait.Step, "", "-"
 			if step == "" {

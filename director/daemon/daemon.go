@@ -26,6 +26,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
@@ -259,7 +260,8 @@ func (d *Daemon) startAPI(ctx context.Context, ops *operations.Operations, servi
 		}
 		return err
 	})
-	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca", identity.CAFile())
+	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca", identity.CAFile(),
+		"fingerprint", client.Fingerprint(identity.Leaf()))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -68,6 +69,9 @@ func (s *Server) CA() string { return s.ca.Cert }
 
 // CAFile returns the path of the file that holds the authority's certificate.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, fileCACert) }
+
+// Leaf returns the current certificate.
+func (s *Server) Leaf() *x509.Certificate { return s.current().Leaf }
 
 // NotAfter returns when the current certificate expires.
 func (s *Server) NotAfter() time.Time {
