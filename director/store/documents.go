@@ -108,7 +108,8 @@ type Installed struct {
 }
 
 type clusterRow struct {
-	UID, Name           string
+	UID                 string `gorm:"primaryKey"`
+	Name                string
 	InstalledGeneration int64
 	InstalledBody       string
 	Endpoint            string
