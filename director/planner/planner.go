@@ -228,7 +228,7 @@ func (w World) create(b *builder, machines []sized) {
 			ID: StepVMBoot + "/" + m.Name, Kind: StepVMBoot, Node: m.Name, Title: "Wait for " + m.Name + " to boot", Needs: []string{ensure}, Params: params,
 			Attempts: 2, Timeout: 10 * time.Minute, Estimate: time.Minute,
 		})
-		prepared[m.Name] = b.play("prepare", m.Name, "Prepare "+m.Name, []string{boot, release}, []string{m.Name}, 50*time.Second,
+		prepared[m.Name] = b.play("prepare", m.Name, "Prepare "+m.Name, []string{boot, release, pki}, []string{m.Name}, 50*time.Second,
 			plan.Effect{Verb: "change", Object: "file", Name: m.Name, Detail: "host name, registry trust, container runtime, time"})
 	}
 	master := machines[0]
