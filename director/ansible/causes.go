@@ -1,14 +1,15 @@
 package ansible
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 
-	"github.com/goccy/go-yaml"
+	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -25,13 +26,13 @@ const (
 
 // Cause is a known reason why tasks fail.
 type Cause struct {
-	ID       string   `yaml:"id"`
-	Match    string   `yaml:"match"` // on the message and the ends of the output
-	Task     string   `yaml:"task"`  // on "role : task"; empty matches all
-	Class    Remedy   `yaml:"class"`
-	Explain  string   `yaml:"explain"` // finishes "the task failed because ..."
-	Hint     string   `yaml:"hint"`    // what to do next
-	Examples []string `yaml:"examples"`
+	ID       string
+	Match    string // on the message and the ends of the output
+	Task     string // on "role : task"; empty matches all
+	Class    Remedy
+	Explain  string   // finishes "the task failed because ..."
+	Hint     string   // what to do next
+	Examples []string // messages that Match must find
 
 	match, task *regexp.Regexp
 }
@@ -50,63 +51,159 @@ func BuiltInCauses() []Cause {
 	return append([]Cause(nil), causes...)
 }
 
-// ReadCauses reads an administrator's file of causes, for Config.Causes. Its form is that of causes.yml in this directory.
+// ReadCauses reads an administrator's file of causes, for Config.Causes. Its form is that of causes.yml in this directory, which docs/causes.md
+// explains.
 func ReadCauses(path string) ([]Cause, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, director.Errorf(director.KindInvalid, "ansible.causes", "the causes cannot be read: %w", err)
+		return nil, director.Errorf(director.KindInvalid, opCauses, "the causes cannot be read: %w", err).
+			WithHint("create the file, or take causesFile out of the configuration")
 	}
 	return ParseCauses(path, data)
 }
 
-// ParseCauses reads a document of causes. It is strict: an unknown key, a class that does not exist, a pattern that is no
-// regular expression or an identifier that is there twice is an error, and all of them are named.
+const opCauses = "ansible.causes"
+
+// ParseCauses reads a document of causes. It is strict: an unknown key, a class that does not exist, a pattern that is no regular expression, an
+// identifier that is there twice or an example that its own pattern does not match is an error, and all of them are named with line and field.
 func ParseCauses(name string, data []byte) ([]Cause, error) {
-	const op = "ansible.causes"
-	var doc struct {
-		Causes []Cause `yaml:"causes"`
-	}
-	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&doc); err != nil {
-		return nil, director.Errorf(director.KindInvalid, op, "%s is not a document of causes: %w", name, err)
-	}
-	var fields []director.Field
-	wrong := func(i int, key, format string, args ...any) {
-		fields = append(fields, director.Field{
-			Path: fmt.Sprintf("%s: causes[%d].%s", name, i, key), Msg: fmt.Sprintf(format, args...),
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, director.Invalid(opCauses, "the causes are not valid", []director.Field{
+			{Path: name, Msg: strings.TrimPrefix(err.Error(), "yaml: "), Hint: "this is not YAML"},
 		})
 	}
-	seen := map[string]bool{}
-	for i := range doc.Causes {
-		c := &doc.Causes[i]
+	r := causesReader{name: name, seen: map[string]bool{}}
+	r.document(&doc)
+	if err := director.Invalid(opCauses, "the causes are not valid", r.fields); err != nil {
+		return nil, err
+	}
+	return r.causes, nil
+}
+
+type causesReader struct {
+	name   string
+	causes []Cause
+	seen   map[string]bool
+	fields []director.Field
+}
+
+func (r *causesReader) wrong(n *yaml.Node, path, hint, format string, args ...any) {
+	r.fields = append(r.fields, director.Field{
+		Path: fmt.Sprintf("%s:%d: %s", r.name, n.Line, path), Msg: fmt.Sprintf(format, args...), Hint: hint,
+	})
+}
+
+func (r *causesReader) document(doc *yaml.Node) {
+	if len(doc.Content) == 0 {
+		return // an empty file has no causes
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		r.wrong(top, "document", "it begins with causes:", "is not a mapping")
+		return
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
 		switch {
-		case c.ID == "":
-			wrong(i, "id", "is missing")
-		case seen[c.ID]:
-			wrong(i, "id", "%q is there twice", c.ID)
-		}
-		seen[c.ID] = true
-		switch c.Class {
-		case Transient, NotByTrying, Person:
+		case key.Value != "causes":
+			r.wrong(key, key.Value, "the only one is causes", "is not a field here")
+		case value.Kind != yaml.SequenceNode && value.Tag != "!!null":
+			r.wrong(value, "causes", "", "is not a list")
 		default:
-			wrong(i, "class", "is %q and not transient, permanent or person", c.Class)
-		}
-		if c.Explain == "" {
-			wrong(i, "explain", "is missing")
-		}
-		if c.Match == "" {
-			wrong(i, "match", "is missing")
-		}
-		var err error
-		if c.match, err = regexp.Compile(c.Match); err != nil {
-			wrong(i, "match", "is not a regular expression: %v", err)
-		}
-		if c.Task != "" {
-			if c.task, err = regexp.Compile(c.Task); err != nil {
-				wrong(i, "task", "is not a regular expression: %v", err)
+			for j, n := range value.Content {
+				r.cause(n, fmt.Sprintf("causes[%d]", j))
 			}
 		}
 	}
-	return doc.Causes, director.Invalid(op, "the causes are not valid", fields)
+}
+
+// cause reads one entry; at is its path.
+func (r *causesReader) cause(n *yaml.Node, at string) {
+	if n.Kind != yaml.MappingNode {
+		r.wrong(n, at, "", "is not a mapping")
+		return
+	}
+	var c Cause
+	texts := map[string]*string{
+		"id": &c.ID, "match": &c.Match, "task": &c.Task, "class": (*string)(&c.Class), "explain": &c.Explain, "hint": &c.Hint,
+	}
+	where := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		path := at + "." + key.Value
+		target := texts[key.Value]
+		switch {
+		case where[key.Value] != nil:
+			r.wrong(key, path, "keep one", "stands twice")
+		case key.Value == "examples":
+			if err := value.Decode(&c.Examples); err != nil {
+				r.wrong(value, path, "", "is not a list of texts")
+			}
+		case target == nil:
+			r.wrong(key, path, "known: id, match, task, class, explain, hint, examples", "is not a field here")
+		case value.Kind != yaml.ScalarNode || value.Tag == "!!null":
+			r.wrong(value, path, "", "is not a text")
+		default:
+			*target = value.Value
+		}
+		where[key.Value] = value
+	}
+	r.check(n, at, &c, where)
+	r.causes = append(r.causes, c)
+}
+
+func (r *causesReader) check(n *yaml.Node, at string, c *Cause, where map[string]*yaml.Node) {
+	line := func(key string) *yaml.Node {
+		if v := where[key]; v != nil {
+			return v
+		}
+		return n
+	}
+	for key, text := range map[string]string{"id": c.ID, "match": c.Match, "explain": c.Explain} {
+		if text == "" {
+			r.wrong(line(key), at+"."+key, "", "is missing")
+		}
+	}
+	if r.seen[c.ID] && c.ID != "" {
+		r.wrong(line("id"), at+".id", "keep one", "%q is there twice", c.ID)
+	}
+	r.seen[c.ID] = true
+	switch c.Class {
+	case Transient, NotByTrying, Person:
+	default:
+		r.wrong(line("class"), at+".class", "transient, permanent or person", "is %q", c.Class)
+	}
+	var err error
+	if c.match, err = regexp.Compile(c.Match); err != nil {
+		r.wrong(line("match"), at+".match", "", "is not a regular expression: %v", err)
+		return
+	}
+	if c.Task != "" {
+		if c.task, err = regexp.Compile(c.Task); err != nil {
+			r.wrong(line("task"), at+".task", "", "is not a regular expression: %v", err)
+		}
+	}
+	for i, x := range c.Examples {
+		if !c.match.MatchString(x) {
+			r.wrong(line("examples"), fmt.Sprintf("%s.examples[%d]", at, i), "correct match, or the example", "is not matched by match")
+		}
+	}
+}
+
+// mergeCauses puts an administrator's causes before the built-in ones. One with the id of a built-in cause takes its place.
+func mergeCauses(own, builtIn []Cause) []Cause {
+	replaced := map[string]bool{}
+	for _, c := range own {
+		replaced[c.ID] = true
+	}
+	out := slices.Clone(own)
+	for _, c := range builtIn {
+		if !replaced[c.ID] {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // causeOf returns the first cause that explains the failure, or nil.

@@ -36,13 +36,6 @@ type PlayError struct {
 	Err      error // the context's error for ClassCancelled and ClassTimeout, an error of the system for ClassBroken; else nil
 }
 
-// Group is one failure that happened on one or more hosts.
-type Group struct {
-	Hosts   []string // sorted
-	Failure Failure  // as it was on the first host that had it
-	Cause   *Cause   // the known cause, or nil
-}
-
 // Error describes the class. It holds nothing of what the run printed.
 func (e *PlayError) Error() string {
 	s := fmt.Sprintf("run %s (exit code %d)", e.Class, e.ExitCode)
@@ -145,12 +138,12 @@ func judge(v verdict, f *fold, r *Result) error {
 	case failed:
 		e.Class = ClassFailed
 		return &director.Error{
-			Kind: director.KindInternal, Op: opPlay, Msg: describe(e.Groups, r.Stats), Hint: hint(e, hintFailed), Err: e,
+			Kind: director.KindInternal, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintFailed)), Hint: hint(e, hintFailed), Err: e,
 		}
 	case unreachable:
 		e.Class = ClassUnreachable
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats), Hint: hint(e, hintUnreachable), Err: e,
+			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintUnreachable)), Hint: hint(e, hintUnreachable), Err: e,
 		}
 	case v.signal != "":
 		// Not by us: most often the kernel, for want of memory. It may go better next time.
@@ -228,39 +221,9 @@ func hint(e *PlayError, otherwise string) string {
 	return otherwise
 }
 
-// group puts equal failures together, the most frequent first: the same task, and a message that differs in nothing but the
-// host's own name and in numbers.
-func group(failures []Failure, causes []Cause) []Group {
-	index := map[string]int{}
-	var groups []Group
-	for _, f := range failures {
-		cause := causeOf(causes, f)
-		key := f.Role + "\x00" + f.Task + "\x00"
-		if cause != nil {
-			key += "cause " + cause.ID
-		} else {
-			key += digits.ReplaceAllString(strings.ReplaceAll(f.Msg, f.Host, "<host>"), "0")
-		}
-		i, ok := index[key]
-		if !ok {
-			i = len(groups)
-			index[key] = i
-			groups = append(groups, Group{Failure: f, Cause: cause})
-		}
-		groups[i].Hosts = append(groups[i].Hosts, f.Host)
-	}
-	for i := range groups {
-		sort.Strings(groups[i].Hosts)
-		groups[i].Hosts = slices.Compact(groups[i].Hosts)
-	}
-	sort.SliceStable(groups, func(i, j int) bool { return len(groups[i].Hosts) > len(groups[j].Hosts) })
-	return groups
-}
-
-var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
-
-// describe renders the first groups for people.
-func describe(groups []Group, stats map[string]HostStats) string {
+// describe renders the first groups for people: a line each, and below it the command, the lines of output that matter and what to do if that
+// is not what the whole run's hint says.
+func describe(groups []Group, stats map[string]HostStats, overall string) string {
 	if len(groups) == 0 {
 		var hosts []string
 		for h, s := range stats {
@@ -268,26 +231,21 @@ func describe(groups []Group, stats map[string]HostStats) string {
 				hosts = append(hosts, h)
 			}
 		}
-		sort.Strings(hosts)
 		return fmt.Sprintf("%s: a task failed, and the event that says which is missing", list(hosts))
 	}
 	const most = 3
-	var parts []string
+	var lines []string
 	for _, g := range groups[:min(len(groups), most)] {
-		what := "failed"
-		if g.Failure.Unreachable {
-			what = "could not reach the machine"
+		lines = append(lines, g.String())
+		lines = append(lines, g.details()...)
+		if g.Cause != nil && g.Cause.Hint != "" && g.Cause.Hint != overall {
+			lines = append(lines, "  next: "+g.Cause.Hint)
 		}
-		s := fmt.Sprintf("%s: task '%s' %s: %s", list(g.Hosts), taskName(g.Failure.Role, g.Failure.Task), what, brief(g.Failure))
-		if g.Cause != nil {
-			s += " (" + g.Cause.Explain + ")"
-		}
-		parts = append(parts, s)
 	}
 	if more := len(groups) - most; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d other failures", more))
+		lines = append(lines, fmt.Sprintf("and %d other failures; the run's log has them", more))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(lines, "\n")
 }
 
 // empty are messages of modules that only say that there is more in the output.
@@ -303,9 +261,22 @@ func brief(f Failure) string {
 	msg := strings.TrimSpace(connecting.ReplaceAllString(f.Msg, ""))
 	first, _, _ := strings.Cut(msg, "\n")
 	if empty.MatchString(strings.TrimSpace(first)) {
-		// The reason is usually in the last lines.
-		all := strings.Split(strings.TrimSpace(f.Tail), "\n")
-		if tail := strings.TrimSpace(strings.Join(all[max(len(all)-3, 0):], " ")); tail != "" {
+		// The reason is usually in the last lines that sound like one.
+		var all, reasons []string
+		for line := range strings.SplitSeq(strings.TrimSpace(f.Tail), "\n") {
+			line = strings.Join(strings.Fields(line), " ")
+			if line == "" || boilerplate.MatchString(line) {
+				continue
+			}
+			all = append(all, line)
+			if telling.MatchString(line) {
+				reasons = append(reasons, line)
+			}
+		}
+		if len(reasons) == 0 {
+			reasons = all
+		}
+		if tail := strings.Join(reasons[max(len(reasons)-3, 0):], " "); tail != "" {
 			return clip(tail, most)
 		}
 	}
@@ -320,20 +291,6 @@ func clip(s string, n int) string {
 		return s
 	}
 	return shorten(s, n-3, false) + "..."
-}
-
-// list names up to five hosts.
-func list(hosts []string) string {
-	const most = 5
-	switch {
-	case len(hosts) == 0:
-		return "some hosts"
-	case len(hosts) == 1:
-		return "host " + hosts[0]
-	case len(hosts) <= most:
-		return "hosts " + strings.Join(hosts, ", ")
-	}
-	return fmt.Sprintf("hosts %s and %d more", strings.Join(hosts[:most], ", "), len(hosts)-most)
 }
 
 // complaint picks what ansible-playbook says is wrong from its standard error.

@@ -110,7 +110,7 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			start + on("h1", failedOn) + on("h2", unreachable) +
 				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"unreachable":1}}}'; exit 4`,
 			ansible.ClassFailed, director.KindInternal, false, false,
-			"host h1: task 'r : T' failed: it broke on h1; host h2: task 'r : T' could not reach the machine: no answer",
+			"host h1: task 'r : T' failed: it broke on h1\nhost h2: task 'r : T' could not reach the machine: no answer",
 		},
 		"unreachable": {
 			start + on("h2", unreachable) + `emit '{"type":"stats","stats":{"h2":{"unreachable":1}}}'; exit 4`,
@@ -119,7 +119,7 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 		"equal failures on many hosts": {
 			start + on("h1", failedOn) + on("h3", failedOn) + on("h2", failedOn) +
 				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"failed":1},"h3":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, false, false, "hosts h1, h2, h3: task 'r : T' failed: it broke on h1",
+			ansible.ClassFailed, director.KindInternal, false, false, "hosts h1..h3: task 'r : T' failed: it broke on h1",
 		},
 		"a failure whose event is lost": {
 			start + `n=9; emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
@@ -129,7 +129,7 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			start + `emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
 			emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
 			ansible.ClassFailed, director.KindInternal, true, false,
-			"host h1: task 'T' failed: x [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",
+			"host h1: task 'T' failed: [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",
 		},
 		"a known cause for a person": {
 			start + `emit '{"type":"host","status":"unreachable","task":"T","host":"h1","msg":"Host key verification failed."}'

@@ -139,7 +139,7 @@ func TestRealEvents(t *testing.T) {
   roles: [demo]
 `)
 	res, err := b.Play(t.Context(), p)
-	if want := "host h2: task 'demo : Fail' failed: the reason"; err == nil || shown(err) != want {
+	if want := "host h2: task 'demo : Fail' failed: the reason\n  command: sh -c echo the reason >&2; exit 3"; err == nil || shown(err) != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	e := playError(t, err)

@@ -90,15 +90,24 @@ func (f *fold) host(e Event) {
 	if e.Status == StatusChanged {
 		f.changed++
 	}
-	if e.Ignored || e.Status != StatusFailed && e.Status != StatusUnreachable {
+	if !e.stops() {
 		return
 	}
 	f.gone[e.Host] = true
-	f.failures = append(f.failures, Failure{
+	f.failures = append(f.failures, failureOf(e))
+}
+
+func failureOf(e Event) Failure {
+	return Failure{
 		Host: e.Host, Task: e.Task, Role: e.Role, Path: e.Path, Msg: e.Msg, Command: e.Command,
 		Tail:        strings.TrimSpace(strings.TrimSpace(e.Stdout) + "\n" + strings.TrimSpace(e.Stderr)),
 		Unreachable: e.Status == StatusUnreachable,
-	})
+	}
+}
+
+// stops tells whether the event is a failure that the playbook does not ignore. A block may still rescue the host.
+func (e Event) stops() bool {
+	return e.Type == HostResult && !e.Ignored && (e.Status == StatusFailed || e.Status == StatusUnreachable)
 }
 
 // pending returns the hosts that have not answered the current task. Before a host's first answer only limit tells that it

@@ -63,7 +63,7 @@ func New(cfg Config) (*Runner, error) {
 	}
 	r := &Runner{
 		cfg: cfg, log: cfg.Logger, forks: semaphore.NewWeighted(int64(cfg.Forks)), active: map[string]bool{},
-		causes: append(append([]Cause(nil), cfg.Causes...), BuiltInCauses()...),
+		causes: mergeCauses(cfg.Causes, BuiltInCauses()),
 	}
 	return r, nil
 }
@@ -86,6 +86,9 @@ type Play struct {
 	Timeout    time.Duration     // of the run itself, without the wait for forks; none if zero
 	LogPath    string            // a file of JSON lines, one Event each, that is appended to; none if empty
 	OnEvent    func(Event)       // called with one event at a time, in order; it may be slow, but must not call Play
+	// OnFailure is called as soon as a host fails, while the others go on, with all hosts so far that failed in the same way. A block of the
+	// playbook may still rescue the host. It comes after OnEvent with the same event, and the same holds for it.
+	OnFailure func(Group)
 }
 
 // Play runs a playbook to its end and returns what it did. The Result is filled in as far as the run came, also beside an error.
@@ -110,7 +113,7 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	}
 	defer r.release(p.ID)
 
-	s, err := openSink(p.LogPath, secrets, p.Tree, p.OnEvent)
+	s, err := openSink(p.LogPath, secrets, p.Tree, r.listener(p))
 	if err != nil {
 		return res, setUp(ClassFailed, err, "the run's log %s cannot be opened", p.LogPath).
 			WithHint("check that the directory is writable and has room")
@@ -164,6 +167,22 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	res.ExitCode = v.exit
 	s.fold.result(&res)
 	return res, judge(v, s.fold, &res)
+}
+
+// listener hands events on, and failures to OnFailure as they happen.
+func (r *Runner) listener(p Play) func(Event) {
+	if p.OnFailure == nil {
+		return p.OnEvent
+	}
+	failures := newGrouper(r.causes)
+	return func(e Event) {
+		if p.OnEvent != nil {
+			p.OnEvent(e)
+		}
+		if e.stops() {
+			p.OnFailure(failures.add(failureOf(e)))
+		}
+	}
 }
 
 // check refuses what cannot work before anything is made, and finds the binary.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -186,7 +187,11 @@ func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) plan.Ev
 	}
 	ev.Message, ev.Hint = e.cfg.Explain(err)
 	if o.Text != "" {
-		ev.Message += ": " + o.Text
+		sep := ": "
+		if strings.Contains(ev.Message, "\n") {
+			sep = "\n" // below the lines of detail
+		}
+		ev.Message += sep + o.Text
 	}
 	return ev
 }

@@ -3,7 +3,6 @@ package steps
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -34,23 +33,11 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
+	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
 	_, err = e.Player.Play(ctx, ansible.Play{
 		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
 		SSHKey: []byte(e.SSH.Private.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
-		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
-		OnEvent: func(ev ansible.Event) {
-			if ev.Type != ansible.TaskStart && ev.Type != ansible.Waiting {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if ev.Type == ansible.Waiting {
-				r.Note(ctx, "waits for a free Ansible fork")
-			} else {
-				r.Note(ctx, "task: "+ev.Task)
-			}
-		},
+		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt), OnEvent: watch.event, OnFailure: watch.failure,
 	})
 	return playOutcome(err)
 }
