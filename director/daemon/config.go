@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/planner"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	Names             []string   `yaml:"names"`             // further names in the director's certificate
 	AdminPasswordFile string     `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
 	AnsiblePlaybook   string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
+	CausesFile        string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
 	Forks             int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
 	StepsAtOnce       int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
 	ClonesPerProvider int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
@@ -118,6 +120,13 @@ func (c Config) Validate() error {
 	if !slices.Contains([]string{"none", "any", "other"}, c.Approval) {
 		bad("approval", "none, any or other", "%q is not known", c.Approval)
 	}
+	if c.CausesFile != "" {
+		if !filepath.IsAbs(c.CausesFile) {
+			bad("causesFile", "beginning with /", "%q is not an absolute path", c.CausesFile)
+		} else if _, err := ansible.ReadCauses(c.CausesFile); err != nil {
+			p = append(p, causesProblems(err)...)
+		}
+	}
 	if c.TokenLife < Span(time.Minute) {
 		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
 	}
@@ -137,4 +146,17 @@ func (c Config) budget(name string) int {
 		return c.ClonesPerHost
 	}
 	return c.ClonesPerProvider
+}
+
+// causesProblems are the problems of the file of causes, each with its line.
+func causesProblems(err error) []director.Field {
+	e, ok := errors.AsType[*director.Error](err)
+	if !ok || len(e.Fields) == 0 {
+		return []director.Field{{Path: "causesFile", Msg: err.Error(), Hint: director.HintOf(err)}}
+	}
+	out := make([]director.Field, len(e.Fields))
+	for i, f := range e.Fields {
+		out[i] = director.Field{Path: "causesFile: " + f.Path, Msg: f.Msg, Hint: f.Hint}
+	}
+	return out
 }

@@ -182,7 +182,13 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
 		return steps.Env{}, director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err)
 	}
-	runner, err := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log})
+	var causes []ansible.Cause
+	if d.cfg.CausesFile != "" {
+		if causes, err = ansible.ReadCauses(d.cfg.CausesFile); err != nil {
+			return steps.Env{}, err
+		}
+	}
+	runner, err := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log})
 	if err != nil {
 		return steps.Env{}, err
 	}

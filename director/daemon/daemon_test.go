@@ -148,3 +148,29 @@ func TestBadConfig(t *testing.T) {
 		})
 	}
 }
+
+// A mistake in the file of causes stops the start, with line and field.
+func TestBadCausesFile(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.CausesFile = filepath.Join(t.TempDir(), "causes.yml")
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "causesFile: ansible.causes: the causes cannot be read") {
+		t.Errorf("no file: %v", err)
+	}
+	text := "causes:\n- {id: a, match: x, class: person, explain: y}\n"
+	if err := os.WriteFile(c.CausesFile, []byte(text+"- {id: b, match: '(', class: maybe, explain: y}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := start(t, c, io.Discard)
+	for _, want := range []string{"causes.yml:3: causes[1].match: is not a regular", "causes.yml:3: causes[1].class: is \"maybe\""} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if err := os.WriteFile(c.CausesFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
