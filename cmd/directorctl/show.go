@@ -185,6 +185,9 @@ func printSteps(w io.Writer, p wire.Plan) {
 		if s.Hint != "" {
 			say(w, "  hint: %s\n", s.Hint)
 		}
+		if s.Safety != "" && s.Status != string(plan.Waiting) {
+			say(w, "  meanwhile: %s\n", s.Safety)
+		}
 	}
 }
 

@@ -89,11 +89,19 @@ func (l *lines) step(e wire.Event) (word, text string) {
 		}
 		return "again", text
 	case plan.Aborted:
-		return "FAILED", text + "  " + e.Message
+		return "FAILED", text + "  " + e.Message + meanwhile(step)
 	case plan.NeedsHuman:
-		return "ASKS", text + "  " + e.Message
+		return "ASKS", text + "  " + e.Message + meanwhile(step)
 	}
 	return strings.ReplaceAll(e.Kind, "_", " "), strings.TrimRight(text+"  "+e.Message, " ")
+}
+
+// meanwhile is a line that says whether the cluster is safe while the step has failed or waits for a person.
+func meanwhile(step wire.Step) string {
+	if step.Safety == "" {
+		return ""
+	}
+	return "\nmeanwhile: " + step.Safety
 }
 
 func findStep(p wire.Plan, id string) wire.Step {

@@ -89,6 +89,8 @@ type Step struct {
 	Estimate time.Duration   `json:"estimate"`          // not hashed
 	// UndoOnFailure takes the step back by itself when it has failed.
 	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
+	// Safety is what holds meanwhile if the step fails or waits for a person: a sentence without a final stop.
+	Safety string `json:"safety,omitempty"`
 }
 
 // Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by it.

@@ -178,7 +178,7 @@ func Create(w World) (plan.Content, error) {
 		content.Machines = append(content.Machines, planMachine(m.Machine))
 	}
 	content.Facts = encode(w.facts(machines))
-	b := &builder{}
+	b := &builder{op: content.Operation}
 	w.create(b, machines)
 	content.Steps = w.estimated(b.steps)
 	content.Estimate = plan.CriticalPath(content.Steps)
@@ -258,7 +258,7 @@ func (w World) create(b *builder, machines []sized) {
 func Delete(w World) (plan.Content, error) {
 	name, c := w.Cluster.Metadata.Name, *w.Cluster.Cluster
 	content := plan.Content{Operation: plan.ClusterDelete, Cluster: name, Playbooks: w.Director.Playbooks, Models: w.refs()}
-	b := &builder{}
+	b := &builder{op: content.Operation}
 	var gone []string
 	for _, m := range w.alive() {
 		s := sized{Machine: m, VMSize: w.sizeOf(m)}
@@ -482,9 +482,13 @@ func difference(w World) string {
 	return model.Diff(render(w.Installed.Cluster), render(*w.Cluster.Cluster))
 }
 
-type builder struct{ steps []plan.Step }
+type builder struct {
+	op    plan.Operation
+	steps []plan.Step
+}
 
 func (b *builder) add(s plan.Step) string {
+	s.Safety = safetyOf(b.op, s)
 	b.steps = append(b.steps, s)
 	return s.ID
 }

@@ -113,6 +113,36 @@ func ledger(t *testing.T, w World) []director.Machine {
 	return f.Nodes
 }
 
+// Whoever reads of a failure reads whether the cluster is safe meanwhile, for every step of every operation.
+func TestEveryStepSaysWhatIsSafe(t *testing.T) {
+	t.Parallel()
+	w := demo(t)
+	created, err := Create(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Machines = append(w.Machines, director.Machine{ID: "m1", Name: "demo-master-1", Role: director.RoleMaster, State: director.MachinePresent})
+	deleted, err := Delete(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range append(created.Steps, deleted.Steps...) {
+		if s.Safety == "" || strings.HasSuffix(s.Safety, ".") {
+			t.Errorf("%s says %q", s.ID, s.Safety)
+		}
+		got[s.ID] = s.Safety
+	}
+	for id, want := range map[string]string{
+		"prepare/demo-master-1": safeNothingYet, "control_plane/demo-master-1": safeNoWorkloads, "verify/demo": safeNodesRun,
+		"cluster.ready/demo": safeRuns, "vm.delete/demo-master-1": safeDeleting, "cluster.forget/demo": safeDeleted,
+	} {
+		if got[id] != want {
+			t.Errorf("%s: %q, want %q", id, got[id], want)
+		}
+	}
+}
+
 func TestSameWorldSameBytes(t *testing.T) {
 	t.Parallel()
 	w := demo(t)

@@ -68,7 +68,7 @@ func stepOf(step plan.Step, st plan.StepState) Step {
 		Attempts: step.Attempts, TimeoutSeconds: Seconds(step.Timeout), EstimateSeconds: Seconds(step.Estimate),
 		Status: string(st.Status), Attempt: st.Attempt, Failures: st.Failures,
 		StartedAt: Optional(st.StartedAt), FinishedAt: Optional(st.FinishedAt), NotBefore: Optional(st.NotBefore),
-		Message: st.Message, Hint: st.Hint,
+		Message: st.Message, Hint: st.Hint, Safety: step.Safety,
 	}
 	for i, e := range step.Effects {
 		out.Effects[i] = Effect(e)

@@ -297,6 +297,7 @@ type Step struct {
 	NotBefore       *time.Time      `json:"not_before,omitempty" doc:"When a waiting step may start again."`
 	Message         string          `json:"message,omitempty" doc:"Why it waits, parks or failed."`
 	Hint            string          `json:"hint,omitempty"`
+	Safety          string          `json:"safety,omitempty" doc:"What holds for the cluster meanwhile, if the step fails or waits for a person."`
 }
 
 // Effect is one thing that a step changes in the world.

@@ -235,6 +235,7 @@ func step(id, node, title string, needs []string, verb string) plan.Step {
 	kind, subject, _ := strings.Cut(id, "/")
 	s := plan.Step{
 		ID: id, Kind: kind, Title: title + " " + subject, Node: node, Needs: needs, Attempts: 3, Timeout: time.Minute, Estimate: 30 * time.Second,
+		Safety: "the cluster does not exist yet; nothing runs on it",
 	}
 	if verb != "" {
 		object, _, _ := strings.Cut(kind, ".")
