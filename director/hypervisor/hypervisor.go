@@ -69,6 +69,9 @@ type VM struct {
 	Stamp director.Stamp // zero for a VM that is not ours
 	Power Power
 	Ready bool // everything that Spec asks for exists and the VM is powered on; says nothing about the guest
+	// The size as the hypervisor has it, for drift checks; zero if the back end does not tell.
+	CPUs   int
+	Memory int64 // bytes
 }
 
 // Filter narrows List. The zero Filter lists every VM with our director's stamp.

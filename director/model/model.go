@@ -20,10 +20,13 @@ const (
 	KindRelease  Kind = "Release"
 	KindNetwork  Kind = "Network"
 	KindCluster  Kind = "Cluster"
+	KindSchedule Kind = "Schedule"
 )
 
 // Kinds returns every kind in the order of application.
-func Kinds() []Kind { return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster} }
+func Kinds() []Kind {
+	return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster, KindSchedule}
+}
 
 // Metadata identifies a document.
 type Metadata struct {
@@ -40,6 +43,7 @@ type Document struct {
 	Release  *Release
 	Network  *Network
 	Cluster  *Cluster
+	Schedule *Schedule
 }
 
 // Ref names a document.
@@ -67,6 +71,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.Network)
 	case KindCluster:
 		return ensure(&d.Cluster)
+	case KindSchedule:
+		return ensure(&d.Schedule)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ var kindMeaning = map[Kind]string{
 	KindRelease:  "A release bundle on the director: everything that a cluster of one Kubernetes version needs.",
 	KindNetwork:  "An underlay network with the addresses that nodes take from it.",
 	KindCluster:  "A Kubernetes cluster as it should be.",
+	KindSchedule: "Work that the director does by itself at certain times; see [schedules](schedules.md).",
 }
 
 // Reference renders docs/model-reference.md from the types.

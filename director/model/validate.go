@@ -25,7 +25,7 @@ var (
 func Validate(d *Document) (warnings []string, err error) {
 	v := validator{ref: d.Ref()}
 	switch d.Kind {
-	case KindCluster, KindNetwork, KindProvider:
+	case KindCluster, KindNetwork, KindProvider, KindSchedule:
 		v.match("metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter", 40)
 	case KindImage, KindRelease:
 		v.match("metadata.name", d.Metadata.Name, releasePattern, "letters a-z, digits, dots and dashes", 63)
@@ -45,6 +45,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.network(d.Network)
 	case KindCluster:
 		v.cluster(d.Cluster)
+	case KindSchedule:
+		v.match("spec.job.name", d.Schedule.Job.Name, labelPattern, "the name of a job, such as backup", 40)
 	}
 	return v.warnings, director.Invalid("model.validate", d.Ref().String()+" is not valid", v.problems)
 }

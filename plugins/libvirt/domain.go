@@ -32,6 +32,8 @@ type domain struct {
 	id     hypervisor.ID
 	mark   mark
 	active bool
+	cpus   int
+	memory int64 // bytes
 }
 
 func (d *domain) made() bool { return d.active || d.mark.Made == "yes" }
@@ -43,6 +45,7 @@ func (d *domain) vm(h *host) hypervisor.VM {
 	}
 	return hypervisor.VM{
 		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power, Ready: d.active && d.mark.Made == "yes",
+		CPUs: d.cpus, Memory: d.memory,
 	}
 }
 
@@ -72,6 +75,11 @@ func (d *domain) read() error {
 	if d.active, err = d.IsActive(); err != nil {
 		return err
 	}
+	info, err := d.GetInfo()
+	if err != nil {
+		return err
+	}
+	d.cpus, d.memory = int(info.NrVirtCpu), int64(info.MaxMem)<<10 // libvirt counts in KiB
 	text, err := d.GetMetadata(virt.DOMAIN_METADATA_ELEMENT, namespace, virt.DOMAIN_AFFECT_CURRENT)
 	if is(err, virt.ERR_NO_DOMAIN_METADATA) {
 		return nil

@@ -220,6 +220,9 @@ func (b bundle) ready(x hypervisor.Backend, s hypervisor.Spec) hypervisor.VM {
 			b.Fatalf("Ensure: %v", err)
 		}
 		if v.Ready {
+			if v.CPUs != 0 && v.CPUs != s.CPUs || v.Memory != 0 && v.Memory != s.Memory {
+				b.Errorf("%s is said to have %d vCPUs and %d bytes, want %d and %d", s.Name, v.CPUs, v.Memory, s.CPUs, s.Memory)
+			}
 			return v
 		}
 		if b.ctx.Err() != nil {

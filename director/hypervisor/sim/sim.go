@@ -117,6 +117,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 func (v *vm) seen() hypervisor.VM {
 	x := v.VM
 	x.Ready = v.made && v.Power == hypervisor.PowerOn
+	x.CPUs, x.Memory = v.spec.CPUs, v.spec.Memory
 	return x
 }
 

@@ -1,0 +1,305 @@
+package schedule_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/schedule"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// work prepares a job with parameters that must be right, and runs it.
+func work(t *testing.T, j schedule.Job, params map[string]any) (schedule.Result, error) {
+	t.Helper()
+	s := schedule.New(schedule.Config{Jobs: []schedule.Job{j}})
+	d := model.Schedule{Cron: "@daily", TimeZone: "UTC", Job: model.ScheduledJob{Name: j.Name, Params: params}}
+	if f := s.Check(d); len(f) > 0 {
+		t.Fatal(f)
+	}
+	return j.Prepare(schedule.NewParams(params))(t.Context(), director.ScheduleRun{Schedule: "s"})
+}
+
+// A backup is a database that a director can start on, with everything that was committed when it was made.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2026-01-01T03:00:00Z")
+	b.apply("once")
+	dir := filepath.Join(t.TempDir(), "backups")
+	key := []byte("AGE-SECRET-KEY-1 the key that must stay where it is")
+	if _, err := b.db.AddSecret(t.Context(), "u1", "pki", []byte("sealed")); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody writes all the time.
+	ctx, cancel := context.WithCancel(t.Context())
+	writing := make(chan struct{})
+	go func() {
+		defer close(writing)
+		for i := 0; ctx.Err() == nil; i++ {
+			_, _ = b.db.AddSecret(ctx, fmt.Sprintf("w%d", i), "x", []byte("y"))
+		}
+	}()
+	res, err := work(t, schedule.BackupJob(b.db, dir, b.now), nil)
+	cancel()
+	<-writing
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "director-20260101T030000Z.db")
+	if !strings.HasPrefix(res.Message, path+" (") {
+		t.Errorf("said %q", res.Message)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup is open to others: %v %v", info, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(text, key) {
+		t.Errorf("the backup holds the sealing key (%v)", err)
+	}
+
+	// The restore: a fresh state directory, the backup in the database's place.
+	state := t.TempDir()
+	if err := os.WriteFile(filepath.Join(state, "director.db"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := store.Open(t.Context(), filepath.Join(state, "director.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	if restored.DirectorID() != b.db.DirectorID() {
+		t.Error("the restored director is another one: it would not know its VMs")
+	}
+	was, is := b.stored(), model.Stored{}
+	if is, err = restored.Document(t.Context(), was.Ref()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(was, is); diff != "" {
+		t.Error(diff)
+	}
+	if sealed, err := restored.Secret(t.Context(), "u1", "pki"); err != nil || string(sealed) != "sealed" {
+		t.Errorf("secret %q, %v", sealed, err)
+	}
+	var ok string
+	if err := restored.SQL().QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+		t.Errorf("integrity: %q, %v", ok, err)
+	}
+	if _, err := restored.AddSecret(t.Context(), "u2", "pki", []byte("new")); err != nil {
+		t.Errorf("the restored database cannot be written: %v", err)
+	}
+}
+
+func TestBackupsRotate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2026-01-01T03:00:00Z")
+	dir := t.TempDir()
+	for _, name := range []string{"notes.txt", "director-old.db", "director-20251231T030000Z.db.part"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 1; n <= 4; n++ {
+		b.set(fmt.Sprintf("2026-01-%02dT03:00:00Z", n))
+		if _, err := work(t, schedule.BackupJob(b.db, dir, b.now), map[string]any{"keep": 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"director-20260103T030000Z.db", "director-20260104T030000Z.db", "director-old.db", "notes.txt"}
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	// What cannot be finished leaves nothing under a backup's name.
+	_, err := work(t, schedule.BackupJob(broken{}, dir, b.now), nil)
+	if director.KindOf(err) != director.KindExhausted {
+		t.Errorf("err = %v", err)
+	}
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// broken writes half a backup.
+type broken struct{}
+
+func (broken) Backup(_ context.Context, path string) error {
+	if err := os.WriteFile(path, []byte("SQLite"), 0o600); err != nil {
+		return err
+	}
+	return director.Errorf(director.KindExhausted, "t", "the disk is full")
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// Old plans lose their events and logs; what can go on, and what is young, loses nothing.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2026-06-01T03:00:00Z")
+	runs := t.TempDir()
+	old, young := b.now().Add(-100*24*time.Hour), b.now().Add(-24*time.Hour)
+	for id, p := range map[string]struct {
+		ended time.Time
+		kind  plan.EventKind
+	}{
+		"old-done": {old, plan.PlanDone}, "old-failed": {old, plan.PlanFailed}, "young-done": {young, plan.PlanDone},
+	} {
+		addPlan(t, b.db, id, p.ended, p.kind)
+		log(t, runs, id, p.ended)
+	}
+	log(t, runs, "nobody-old", old)
+	log(t, runs, "nobody-young", young)
+	u := director.User{Name: "u", Role: director.RoleUser, Created: old, Updated: old}
+	if err := b.db.PutUser(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	for hash, expires := range map[string]time.Time{"dead": young, "alive": b.now().Add(time.Hour)} {
+		if err := b.db.PutToken(t.Context(), director.Token{Hash: hash, User: "u", Created: old, Expires: expires}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, slot := range []time.Time{old, young} {
+		if _, err := b.db.AddRun(t.Context(), director.ScheduleRun{UID: "x", Slot: slot, Attempt: i + 1, Status: director.RunDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := work(t, schedule.PruneJob(b.db, runs, b.now), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "removed 2 events of 1 plan, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules"
+	if res.Message != want {
+		t.Errorf("said %q, want %q", res.Message, want)
+	}
+	if diff := cmp.Diff([]string{"nobody-young", "old-failed", "young-done"}, list(t, runs)); diff != "" {
+		t.Error(diff)
+	}
+	for id, n := range map[string]int{"old-done": 0, "old-failed": 2, "young-done": 2} {
+		if events, err := b.db.Events(t.Context(), id, 0, 10); err != nil || len(events) != n {
+			t.Errorf("%s has %d events, want %d (%v)", id, len(events), n, err)
+		}
+		if _, s, err := b.db.Plan(t.Context(), id); err != nil || s.Seq != 2 {
+			t.Errorf("%s: %+v, %v", id, s, err)
+		}
+	}
+	if res, err := work(t, schedule.PruneJob(b.db, filepath.Join(runs, "none"), b.now), map[string]any{"logs": "2d"}); err != nil ||
+		!strings.HasPrefix(res.Message, "removed 0 events") {
+		t.Errorf("a second time: %q, %v", res.Message, err)
+	}
+}
+
+func addPlan(t *testing.T, db *store.Store, id string, ended time.Time, kind plan.EventKind) {
+	t.Helper()
+	p := plan.Plan{ID: id, CreatedAt: ended, Content: plan.Content{Cluster: id, Facts: json.RawMessage("{}")}}
+	err := db.Update(t.Context(), func(tx *store.Tx) error {
+		if err := tx.AddPlan(p); err != nil {
+			return err
+		}
+		s := plan.NewState(&p)
+		return errors.Join(
+			tx.Append(&s, plan.Event{Plan: id, Kind: plan.PlanStarted, At: ended}), tx.Append(&s, plan.Event{Plan: id, Kind: kind, At: ended}),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func log(t *testing.T, runs, id string, at time.Time) {
+	t.Helper()
+	dir := filepath.Join(runs, id)
+	path := filepath.Join(dir, "s.1.jsonl")
+	err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, []byte("{}\n"), 0o600), os.Chtimes(path, at, at), os.Chtimes(dir, at, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type fakeInventory struct {
+	machines []director.Machine
+	busy     map[string]bool
+	vms      map[string][]hypervisor.VM
+	down     map[string]error
+}
+
+func (f fakeInventory) Providers(context.Context) ([]string, error)          { return []string{"a", "b"}, nil }
+func (f fakeInventory) Machines(context.Context) ([]director.Machine, error) { return f.machines, nil }
+func (f fakeInventory) Busy(context.Context) (map[string]bool, error)        { return f.busy, nil }
+func (f fakeInventory) VMs(_ context.Context, p string) ([]hypervisor.VM, error) {
+	return f.vms[p], f.down[p]
+}
+
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	row := func(id, cluster string, state director.MachineState) director.Machine {
+		return director.Machine{ID: id, Name: cluster + "-" + id, Cluster: cluster, Provider: "a", Host: "h1", State: state, CPUs: 2, Memory: 4 * gib}
+	}
+	vm := func(id string) hypervisor.VM {
+		return hypervisor.VM{Name: "vm-" + id, Host: "h1", Stamp: director.Stamp{Director: "d", Machine: id}, Power: hypervisor.PowerOn, CPUs: 2, Memory: 4 * gib}
+	}
+	with := func(v hypervisor.VM, change func(*hypervisor.VM)) hypervisor.VM {
+		change(&v)
+		return v
+	}
+	fine := fakeInventory{
+		machines: []director.Machine{row("m1", "c", director.MachinePresent), row("m2", "c", director.MachineIntended)},
+		vms:      map[string][]hypervisor.VM{"a": {vm("m1")}},
+	}
+	if res, err := work(t, schedule.DriftJob(fine), nil); err != nil || res.Message != "no drift: the ledger agrees with 1 VM on 2 providers" {
+		t.Errorf("got %q, %v", res.Message, err)
+	}
+	bad := fakeInventory{
+		machines: []director.Machine{
+			row("m1", "c", director.MachinePresent), row("m2", "c", director.MachinePresent), row("m3", "c", director.MachinePresent),
+			row("m4", "busy", director.MachinePresent),
+		},
+		busy: map[string]bool{"busy": true},
+		vms: map[string][]hypervisor.VM{"a": {
+			with(vm("m1"), func(v *hypervisor.VM) { v.Power, v.Host, v.CPUs, v.Memory = hypervisor.PowerOff, "h2", 4, 8*gib }),
+			vm("m2"), with(vm("m2"), func(v *hypervisor.VM) { v.Name = "copy" }), vm("lost"),
+		}},
+	}
+	res, err := work(t, schedule.DriftJob(bad), nil)
+	want := `7 differences over 4 VMs on 2 providers:
+drift: machine c-m1 of cluster c on a: it has 4 vCPUs and not 2
+drift: machine c-m1 of cluster c on a: it has 8192 MiB of memory and not 4096 MiB
+drift: machine c-m1 of cluster c on a: it is on host h2 and not on h1
+drift: machine c-m1 of cluster c on a: it is powered off
+ghost: machine c-m3 of cluster c is in the ledger, and a/h1 does not have it
+orphan: VM vm-lost on a/h1 carries our stamp, and the ledger has no machine lost
+twin: VM copy on a/h1 has the stamp of machine c-m2, which another VM has too
+left out, because a plan works on them: 1 cluster`
+	if diff := cmp.Diff(want, res.Message); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	// A provider that does not answer is said, and does not hide the others.
+	bad.down = map[string]error{"b": director.Errorf(director.KindUnavailable, "t", "no route").WithHint("look")}
+	res, err = work(t, schedule.DriftJob(bad), nil)
+	if !strings.HasPrefix(res.Message, "7 differences over 4 VMs on 1 provider:") || err == nil || !strings.Contains(err.Error(), "provider b was not compared: no route") {
+		t.Errorf("got %q, %v", res.Message, err)
+	}
+}

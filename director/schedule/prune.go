@@ -1,0 +1,113 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// Records is what prune takes old records from.
+type Records interface {
+	PruneEvents(ctx context.Context, before time.Time) (plans, events int64, err error)
+	KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error)
+	PruneSessions(ctx context.Context, before time.Time) (int64, error)
+	PruneRuns(ctx context.Context, before time.Time) (int64, error)
+}
+
+const day = 24 * time.Hour
+
+// PruneJob removes what is no longer needed: events and run logs of old plans, ended sessions, old records of schedules. runs is the directory of
+// run logs, with a directory for each plan.
+func PruneJob(records Records, runs string, now func() time.Time) Job {
+	about := "Removes events and run logs of old plans, ended sessions and old records of schedules. A plan that can still go on keeps all it has."
+	return Job{Name: "prune", About: about, Repeatable: true, Prepare: func(p *Params) Work {
+		events := p.Span("events", 90*day, day)
+		logs := p.Span("logs", 30*day, day)
+		history := p.Span("runs", 90*day, day)
+		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
+			at := now()
+			var said []string
+			plans, n, err1 := records.PruneEvents(ctx, at.Add(-events))
+			said = append(said, count(n, "event")+" of "+count(plans, "plan"))
+			dirs, bytes, err2 := pruneLogs(ctx, records, runs, at.Add(-logs))
+			said = append(said, "logs of "+count(dirs, "plan")+" ("+megabytes(bytes)+")")
+			sessions, err3 := records.PruneSessions(ctx, at)
+			said = append(said, count(sessions, "ended session"))
+			old, err4 := records.PruneRuns(ctx, at.Add(-history))
+			said = append(said, count(old, "record")+" of schedules")
+			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4)
+		}
+	}}
+}
+
+// pruneLogs removes the directories of plans that nobody wants the logs of any more. A directory that was touched after the time stays, whatever
+// the database says of its plan.
+func pruneLogs(ctx context.Context, records Records, runs string, before time.Time) (dirs int, bytes int64, err error) {
+	kept, err := records.KeptLogs(ctx, before)
+	if err != nil {
+		return 0, 0, err
+	}
+	entries, err := os.ReadDir(runs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, director.Errorf(director.KindInternal, "schedule.prune", "the run logs cannot be listed: %w", err)
+	}
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return dirs, bytes, ctx.Err()
+		}
+		dir := filepath.Join(runs, e.Name())
+		size, newest := usage(dir)
+		if kept[e.Name()] || !e.IsDir() || !newest.Before(before) {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return dirs, bytes, director.Errorf(director.KindInternal, "schedule.prune", "the logs in %s cannot be removed: %w", dir, err)
+		}
+		dirs, bytes = dirs+1, bytes+size
+	}
+	return dirs, bytes, nil
+}
+
+// usage returns the size of a tree and when it was last changed. What cannot be read counts as new.
+func usage(dir string) (size int64, newest time.Time) {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() {
+			size += info.Size()
+		}
+		if info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+		return nil
+	})
+	if err != nil {
+		return size, time.Now()
+	}
+	return size, newest
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+// count renders a number with its noun.
+func count[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
