@@ -21,7 +21,7 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show documents",
-		Long: "Show the documents of a kind (provider, image, release, network, cluster), or one of them.\n\n" +
+		Long: "Show the documents of a kind (provider, image, release, network, cluster, schedule), or one of them.\n\n" +
 			"-o yaml prints a text that can be applied again, -o json adds the generation and the history.",
 		Example:           "  directorctl get clusters\n  directorctl get cluster demo -o yaml",
 		Args:              between(1, "KIND", "NAME"),
@@ -131,6 +131,7 @@ var columns = map[model.Kind][][2]string{
 	model.KindRelease:  {{"KUBERNETES", "kubernetes"}, {"BUNDLE", "bundle"}},
 	model.KindNetwork:  {{"PROVIDER", "provider"}, {"MODE", "mode"}, {"CIDR", "cidr"}, {"FROM", "pool.from"}, {"TO", "pool.to"}},
 	model.KindCluster:  {{"RELEASE", "release"}, {"PROVIDER", "provider"}},
+	model.KindSchedule: {{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
 }
 
 func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time.Time) {

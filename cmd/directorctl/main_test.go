@@ -53,6 +53,7 @@ type opsKey struct{}
 func setupScript(env *testscript.Env) error {
 	ops := apitest.New(nil)
 	ops.Async = true
+	schedules := &apitest.Schedules{Operations: ops, Next: time.Date(2030, 7, 1, 1, 15, 0, 0, time.UTC)}
 	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
 	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
 	if err != nil {
@@ -70,7 +71,7 @@ func setupScript(env *testscript.Env) error {
 	}
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(
-		api.New(api.Config{Operations: ops, Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "v0.0.0-test"}),
+		api.New(api.Config{Operations: ops, Schedules: schedules, Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "v0.0.0-test"}),
 		nil, slog.New(slog.DiscardHandler))
 	srv.StartTLS()
 	env.Defer(srv.Close)

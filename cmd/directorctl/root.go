@@ -52,7 +52,8 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
 	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(),
-		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand())
+		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
+		a.schedulesCommand())
 	add("cluster", a.kubeconfigCommand(), a.inventoryCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())

@@ -41,6 +41,7 @@ type Config struct {
 	Operations Operations
 	Auth       Auth
 	Log        *slog.Logger
+	Schedules  Schedules // nil for a director without
 
 	Version string // of the director
 	Commit  string
@@ -86,6 +87,9 @@ func build(c Config) (http.Handler, huma.API) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Schedules == nil {
+		c.Schedules = noSchedules{}
 	}
 	frameworkOnce.Do(func() {
 		gin.SetMode(gin.ReleaseMode)
@@ -133,6 +137,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.clusters(api)
 	s.plans(api)
 	s.events(api)
+	s.schedules(api)
 	return engine, api
 }
 

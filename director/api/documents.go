@@ -26,12 +26,12 @@ type applyInput struct {
 }
 
 type kindInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the documents."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the documents."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 }
 
 type refInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the document."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the document."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
 }

@@ -28,10 +28,12 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/registry"
+	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -123,16 +125,22 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
+	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log,
 		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval),
-		Director: planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
+		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
+		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
 	})
+	scheduler = d.scheduler(db, ops)
+	if err := d.startSchedules(ctx, db, scheduler); err != nil {
+		return err
+	}
 	service, err := d.authentication(ctx, db, out)
 	if err != nil {
 		return err
 	}
-	return d.startAPI(ctx, ops, service, identity, build)
+	return d.startAPI(ctx, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -243,10 +251,10 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	return service, err
 }
 
-func (d *Daemon) startAPI(ctx context.Context, ops *operations.Operations, service *auth.Service, identity *pki.Server, build Build) error {
+func (d *Daemon) startAPI(ctx context.Context, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
-		Operations: ops, Auth: service, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Operations: ops, Schedules: ops, Auth: service, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

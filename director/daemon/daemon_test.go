@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func testConfig(t *testing.T) Config {
@@ -173,4 +176,110 @@ func TestBadCausesFile(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A new director has schedules that keep it small and saved; what is deleted is not made again at the next start. A backup restores it.
+func TestDefaultSchedulesAndRestore(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.AdminPasswordFile = filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(c.AdminPasswordFile, []byte("correct horse battery"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := login(t, c, d)
+	list, err := api.Schedules(t.Context())
+	if err != nil || len(list) != 2 || list[0].Name != "backup" || list[1].Name != "prune" || list[0].Next == nil {
+		t.Fatalf("got %+v, %v", list, err)
+	}
+	text := "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: bad}\nspec: {cron: often, job: {name: backup, params: {keep: 0}}}\n"
+	_, err = api.Apply(t.Context(), []byte(text), "bad.yaml", false)
+	for _, want := range []string{"Schedule/bad: spec.cron: \"often\" is not a time", "Schedule/bad: spec.job.params.keep: 0 is not allowed"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if err := api.DeleteDocument(t.Context(), model.Ref{Kind: model.KindSchedule, Name: "prune"}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := api.SuspendSchedule(t.Context(), "backup", true); err != nil || !s.Suspended || s.Next != nil {
+		t.Errorf("suspended: %+v, %v", s, err)
+	}
+	if r, err := api.RunSchedule(t.Context(), "backup"); err != nil || r.Status != "running" || r.By != "admin" {
+		t.Fatalf("run: %+v, %v", r, err)
+	}
+	var run wire.ScheduleRun
+	for deadline := time.After(time.Minute); run.FinishedAt == nil; {
+		select {
+		case <-deadline:
+			t.Fatal("the backup does not end")
+		default:
+		}
+		s, err := api.Schedule(t.Context(), "backup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run = s.Runs[0]
+	}
+	copies, err := filepath.Glob(filepath.Join(c.StateDir, "backups", "director-*.db"))
+	if err != nil || len(copies) != 1 || run.Status != "done" {
+		t.Fatalf("run %+v, copies %v, %v", run, copies, err)
+	}
+	if err := d.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// A machine of its own: the backup, and the sealing key from where it was kept apart.
+	fresh := testConfig(t)
+	if err := os.MkdirAll(fresh.StateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(c.StateDir, "sealing.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := os.ReadFile(copies[0])
+	if err != nil || bytes.Contains(saved, bytes.TrimSpace(key)) {
+		t.Fatalf("the backup holds the sealing key (%v)", err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(fresh.StateDir, "director.db"), saved, 0o600),
+		os.WriteFile(filepath.Join(fresh.StateDir, "sealing.key"), key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := start(t, fresh, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err = login(t, fresh, restored).Schedules(t.Context())
+	if err != nil || len(list) != 1 || list[0].Name != "backup" || !list[0].Suspended {
+		t.Errorf("after the restore: %+v, %v", list, err)
+	}
+}
+
+func login(t *testing.T, c Config, d *Daemon) *client.Client {
+	t.Helper()
+	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := client.Config{Server: "https://" + d.Addr().String(), CA: ca}
+	anonymous, err := client.New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer anonymous.Close()
+	s, err := anonymous.Login(t.Context(), "admin", "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Token = director.Secret(s.Token)
+	out, err := client.New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(out.Close)
+	return out
 }

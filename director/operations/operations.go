@@ -37,6 +37,10 @@ type Config struct {
 	Approval Approval         // who has to agree to plans that destroy
 	Now      func() time.Time //
 	Log      *slog.Logger
+	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without schedules.
+	CheckSchedule func(model.Schedule) []director.Field
+	// Applied is called after documents have changed; nil for nobody.
+	Applied func()
 }
 
 // Operations implements api.Operations. It is safe for concurrent use.
@@ -58,7 +62,7 @@ func (o *Operations) Apply(ctx context.Context, actor string, text []byte, sourc
 	if err != nil {
 		return nil, err
 	}
-	if err := validate(docs); err != nil {
+	if err := o.validate(docs); err != nil {
 		return nil, err
 	}
 	var changes []model.Change
@@ -85,16 +89,25 @@ func (o *Operations) Apply(ctx context.Context, actor string, text []byte, sourc
 		}
 		return nil
 	})
+	if err == nil && o.Applied != nil {
+		o.Applied()
+	}
 	return changes, err
 }
 
 // validate checks each document by itself, and that none stands twice.
-func validate(docs []model.Document) error {
+func (o *Operations) validate(docs []model.Document) error {
 	var problems []director.Field
 	seen := map[model.Ref]bool{}
 	for i := range docs {
 		_, err := model.Validate(&docs[i])
 		problems = append(problems, fieldsOf(err)...)
+		if d := docs[i].Schedule; d != nil && o.CheckSchedule != nil {
+			for _, f := range o.CheckSchedule(*d) {
+				f.Path = docs[i].Ref().String() + ": " + f.Path
+				problems = append(problems, f)
+			}
+		}
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one"})
 		} else {

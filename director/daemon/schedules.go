@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/schedule"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// defaultSchedules are made at the first start. From then on they are documents like all others: they can be changed, suspended and deleted.
+func defaultSchedules() []model.Document {
+	nightly := func(job, cron string) model.Document {
+		d := model.Document{Kind: model.KindSchedule, Metadata: model.Metadata{Name: job}, Schedule: &model.Schedule{
+			Cron: cron, Job: model.ScheduledJob{Name: job}, Deadline: model.Duration(6 * time.Hour),
+		}}
+		model.Default(&d)
+		return d
+	}
+	return []model.Document{nightly("prune", "15 3 * * *"), nightly("backup", "45 3 * * *")}
+}
+
+// scheduler returns the scheduler with every job that this director knows.
+func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
+	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
+		schedule.PruneJob(db, d.path("runs"), time.Now),
+		schedule.BackupJob(db, d.path("backups"), time.Now),
+		schedule.DriftJob(ops),
+	}})
+}
+
+// startSchedules makes the schedules of a new director, and begins to run what is due.
+func (d *Daemon) startSchedules(ctx context.Context, db *store.Store, s *schedule.Scheduler) error {
+	err := db.Once(ctx, "default schedules", func(tx *store.Tx) error {
+		docs, err := tx.Documents()
+		if err != nil {
+			return err
+		}
+		have := map[model.Ref]bool{}
+		for _, doc := range docs {
+			have[doc.Ref()] = true
+		}
+		for _, doc := range defaultSchedules() {
+			if have[doc.Ref()] {
+				continue
+			}
+			if err := tx.PutDocument(doc, "director", time.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	d.onStop(s.Stop)
+	return nil
+}
