@@ -120,12 +120,15 @@ var errNoSchedules = director.Errorf(director.KindUnavailable, "api.schedules", 
 func (noSchedules) Schedules(context.Context, int) ([]ScheduleView, error) {
 	return nil, errNoSchedules
 }
+
 func (noSchedules) Schedule(context.Context, string, int) (ScheduleView, error) {
 	return ScheduleView{}, errNoSchedules
 }
+
 func (noSchedules) RunSchedule(context.Context, string, string) (director.ScheduleRun, error) {
 	return director.ScheduleRun{}, errNoSchedules
 }
+
 func (noSchedules) SuspendSchedule(context.Context, string, string, bool) (ScheduleView, error) {
 	return ScheduleView{}, errNoSchedules
 }

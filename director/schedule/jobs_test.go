@@ -84,8 +84,9 @@ func TestBackupAndRestore(t *testing.T) {
 	if restored.DirectorID() != b.db.DirectorID() {
 		t.Error("the restored director is another one: it would not know its VMs")
 	}
-	was, is := b.stored(), model.Stored{}
-	if is, err = restored.Document(t.Context(), was.Ref()); err != nil {
+	was := b.stored()
+	is, err := restored.Document(t.Context(), was.Ref())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(was, is); diff != "" {
@@ -245,7 +246,8 @@ type fakeInventory struct {
 	down     map[string]error
 }
 
-func (f fakeInventory) Providers(context.Context) ([]string, error)          { return []string{"a", "b"}, nil }
+func (f fakeInventory) Providers(context.Context) ([]string, error) { return []string{"a", "b"}, nil }
+
 func (f fakeInventory) Machines(context.Context) ([]director.Machine, error) { return f.machines, nil }
 func (f fakeInventory) Busy(context.Context) (map[string]bool, error)        { return f.busy, nil }
 func (f fakeInventory) VMs(_ context.Context, p string) ([]hypervisor.VM, error) {

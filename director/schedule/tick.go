@@ -21,7 +21,7 @@ func (s *Scheduler) Tick(ctx context.Context) (next time.Time, err error) {
 	for _, d := range docs {
 		at, err := s.tick(ctx, d)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Schedule/%s: %w", d.Metadata.Name, err))
+			errs = append(errs, fmt.Errorf("schedule %s: %w", d.Metadata.Name, err))
 		}
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
