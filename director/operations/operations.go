@@ -390,8 +390,14 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 	}
 }
 
-// Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl.
+// kubeconfigLife is how long a kubeconfig is good for when nobody says: a working day, because it cannot be taken back.
+const kubeconfigLife = 12 * time.Hour
+
+// Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl, or for kubeconfigLife with 0.
 func (o *Operations) Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
+	if ttl == 0 {
+		ttl = kubeconfigLife
+	}
 	inst, ok, err := o.Store.Installed(ctx, cluster)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,10 @@ KAAS_E2E_BUNDLE=$("$root/images/release/build.sh" --kubernetes 1.37 | tail -n 1)
 KAAS_E2E_IMAGE=$("$root/images/node/build.sh" --release "$KAAS_E2E_BUNDLE" | tail -n 1)
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
 
-finish() {
+finish() { # KAAS_E2E_KEEP keeps the lab and the files of a run, to look at
+    [[ -n ${KAAS_E2E_KEEP:-} ]] && return
     "$lab" down
-    [[ -n ${KAAS_E2E_KEEP:-} ]] || rm -rf "$KAAS_E2E_DIR"
+    rm -rf "$KAAS_E2E_DIR"
 }
 trap finish EXIT
 "$lab" down
