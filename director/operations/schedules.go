@@ -135,7 +135,7 @@ func (o *Operations) Machines(ctx context.Context) ([]director.Machine, error) {
 // Busy lists the clusters that a plan holds, or that the newest plan has left half way.
 func (o *Operations) Busy(ctx context.Context) (map[string]bool, error) {
 	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
-		plan.PhaseRunning, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseFailed, plan.PhaseCancelled,
+		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing, plan.PhaseFailed, plan.PhaseCancelled,
 	}})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 )
 
 // finishedPhases are those of plans that nobody can take up again.
-var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseDiscarded}
+var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDiscarded}
 
 // PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves stay, with the state of each
 // step. It returns how many plans and events that were. Each plan is a transaction of its own, so that writers wait for one at most.
