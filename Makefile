@@ -37,7 +37,7 @@ test: ## Lint, unit and integration tests; real Ansible, API server, registry, l
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
-	test/lab/need.sh ansible openssh-server libvirt0
+	test/lab/need.sh ansible openssh-server libvirt0 postgresql
 	go test ./...
 
 .PHONY: test/race

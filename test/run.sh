@@ -44,7 +44,7 @@ with_lab() { # command...: in a lab of its own, which is taken down whatever hap
 }
 
 lab=$PWD/test/lab/lab
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 curl skopeo
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql curl skopeo
 
 stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37

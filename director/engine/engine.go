@@ -12,22 +12,26 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riversqlite"
-	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Tx is a transaction over plans and the queue.
+// Tx is a transaction over plans and the queue. Until it ends, no other one changes a plan that Plan returned.
 type Tx interface {
-	SQL() *sql.Tx
+	SQL() *sql.Tx                    // for a queue on SQLite
+	Pgx(fn func(pgx.Tx) error) error // for a queue on PostgreSQL
 	Plan(id string) (plan.Plan, plan.State, error)
 	Append(s *plan.State, e plan.Event) error
 	Lease(planID, step, owner string, until time.Time) error
+	Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) // whether Lost still holds
+	Stop(planID string) error                                                   // ask holders to end running steps now
 	// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step stands in its line.
 	TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error)
 	GiveBack(ref plan.StepRef) error
@@ -36,23 +40,33 @@ type Tx interface {
 	Next(budgets []string, limit func(string) int) ([]plan.StepRef, error)
 }
 
-// Store keeps plans. Methods outside Update must not be called inside it.
+// Store keeps plans. Methods outside Update must not be called inside it. It has many methods because it is the engine's only way out: what
+// they share is the database.
 type Store interface {
 	SQL() *sql.DB
+	Pool() *pgxpool.Pool                          // nil where one engine has the database for itself
+	Clock(ctx context.Context) (time.Time, error) // the database's
+	// Update runs fn in a transaction, and once more if the database asks for that.
 	Update(ctx context.Context, fn func(Tx) error) error
 	Active(ctx context.Context) ([]string, error) // ids of the plans in a phase of plan.Driven
-	Renew(ctx context.Context, owner string, until time.Time) error
+	// Renew extends owner's leases, and returns what it holds and what of that is to end now.
+	Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error)
 	Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error)
 	Due(ctx context.Context, now time.Time) ([]plan.StepRef, error)
+	Beat(ctx context.Context, instance, host string, started, now time.Time) error
+	Gone(ctx context.Context, since time.Time, instance string) ([]string, error)
 }
 
 // Config says how an engine works.
 type Config struct {
-	Director string                  // id of the installation
+	Director string                  // id of the installation, shared by all engines on a database
+	Instance string                  // id of this engine's state directory, of no other's; Director if empty
+	Host     string                  // where it runs, for people
+	Channel  string                  // on which the store tells of news, where it does
 	Store    Store                   //
 	Handlers map[string]plan.Handler // by step kind
 	Workers  int                     // steps at once; 32 if zero
-	Lease    time.Duration           // how long a silent engine keeps its steps; 15 s if zero
+	Lease    time.Duration           // how long a silent engine keeps its steps; 10 s if zero
 	Now      func() time.Time        // time.Now if nil
 	Log      *slog.Logger
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
@@ -63,13 +77,17 @@ type Config struct {
 
 // Engine runs plans. Methods are safe for concurrent use.
 type Engine struct {
-	cfg    Config
-	owner  string // director id / process: the holder of leases
-	client *river.Client[*sql.Tx]
-	signal *broadcast
+	cfg     Config
+	owner   string // instance / process: the holder of leases
+	started time.Time
+	queue   queue
+	signal  *broadcast
+	look    chan struct{} // asks keep to look at once
+	ahead   atomic.Int64  // nanoseconds by which the database's clock is ahead
 
 	mu       sync.Mutex
 	running  map[plan.StepRef]context.CancelCauseFunc
+	claimed  map[plan.StepRef]struct{} // those of running whose lease we hold, for all we know
 	timers   map[*time.Timer]struct{}
 	stopping bool
 
@@ -96,7 +114,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg.Workers = 32
 	}
 	if cfg.Lease == 0 {
-		cfg.Lease = 15 * time.Second
+		cfg.Lease = 10 * time.Second
+	}
+	if cfg.Instance == "" {
+		cfg.Instance = cfg.Director
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -108,50 +129,37 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg.Explain = func(err error) (string, string) { return err.Error(), director.HintOf(err) }
 	}
 	e := &Engine{
-		cfg: cfg, owner: fmt.Sprintf("%s/%d", cfg.Director, cfg.Now().UnixNano()), signal: newBroadcast(),
-		running: map[plan.StepRef]context.CancelCauseFunc{}, timers: map[*time.Timer]struct{}{},
+		cfg: cfg, started: cfg.Now(), signal: newBroadcast(), look: make(chan struct{}, 1),
+		running: map[plan.StepRef]context.CancelCauseFunc{}, claimed: map[plan.StepRef]struct{}{}, timers: map[*time.Timer]struct{}{},
 	}
-	driver := riversqlite.New(cfg.Store.SQL())
-	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err == nil {
-		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	}
+	e.owner = fmt.Sprintf("%s/%d", cfg.Instance, e.started.UnixNano())
+	var err error
+	e.queue, err = openQueue(ctx, cfg, &worker{engine: e})
 	if err != nil {
-		return nil, &director.Error{Kind: director.KindUnavailable, Op: "engine.open", Msg: "the queue's tables cannot be made", Err: err}
-	}
-	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &worker{engine: e}); err != nil {
 		return nil, err
-	}
-	e.client, err = river.NewClient(driver, &river.Config{
-		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: cfg.Workers}},
-		Workers:           workers,
-		FetchCooldown:     20 * time.Millisecond,
-		FetchPollInterval: 50 * time.Millisecond, // SQLite has no notify: this is the delay from commit to start
-		JobTimeout:        -1,                    // steps carry their own
-		MaxAttempts:       1,                     // the journal counts attempts
-		Logger:            slog.New(levelHandler{cfg.Log.Handler(), slog.LevelWarn}),
-		// A job's row is of no use once it ran: the journal has it all.
-		CompletedJobRetentionPeriod: time.Minute, CancelledJobRetentionPeriod: time.Minute, DiscardedJobRetentionPeriod: time.Minute,
-	})
-	if err != nil {
-		return nil, &director.Error{Kind: director.KindInternal, Op: "engine.open", Msg: "the queue cannot be set up", Err: err}
 	}
 	return e, nil
 }
 
-// Start takes over what an earlier process of this director left running, and begins to run steps. It returns once steps can start.
+// Start takes over what an earlier process of this instance left running, and begins to run steps. It returns once steps can start.
 func (e *Engine) Start(ctx context.Context) error {
+	renewed := e.cfg.Now()
+	if err := e.renew(ctx); err != nil {
+		return err
+	}
 	if err := e.recover(ctx); err != nil {
 		return err
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
-	if err := e.client.Start(background); err != nil {
+	if err := e.queue.Start(background); err != nil {
 		stop()
 		return &director.Error{Kind: director.KindInternal, Op: "engine.start", Msg: "the queue does not start", Err: err}
 	}
-	e.background.Go(func() { e.keep(background) })
+	e.background.Go(func() { e.keep(background, renewed) })
+	if pool := e.cfg.Store.Pool(); pool != nil && e.cfg.Channel != "" {
+		e.background.Go(func() { e.listen(background, pool) })
+	}
 	return nil
 }
 
@@ -171,9 +179,12 @@ func (e *Engine) Stop(ctx context.Context) error {
 		t.Stop()
 	}
 	e.mu.Unlock()
-	err := e.client.Stop(ctx)
+	err := e.queue.Stop(ctx)
 	e.stop()
 	e.background.Wait()
+	if lerr := e.leave(ctx); lerr != nil {
+		e.cfg.Log.WarnContext(ctx, "leaving the other directors failed", "err", lerr)
+	}
 	if err != nil {
 		return &director.Error{Kind: director.KindUnavailable, Op: "engine.stop", Msg: "steps did not end in time", Err: err}
 	}
@@ -215,7 +226,7 @@ func (e *Engine) settle(ctx context.Context, tx Tx, p *plan.Plan, s *plan.State,
 func (e *Engine) append(tx Tx, s *plan.State, ev plan.Event) error {
 	ev.At = e.cfg.Now().UTC()
 	if ev.By == "" {
-		ev.By = e.cfg.Director
+		ev.By = e.cfg.Instance
 	}
 	err := tx.Append(s, ev)
 	if err == nil {
@@ -249,7 +260,7 @@ func (e *Engine) invite(ctx context.Context, tx Tx, refs []plan.StepRef) error {
 	for i, ref := range refs {
 		jobs[i] = river.InsertManyParams{Args: stepArgs{ref}}
 	}
-	if _, err := e.client.InsertManyFastTx(ctx, tx.SQL(), jobs); err != nil {
+	if err := e.queue.insert(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("engine: queueing %d steps: %w", len(refs), err)
 	}
 	return nil
@@ -262,84 +273,6 @@ func (e *Engine) callNext(ctx context.Context, tx Tx, budgets []string) error {
 		return err
 	}
 	return e.invite(ctx, tx, refs)
-}
-
-// recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and queues again whatever may run.
-func (e *Engine) recover(ctx context.Context) error {
-	if err := e.reclaim(ctx); err != nil {
-		return err
-	}
-	ids, err := e.cfg.Store.Active(ctx)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		err := e.cfg.Store.Update(ctx, func(tx Tx) error {
-			p, s, err := tx.Plan(id)
-			if err != nil {
-				return err
-			}
-			for _, st := range s.Steps {
-				if st.Status == plan.Waiting || st.Status == plan.UndoDue {
-					e.wakeAt(id, st.ID, st.Attempt, st.NotBefore)
-				}
-			}
-			return e.settle(ctx, tx, &p, &s, plan.Ready(&p, &s, e.cfg.Now()))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
-}
-
-func (e *Engine) reclaim(ctx context.Context) error {
-	lost, err := e.cfg.Store.Lost(ctx, e.cfg.Now(), e.cfg.Director+"/", e.owner)
-	if err != nil {
-		return err
-	}
-	for _, ref := range lost {
-		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
-		e.mu.Lock()
-		if cancel := e.running[ref]; cancel != nil {
-			cancel(errLeaseLost)
-		}
-		e.mu.Unlock()
-		if err := e.finish(ctx, ref, plan.Event{Kind: plan.Interrupted, Message: "the director that ran it went away"}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keep renews leases, takes over lost ones and is the safety net under the timers.
-func (e *Engine) keep(ctx context.Context) {
-	tick := time.NewTicker(e.cfg.Lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := e.cfg.Store.Renew(ctx, e.owner, e.cfg.Now().Add(e.cfg.Lease))
-		if err == nil {
-			err = e.reclaim(ctx)
-		}
-		var due []plan.StepRef
-		if err == nil {
-			due, err = e.cfg.Store.Due(ctx, e.cfg.Now().Add(-time.Second)) // the timers had their second
-		}
-		for _, ref := range due {
-			err = errors.Join(err, e.wake(ctx, ref))
-		}
-		if err == nil {
-			err = e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
-		}
-		if err != nil && ctx.Err() == nil {
-			e.cfg.Log.ErrorContext(ctx, "keeping plans moving failed", "err", err)
-		}
-	}
 }
 
 // wakeAt queues the step again at its time.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,9 +17,19 @@ import (
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+type tests struct{ *testing.M }
+
+func (t tests) Run() int { return storetest.Main(t.M) }
+
+func TestMain(m *testing.M) {
+	if instance := os.Getenv("KAAS_TEST_INSTANCE"); instance != "" {
+		os.Exit(beDirector(instance))
+	}
+	goleak.VerifyTestMain(tests{m})
+}
 
 // adapted is the real store as the engine wants it.
 type adapted struct{ *store.Store }
@@ -54,9 +65,32 @@ func (w *world) enter(step string) func() {
 	}
 }
 
-func openStore(t *testing.T, path string) adapted {
+// both runs the test on SQLite and on PostgreSQL. open makes a new empty database at each call.
+func both(t *testing.T, test func(t *testing.T, open func(t *testing.T) adapted)) {
 	t.Helper()
-	s, err := store.Open(t.Context(), path, slog.New(slog.DiscardHandler))
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(t *testing.T) adapted {
+			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"), slog.New(slog.DiscardHandler))
+			return keepStore(t, s, err)
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		storetest.Shared(t) // or the test is skipped as a whole
+		test(t, func(t *testing.T) adapted { return openPostgres(t, storetest.Postgres(t)) })
+	})
+}
+
+func openPostgres(t *testing.T, address string) adapted {
+	t.Helper()
+	s, err := store.OpenPostgres(t.Context(), store.Postgres{URL: address}, slog.New(slog.DiscardHandler))
+	return keepStore(t, s, err)
+}
+
+func keepStore(t *testing.T, s *store.Store, err error) adapted {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +104,15 @@ func openStore(t *testing.T, path string) adapted {
 
 func startEngine(t *testing.T, s adapted, handlers map[string]plan.Handler) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Config{
-		Director: s.DirectorID(), Store: s, Handlers: handlers, Lease: 2 * time.Second,
-		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	return startInstance(t, s, engine.Config{Handlers: handlers, Lease: 2 * time.Second})
+}
+
+// startInstance starts an engine on the store, with the rest of the configuration as given.
+func startInstance(t *testing.T, s adapted, cfg engine.Config) *engine.Engine {
+	t.Helper()
+	cfg.Director, cfg.Store, cfg.Channel = s.DirectorID(), s, store.Channel
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	e, err := engine.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +147,7 @@ func addPlan(t *testing.T, s adapted, p plan.Plan) {
 // await follows the plan until cond holds.
 func await(t *testing.T, e *engine.Engine, s adapted, id string, cond func(plan.State) bool) plan.State {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		changed := e.Changed()
@@ -137,22 +176,23 @@ func (w *world) handler() map[string]plan.Handler {
 }
 
 func TestPlanRunsToItsEnd(t *testing.T) {
-	t.Parallel()
-	s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
-	e := startEngine(t, s, w.handler())
-	addPlan(t, s, demo("p1"))
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	got := await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseDone {
-		t.Fatalf("phase = %s: %s", got.Phase, got.Message)
-	}
-	want := map[string]int{"p1 net": 1, "p1 vm/a": 1, "p1 vm/b": 1, "p1 join": 1}
-	if diff := cmp.Diff(want, w.made); diff != "" {
-		t.Error(diff)
-	}
-	checkJournal(t, s, demo("p1"), got)
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s, w := open(t), newWorld()
+		e := startEngine(t, s, w.handler())
+		addPlan(t, s, demo("p1"))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, e, s, "p1", ended)
+		if got.Phase != plan.PhaseDone {
+			t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+		}
+		want := map[string]int{"p1 net": 1, "p1 vm/a": 1, "p1 vm/b": 1, "p1 join": 1}
+		if diff := cmp.Diff(want, w.made); diff != "" {
+			t.Error(diff)
+		}
+		checkJournal(t, s, demo("p1"), got)
+	})
 }
 
 // checkJournal proves that the stored state is the fold of the journal.
@@ -179,215 +219,221 @@ func checkJournal(t *testing.T, s adapted, p plan.Plan, got plan.State) {
 
 // The journal is cut after every event, as a crash would, and a fresh engine goes on: same end, no finished step repeated, no step beside itself.
 func TestResumeAfterEveryEvent(t *testing.T) {
-	t.Parallel()
-	full := openStore(t, filepath.Join(t.TempDir(), "db"))
-	e := startEngine(t, full, newWorld().handler())
-	addPlan(t, full, demo("p1"))
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	await(t, e, full, "p1", ended)
-	events, err := full.Events(t.Context(), "p1", 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for k := 1; k < len(events); k++ {
-		t.Run(fmt.Sprintf("cut_after_%02d", k), func(t *testing.T) {
-			t.Parallel()
-			s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
-			p := demo("p1")
-			addPlan(t, s, p)
-			doneBefore := map[string]bool{}
-			err := s.Store.Update(t.Context(), func(tx *store.Tx) error {
-				state := plan.NewState(&p)
-				for _, ev := range events[:k] {
-					if err := tx.Append(&state, ev); err != nil {
-						return err
-					}
-					if ev.Kind == plan.Started {
-						if err := tx.Lease("p1", ev.Step, s.DirectorID()+"/dead", time.Now().Add(time.Hour)); err != nil {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		full := open(t)
+		e := startEngine(t, full, newWorld().handler())
+		addPlan(t, full, demo("p1"))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, full, "p1", ended)
+		events, err := full.Events(t.Context(), "p1", 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := 1; k < len(events); k++ {
+			t.Run(fmt.Sprintf("cut_after_%02d", k), func(t *testing.T) {
+				t.Parallel()
+				s, w := open(t), newWorld()
+				p := demo("p1")
+				addPlan(t, s, p)
+				doneBefore := map[string]bool{}
+				err := s.Store.Update(t.Context(), func(tx *store.Tx) error {
+					state := plan.NewState(&p)
+					for _, ev := range events[:k] {
+						if err := tx.Append(&state, ev); err != nil {
 							return err
 						}
+						if ev.Kind == plan.Started {
+							if err := tx.Lease("p1", ev.Step, s.DirectorID()+"/dead", time.Now().Add(time.Hour)); err != nil {
+								return err
+							}
+						}
+						doneBefore[ev.Step] = doneBefore[ev.Step] || ev.Kind == plan.Succeeded
 					}
-					doneBefore[ev.Step] = doneBefore[ev.Step] || ev.Kind == plan.Succeeded
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
 				}
-				return nil
+				e := startEngine(t, s, w.handler())
+				got := await(t, e, s, "p1", ended)
+				if got.Phase != plan.PhaseDone {
+					t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+				}
+				for _, step := range p.Steps {
+					want := 1
+					if doneBefore[step.ID] {
+						want = 0
+					}
+					if n := w.made["p1 "+step.ID]; n != want {
+						t.Errorf("%s ran %d times after the cut, want %d", step.ID, n, want)
+					}
+				}
+				if w.twice {
+					t.Error("a step ran beside itself")
+				}
+				checkJournal(t, s, p, got)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := startEngine(t, s, w.handler())
-			got := await(t, e, s, "p1", ended)
-			if got.Phase != plan.PhaseDone {
-				t.Fatalf("phase = %s: %s", got.Phase, got.Message)
-			}
-			for _, step := range p.Steps {
-				want := 1
-				if doneBefore[step.ID] {
-					want = 0
-				}
-				if n := w.made["p1 "+step.ID]; n != want {
-					t.Errorf("%s ran %d times after the cut, want %d", step.ID, n, want)
-				}
-			}
-			if w.twice {
-				t.Error("a step ran beside itself")
-			}
-			checkJournal(t, s, p, got)
-		})
-	}
+		}
+	})
 }
 
 func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	tests := map[string]struct {
-		errs      []error // by attempt; nil after the last
-		wantPhase plan.Phase
-		wantRuns  int
-	}{
-		"retry then done":      {[]error{boom}, plan.PhaseDone, 2},
-		"abort fails at once":  {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
-		"park waits":           {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
-		"after costs nothing":  {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
-		"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := openStore(t, filepath.Join(t.TempDir(), "db"))
-			var mu sync.Mutex
-			runs := 0
-			e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(context.Context, plan.Run) error {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		boom := errors.New("boom")
+		tests := map[string]struct {
+			errs      []error // by attempt; nil after the last
+			wantPhase plan.Phase
+			wantRuns  int
+		}{
+			"retry then done":      {[]error{boom}, plan.PhaseDone, 2},
+			"abort fails at once":  {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
+			"park waits":           {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
+			"after costs nothing":  {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
+			"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
+		}
+		for name, tt := range tests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := open(t)
+				var mu sync.Mutex
+				runs := 0
+				e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(context.Context, plan.Run) error {
+					mu.Lock()
+					defer mu.Unlock()
+					runs++
+					if runs <= len(tt.errs) {
+						return tt.errs[runs-1]
+					}
+					return nil
+				})})
+				p := demo("p1")
+				p.Steps = []plan.Step{{ID: "one", Kind: "work", Attempts: 2}}
+				addPlan(t, s, p)
+				if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+					t.Fatal(err)
+				}
+				got := await(t, e, s, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
 				mu.Lock()
 				defer mu.Unlock()
-				runs++
-				if runs <= len(tt.errs) {
-					return tt.errs[runs-1]
+				if got.Phase != tt.wantPhase || runs != tt.wantRuns {
+					t.Errorf("phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns, got.Message)
 				}
-				return nil
-			})})
-			p := demo("p1")
-			p.Steps = []plan.Step{{ID: "one", Kind: "work", Attempts: 2}}
-			addPlan(t, s, p)
-			if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-				t.Fatal(err)
-			}
-			got := await(t, e, s, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
-			mu.Lock()
-			defer mu.Unlock()
-			if got.Phase != tt.wantPhase || runs != tt.wantRuns {
-				t.Errorf("phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns, got.Message)
-			}
-			checkJournal(t, s, p, got)
-		})
-	}
+				checkJournal(t, s, p, got)
+			})
+		}
+	})
 }
 
 func TestRetryRunsOnlyWhatFailed(t *testing.T) {
-	t.Parallel()
-	s, w := openStore(t, filepath.Join(t.TempDir(), "db")), newWorld()
-	fail := true
-	var mu sync.Mutex
-	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Step.ID == "vm/b" && fail {
-			return plan.Abort(errors.New("no space"))
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s, w := open(t), newWorld()
+		fail := true
+		var mu sync.Mutex
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Step.ID == "vm/b" && fail {
+				return plan.Abort(errors.New("no space"))
+			}
+			w.enter(r.Step.ID)()
+			return nil
+		})})
+		addPlan(t, s, demo("p1"))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
 		}
-		w.enter(r.Step.ID)()
-		return nil
-	})})
-	addPlan(t, s, demo("p1"))
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseFailed || got.Message != "vm/b: no space" {
-		t.Fatalf("got %s %q", got.Phase, got.Message)
-	}
-	mu.Lock()
-	fail = false
-	mu.Unlock()
-	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	got := await(t, e, s, "p1", ended)
-	want := map[string]int{"net": 1, "vm/a": 1, "vm/b": 1, "join": 1}
-	if diff := cmp.Diff(want, w.made); diff != "" || got.Phase != plan.PhaseDone {
-		t.Errorf("%s\n%s", got.Phase, diff)
-	}
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseFailed || got.Message != "vm/b: no space" {
+			t.Fatalf("got %s %q", got.Phase, got.Message)
+		}
+		mu.Lock()
+		fail = false
+		mu.Unlock()
+		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, e, s, "p1", ended)
+		want := map[string]int{"net": 1, "vm/a": 1, "vm/b": 1, "join": 1}
+		if diff := cmp.Diff(want, w.made); diff != "" || got.Phase != plan.PhaseDone {
+			t.Errorf("%s\n%s", got.Phase, diff)
+		}
+	})
 }
 
 func TestCancelNowInterruptsAndResumes(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "db"))
-	entered := make(chan struct{}, 10)
-	release := make(chan struct{})
-	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
-		entered <- struct{}{}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-release:
-			return nil
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s := open(t)
+		entered := make(chan struct{}, 10)
+		release := make(chan struct{})
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
+			entered <- struct{}{}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-release:
+				return nil
+			}
+		})})
+		addPlan(t, s, demo("p1"))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
 		}
-	})})
-	addPlan(t, s, demo("p1"))
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	<-entered
-	if err := e.Cancel(t.Context(), "p1", "admin", true); err != nil {
-		t.Fatal(err)
-	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
-		t.Fatalf("got %+v", got)
-	}
-	close(release)
-	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("got %+v", got)
-	}
+		<-entered
+		if err := e.Cancel(t.Context(), "p1", "admin", true); err != nil {
+			t.Fatal(err)
+		}
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
+			t.Fatalf("got %+v", got)
+		}
+		close(release)
+		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+			t.Fatalf("got %+v", got)
+		}
+	})
 }
 
 func TestOnePlanHoldsACluster(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "db"))
-	block := make(chan struct{})
-	e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
-		select {
-		case <-block:
-		case <-ctx.Done():
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s := open(t)
+		block := make(chan struct{})
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
+			select {
+			case <-block:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})})
+		p1, p2 := demo("p1"), demo("p2")
+		p2.Cluster = p1.Cluster
+		addPlan(t, s, p1)
+		addPlan(t, s, p2)
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
 		}
-		return ctx.Err()
-	})})
-	p1, p2 := demo("p1"), demo("p2")
-	p2.Cluster = p1.Cluster
-	addPlan(t, s, p1)
-	addPlan(t, s, p2)
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Begin(t.Context(), "p2", "admin", nil); err == nil {
-		t.Error("a second plan started on a cluster that is held")
-	}
-	close(block)
-	await(t, e, s, "p1", ended)
-	if err := e.Begin(t.Context(), "p2", "admin", nil); err != nil {
-		t.Errorf("the cluster is not free after the end: %v", err)
-	}
-	await(t, e, s, "p2", ended)
+		if err := e.Begin(t.Context(), "p2", "admin", nil); err == nil {
+			t.Error("a second plan started on a cluster that is held")
+		}
+		close(block)
+		await(t, e, s, "p1", ended)
+		if err := e.Begin(t.Context(), "p2", "admin", nil); err != nil {
+			t.Errorf("the cluster is not free after the end: %v", err)
+		}
+		await(t, e, s, "p2", ended)
+	})
 }
 
 func TestUnknownStepKindParks(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "db"))
-	e := startEngine(t, s, nil)
-	addPlan(t, s, demo("p1"))
-	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
-		t.Fatal(err)
-	}
-	await(t, e, s, "p1", func(s plan.State) bool { return s.Phase == plan.PhaseParked })
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s := open(t)
+		e := startEngine(t, s, nil)
+		addPlan(t, s, demo("p1"))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, s, "p1", func(s plan.State) bool { return s.Phase == plan.PhaseParked })
+	})
 }

@@ -22,6 +22,11 @@ func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *pla
 // Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan has ended.
 func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
 	err := e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if now {
+			if err := tx.Stop(id); err != nil { // for steps that other engines run
+				return err
+			}
+		}
 		if s.Phase == plan.PhaseCancelling || s.Phase.Ended() {
 			return nil
 		}

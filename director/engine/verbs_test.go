@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -76,9 +75,9 @@ func linear(id string, steps ...plan.Step) plan.Plan {
 	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(c), Content: c}
 }
 
-func begin(t *testing.T, x *script, p plan.Plan) (*engine.Engine, adapted) {
+func begin(t *testing.T, open func(t *testing.T) adapted, x *script, p plan.Plan) (*engine.Engine, adapted) {
 	t.Helper()
-	s := openStore(t, filepath.Join(t.TempDir(), "db"))
+	s := open(t)
 	e := startEngine(t, s, x.handlers())
 	addPlan(t, s, p)
 	if err := e.Begin(t.Context(), p.ID, "admin", nil); err != nil {
@@ -92,188 +91,193 @@ func inPhase(want ...plan.Phase) func(plan.State) bool {
 }
 
 func TestPauseEndsWhatRunsAndStartsNothing(t *testing.T) {
-	t.Parallel()
-	hold := make(chan struct{})
-	x := &script{hold: map[string]chan struct{}{"a": hold}}
-	e, s := begin(t, x, linear("p1", plan.Step{ID: "a", Kind: "work"}, plan.Step{ID: "b", Kind: "work"}))
-	await(t, e, s, "p1", func(s plan.State) bool { return s.Step("a").Status == plan.Running })
-	if err := e.Pause(t.Context(), "p1", "admin", "the rack moves"); err != nil {
-		t.Fatal(err)
-	}
-	close(hold)
-	got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("a").Status == plan.Done })
-	if got.Phase != plan.PhasePaused || got.Step("b").Status != plan.Pending || got.Message != "the rack moves" {
-		t.Fatalf("got %+v", got)
-	}
-	if err := e.Begin(t.Context(), "p1", "admin", nil); director.KindOf(err) != director.KindConflict {
-		t.Errorf("a paused plan was started: %v", err)
-	}
-	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("got %+v", got)
-	}
-	if diff := cmp.Diff([]string{"a", "b"}, x.done()); diff != "" {
-		t.Error(diff)
-	}
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		hold := make(chan struct{})
+		x := &script{hold: map[string]chan struct{}{"a": hold}}
+		e, s := begin(t, open, x, linear("p1", plan.Step{ID: "a", Kind: "work"}, plan.Step{ID: "b", Kind: "work"}))
+		await(t, e, s, "p1", func(s plan.State) bool { return s.Step("a").Status == plan.Running })
+		if err := e.Pause(t.Context(), "p1", "admin", "the rack moves"); err != nil {
+			t.Fatal(err)
+		}
+		close(hold)
+		got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("a").Status == plan.Done })
+		if got.Phase != plan.PhasePaused || got.Step("b").Status != plan.Pending || got.Message != "the rack moves" {
+			t.Fatalf("got %+v", got)
+		}
+		if err := e.Begin(t.Context(), "p1", "admin", nil); director.KindOf(err) != director.KindConflict {
+			t.Errorf("a paused plan was started: %v", err)
+		}
+		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+			t.Fatalf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"a", "b"}, x.done()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestSkipGoesOnWithoutTheStep(t *testing.T) {
-	t.Parallel()
-	x := &script{fail: map[string]error{"b": plan.Abort(errors.New("no"))}}
-	p := linear("p1", plan.Step{ID: "a", Kind: "work"}, plan.Step{ID: "b", Kind: "work"}, plan.Step{ID: "c", Kind: "work"})
-	e, s := begin(t, x, p)
-	await(t, e, s, "p1", inPhase(plan.PhaseFailed))
-	if err := e.Skip(t.Context(), "p1", "a", "because", "admin"); director.KindOf(err) != director.KindConflict {
-		t.Errorf("a step that is done was skipped: %v", err)
-	}
-	if err := e.Skip(t.Context(), "p1", "x", "because", "admin"); director.KindOf(err) != director.KindNotFound {
-		t.Errorf("a step that is none was skipped: %v", err)
-	}
-	if err := e.Skip(t.Context(), "p1", "b", "not needed here", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	got := await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseDone || got.Step("b").Status != plan.Skipped || got.Step("b").Message != "not needed here" {
-		t.Fatalf("got %+v", got)
-	}
-	checkJournal(t, s, p, got)
-	if diff := cmp.Diff([]string{"a", "c"}, x.done()); diff != "" {
-		t.Error(diff)
-	}
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		x := &script{fail: map[string]error{"b": plan.Abort(errors.New("no"))}}
+		p := linear("p1", plan.Step{ID: "a", Kind: "work"}, plan.Step{ID: "b", Kind: "work"}, plan.Step{ID: "c", Kind: "work"})
+		e, s := begin(t, open, x, p)
+		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
+		if err := e.Skip(t.Context(), "p1", "a", "because", "admin"); director.KindOf(err) != director.KindConflict {
+			t.Errorf("a step that is done was skipped: %v", err)
+		}
+		if err := e.Skip(t.Context(), "p1", "x", "because", "admin"); director.KindOf(err) != director.KindNotFound {
+			t.Errorf("a step that is none was skipped: %v", err)
+		}
+		if err := e.Skip(t.Context(), "p1", "b", "not needed here", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, e, s, "p1", ended)
+		if got.Phase != plan.PhaseDone || got.Step("b").Status != plan.Skipped || got.Step("b").Message != "not needed here" {
+			t.Fatalf("got %+v", got)
+		}
+		checkJournal(t, s, p, got)
+		if diff := cmp.Diff([]string{"a", "c"}, x.done()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestUndoTakesBackWhatCanBe(t *testing.T) {
-	t.Parallel()
-	x := &script{fail: map[string]error{"join": plan.Abort(errors.New("no")), "undo vm2": plan.Abort(errors.New("locked"))}}
-	p := linear("p1", plan.Step{ID: "vm1", Kind: "vm"}, plan.Step{ID: "boot", Kind: "work"}, plan.Step{ID: "vm2", Kind: "vm"}, plan.Step{ID: "join", Kind: "work"})
-	e, s := begin(t, x, p)
-	await(t, e, s, "p1", inPhase(plan.PhaseFailed))
-	if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("vm2").Status == plan.Stuck && s.Phase == plan.PhaseFailed })
-	if got.Message != "vm2: locked" || got.Step("vm1").Status != plan.UndoDue {
-		t.Fatalf("got %+v", got)
-	}
-	x.mend("undo vm2")
-	if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	got = await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseUndone || got.Step("boot").Status != plan.Done || got.Step("vm1").Status != plan.Undone {
-		t.Fatalf("got %+v", got)
-	}
-	checkJournal(t, s, p, got)
-	if diff := cmp.Diff([]string{"vm1", "boot", "vm2", "undo vm2", "undo vm1"}, x.done()); diff != "" {
-		t.Error(diff)
-	}
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		x := &script{fail: map[string]error{"join": plan.Abort(errors.New("no")), "undo vm2": plan.Abort(errors.New("locked"))}}
+		p := linear("p1", plan.Step{ID: "vm1", Kind: "vm"}, plan.Step{ID: "boot", Kind: "work"}, plan.Step{ID: "vm2", Kind: "vm"}, plan.Step{ID: "join", Kind: "work"})
+		e, s := begin(t, open, x, p)
+		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
+		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("vm2").Status == plan.Stuck && s.Phase == plan.PhaseFailed })
+		if got.Message != "vm2: locked" || got.Step("vm1").Status != plan.UndoDue {
+			t.Fatalf("got %+v", got)
+		}
+		x.mend("undo vm2")
+		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		got = await(t, e, s, "p1", ended)
+		if got.Phase != plan.PhaseUndone || got.Step("boot").Status != plan.Done || got.Step("vm1").Status != plan.Undone {
+			t.Fatalf("got %+v", got)
+		}
+		checkJournal(t, s, p, got)
+		if diff := cmp.Diff([]string{"vm1", "boot", "vm2", "undo vm2", "undo vm1"}, x.done()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestAFailedStepIsTakenBackByItself(t *testing.T) {
-	t.Parallel()
-	x := &script{fail: map[string]error{"vm1": plan.Abort(errors.New("no space"))}}
-	p := linear("p1", plan.Step{ID: "vm1", Kind: "vm", UndoOnFailure: true}, plan.Step{ID: "b", Kind: "work"})
-	e, s := begin(t, x, p)
-	got := await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseFailed || got.Message != "vm1: no space" || got.Step("vm1").Status != plan.Undone {
-		t.Fatalf("got %+v", got)
-	}
-	x.mend("vm1")
-	if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
-		t.Fatal(err)
-	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("got %+v", got)
-	}
-	if diff := cmp.Diff([]string{"undo vm1", "vm1", "b"}, x.done()); diff != "" {
-		t.Error(diff)
-	}
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		x := &script{fail: map[string]error{"vm1": plan.Abort(errors.New("no space"))}}
+		p := linear("p1", plan.Step{ID: "vm1", Kind: "vm", UndoOnFailure: true}, plan.Step{ID: "b", Kind: "work"})
+		e, s := begin(t, open, x, p)
+		got := await(t, e, s, "p1", ended)
+		if got.Phase != plan.PhaseFailed || got.Message != "vm1: no space" || got.Step("vm1").Status != plan.Undone {
+			t.Fatalf("got %+v", got)
+		}
+		x.mend("vm1")
+		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
+			t.Fatal(err)
+		}
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+			t.Fatalf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"undo vm1", "vm1", "b"}, x.done()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // Steps of several plans share a budget: never more at once than it has, everybody has a turn, and one who is cancelled in the line does not
 // keep the others waiting.
 func TestBudgetIsSharedByAllPlans(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "db"))
-	var mu sync.Mutex
-	now, most := 0, 0
-	gate := make(chan struct{})
-	e, err := engine.New(t.Context(), engine.Config{
-		Director: s.DirectorID(), Store: s, Lease: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Budget: func(string) int { return 2 },
-		Handlers: map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			select {
-			case <-gate:
-			case <-ctx.Done():
-			}
-			mu.Lock()
-			now--
-			mu.Unlock()
-			return ctx.Err()
-		})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	var ids []string
-	for i := range 6 {
-		p := linear(fmt.Sprintf("p%d", i), plan.Step{ID: "clone", Kind: "work", Budgets: []string{"clones/lab"}})
-		addPlan(t, s, p)
-		if err := e.Begin(t.Context(), p.ID, "admin", nil); err != nil {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s := open(t)
+		var mu sync.Mutex
+		now, most := 0, 0
+		gate := make(chan struct{})
+		e, err := engine.New(t.Context(), engine.Config{
+			Director: s.DirectorID(), Store: s, Lease: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Budget: func(string) int { return 2 },
+			Handlers: map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
+				mu.Lock()
+				now++
+				most = max(most, now)
+				mu.Unlock()
+				select {
+				case <-gate:
+				case <-ctx.Done():
+				}
+				mu.Lock()
+				now--
+				mu.Unlock()
+				return ctx.Err()
+			})},
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, p.ID)
-	}
-	var line []string
-	for len(line) < 4 {
-		changed := e.Changed()
-		line = nil
-		for _, id := range ids {
-			waits, err := s.BudgetWaits(t.Context(), id)
-			if err != nil {
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		var ids []string
+		for i := range 6 {
+			p := linear(fmt.Sprintf("p%d", i), plan.Step{ID: "clone", Kind: "work", Budgets: []string{"clones/lab"}})
+			addPlan(t, s, p)
+			if err := e.Begin(t.Context(), p.ID, "admin", nil); err != nil {
 				t.Fatal(err)
 			}
-			if len(waits) > 0 {
-				line = append(line, id)
+			ids = append(ids, p.ID)
+		}
+		var line []string
+		for len(line) < 4 {
+			changed := e.Changed()
+			line = nil
+			for _, id := range ids {
+				waits, err := s.BudgetWaits(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(waits) > 0 {
+					line = append(line, id)
+				}
+			}
+			if len(line) < 4 {
+				select {
+				case <-changed:
+				case <-time.After(20 * time.Millisecond):
+				}
 			}
 		}
-		if len(line) < 4 {
-			select {
-			case <-changed:
-			case <-time.After(20 * time.Millisecond):
+		if err := e.Cancel(t.Context(), line[0], "admin", false); err != nil {
+			t.Fatal(err)
+		}
+		close(gate)
+		for _, id := range ids {
+			want := plan.PhaseDone
+			if id == line[0] {
+				want = plan.PhaseCancelled
+			}
+			if got := await(t, e, s, id, ended); got.Phase != want {
+				t.Errorf("plan %s is %s, want %s", id, got.Phase, want)
 			}
 		}
-	}
-	if err := e.Cancel(t.Context(), line[0], "admin", false); err != nil {
-		t.Fatal(err)
-	}
-	close(gate)
-	for _, id := range ids {
-		want := plan.PhaseDone
-		if id == line[0] {
-			want = plan.PhaseCancelled
+		mu.Lock()
+		defer mu.Unlock()
+		if most != 2 {
+			t.Errorf("%d ran at once, want 2", most)
 		}
-		if got := await(t, e, s, id, ended); got.Phase != want {
-			t.Errorf("plan %s is %s, want %s", id, got.Phase, want)
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if most != 2 {
-		t.Errorf("%d ran at once, want 2", most)
-	}
+	})
 }

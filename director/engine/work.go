@@ -44,6 +44,7 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 	defer func() {
 		e.mu.Lock()
 		delete(e.running, ref)
+		delete(e.claimed, ref)
 		e.mu.Unlock()
 	}()
 
@@ -77,7 +78,7 @@ const (
 // claim commits that the attempt has started, or says that it may not.
 func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
 	err = e.cfg.Store.Update(ctx, func(tx Tx) error {
-		claimed = no
+		claimed = no // the transaction may run twice
 		var s plan.State
 		var err error
 		if p, s, err = tx.Plan(ref.Plan); err != nil {
@@ -106,10 +107,15 @@ func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		if claimed = do; undo {
 			claimed = takeBack
 		}
-		return tx.Lease(ref.Plan, ref.Step, e.owner, e.cfg.Now().Add(e.cfg.Lease))
+		return tx.Lease(ref.Plan, ref.Step, e.owner, e.leaseNow().Add(e.cfg.Lease))
 	})
 	if err != nil {
 		claimed = no
+	}
+	if claimed != no {
+		e.mu.Lock()
+		e.claimed[ref] = struct{}{}
+		e.mu.Unlock()
 	}
 	return p, step, claimed, err
 }
@@ -202,18 +208,26 @@ func backoff(n int) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d/5)))
 }
 
-// finish appends an event of the attempt, whatever it is. A retry becomes an abort when the attempts are used up. An event of an attempt that is no
-// longer current is dropped: somebody else has the step now.
-func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) error {
-	var wake bool
+// finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes an abort when the attempts are used up. An
+// event of an attempt that is no longer current is dropped: somebody else has the step now.
+func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event plan.Event, guards ...func(Tx) (bool, error)) error {
+	var wake, refused bool
+	var ev plan.Event
 	err := e.cfg.Store.Update(ctx, func(tx Tx) error {
+		ev, wake, refused = event, false, false // the transaction may run twice
 		p, s, err := tx.Plan(ref.Plan)
 		if err != nil {
 			return err
 		}
 		st := s.Step(ref.Step)
 		if st == nil || !st.Status.Leased() || st.Attempt != ref.Attempt {
+			refused = true
 			return nil
+		}
+		for _, agrees := range guards {
+			if ok, err := agrees(tx); err != nil || !ok {
+				return err
+			}
 		}
 		ev.Plan, ev.Step, ev.Attempt = ref.Plan, ref.Step, ref.Attempt
 		step, _ := p.Step(ref.Step)
@@ -249,6 +263,10 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, ev plan.Event) er
 	})
 	if err == nil && wake {
 		e.wakeAt(ref.Plan, ref.Step, ref.Attempt, ev.NotBefore)
+	}
+	if err == nil && refused && event.Kind != plan.Noted && event.Kind != plan.Interrupted {
+		e.cfg.Log.WarnContext(ctx, "a late outcome was refused", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt,
+			"outcome", string(event.Kind))
 	}
 	e.signal.send()
 	return err

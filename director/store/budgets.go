@@ -27,6 +27,12 @@ func (budgetWait) TableName() string { return "budget_waits" }
 // limit returns how many a budget has; 0 is without bound.
 func (t *Tx) TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error) {
 	const op = "store.budget"
+	if len(budgets) == 0 {
+		return "", nil
+	}
+	if err := t.store.exclusive(t.db, lockBudgets); err != nil {
+		return "", dbError(op, "budgets", err)
+	}
 	for _, b := range budgets {
 		if limit(b) == 0 {
 			continue
@@ -70,6 +76,9 @@ func (t *Tx) GiveBack(ref plan.StepRef) error {
 // Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all that somebody waits for.
 func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, error) {
 	const op = "store.budget"
+	if err := t.store.exclusive(t.db, lockBudgets); err != nil {
+		return nil, dbError(op, "lines", err)
+	}
 	if budgets == nil {
 		if err := t.db.Model(&budgetWait{}).Distinct().Pluck("budget", &budgets).Error; err != nil {
 			return nil, dbError(op, "lines", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -64,14 +65,23 @@ func (s *Store) Document(ctx context.Context, ref model.Ref) (model.Stored, erro
 	return row.toDomain()
 }
 
-// Documents lists every document as the transaction sees them.
-func (t *Tx) Documents() ([]model.Stored, error) { return documents(t.db, "") }
+// Documents lists every document as the transaction sees them. Until it ends, no other transaction changes any: what was found to fit
+// together stays so.
+func (t *Tx) Documents() ([]model.Stored, error) {
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return nil, dbError("store.documents", "documents", err)
+	}
+	return documents(t.db, "")
+}
 
 // PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation otherwise.
 func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
 	body, err := model.EncodeJSON(d)
 	if err != nil {
 		return &director.Error{Kind: director.KindInternal, Op: "store.put", Msg: d.Ref().String() + " cannot be stored", Err: err}
+	}
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return dbError("store.put", d.Ref().String(), err)
 	}
 	res := t.db.Model(&documentRow{}).Where("kind = ? AND name = ?", d.Kind, d.Metadata.Name).Updates(map[string]any{
 		"body": string(body), "generation": gorm.Expr("generation + 1"), "updated_at": micros(now), "updated_by": actor,
@@ -87,6 +97,9 @@ func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
 
 // DeleteDocument removes the document. No error if it is gone.
 func (t *Tx) DeleteDocument(ref model.Ref) error {
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return dbError("store.delete", ref.String(), err)
+	}
 	err := t.db.Where("kind = ? AND name = ?", ref.Kind, ref.Name).Delete(&documentRow{}).Error
 	return dbError("store.delete", ref.String(), err)
 }
@@ -140,7 +153,7 @@ func (t *Tx) PutInstalled(i Installed) error {
 	if err != nil {
 		return &director.Error{Kind: director.KindInternal, Op: "store.install", Msg: "cluster " + i.Name + " cannot be stored", Err: err}
 	}
-	err = t.db.Save(&clusterRow{
+	err = t.db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "uid"}}, UpdateAll: true}).Create(&clusterRow{
 		UID: i.UID, Name: i.Name, InstalledGeneration: i.Generation, InstalledBody: string(body), Endpoint: i.Endpoint, InstalledAt: micros(i.At),
 	}).Error
 	return dbError("store.install", "cluster "+i.Name, err)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,30 +11,31 @@ import (
 
 // What was installed is recorded, and recorded again by a step that is repeated.
 func TestInstalled(t *testing.T) {
-	t.Parallel()
-	s := open(t, filepath.Join(t.TempDir(), "db"))
-	want := Installed{
-		UID: "u1", Name: "demo", Generation: 1, Endpoint: "10.0.0.1:6443", At: time.Unix(7, 0).UTC(),
-		Document: model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: "demo"}, Cluster: &model.Cluster{Release: "r"}},
-	}
-	other := want
-	other.UID, other.Name = "u2", "other"
-	for _, i := range []Installed{want, other, want} {
-		if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutInstalled(i) }); err != nil {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		want := Installed{
+			UID: "u1", Name: "demo", Generation: 1, Endpoint: "10.0.0.1:6443", At: time.Unix(7, 0).UTC(),
+			Document: model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: "demo"}, Cluster: &model.Cluster{Release: "r"}},
+		}
+		other := want
+		other.UID, other.Name = "u2", "other"
+		for _, i := range []Installed{want, other, want} {
+			if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutInstalled(i) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want.Generation, want.Endpoint = 2, "10.0.0.2:6443"
+		if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutInstalled(want) }); err != nil {
 			t.Fatal(err)
 		}
-	}
-	want.Generation, want.Endpoint = 2, "10.0.0.2:6443"
-	if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutInstalled(want) }); err != nil {
-		t.Fatal(err)
-	}
-	for name, w := range map[string]Installed{"demo": want, "other": other} {
-		got, found, err := s.Installed(t.Context(), name)
-		if err != nil || !found || got.UID != w.UID || got.Generation != w.Generation || !got.At.Equal(w.At) {
-			t.Errorf("%s: %+v %v %v", name, got, found, err)
+		for name, w := range map[string]Installed{"demo": want, "other": other} {
+			got, found, err := s.Installed(t.Context(), name)
+			if err != nil || !found || got.UID != w.UID || got.Generation != w.Generation || !got.At.Equal(w.At) {
+				t.Errorf("%s: %+v %v %v", name, got, found, err)
+			}
+			if diff := cmp.Diff(w.Endpoint, got.Endpoint); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
 		}
-		if diff := cmp.Diff(w.Endpoint, got.Endpoint); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
+	})
 }

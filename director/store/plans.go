@@ -5,9 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"time"
+	"strings"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
@@ -36,7 +37,7 @@ type stepRow struct {
 	Since                            int64
 	Message, Hint                    string
 	LeaseOwner                       string
-	LeaseUntil                       int64
+	LeaseUntil, StopAsked            int64
 }
 
 func (stepRow) TableName() string { return "plan_steps" }
@@ -68,9 +69,10 @@ func (r planRow) toDomain(steps []stepRow) (plan.Plan, plan.State, error) {
 	return p, s, nil
 }
 
-func loadPlan(db *gorm.DB, id string) (plan.Plan, plan.State, error) {
+// loadPlan reads the plan's row through locked, and its steps through db.
+func loadPlan(locked, db *gorm.DB, id string) (plan.Plan, plan.State, error) {
 	var row planRow
-	if err := db.Where("id = ?", id).Take(&row).Error; err != nil {
+	if err := locked.Where("id = ?", id).Take(&row).Error; err != nil {
 		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
 	}
 	var steps []stepRow
@@ -83,10 +85,10 @@ func loadPlan(db *gorm.DB, id string) (plan.Plan, plan.State, error) {
 // Plan returns the plan with its state, or not_found.
 func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
 	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for both tables
-		p, st, err = loadPlan(tx, id)
+		p, st, err = loadPlan(tx, tx, id)
 		return err
-	}, &sql.TxOptions{ReadOnly: true})
-	return p, st, err
+	}, s.snapshot())
+	return p, st, dbError("store.plan", "plan "+id, err)
 }
 
 // PlanFilter narrows Plans.
@@ -138,20 +140,34 @@ func (s *Store) Events(ctx context.Context, id string, after int64, limit int) (
 }
 
 // Tx is an open writing transaction. It is not safe for concurrent use, and the Store's own methods must not be called while it is
-// open: there is one writing connection.
-type Tx struct{ db *gorm.DB }
+// open: SQLite has one writing connection, and PostgreSQL's are not endless.
+type Tx struct {
+	db    *gorm.DB
+	store *Store
+	conn  *sql.Conn // PostgreSQL's connection of the transaction; nil on SQLite
+	moved bool      // peers may want to read again
+	look  bool      // peers must look at their leases
+}
 
-// Update runs fn in one writing transaction and commits if it returns nil.
+var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
+
+// Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour of another one:
+// then fn is called again, and must not count on what it did before.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
-	err := s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return fn(&Tx{db: db}) })
+	err := s.retried(ctx, func() error {
+		if s.pool != nil {
+			return s.updatePostgres(ctx, fn)
+		}
+		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return fn(&Tx{db: db, store: s}) })
+	})
 	return dbError("store.update", "a transaction", err)
 }
 
-// SQL returns the transaction for the job queue.
+// SQL returns the transaction for a job queue that works on SQLite.
 func (t *Tx) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
 
-// Plan returns the plan with its state as the transaction sees them.
-func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) { return loadPlan(t.db, id) }
+// Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the plan.
+func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) { return loadPlan(t.locked(), t.db, id) }
 
 // AddPlan stores a new plan in its first state.
 func (t *Tx) AddPlan(p plan.Plan) error {
@@ -177,6 +193,8 @@ func (t *Tx) AddPlan(p plan.Plan) error {
 // outcome of an attempt that is not the current one, is an error and stores nothing.
 func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	e.Seq = s.Seq + 1
+	e.Message, e.Hint = text(e.Message), text(e.Hint)
+	t.moved = true
 	if err := s.Apply(e); err != nil {
 		return err
 	}
@@ -205,7 +223,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "since": micros(st.Since), "message": st.Message, "hint": st.Hint,
 	}
 	if !st.Status.Leased() {
-		row["lease_owner"], row["lease_until"] = "", 0
+		row["lease_owner"], row["lease_until"], row["stop_asked"] = "", 0, 0
 	}
 	if err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(row).Error; err != nil {
 		return dbError("store.append", "step "+e.Step, err)
@@ -216,43 +234,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	return nil
 }
 
-// Lease says that owner runs the step until the given time, unless it renews.
-func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
-	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", planID, step).
-		Updates(map[string]any{"lease_owner": owner, "lease_until": micros(until)}).Error
-	return dbError("store.lease", "step "+step, err)
-}
-
-// Renew extends every lease of owner.
-func (s *Store) Renew(ctx context.Context, owner string, until time.Time) error {
-	err := s.write.WithContext(ctx).Model(&stepRow{}).Where("status IN ('running', 'undoing') AND lease_owner = ?", owner).
-		Update("lease_until", micros(until)).Error
-	return dbError("store.renew", "leases", err)
-}
-
-// Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the steps of an
-// earlier process of the same director.
-func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
-	var rows []stepRow
-	err := s.read.WithContext(ctx).Where("status IN ('running', 'undoing') AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))",
-		micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
-	return refs(rows), dbError("store.lost", "leases", err)
-}
-
-// Due returns the steps of plans in motion that wait for a time that has come.
-func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) {
-	var rows []stepRow
-	err := s.read.WithContext(ctx).Where(
-		"status IN ('waiting', 'undo_due') AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase IN ('running', 'undoing'))",
-		micros(now),
-	).Order("plan_id, ord").Find(&rows).Error
-	return refs(rows), dbError("store.due", "steps", err)
-}
-
-func refs(rows []stepRow) []plan.StepRef {
-	out := make([]plan.StepRef, len(rows))
-	for i, r := range rows {
-		out[i] = plan.StepRef{Plan: r.PlanID, Step: r.StepID, Attempt: r.Attempt}
-	}
-	return out
+// text makes s what every database takes for text: it may quote the output of a program.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

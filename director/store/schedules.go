@@ -45,7 +45,7 @@ var errLost = errors.New("store: somebody else was quicker")
 
 // won runs fn in a transaction and tells whether it was not lost to somebody else.
 func (s *Store) won(ctx context.Context, fn func(db *gorm.DB) error) (bool, error) {
-	err := s.write.WithContext(ctx).Transaction(fn)
+	err := s.retried(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 	if errors.Is(err, errLost) {
 		return false, nil
 	}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Lease says that owner runs the step until the given time, unless it renews.
+func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
+	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", planID, step).
+		Updates(map[string]any{"lease_owner": owner, "lease_until": micros(until)}).Error
+	return dbError("store.lease", "step "+step, err)
+}
+
+// Renew extends every lease of owner. It returns the attempts that owner holds then, and those of them that a person wants to end now.
+func (s *Store) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
+	var rows []stepRow
+	err = s.retried(ctx, func() error {
+		rows = nil
+		return s.write.WithContext(ctx).Raw(
+			`UPDATE plan_steps SET lease_until = ? WHERE status IN ('running', 'undoing') AND lease_owner = ? RETURNING plan_id, step_id, attempt, stop_asked`,
+			micros(until), owner).Scan(&rows).Error
+	})
+	for _, r := range rows {
+		held = append(held, r.ref())
+		if r.StopAsked != 0 {
+			stop = append(stop, r.ref())
+		}
+	}
+	return held, stop, dbError("store.renew", "leases", err)
+}
+
+const lapsed = "status IN ('running', 'undoing') AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))"
+
+// Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the steps of an
+// earlier process of the same instance.
+func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
+	var rows []stepRow
+	err := s.read.WithContext(ctx).Where(lapsed, micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
+	return refs(rows), dbError("store.lost", "leases", err)
+}
+
+// Lapsed says whether Lost would still name the attempt, and keeps its holder from renewing until the transaction ends.
+func (t *Tx) Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) {
+	var rows []stepRow
+	err := t.locked().Where("plan_id = ? AND step_id = ? AND attempt = ?", ref.Plan, ref.Step, ref.Attempt).
+		Where(lapsed, micros(now), prefix+"%", owner).Find(&rows).Error
+	return len(rows) > 0, dbError("store.lost", "step "+ref.Step, err)
+}
+
+// Stop asks the holders of the plan's running steps to end them now. They learn of it from Renew.
+func (t *Tx) Stop(planID string) error {
+	t.look = true
+	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND status IN ('running', 'undoing')", planID).Update("stop_asked", 1).Error
+	return dbError("store.stop", "plan "+planID, err)
+}
+
+// Due returns the steps of plans in motion that wait for a time that has come.
+func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) {
+	var rows []stepRow
+	err := s.read.WithContext(ctx).Where(
+		"status IN ('waiting', 'undo_due') AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase IN ('running', 'undoing'))",
+		micros(now),
+	).Order("plan_id, ord").Find(&rows).Error
+	return refs(rows), dbError("store.due", "steps", err)
+}
+
+// Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers then see to what
+// it left.
+func (s *Store) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
+	err := s.retried(ctx, func() error {
+		return s.write.WithContext(ctx).Exec(`INSERT INTO instances (id, host, started_at, seen_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at, seen_at = excluded.seen_at`,
+			instance, host, micros(started), micros(now)).Error
+	})
+	return dbError("store.beat", "instance "+instance, err)
+}
+
+// Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of several callers one
+// gets each.
+func (s *Store) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
+	var ids []string
+	err := s.retried(ctx, func() error {
+		ids = nil
+		return s.write.WithContext(ctx).Raw("DELETE FROM instances WHERE seen_at < ? AND id <> ? RETURNING id", micros(since), instance).Scan(&ids).Error
+	})
+	return ids, dbError("store.gone", "instances", err)
+}
+
+// locked keeps the rows that are read next from other transactions. SQLite has one writer anyway, and no such clause.
+func (t *Tx) locked() *gorm.DB {
+	if t.conn == nil {
+		return t.db
+	}
+	return t.db.Clauses(forUpdate)
+}
+
+func (r stepRow) ref() plan.StepRef {
+	return plan.StepRef{Plan: r.PlanID, Step: r.StepID, Attempt: r.Attempt}
+}
+
+func refs(rows []stepRow) []plan.StepRef {
+	out := make([]plan.StepRef, len(rows))
+	for i, r := range rows {
+		out[i] = r.ref()
+	}
+	return out
+}
