@@ -18,27 +18,31 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
 type Config struct {
 	StateDir          string     `yaml:"stateDir"`          // everything that the director keeps
+	Database          string     `yaml:"database"`          // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
 	Listen            string     `yaml:"listen"`            // address of the API
 	RegistryListen    string     `yaml:"registryListen"`    // address of the registry
 	Address           netip.Addr `yaml:"address"`           // the director as its nodes reach it
 	Names             []string   `yaml:"names"`             // further names in the director's certificate
 	AdminPasswordFile string     `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
-	AnsiblePlaybook   string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
-	CausesFile        string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
-	Forks             int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
-	StepsAtOnce       int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
-	ClonesPerProvider int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
-	ClonesPerHost     int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
-	PlanLife          Span       `yaml:"planLife"`          // how long a plan can be started after it was made
-	Approval          string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
-	TokenLife         Span       `yaml:"tokenLife"`         // how long a login lasts
-	LogLevel          slog.Level `yaml:"logLevel"`          // debug, info, warn, error
-	LogFormat         string     `yaml:"logFormat"`         // text or json
+	// DatabasePasswordFile holds the password for Database.
+	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
+	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
+	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
+	Forks                int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
+	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
+	ClonesPerHost        int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
+	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
+	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
+	LogLevel             slog.Level `yaml:"logLevel"`          // debug, info, warn, error
+	LogFormat            string     `yaml:"logFormat"`         // text or json
 }
 
 // Span is a time span, written as 12h or 30m.
@@ -94,6 +98,13 @@ func (c Config) Validate() error {
 	}
 	if !c.Address.IsValid() || c.Address.IsUnspecified() {
 		bad("address", "the director's IP address as the nodes reach it", "is missing")
+	}
+	if c.Database != "" {
+		if err := store.CheckURL(c.Database); err != nil {
+			bad("database", "such as postgres://director@db.example.net/director?sslmode=verify-full; the password goes into databasePasswordFile", "%v", err)
+		}
+	} else if c.DatabasePasswordFile != "" {
+		bad("databasePasswordFile", "name the PostgreSQL in database, or leave this out", "is of no use without database")
 	}
 	for key, addr := range map[string]string{"listen": c.Listen, "registryListen": c.RegistryListen} {
 		if _, _, ok := strings.Cut(addr, ":"); !ok {

@@ -31,6 +31,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/registry"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -89,15 +90,19 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err := d.lockState(); err != nil {
 		return err
 	}
-	box, err := seal.Open(d.path("sealing.key"), true)
+	instance, host, err := d.instanceID()
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, d.path("director.db"), d.log)
+	db, err := d.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	d.onStop(func(context.Context) error { return db.Close() })
+	box, err := d.openSeal(ctx, db)
+	if err != nil {
+		return err
+	}
 	identity, err := pki.EnsureServer(d.path("tls"), append([]string{"localhost", "director"}, d.cfg.Names...), []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")})
 	if err != nil {
 		return err
@@ -116,8 +121,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	eng, err := engine.New(ctx, engine.Config{
 		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Budget: d.cfg.budget,
-		Channel: store.Channel,
+		Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
 	})
 	if err != nil {
 		return err
@@ -141,7 +145,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return d.startAPI(ctx, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build)
+	return d.startAPI(ctx, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, db.Ping, build)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -215,8 +219,8 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {
-				return "", director.Errorf(director.KindNotFound, "daemon.playbooks", "the playbooks %.12s that the plan was made with are gone: %w", hash, err).
-					WithHint("discard the plan and plan again")
+				return "", plan.Park(director.Errorf(director.KindNotFound, "daemon.playbooks", "this director does not have the playbooks %.12s that the plan was made with: %w", hash, err),
+					"copy playbooks/"+hash+" into its state directory from a director that has it and retry, or discard the plan and plan again")
 			}
 			return dir, nil
 		},
@@ -252,10 +256,11 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	return service, err
 }
 
-func (d *Daemon) startAPI(ctx context.Context, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build) error {
+func (d *Daemon) startAPI(ctx context.Context, ops operations.Schedules, service *auth.Service, identity *pki.Server, ready func(context.Context) error, build Build) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
 		Operations: ops, Schedules: ops, Auth: service, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Ready: ready,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

@@ -160,6 +160,12 @@ func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 	return instant(us), dbError("store.clock", "the clock", err)
 }
 
+// Ping returns nil if the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.Meta(ctx, "director_id")
+	return err
+}
+
 const maxTries = 8
 
 // retried calls fn again when the server ended it in favour of another transaction. fn must be safe to repeat from its beginning.

@@ -92,7 +92,11 @@ func (s *Store) DirectorID() string { return s.id }
 // Meta returns what is written about the database under the name, and "" for nothing.
 func (s *Store) Meta(ctx context.Context, name string) (string, error) {
 	var value string
-	err := s.write.WithContext(ctx).Raw("SELECT value FROM meta WHERE name = ?", name).Scan(&value).Error
+	db := s.read
+	if db == nil {
+		db = s.write // while it is opened
+	}
+	err := db.WithContext(ctx).Raw("SELECT value FROM meta WHERE name = ?", name).Scan(&value).Error
 	return value, dbError("store.meta", name, err)
 }
 

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// openStore opens the database of the configuration.
+func (d *Daemon) openStore(ctx context.Context) (*store.Store, error) {
+	if d.cfg.Database == "" {
+		return store.Open(ctx, d.path("director.db"), d.log)
+	}
+	p := store.Postgres{URL: d.cfg.Database}
+	if f := d.cfg.DatabasePasswordFile; f != "" {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, "daemon.config", "databasePasswordFile: %w", err).
+				WithHint("write the password of the database's user into the file, readable by the director alone")
+		}
+		p.Password = director.Secret(strings.TrimRight(string(text), "\r\n"))
+	}
+	return store.OpenPostgres(ctx, p, d.log)
+}
+
+// metaKey is under which name the database keeps the public half of the sealing key that it was written with.
+const metaKey = "sealing_key"
+
+// openSeal opens the sealing key and proves that it belongs to the database. A key is made only for a database that has none.
+func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, error) {
+	path := d.path("sealing.key")
+	want, err := db.Meta(ctx, metaKey)
+	if err != nil {
+		return nil, err
+	}
+	hint := "copy sealing.key from the state directory of a director that uses this database, or from its backup; its public key is " + want
+	box, err := seal.Open(path, want == "")
+	if director.KindOf(err) == director.KindNotFound {
+		return nil, director.Errorf(director.KindNotFound, "daemon.seal", "there is no sealing key %s, and this database was written with one: %w", path, err).
+			WithHint("%s", hint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if want == "" {
+		if want, err = db.EnsureMeta(ctx, metaKey, box.Public()); err != nil {
+			return nil, err
+		}
+	}
+	if box.Public() == want {
+		return box, nil
+	}
+	return nil, director.Errorf(director.KindConflict, "daemon.seal", "the sealing key %s is not the one that this database was written with", path).
+		WithHint("%s", hint)
+}
+
+// instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on another machine gets an id
+// of its own: two directors with one id would take each other for dead.
+func (d *Daemon) instanceID() (id, host string, err error) {
+	if host, err = os.Hostname(); err != nil {
+		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the machine has no name: %w", err).WithHint("set one with hostnamectl")
+	}
+	path := d.path("instance")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the instance's id cannot be read: %w", err)
+	}
+	place := host + " " + filepath.Clean(d.cfg.StateDir)
+	if known, where, ok := strings.Cut(strings.TrimSuffix(string(text), "\n"), " "); ok && where == place {
+		return known, host, nil
+	}
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
+	id = "i" + hex.EncodeToString(b)
+	if err := os.WriteFile(path, []byte(id+" "+place+"\n"), 0o600); err != nil {
+		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the instance's id cannot be written: %w", err).
+			WithHint("check the space and the permissions of %s", d.cfg.StateDir)
+	}
+	return id, host, nil
+}

@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A second director on the database needs the first one's sealing key, and is told so. The password comes by file.
+func TestTwoDirectorsOnOneDatabase(t *testing.T) {
+	t.Parallel()
+	server := storetest.Shared(t)
+	address, password := server.TCP(server.Database(t)), filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte(storetest.Password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := testConfig(t), testConfig(t)
+	two.RegistryListen = "127.0.0.3:0"
+	for _, c := range []*Config{&one, &two} {
+		c.Database, c.DatabasePasswordFile = address, password
+	}
+	if _, err := start(t, one, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(two.StateDir, "sealing.key")
+	if _, err := start(t, two, io.Discard); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("without a key: %v, want not_found: no second key may be made", err)
+	}
+	other := Daemon{cfg: testConfig(t), log: slog.New(slog.DiscardHandler)}
+	if d, err := start(t, other.cfg, io.Discard); err != nil || d == nil { // a director of its own makes another key
+		t.Fatal(err)
+	}
+	copyFile(t, other.path("sealing.key"), key)
+	_, err := start(t, two, io.Discard)
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "copy sealing.key") {
+		t.Errorf("with another key: %v, hint %q", err, director.HintOf(err))
+	}
+	copyFile(t, filepath.Join(one.StateDir, "sealing.key"), key)
+	if _, err := start(t, two, io.Discard); err != nil {
+		t.Errorf("with the right key: %v", err)
+	}
+	ids := map[string]bool{}
+	for _, c := range []Config{one, two} {
+		text, err := os.ReadFile(filepath.Join(c.StateDir, "instance"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[strings.Fields(string(text))[0]] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("two state directories have the instances %v", ids)
+	}
+}
+
+func TestInstanceID(t *testing.T) {
+	t.Parallel()
+	d := &Daemon{cfg: Config{StateDir: t.TempDir()}}
+	first, host, err := d.instanceID()
+	if err != nil || first == "" || host == "" {
+		t.Fatal(first, host, err)
+	}
+	if again, _, err := d.instanceID(); err != nil || again != first {
+		t.Errorf("%q became %q, %v", first, again, err)
+	}
+	// A copy elsewhere is another instance.
+	moved := &Daemon{cfg: Config{StateDir: t.TempDir()}}
+	copyFile(t, d.path("instance"), moved.path("instance"))
+	if id, _, err := moved.instanceID(); err != nil || id == first {
+		t.Errorf("a copy has the id %q of its original, %v", id, err)
+	}
+}
+
+func TestDatabaseConfig(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		database, file, want string
+	}{
+		"sqlite":                   {"", "", ""},
+		"postgres":                 {"postgres://director@db/director", "/etc/director/db.password", ""},
+		"a password in it":         {"postgres://director:hunter2@db/director", "", "holds a password"},
+		"password without address": {"", "/etc/director/db.password", "without database"},
+	} {
+		c := testConfig(t)
+		c.Database, c.DatabasePasswordFile = tt.database, tt.file
+		err := c.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
