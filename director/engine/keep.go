@@ -131,6 +131,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	for _, ref := range orphans {
+		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
 		err = errors.Join(err, e.finish(ctx, ref, plan.Event{Kind: plan.Interrupted, Message: "its outcome could not be written"}))
 	}
 	return err

@@ -170,3 +170,41 @@ func eventually(ctx context.Context, cond func() bool) bool {
 	}
 	return true
 }
+
+// An invitation that comes twice, and at the same time, runs its step once, and the engine does not lose sight of it.
+func TestDoubledInvitation(t *testing.T) {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		s := open(t)
+		runs, release := make(chan int, 10), make(chan struct{})
+		cfg := engine.Config{Instance: "one", Lease: 2 * time.Second, Handlers: work(func(ctx context.Context, r plan.Run) error {
+			runs <- r.Attempt
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})}
+		p := demo("p1")
+		p.Steps = p.Steps[:1]
+		addPlan(t, s, p)
+		// An engine that is not started begins the plan; the one that starts queues the same step again.
+		idle, err := engine.New(t.Context(), engine.Config{Director: s.DirectorID(), Instance: "idle", Store: s, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := idle.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
+		}
+		e := startInstance(t, s, cfg)
+		<-runs
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // several renewals
+		defer cancel()
+		if eventually(ctx, func() bool { return len(runs) > 0 }) {
+			t.Errorf("attempt %d ran beside the first", <-runs)
+		}
+		close(release)
+		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone || got.Step("net").Attempt != 1 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

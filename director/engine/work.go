@@ -35,9 +35,9 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	e.mu.Lock()
-	if e.stopping {
+	if _, twice := e.running[ref]; e.stopping || twice {
 		e.mu.Unlock()
-		return // nothing is claimed; the next start queues it again
+		return // nothing is claimed: the next start queues it again, or the same invitation is being followed
 	}
 	e.running[ref] = cancel
 	e.mu.Unlock()

@@ -326,3 +326,41 @@ func TestServerGoesAndComes(t *testing.T) {
 		t.Errorf("the server is back: %v", err)
 	}
 }
+
+// A budget that directors share is never overdrawn.
+func TestBudgetIsNotOverdrawn(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		stores := []*Store{open(), open(), open()}
+		for i, s := range stores {
+			id := string(rune('a' + i))
+			if err := update(t, s, func(tx *Tx) error { return tx.AddPlan(plan.Plan{ID: id}) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		took := make([]bool, len(stores))
+		var all sync.WaitGroup
+		for i, s := range stores {
+			all.Go(func() {
+				err := s.Update(t.Context(), func(tx *Tx) error {
+					ref := plan.StepRef{Plan: string(rune('a' + i)), Step: "s", Attempt: 1}
+					usedUp, err := tx.TakeBudgets(ref, []string{"clones"}, func(string) int { return 1 }, time.Unix(1, 0))
+					took[i] = usedUp == ""
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		n := 0
+		for _, ok := range took {
+			if ok {
+				n++
+			}
+		}
+		if users, err := stores[0].BudgetUsers(t.Context(), "clones"); err != nil || n != 1 || len(users) != 1 {
+			t.Errorf("%d took one, %v hold it, %v", n, users, err)
+		}
+	})
+}
