@@ -231,7 +231,7 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 	if form != formTable {
 		return a.encode(form, c)
 	}
-	plans, err := api.Plans(cmd.Context(), name, 5)
+	plans, err := api.Plans(cmd.Context(), client.PlanFilter{Cluster: name, Limit: 5})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
@@ -127,7 +128,7 @@ func release(ts *testscript.TestScript, _ bool, _ []string) {
 func awaits(ts *testscript.TestScript, _ bool, args []string) {
 	ops := ts.Value(opsKey{}).(*apitest.Operations)
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		views, err := ops.Plans(context.Background(), "", 1)
+		views, _, err := ops.ListPlans(context.Background(), api.PlanQuery{Page: director.Page{Desc: true, Limit: 1}})
 		ts.Check(err)
 		if len(views) > 0 && views[0].State.Phase == plan.Phase(args[0]) {
 			return

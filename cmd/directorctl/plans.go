@@ -138,15 +138,23 @@ func (a *app) startCommand() *cobra.Command {
 
 func (a *app) plansCommand() *cobra.Command {
 	var cluster string
+	var phases []string
 	var limit int
 	form := formTable
 	list := func(cmd *cobra.Command, _ []string) error {
+		if limit < 0 {
+			return usage(cmd, "--limit is a number from 1, or 0 for all")
+		}
 		api, err := a.connect()
 		if err != nil {
 			return err
 		}
 		defer api.Close()
-		plans, err := api.Plans(cmd.Context(), cluster, limit)
+		f := client.PlanFilter{Cluster: cluster, Limit: limit}
+		for _, p := range phases {
+			f.Phases = append(f.Phases, plan.Phase(p))
+		}
+		plans, err := api.Plans(cmd.Context(), f)
 		if err != nil {
 			return err
 		}
@@ -158,7 +166,9 @@ func (a *app) plansCommand() *cobra.Command {
 	}
 	flags := func(cmd *cobra.Command) {
 		cmd.Flags().StringVar(&cluster, "cluster", "", "only plans of this cluster")
-		cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, 1 to 500")
+		cmd.Flags().StringSliceVar(&phases, "phase", nil, "only plans in this phase, such as failed; may be repeated")
+		cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
+		_ = cmd.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp))
 		_ = cmd.RegisterFlagCompletionFunc("cluster", a.complete(0, clusterNames))
 		outputFlag(cmd, &form)
 	}
@@ -181,6 +191,14 @@ func (a *app) plansCommand() *cobra.Command {
 	outputFlag(showCmd, &form)
 	cmd.AddCommand(listCmd, showCmd)
 	return cmd
+}
+
+func phaseNames() []string {
+	var names []string
+	for _, p := range plan.Phases() {
+		names = append(names, string(p))
+	}
+	return names
 }
 
 func (a *app) showPlan(cmd *cobra.Command, api *client.Client, id, form string) error {

@@ -262,7 +262,7 @@ func documentNames(ctx context.Context, c *client.Client, kind model.Kind) []str
 }
 
 func planIDs(ctx context.Context, c *client.Client, _ []string) []string {
-	plans, _ := c.Plans(ctx, "", 50)
+	plans, _ := c.Plans(ctx, client.PlanFilter{Limit: 50})
 	ids := make([]string, len(plans))
 	for i, p := range plans {
 		ids[i] = p.ID + "\t" + p.Operation + " " + p.Cluster + " " + p.Phase

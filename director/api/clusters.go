@@ -9,13 +9,21 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 type clusterInput struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+}
+
+type listClustersInput struct {
+	ListInput
+	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only clusters whose name begins so."`
+	Label      []string `query:"label" maxItems:"20" doc:"Only clusters with all of these labels, each key=value or key, separated by commas."`
+	Status     []string `query:"status" maxItems:"20" doc:"Only clusters with one of these, separated by commas."`
+	Phase      []string `query:"phase" maxItems:"20" doc:"Only clusters whose plan is in one of these phases, separated by commas."`
+	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
 
 type planInput struct {
@@ -60,25 +68,11 @@ func schemaOf[T any](api huma.API) *huma.Schema {
 
 func (s *server) clusters(api huma.API) {
 	tags := []string{"Clusters"}
-	operation(s, api, huma.Operation{
-		OperationID: "list-clusters", Method: http.MethodGet, Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
-	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Clusters], error) {
-		stored, err := s.Operations.Documents(ctx, model.KindCluster)
-		if err != nil {
-			return nil, err
-		}
-		list := wire.Clusters{Items: make([]wire.Cluster, 0, len(stored))}
-		for _, d := range stored {
-			view, err := s.Operations.ClusterView(ctx, d.Metadata.Name)
-			if director.KindOf(err) == director.KindNotFound {
-				continue // deleted meanwhile
-			}
-			if err != nil {
-				return nil, err
-			}
-			list.Items = append(list.Items, clusterOf(view))
-		}
-		return &body[wire.Clusters]{list}, nil
+	operation(s, api, listing[wire.Clusters](api, huma.Operation{
+		OperationID: "list-clusters", Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
+		Description: "Sorted by name.",
+	}), director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *listClustersInput) (*anyOf, error) {
+		return s.listClusters(ctx, api, in)
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags, Summary: "Get the state of a cluster",
@@ -136,6 +130,30 @@ func (s *server) clusters(api huma.API) {
 			}
 			return &body[wire.Inventory]{out}, nil
 		})
+}
+
+func (s *server) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
+	filters := []any{in.NamePrefix, in.Label, in.Status, in.Phase}
+	q := ClusterQuery{NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status}
+	for _, p := range in.Phase {
+		q.Phases = append(q.Phases, plan.Phase(p))
+	}
+	var err error
+	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
+		err = oneOf(q.Page, "name")
+	}
+	if err != nil {
+		return nil, err
+	}
+	views, place, err := s.Operations.ListClusters(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]wire.Cluster, len(views))
+	for i, v := range views {
+		items[i] = clusterOf(v)
+	}
+	return listAnswer(api, items, in.Fields, next(q.Page, place, filters...))
 }
 
 func textResponse(mediaType, text string) map[string]*huma.Response {

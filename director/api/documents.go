@@ -28,6 +28,10 @@ type applyInput struct {
 type kindInput struct {
 	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the documents."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
+	ListInput
+	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only documents whose name begins so."`
+	Label      []string `query:"label" maxItems:"20" doc:"Only documents with all of these labels, each key=value or key, separated by commas."`
+	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
 
 type refInput struct {
@@ -74,23 +78,11 @@ func (s *server) documents(api huma.API) {
 			return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
 		})
 
-	operation(s, api, describe[wire.Documents](api, huma.Operation{
-		OperationID: "list-documents", Method: http.MethodGet, Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
+	operation(s, api, listing[wire.Documents](api, huma.Operation{
+		OperationID: "list-documents", Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
+		Description: "Sorted by name, created_at or updated_at.",
 	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
-		stored, err := s.Operations.Documents(ctx, model.Kind(in.Kind))
-		if err != nil {
-			return nil, err
-		}
-		if wantsYAML(in.Accept) {
-			return yamlBody(stored)
-		}
-		list := wire.Documents{Items: make([]wire.Document, len(stored))}
-		for i, d := range stored {
-			if list.Items[i], err = wire.DocumentOf(d); err != nil {
-				return nil, err
-			}
-		}
-		return jsonBody(api, list), nil
+		return s.listDocuments(ctx, api, in)
 	})
 
 	operation(s, api, describe[wire.Document](api, huma.Operation{
@@ -119,6 +111,37 @@ func (s *server) documents(api huma.API) {
 	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *refInput) (*empty, error) {
 		return nil, s.Operations.DeleteDocument(ctx, a.User, in.ref())
 	})
+}
+
+func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
+	filters := []any{in.Kind, in.NamePrefix, in.Label}
+	q := DocumentQuery{Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label}
+	var err error
+	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
+		err = oneOf(q.Page, "name", "created_at", "updated_at")
+	}
+	if err != nil {
+		return nil, err
+	}
+	stored, place, err := s.Operations.ListDocuments(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	more := next(q.Page, place, filters...)
+	if wantsYAML(in.Accept) {
+		text, err := yamlBody(stored)
+		if err != nil {
+			return nil, err
+		}
+		return &anyOf{Body: func(ctx huma.Context) { linkNext(ctx, more); text.Body(ctx) }}, nil
+	}
+	items := make([]wire.Document, len(stored))
+	for i, d := range stored {
+		if items[i], err = wire.DocumentOf(d); err != nil {
+			return nil, err
+		}
+	}
+	return listAnswer(api, items, in.Fields, more)
 }
 
 func takesDocuments(contentType string) bool {

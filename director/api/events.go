@@ -25,11 +25,14 @@ const (
 )
 
 type eventsInput struct {
-	ID        string `path:"id" maxLength:"64" doc:"Id of the plan."`
-	After     int64  `query:"after" minimum:"0" doc:"Only events with a greater number."`
-	Wait      int    `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
-	Accept    string `header:"Accept" doc:"application/json for one answer, text/event-stream for a stream."`
-	LastEvent int64  `header:"Last-Event-ID" minimum:"0" doc:"As after, for streams that go on."`
+	ID        string   `path:"id" maxLength:"64" doc:"Id of the plan."`
+	After     int64    `query:"after" minimum:"0" doc:"Only events with a greater number."`
+	Wait      int      `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
+	Kind      []string `query:"kind" maxItems:"20" doc:"Only events of these kinds, separated by commas; not for streams, and without waiting."`
+	Step      string   `query:"step" maxLength:"200" doc:"Only events of this step; not for streams, and without waiting."`
+	Limit     int      `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"At most so many; ask again after last for what follows."`
+	Accept    string   `header:"Accept" doc:"application/json for one answer, text/event-stream for a stream."`
+	LastEvent int64    `header:"Last-Event-ID" minimum:"0" doc:"As after, for streams that go on."`
 }
 
 type logInput struct {
@@ -52,22 +55,10 @@ func (s *server) events(api huma.API) {
 			if strings.Contains(in.Accept, typeEvents) {
 				return s.stream(ctx, in.ID, after)
 			}
-			wait := min(time.Duration(in.Wait)*time.Second, maxWait)
-			ctx, cancel := s.untilStop(ctx)
-			defer cancel()
-			events, err := s.Operations.Events(ctx, in.ID, after, wait)
+			out, err := s.poll(ctx, in, after)
 			if err != nil {
 				return nil, err
 			}
-			v, err := s.Operations.Plan(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.Events{Items: wire.EventsOf(events), Phase: string(v.State.Phase), Last: after}
-			if n := len(events); n > 0 {
-				out.Last = events[n-1].Seq
-			}
-			out.Ended = v.State.Phase.Ended() && out.Last >= v.State.Seq
 			return jsonBody(api, out), nil
 		})
 	op := huma.Operation{
@@ -89,6 +80,33 @@ func (s *server) events(api huma.API) {
 				_, _ = io.Copy(ctx.BodyWriter(), r) // the status is out: a failure is a caller who has gone
 			}}, nil
 		})
+}
+
+// poll answers with the events that are there, or waits for the first one.
+func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wire.Events, err error) {
+	ctx, cancel := s.untilStop(ctx)
+	defer cancel()
+	var events []plan.Event
+	if len(in.Kind) > 0 || in.Step != "" {
+		q := EventQuery{After: after, Step: in.Step, Limit: in.Limit}
+		for _, k := range in.Kind {
+			q.Kinds = append(q.Kinds, plan.EventKind(k))
+		}
+		events, out.Last, err = s.Operations.SearchEvents(ctx, in.ID, q)
+	} else {
+		events, err = s.Operations.Events(ctx, in.ID, after, min(time.Duration(in.Wait)*time.Second, maxWait))
+		events = events[:min(len(events), in.Limit)]
+		if out.Last = after; len(events) > 0 {
+			out.Last = events[len(events)-1].Seq
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	v, err := s.Operations.Plan(ctx, in.ID)
+	out.Items, out.Phase = wire.EventsOf(events), string(v.State.Phase)
+	out.Ended = v.State.Phase.Ended() && out.Last >= v.State.Seq
+	return out, err
 }
 
 // untilStop ends with the request or with the server.

@@ -3,10 +3,13 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -15,24 +18,21 @@ type planRef struct {
 }
 
 type listPlansInput struct {
-	Cluster string `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
-	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
+	ListInput
+	Cluster   string   `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
+	Phase     []string `query:"phase" maxItems:"20" doc:"Only plans in one of these phases, separated by commas."`
+	Operation []string `query:"operation" maxItems:"20" doc:"Only plans for one of these operations, separated by commas."`
+	IDPrefix  string   `query:"id_prefix" maxLength:"64" doc:"Only plans whose id begins so."`
+	Limit     int      `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
 }
 
 func (s *server) plans(api huma.API) {
 	tags := []string{"Plans"}
-	operation(s, api, huma.Operation{
-		OperationID: "list-plans", Method: http.MethodGet, Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
-	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*body[wire.Plans], error) {
-		views, err := s.Operations.Plans(ctx, in.Cluster, in.Limit)
-		if err != nil {
-			return nil, err
-		}
-		list := wire.Plans{Items: make([]wire.PlanSummary, len(views))}
-		for i, v := range views {
-			list.Items[i] = wire.SummaryOf(v.Plan, v.State)
-		}
-		return &body[wire.Plans]{list}, nil
+	operation(s, api, listing[wire.Plans](api, huma.Operation{
+		OperationID: "list-plans", Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
+		Description: "Sorted by created_at, started_at, finished_at, cluster or phase.",
+	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*anyOf, error) {
+		return s.listPlans(ctx, api, in)
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags, Summary: "Get a plan with the state of its run",
@@ -116,6 +116,40 @@ func (v PlanView) wire() wire.Plan {
 	p := wire.PlanOf(v.Plan, v.State)
 	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
 	return p
+}
+
+func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
+	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix}
+	q := PlanQuery{Cluster: in.Cluster, IDPrefix: in.IDPrefix}
+	for _, p := range in.Phase {
+		if !slices.Contains(plan.Phases(), plan.Phase(p)) {
+			return nil, invalidQuery("phase", "there is no phase "+p, "some of "+joined(plan.Phases()))
+		}
+		q.Phases = append(q.Phases, plan.Phase(p))
+	}
+	for _, o := range in.Operation {
+		q.Operations = append(q.Operations, plan.Operation(o))
+	}
+	var err error
+	if q.Page, err = in.page(in.Limit, "-created_at", filters...); err == nil {
+		err = oneOf(q.Page, "created_at", "started_at", "finished_at", "cluster", "phase")
+	}
+	if err != nil {
+		return nil, err
+	}
+	items, place, err := s.Operations.ListPlans(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return listAnswer(api, summariesOf(items), in.Fields, next(q.Page, place, filters...))
+}
+
+func joined[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, t := range all {
+		texts[i] = string(t)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.

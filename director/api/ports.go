@@ -12,10 +12,9 @@ import (
 // Operations is everything that the API offers beside authentication. It is implemented by director/operations. All methods
 // return *director.Error and are safe for concurrent use. actor is the name of the user who asks, for the audit trail.
 type Operations interface {
+	Lists
 	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
 	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
-	// Documents lists the stored documents of a kind, ordered by name.
-	Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error)
 	// Document returns one stored document, or not_found.
 	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
 	// DeleteDocument removes a document that nothing uses; conflict names what does. A Cluster that has machines is
@@ -33,8 +32,6 @@ type Operations interface {
 	MovePlan(ctx context.Context, actor, id string, m Move) (PlanView, error)
 	// Plan returns one plan with its state.
 	Plan(ctx context.Context, id string) (PlanView, error)
-	// Plans lists the newest plans first; cluster "" means all.
-	Plans(ctx context.Context, cluster string, limit int) ([]PlanView, error)
 	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
 	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.

@@ -270,9 +270,11 @@ func documentPath(ref model.Ref) string { return "/documents/" + string(ref.Kind
 
 // Documents lists documents of a kind.
 func (c *Client) Documents(ctx context.Context, kind model.Kind) ([]wire.Document, error) {
-	var d wire.Documents
-	err := c.call(ctx, request{method: http.MethodGet, path: "/documents/" + string(kind)}, &d)
-	return d.Items, err
+	return all(func(q url.Values) ([]wire.Document, string, error) {
+		var d wire.Documents
+		err := c.call(ctx, request{method: http.MethodGet, path: "/documents/" + string(kind), query: q}, &d)
+		return d.Items, d.Continue, err
+	})
 }
 
 // Document returns one document.
@@ -298,9 +300,11 @@ func (c *Client) DeleteDocument(ctx context.Context, ref model.Ref) error {
 
 // Clusters lists the clusters with their state.
 func (c *Client) Clusters(ctx context.Context) ([]wire.Cluster, error) {
-	var l wire.Clusters
-	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters"}, &l)
-	return l.Items, err
+	return all(func(q url.Values) ([]wire.Cluster, string, error) {
+		var l wire.Clusters
+		err := c.call(ctx, request{method: http.MethodGet, path: "/clusters", query: q}, &l)
+		return l.Items, l.Continue, err
+	})
 }
 
 // Cluster returns the state of one cluster.
@@ -336,20 +340,6 @@ func (c *Client) Inventory(ctx context.Context, cluster string, secrets bool) (m
 	var i wire.Inventory
 	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/inventory", query: q}, &i)
 	return i.Files, err
-}
-
-// Plans lists plans, the newest first; cluster "" means all.
-func (c *Client) Plans(ctx context.Context, cluster string, limit int) ([]wire.PlanSummary, error) {
-	q := url.Values{}
-	if cluster != "" {
-		q.Set("cluster", cluster)
-	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	var l wire.Plans
-	err := c.call(ctx, request{method: http.MethodGet, path: "/plans", query: q}, &l)
-	return l.Items, err
 }
 
 // Plan returns one plan with the state of its run.

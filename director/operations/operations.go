@@ -164,11 +164,6 @@ func merge(docs []model.Document, stored []model.Stored) ([]model.Change, error)
 	return changes, director.Invalid("operations.apply", "nothing was applied: the documents do not fit together", problems)
 }
 
-// Documents lists the stored documents of a kind by name.
-func (o *Operations) Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
-	return o.Store.Documents(ctx, kind)
-}
-
 // Document returns one document, or not_found.
 func (o *Operations) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
 	return o.Store.Document(ctx, ref)

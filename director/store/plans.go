@@ -130,6 +130,10 @@ func (s *Store) Events(ctx context.Context, id string, after int64, limit int) (
 	if err != nil {
 		return nil, dbError("store.events", "plan "+id, err)
 	}
+	return eventsOf(id, rows)
+}
+
+func eventsOf(id string, rows []eventRow) ([]plan.Event, error) {
 	events := make([]plan.Event, len(rows))
 	for i, r := range rows {
 		if err := json.Unmarshal([]byte(r.Body), &events[i]); err != nil {

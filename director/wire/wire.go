@@ -137,7 +137,8 @@ func DocumentOf(s model.Stored) (Document, error) {
 
 // Documents is a list of documents, ordered by name.
 type Documents struct {
-	Items []Document `json:"items"`
+	Items    []Document `json:"items"`
+	Continue string     `json:"continue,omitempty" doc:"Absent at the end of the list; otherwise the query's continue for what follows."`
 }
 
 // Cluster is what is known of a cluster without asking it.
@@ -154,7 +155,8 @@ type Cluster struct {
 
 // Clusters is a list of clusters, ordered by name.
 type Clusters struct {
-	Items []Cluster `json:"items"`
+	Items    []Cluster `json:"items"`
+	Continue string    `json:"continue,omitempty" doc:"Absent at the end of the list; otherwise the query's continue for what follows."`
 }
 
 // Machine is one VM of a cluster.
@@ -254,7 +256,8 @@ type Plan struct {
 
 // Plans is a list of plans, the newest first.
 type Plans struct {
-	Items []PlanSummary `json:"items"`
+	Items    []PlanSummary `json:"items"`
+	Continue string        `json:"continue,omitempty" doc:"Absent at the end of the list; otherwise the query's continue for what follows."`
 }
 
 // ModelRef pins a document by its generation.

@@ -97,20 +97,6 @@ func (o *Operations) Apply(_ context.Context, actor string, text []byte, source 
 	return changes, nil
 }
 
-// Documents lists documents.
-func (o *Operations) Documents(_ context.Context, kind model.Kind) ([]model.Stored, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var out []model.Stored
-	for ref, d := range o.docs {
-		if ref.Kind == kind {
-			out = append(out, d)
-		}
-	}
-	slices.SortFunc(out, func(a, b model.Stored) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
-	return out, nil
-}
-
 // Document returns one document.
 func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, error) {
 	o.mu.Lock()
@@ -145,6 +131,11 @@ func (o *Operations) ClusterView(_ context.Context, name string) (api.ClusterVie
 	if !ok {
 		return api.ClusterView{}, notFound("there is no Cluster/%s", name)
 	}
+	return o.cluster(d), nil
+}
+
+func (o *Operations) cluster(d model.Stored) api.ClusterView {
+	name := d.Metadata.Name
 	v := api.ClusterView{Name: name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
 	if o.up[name] {
 		v.Status, v.Endpoint = "ready", "https://10.88.0.10:6443"
@@ -157,7 +148,7 @@ func (o *Operations) ClusterView(_ context.Context, name string) (api.ClusterVie
 	if r := o.holder(name); r != nil {
 		v.Plan, v.PlanPhase = r.plan.ID, r.state.Phase
 	}
-	return v, nil
+	return v
 }
 
 func (o *Operations) holder(cluster string) *run {
@@ -418,19 +409,6 @@ func (o *Operations) goOn(r *run, actor string) error {
 // Plan returns a plan.
 func (o *Operations) Plan(_ context.Context, id string) (api.PlanView, error) {
 	return o.change(id, func(*run) error { return nil })
-}
-
-// Plans lists plans.
-func (o *Operations) Plans(_ context.Context, cluster string, limit int) ([]api.PlanView, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var out []api.PlanView
-	for _, r := range slices.Backward(o.plans) {
-		if (cluster == "" || r.plan.Cluster == cluster) && len(out) < limit {
-			out = append(out, r.view())
-		}
-	}
-	return out, nil
 }
 
 // Events returns events, and waits for the first.

@@ -1,0 +1,130 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// fleet applies clusters c0 to c4 and plans each; even ones are in the zone a.
+func (b *bundle) fleet(t *testing.T) {
+	t.Helper()
+	for i := range 5 {
+		name := fmt.Sprintf("{name: c%d, labels: {zone: %c}}", i, 'a'+i%2)
+		b.do(t, http.MethodPost, "/apply", strings.Replace(cluster, "{name: demo}", name, 1), http.StatusOK, nil)
+		b.do(t, http.MethodPost, fmt.Sprintf("/clusters/c%d/plans", i), "", http.StatusCreated, nil)
+	}
+}
+
+// walk reads a list part by part and returns the named field of its items, with a stroke after each part.
+func (b *bundle) walk(t *testing.T, path, field string) string {
+	t.Helper()
+	var out []string
+	for at := path; ; {
+		var l struct {
+			Items    []map[string]json.RawMessage `json:"items"`
+			Continue string                       `json:"continue"`
+		}
+		b.do(t, http.MethodGet, at, "", http.StatusOK, &l)
+		for _, item := range l.Items {
+			out = append(out, strings.Trim(string(item[field]), `"`))
+		}
+		if l.Continue == "" {
+			return strings.Join(out, " ")
+		}
+		out = append(out, "|")
+		at = path + "&continue=" + url.QueryEscape(l.Continue)
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fleet(t)
+	for _, c := range []struct{ path, field, want string }{
+		{"/plans?limit=2", "cluster", "c4 c3 | c2 c1 | c0"},
+		{"/plans?limit=2&sort=created_at", "cluster", "c0 c1 | c2 c3 | c4"},
+		{"/plans?limit=3&sort=-cluster", "cluster", "c4 c3 c2 | c1 c0"},
+		{"/plans?cluster=c1", "cluster", "c1"},
+		{"/plans?phase=running,failed", "cluster", ""},
+		{"/plans?phase=planned&operation=cluster.create&id_prefix=p0003", "cluster", "c2"},
+		{"/clusters?limit=2", "name", "c0 c1 | c2 c3 | c4"},
+		{"/clusters?limit=2&sort=-name&label=zone=a", "name", "c4 c2 | c0"},
+		{"/clusters?label=zone&status=ready", "name", ""},
+		{"/clusters?name_prefix=c3", "name", "c3"},
+		{"/documents/Cluster?limit=3&label=zone=b", "name", "c1 c3"},
+		{"/documents/Cluster?limit=3&sort=-name&fields=name,generation", "generation", "1 1 1 | 1 1"},
+	} {
+		if got := b.walk(t, c.path, c.field); got != c.want {
+			t.Errorf("%s: %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+func TestChosenFields(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fleet(t)
+	var got struct {
+		Items []map[string]any `json:"items"`
+	}
+	b.do(t, http.MethodGet, "/plans?limit=1&fields=id,phase", "", http.StatusOK, &got)
+	if diff := cmp.Diff([]map[string]any{{"id": "p0005", "phase": "planned"}}, got.Items); diff != "" {
+		t.Error(diff)
+	}
+	resp := b.send(t, http.MethodGet, "/documents/Cluster?limit=2&label=zone=a", "", "Accept", "application/yaml")
+	link := resp.Header.Get("Link")
+	if !strings.HasPrefix(link, "<"+wire.Prefix+"/documents/Cluster?") || !strings.Contains(link, "label=zone%3Da") || !strings.HasSuffix(link, `>; rel="next"`) {
+		t.Errorf("a list in YAML goes on at %q", link)
+	}
+}
+
+func TestWrongLists(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fleet(t)
+	var l wire.Plans
+	b.do(t, http.MethodGet, "/plans?limit=2&phase=planned", "", http.StatusOK, &l)
+	for path, field := range map[string]string{
+		"/plans?continue=nonsense":                                 "query.continue",
+		"/plans?continue=" + l.Continue:                            "query.continue", // without the filter
+		"/plans?phase=planned&sort=cluster&continue=" + l.Continue: "query.continue",
+		"/plans?sort=hash":                                         "query.sort",
+		"/plans?phase=finished":                                    "query.phase",
+		"/plans?fields=id,colour":                                  "query.fields",
+		"/clusters?sort=age":                                       "query.sort",
+		"/documents/Cluster?fields=spec":                           "query.fields",
+	} {
+		p := problemOf(t, b.send(t, http.MethodGet, path, ""))
+		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Hint == "" {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+}
+
+func TestEventsCanBeFiltered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "")
+	p := b.start(t)
+	var e wire.Events
+	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?kind=succeeded&limit=2", "", http.StatusOK, &e)
+	if len(e.Items) != 2 || e.Items[1].Kind != "succeeded" || e.Ended {
+		t.Errorf("%+v", e)
+	}
+	b.do(t, http.MethodGet, fmt.Sprintf("/plans/%s/events?kind=succeeded&after=%d", p.ID, e.Last), "", http.StatusOK, &e)
+	if len(e.Items) != 2 || !e.Ended {
+		t.Errorf("the rest: %+v", e)
+	}
+	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?limit=1&after=1", "", http.StatusOK, &e)
+	if len(e.Items) != 1 || e.Last != 2 || e.Ended {
+		t.Errorf("one: %+v", e)
+	}
+}

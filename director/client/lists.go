@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// mostPerPage is how many items one answer of the director holds at most.
+const mostPerPage = 500
+
+// all reads a list to its end.
+func all[T any](part func(url.Values) ([]T, string, error)) ([]T, error) {
+	var items []T
+	for q := (url.Values{"limit": {strconv.Itoa(mostPerPage)}}); ; {
+		some, next, err := part(q)
+		if err != nil {
+			return items, err
+		}
+		if items = append(items, some...); next == "" {
+			return items, nil
+		}
+		q.Set("continue", next)
+	}
+}
+
+// PlanFilter narrows Plans. What is empty does not narrow.
+type PlanFilter struct {
+	Cluster    string
+	Phases     []plan.Phase
+	Operations []string
+	Limit      int // at most so many; 0 for all
+}
+
+// Plans lists plans, the newest first.
+func (c *Client) Plans(ctx context.Context, f PlanFilter) ([]wire.PlanSummary, error) {
+	q := url.Values{}
+	if f.Cluster != "" {
+		q.Set("cluster", f.Cluster)
+	}
+	phases := make([]string, len(f.Phases))
+	for i, p := range f.Phases {
+		phases[i] = string(p)
+	}
+	for key, values := range map[string][]string{"phase": phases, "operation": f.Operations} {
+		if len(values) > 0 {
+			q.Set(key, strings.Join(values, ","))
+		}
+	}
+	var items []wire.PlanSummary
+	for {
+		limit := mostPerPage
+		if f.Limit > 0 {
+			limit = min(f.Limit-len(items), mostPerPage)
+		}
+		q.Set("limit", strconv.Itoa(limit))
+		var l wire.Plans
+		if err := c.call(ctx, request{method: http.MethodGet, path: "/plans", query: q}, &l); err != nil {
+			return items, err
+		}
+		items = append(items, l.Items...)
+		if l.Continue == "" || f.Limit > 0 && len(items) >= f.Limit {
+			return items, nil
+		}
+		q.Set("continue", l.Continue)
+	}
+}

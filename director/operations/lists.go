@@ -1,0 +1,166 @@
+package operations
+
+import (
+	"context"
+	"slices"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// ListPlans lists plans without their steps.
+func (o *Operations) ListPlans(ctx context.Context, q api.PlanQuery) ([]api.PlanItem, *director.Place, error) {
+	items, next, err := o.Store.PlanPage(ctx, store.PlanQuery{
+		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Phases: q.Phases, Operations: q.Operations,
+	}, q.Page)
+	out := make([]api.PlanItem, len(items))
+	for i, item := range items {
+		out[i] = api.PlanItem{PlanView: api.PlanView{Plan: item.Plan, State: item.State}, Done: item.Done, Total: item.Total}
+	}
+	return out, next, err
+}
+
+// SearchEvents returns the events of a plan that fit.
+func (o *Operations) SearchEvents(ctx context.Context, id string, q api.EventQuery) ([]plan.Event, int64, error) {
+	return o.Store.EventPage(ctx, id, store.EventQuery(q))
+}
+
+// ListDocuments lists documents of one kind.
+func (o *Operations) ListDocuments(ctx context.Context, q api.DocumentQuery) ([]model.Stored, *director.Place, error) {
+	if len(q.Labels) == 0 {
+		return o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Page)
+	}
+	var out []model.Stored
+	next, err := o.scan(ctx, q, func(docs []model.Stored) ([]bool, error) {
+		keep := make([]bool, len(docs))
+		for i, d := range docs {
+			if keep[i] = q.Labels.Match(d.Metadata.Labels); keep[i] {
+				out = append(out, d)
+			}
+		}
+		return keep, nil
+	})
+	return out[:min(len(out), q.Limit)], next, err
+}
+
+// ListClusters lists clusters by name with what is known of each.
+func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]api.ClusterView, *director.Place, error) {
+	var out []api.ClusterView
+	docs := api.DocumentQuery{Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix}
+	next, err := o.scan(ctx, docs, func(docs []model.Stored) ([]bool, error) {
+		views, err := o.clusterViews(ctx, docs)
+		keep := make([]bool, len(views))
+		for i, v := range views {
+			keep[i] = q.Labels.Match(docs[i].Metadata.Labels) &&
+				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) && (len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
+			if keep[i] {
+				out = append(out, v)
+			}
+		}
+		return keep, err
+	})
+	return out[:min(len(out), q.Limit)], next, err
+}
+
+// scan shows documents to pick, part by part, until it has kept as many as the query wants, and returns the place after the last of them. What
+// a document is filtered by beside its name is in its text, so the database cannot do it.
+func (o *Operations) scan(ctx context.Context, q api.DocumentQuery, pick func([]model.Stored) ([]bool, error)) (*director.Place, error) {
+	kept := 0
+	for p := q.Page; ; {
+		docs, next, err := o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, p)
+		if err != nil {
+			return nil, err
+		}
+		keep, err := pick(docs)
+		if err != nil {
+			return nil, err
+		}
+		for i, k := range keep {
+			if k {
+				kept++
+			}
+			if kept == q.Limit && q.Limit > 0 && (next != nil || i < len(docs)-1) {
+				return store.DocumentPlace(docs[i], p.Sort), nil
+			}
+		}
+		if next == nil {
+			return nil, nil
+		}
+		p.After = next
+	}
+}
+
+// ClusterView returns what is known of the cluster without asking it.
+func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterView, error) {
+	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: name})
+	if err != nil {
+		return api.ClusterView{}, err
+	}
+	views, err := o.clusterViews(ctx, []model.Stored{doc})
+	if err != nil {
+		return api.ClusterView{}, err
+	}
+	return views[0], nil
+}
+
+// clusterViews looks many clusters up at once: the list of a fleet asks the database a few times and not a few times for each cluster.
+func (o *Operations) clusterViews(ctx context.Context, docs []model.Stored) ([]api.ClusterView, error) {
+	uids, names := make([]string, len(docs)), make([]string, len(docs))
+	for i, d := range docs {
+		uids[i], names[i] = d.UID, d.Metadata.Name
+	}
+	machines, err := o.Store.MachinesOf(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err := o.Store.EndpointsOf(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := o.Store.NewestPlans(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]api.ClusterView, len(docs))
+	for i, d := range docs {
+		v := &views[i]
+		*v = api.ClusterView{Name: names[i], Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
+		for _, m := range machines[d.UID] {
+			v.Machines = append(v.Machines, machineView(m))
+		}
+		if endpoint, installed := endpoints[d.UID]; installed {
+			v.Status, v.Endpoint = "ready", endpoint
+		} else if len(v.Machines) > 0 {
+			v.Status = "unfinished"
+		}
+		if p, ok := plans[v.Name]; ok {
+			addPlan(v, p)
+		}
+	}
+	return views, nil
+}
+
+func machineView(m director.Machine) api.MachineView {
+	return api.MachineView{
+		Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID, State: string(m.State),
+		CPUs: m.CPUs, Memory: model.Size(m.Memory),
+	}
+}
+
+// addPlan says what the newest plan of the cluster does to it.
+func addPlan(v *api.ClusterView, p store.PlanItem) {
+	if v.Status == "absent" && !p.State.Phase.Active() {
+		return // an older cluster of the name
+	}
+	switch {
+	case p.State.Phase.Active():
+		v.Plan, v.PlanPhase = p.Plan.ID, p.State.Phase
+		v.Status = map[plan.Operation]string{plan.ClusterCreate: "creating", plan.ClusterDelete: "deleting"}[p.Plan.Operation]
+	case p.State.Phase == plan.PhaseFailed, p.State.Phase == plan.PhaseCancelled:
+		v.Plan, v.PlanPhase = p.Plan.ID, p.State.Phase
+		v.Status = "failed"
+	}
+}

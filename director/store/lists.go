@@ -1,0 +1,312 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// order is a column that a list can be sorted by.
+type order struct {
+	column string
+	number bool // its values are numbers; otherwise they are texts
+}
+
+// page narrows q to a part of a list that is sorted by the column and, among equals, by name.
+func page(q *gorm.DB, p director.Page, by order, name string) (*gorm.DB, error) {
+	way, sign := "", ">"
+	if p.Desc {
+		way, sign = " DESC", "<"
+	}
+	if by.column == name {
+		q = q.Order(name + way)
+	} else {
+		q = q.Order(by.column + way + ", " + name)
+	}
+	if p.Limit > 0 {
+		q = q.Limit(p.Limit + 1) // one more tells whether there is more
+	}
+	if p.After == nil {
+		return q, nil
+	}
+	if by.column == name {
+		return q.Where(name+" "+sign+" ?", p.After.Name), nil
+	}
+	var value any = p.After.Value
+	if by.number {
+		n, err := strconv.ParseInt(p.After.Value, 10, 64)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, "store.page", "the place in the list cannot be read").WithHint("begin the list anew, without continue")
+		}
+		value = n
+	}
+	return q.Where("("+by.column+" "+sign+" ? OR ("+by.column+" = ? AND "+name+" > ?))", value, value, p.After.Name), nil
+}
+
+func sortBy(orders map[string]order, name, list string) (order, error) {
+	o, ok := orders[name]
+	if !ok {
+		return o, director.Errorf(director.KindInvalid, "store.page", "%s cannot be sorted by %q", list, name)
+	}
+	return o, nil
+}
+
+// prefixed keeps the rows whose column begins with the text. LIKE would ask for escapes, and ignores case in one database and not in the other.
+func prefixed(q *gorm.DB, column, text string) *gorm.DB {
+	if text == "" {
+		return q
+	}
+	return q.Where("substr("+column+", 1, ?) = ?", len([]rune(text)), text)
+}
+
+// jsonText is a text or number out of a column that holds JSON, as text.
+func (s *Store) jsonText(column, field string) string {
+	if s.read.Name() == "postgres" {
+		return fmt.Sprintf("(%s::json ->> '%s')", column, field)
+	}
+	return fmt.Sprintf("CAST(json_extract(%s, '$.%s') AS TEXT)", column, field)
+}
+
+// PlanItem is a plan as lists show it: without its steps, which can be thousands.
+type PlanItem struct {
+	Plan        plan.Plan  // of the content only Operation, Cluster, Summary and Estimate are set
+	State       plan.State // without steps
+	Done, Total int        // steps
+}
+
+// PlanQuery narrows PlanPage. What is empty does not narrow.
+type PlanQuery struct {
+	Cluster    string
+	IDPrefix   string
+	Phases     []plan.Phase
+	Operations []plan.Operation
+}
+
+var planOrders = map[string]order{
+	"":            {"created_at", true},
+	"created_at":  {"created_at", true},
+	"started_at":  {"started_at", true},
+	"finished_at": {"finished_at", true},
+	"cluster":     {"cluster", false},
+	"phase":       {"phase", false},
+}
+
+type planItemRow struct {
+	Row               planRow `gorm:"embedded"`
+	Summary, Estimate *string
+}
+
+func (s *Store) planColumns() string {
+	return "id, operation, cluster, hash, created_at, created_by, phase, started_at, finished_at, message, hint, seq, " +
+		s.jsonText("content", "summary") + " AS summary, " + s.jsonText("content", "estimate") + " AS estimate"
+}
+
+// PlanPage lists plans without their steps, in the page's order. next is nil at the end of the list.
+func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (items []PlanItem, next *director.Place, err error) {
+	by, err := sortBy(planOrders, p.Sort, "plans")
+	if err != nil {
+		return nil, nil, err
+	}
+	q := prefixed(s.read.WithContext(ctx).Model(&planRow{}).Select(s.planColumns()), "id", f.IDPrefix)
+	if f.Cluster != "" {
+		q = q.Where("cluster = ?", f.Cluster)
+	}
+	if len(f.Phases) > 0 {
+		q = q.Where("phase IN ?", f.Phases)
+	}
+	if len(f.Operations) > 0 {
+		q = q.Where("operation IN ?", f.Operations)
+	}
+	if q, err = page(q, p, by, "id"); err != nil {
+		return nil, nil, err
+	}
+	var rows []planItemRow
+	if err := q.Scan(&rows).Error; err != nil {
+		return nil, nil, dbError("store.plans", "plans", err)
+	}
+	if p.Limit > 0 && len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		last := rows[len(rows)-1].Row
+		next = &director.Place{Name: last.ID, Value: map[string]string{
+			"created_at": strconv.FormatInt(last.CreatedAt, 10), "started_at": strconv.FormatInt(last.StartedAt, 10),
+			"finished_at": strconv.FormatInt(last.FinishedAt, 10), "cluster": last.Cluster, "phase": last.Phase,
+		}[by.column]}
+	}
+	items, err = s.planItems(ctx, rows)
+	return items, next, err
+}
+
+// NewestPlans returns the newest plan of each of the clusters that has one, by the cluster's name.
+func (s *Store) NewestPlans(ctx context.Context, clusters []string) (map[string]PlanItem, error) {
+	var rows []planItemRow
+	err := s.read.WithContext(ctx).Raw("SELECT "+s.planColumns()+" FROM plans AS p WHERE cluster IN ? AND NOT EXISTS (SELECT 1 FROM plans AS q "+
+		"WHERE q.cluster = p.cluster AND (q.created_at > p.created_at OR (q.created_at = p.created_at AND q.id < p.id)))", clusters).Scan(&rows).Error
+	if err != nil {
+		return nil, dbError("store.plans", "plans", err)
+	}
+	items, err := s.planItems(ctx, rows)
+	out := make(map[string]PlanItem, len(items))
+	for _, i := range items {
+		out[i.Plan.Cluster] = i
+	}
+	return out, err
+}
+
+func (s *Store) planItems(ctx context.Context, rows []planItemRow) ([]PlanItem, error) {
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.Row.ID
+	}
+	var counts []struct {
+		PlanID      string
+		Done, Total int
+	}
+	err := s.read.WithContext(ctx).Raw("SELECT plan_id, COUNT(*) AS total, SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END) AS done "+
+		"FROM plan_steps WHERE plan_id IN ? GROUP BY plan_id", ids).Scan(&counts).Error
+	if err != nil {
+		return nil, dbError("store.plans", "steps", err)
+	}
+	of := make(map[string][2]int, len(counts))
+	for _, c := range counts {
+		of[c.PlanID] = [2]int{c.Done, c.Total}
+	}
+	items := make([]PlanItem, len(rows))
+	for i, r := range rows {
+		items[i] = r.toItem()
+		items[i].Done, items[i].Total = of[r.Row.ID][0], of[r.Row.ID][1]
+	}
+	return items, nil
+}
+
+func (i planItemRow) toItem() PlanItem {
+	r := i.Row
+	item := PlanItem{
+		Plan: plan.Plan{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, Hash: r.Hash},
+		State: plan.State{
+			Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), Message: r.Message, Hint: r.Hint, Seq: r.Seq,
+		},
+	}
+	item.Plan.Operation, item.Plan.Cluster = plan.Operation(r.Operation), r.Cluster
+	if i.Summary != nil {
+		item.Plan.Summary = *i.Summary
+	}
+	if i.Estimate != nil {
+		ns, _ := strconv.ParseInt(*i.Estimate, 10, 64) // written by us; an estimate is not worth an error
+		item.Plan.Estimate = time.Duration(ns)
+	}
+	return item
+}
+
+var documentOrders = map[string]order{
+	"":           {"name", false},
+	"name":       {"name", false},
+	"created_at": {"created_at", true},
+	"updated_at": {"updated_at", true},
+}
+
+// DocumentPage lists documents of a kind whose name begins with the prefix. next is nil at the end of the list.
+func (s *Store) DocumentPage(ctx context.Context, kind model.Kind, prefix string, p director.Page) (docs []model.Stored, next *director.Place, err error) {
+	by, err := sortBy(documentOrders, p.Sort, "documents")
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := page(prefixed(s.read.WithContext(ctx).Where("kind = ?", kind), "name", prefix), p, by, "name")
+	if err != nil {
+		return nil, nil, err
+	}
+	var rows []documentRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, nil, dbError("store.documents", "documents", err)
+	}
+	if p.Limit > 0 && len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		next = rows[len(rows)-1].place(by.column)
+	}
+	docs = make([]model.Stored, len(rows))
+	for i, r := range rows {
+		if docs[i], err = r.toDomain(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return docs, next, nil
+}
+
+func (r documentRow) place(column string) *director.Place {
+	return &director.Place{Name: r.Name, Value: map[string]string{
+		"name": r.Name, "created_at": strconv.FormatInt(r.CreatedAt, 10), "updated_at": strconv.FormatInt(r.UpdatedAt, 10),
+	}[column]}
+}
+
+// DocumentPlace is the place after a document in a list sorted by the named order.
+func DocumentPlace(d model.Stored, sort string) *director.Place {
+	r := documentRow{Name: d.Metadata.Name, CreatedAt: micros(d.Created), UpdatedAt: micros(d.Updated)}
+	return r.place(documentOrders[sort].column)
+}
+
+// MachinesOf lists the live machines of the clusters with these uids, by uid.
+func (s *Store) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
+	var rows []machineRow
+	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order("cluster, role, name, created_at").Find(&rows).Error
+	if err != nil {
+		return nil, dbError("store.machines", "machines", err)
+	}
+	out := make(map[string][]director.Machine, len(uids))
+	for _, r := range rows {
+		out[r.ClusterUID] = append(out[r.ClusterUID], r.toDomain())
+	}
+	return out, nil
+}
+
+// EndpointsOf returns the endpoints of those of the clusters with these uids that are installed, by uid.
+func (s *Store) EndpointsOf(ctx context.Context, uids []string) (map[string]string, error) {
+	var rows []clusterRow
+	if err := s.read.WithContext(ctx).Select("uid", "endpoint").Where("uid IN ?", uids).Find(&rows).Error; err != nil {
+		return nil, dbError("store.installed", "clusters", err)
+	}
+	out := make(map[string]string, len(rows))
+	for _, r := range rows {
+		out[r.UID] = r.Endpoint
+	}
+	return out, nil
+}
+
+// EventQuery narrows EventPage. What is empty does not narrow.
+type EventQuery struct {
+	After int64
+	Kinds []plan.EventKind
+	Step  string
+	Limit int
+}
+
+// EventPage returns the events of a plan that the query asks for, in order, and the number up to which the journal was looked through.
+func (s *Store) EventPage(ctx context.Context, id string, f EventQuery) (events []plan.Event, last int64, err error) {
+	// Taken before the events: what comes meanwhile is left for the next time.
+	if err := s.read.WithContext(ctx).Raw("SELECT seq FROM plans WHERE id = ?", id).Row().Scan(&last); err != nil {
+		if isNoRows(err) {
+			err = gorm.ErrRecordNotFound
+		}
+		return nil, 0, dbError("store.events", "plan "+id, err)
+	}
+	q := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ? AND seq <= ?", id, f.After, last).Order("seq").Limit(f.Limit)
+	if len(f.Kinds) > 0 {
+		q = q.Where(s.jsonText("body", "kind")+" IN ?", f.Kinds)
+	}
+	if f.Step != "" {
+		q = q.Where(s.jsonText("body", "step")+" = ?", f.Step)
+	}
+	var rows []eventRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, 0, dbError("store.events", "plan "+id, err)
+	}
+	if events, err = eventsOf(id, rows); err == nil && len(events) == f.Limit {
+		last = events[len(events)-1].Seq
+	}
+	return events, max(last, f.After), err
+}
