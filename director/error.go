@@ -17,6 +17,7 @@ const (
 	KindForbidden       Kind = "forbidden"       // who is asking may not
 	KindNotFound        Kind = "not_found"       // what was named does not exist
 	KindConflict        Kind = "conflict"        // it exists already, or somebody else holds it
+	KindStale           Kind = "stale"           // it has changed since the caller looked at it
 	KindExhausted       Kind = "exhausted"       // a pool, a quota, a disk or a rate is used up
 	KindUnavailable     Kind = "unavailable"     // another system does not answer; a later try may work
 	KindInternal        Kind = "internal"        // a defect or a broken installation
@@ -26,7 +27,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		KindInvalid, KindUnauthenticated, KindForbidden, KindNotFound,
-		KindConflict, KindExhausted, KindUnavailable, KindInternal,
+		KindConflict, KindStale, KindExhausted, KindUnavailable, KindInternal,
 	}
 }
 
@@ -38,6 +39,7 @@ type Error struct {
 	Msg    string  // what is wrong, in a sentence without a final stop
 	Hint   string  // what to do next; may be empty
 	Fields []Field // for KindInvalid: every place that is wrong, not only the first
+	Holder *Holder // for KindConflict: who stands in the way, if it is a plan
 	Err    error   // the cause; may be nil
 }
 

@@ -27,7 +27,7 @@ var (
 // exitCodes maps kinds to exit codes, those of sysexits.h where one fits.
 var exitCodes = map[director.Kind]int{
 	director.KindInvalid: 78, director.KindUnauthenticated: 77, director.KindForbidden: 77, director.KindNotFound: 66,
-	director.KindConflict: 73, director.KindExhausted: 74, director.KindUnavailable: 69, director.KindInternal: 70,
+	director.KindConflict: 73, director.KindStale: 73, director.KindExhausted: 74, director.KindUnavailable: 69, director.KindInternal: 70,
 }
 
 func main() {

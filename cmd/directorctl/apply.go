@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
@@ -18,6 +20,7 @@ func filesFlag(cmd *cobra.Command, files *[]string) {
 func (a *app) applyCommand() *cobra.Command {
 	var files []string
 	var dryRun, start, wait, yes bool
+	var generation int64
 	form := formTable
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
@@ -46,7 +49,11 @@ func (a *app) applyCommand() *cobra.Command {
 				return err
 			}
 			defer api.Close()
-			applied, err := api.Apply(cmd.Context(), src.text.Bytes(), streamName, dryRun)
+			tag, err := versionTag(cmd.Context(), api, src.text.Bytes(), generation)
+			if err != nil {
+				return src.translate(err)
+			}
+			applied, err := api.ApplyIf(cmd.Context(), src.text.Bytes(), streamName, dryRun, tag)
 			if err != nil {
 				return src.translate(err)
 			}
@@ -62,12 +69,38 @@ func (a *app) applyCommand() *cobra.Command {
 		},
 	}
 	filesFlag(cmd, &files)
+	cmd.Flags().Int64Var(&generation, "if-generation", 0, "only if the one document is still at this generation, as get -o json shows it")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be stored")
 	cmd.Flags().BoolVar(&start, "start", false, "make and start the plans of the clusters")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plans to their end")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "start without asking")
 	outputFlag(cmd, &form)
 	return cmd
+}
+
+// versionTag is the tag of the single document in text if it is at the generation, and stale otherwise. A change after this look is found by the
+// director, which compares the tag when it stores.
+func versionTag(ctx context.Context, api *client.Client, text []byte, generation int64) (string, error) {
+	if generation == 0 {
+		return "", nil
+	}
+	docs, err := model.Parse(text, streamName)
+	if err != nil {
+		return "", err
+	}
+	if len(docs) != 1 {
+		return "", director.Errorf(director.KindInvalid, "directorctl.apply", "--if-generation is for one document, and these are %d", len(docs)).
+			WithHint("apply it by itself")
+	}
+	d, err := api.Document(ctx, docs[0].Ref())
+	if err != nil {
+		return "", err
+	}
+	if d.Generation != generation {
+		return "", director.Errorf(director.KindStale, "directorctl.apply", "%s is at generation %d, by %s", docs[0].Ref(), d.Generation, d.UpdatedBy).
+			WithHint("look at what has changed: directorctl diff -f FILE")
+	}
+	return d.ETag, nil
 }
 
 func (a *app) printChanges(applied wire.Applied) {

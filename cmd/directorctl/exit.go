@@ -22,6 +22,7 @@ var kindCodes = map[director.Kind]int{
 	director.KindConflict:        6,
 	director.KindExhausted:       7,
 	director.KindUnavailable:     8,
+	director.KindStale:           codeStale,
 }
 
 // The exit codes beside those of kinds.
@@ -30,6 +31,7 @@ const (
 	codePlanFailed  = 10
 	codePlanParked  = 11
 	codePlanStopped = 12
+	codeStale       = 13
 	codeInterrupted = 130
 )
 
@@ -51,6 +53,7 @@ var exitTable = []struct {
 	{codePlanFailed, "the plan that was waited for has failed"},
 	{codePlanParked, "the plan that was waited for needs an answer from a person"},
 	{codePlanStopped, "the plan that was waited for was cancelled or discarded"},
+	{codeStale, "what was to be changed has changed meanwhile"},
 	{codeInterrupted, "interrupted; what the director runs goes on"},
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 
 	Version string // of the director
 	Commit  string
+	// Keys keeps requests with an Idempotency-Key; nil means that keys are not looked at.
+	Keys Keys
 	// Ready returns nil when the director can work, for /readyz; nil means always.
 	Ready func(context.Context) error
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
@@ -153,6 +155,9 @@ func operation[I, O any](
 		op.Security = []map[string][]string{{bearer: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
 		op.Middlewares = append(op.Middlewares, s.authenticate, s.authorize(action, kind))
+	}
+	if f, ok := op.Metadata[metaAgain].(again); ok {
+		op.Middlewares = append(op.Middlewares, s.once(f))
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = maxBody

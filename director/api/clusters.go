@@ -84,12 +84,12 @@ func (s *server) clusters(api huma.API) {
 		}
 		return &body[wire.Cluster]{clusterOf(view)}, nil
 	})
-	operation(s, api, huma.Operation{
+	operation(s, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
 		Summary:       "Freeze a plan for a cluster",
 		Description:   "Nothing happens to the cluster until the plan is started. A plan without steps means that nothing is to be done.",
-		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActPlan, kindCluster,
+		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster,
 		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
 			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, plan.Operation(orZero(in.Body).Operation))
 			if err != nil {

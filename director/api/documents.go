@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -22,6 +23,8 @@ type applyInput struct {
 	DryRun      bool   `query:"dry_run" doc:"Only say what would be done."`
 	Source      string `query:"source" doc:"What errors call the text, such as its file name." maxLength:"200"`
 	ContentType string `header:"Content-Type"`
+	IfMatch     string `header:"If-Match" doc:"Only if the document is at this version, by its ETag; for one document."`
+	IfNoneMatch string `header:"If-None-Match" doc:"Only * : only if the document does not exist; for one document."`
 	RawBody     []byte `contentType:"application/yaml"`
 }
 
@@ -34,13 +37,25 @@ type kindInput struct {
 	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
 
-type refInput struct {
+// RefInput names a document. It is exported because huma leaves other embedded fields out.
+type RefInput struct {
 	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the document."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
 }
 
-func (in *refInput) ref() model.Ref { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
+type getInput struct {
+	RefInput
+	IfNoneMatch string `header:"If-None-Match" doc:"304 if the document still is at this version, by its ETag."`
+}
+
+type deleteInput struct {
+	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the document."`
+	Name    string `path:"name" maxLength:"64" doc:"Name of the document."`
+	IfMatch string `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
+}
+
+func (in *RefInput) ref() model.Ref { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
 
 // anyOf is a body that is written by hand because its media type depends on what the caller takes. T is what the description
 // of the API says of its JSON form.
@@ -57,12 +72,15 @@ func (s *server) documents(api huma.API) {
 		OperationID: "apply", Method: http.MethodPost, Path: "/apply", Tags: tags,
 		Summary:      "Store documents, all or none",
 		Description:  "The body is a stream of YAML documents, or one document in JSON. Documents that are named by others may stand in any order.",
-		MaxBodyBytes: maxDocuments, Errors: []int{http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge},
+		MaxBodyBytes: maxDocuments, Errors: []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge},
 		SkipValidateBody: true,
 	}
 	apply.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		typeYAML: {Schema: &huma.Schema{Type: huma.TypeString}}, typeJSON: {Schema: &huma.Schema{Type: huma.TypeObject}},
 	}}
+	apply = takesKeys(apply, func(_ context.Context, witness string) (int, string, any, error) {
+		return http.StatusOK, "", json.RawMessage(witness), nil
+	})
 	operation(s, api, apply, director.ActApply, "",
 		func(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
 			if !takesDocuments(in.ContentType) {
@@ -71,7 +89,11 @@ func (s *server) documents(api huma.API) {
 				return nil, p
 			}
 			// huma takes the buffer of RawBody back after the handler; what is stored must not live in it.
-			changes, err := s.Operations.Apply(ctx, a.User, bytes.Clone(in.RawBody), in.Source, in.DryRun)
+			c, err := conditionInput{in.IfMatch, in.IfNoneMatch}.condition()
+			if err != nil {
+				return nil, err
+			}
+			changes, err := s.apply(ctx, a.User, bytes.Clone(in.RawBody), in, c)
 			if err != nil {
 				return nil, err
 			}
@@ -87,30 +109,61 @@ func (s *server) documents(api huma.API) {
 
 	operation(s, api, describe[wire.Document](api, huma.Operation{
 		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags, Summary: "Get one document",
-		Errors: []int{http.StatusNotFound},
-	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *refInput) (*anyOf, error) {
-		stored, err := s.Operations.Document(ctx, in.ref())
-		if err != nil {
-			return nil, err
-		}
-		if wantsYAML(in.Accept) {
-			return yamlBody([]model.Stored{stored})
-		}
-		d, err := wire.DocumentOf(stored)
-		if err != nil {
-			return nil, err
-		}
-		return jsonBody(api, d), nil
+		Description: "The ETag names the version that was read, for If-Match and If-None-Match.",
+		Errors:      []int{http.StatusNotFound},
+	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *getInput) (*anyOf, error) {
+		return s.getDocument(ctx, api, in)
 	})
 
 	operation(s, api, huma.Operation{
 		OperationID: "delete-document", Method: http.MethodDelete, Path: "/documents/{kind}/{name}", Tags: tags,
 		Summary:     "Delete a document that nothing uses",
 		Description: "The machines of a cluster are never deleted by this: make a plan with the operation cluster.delete for it.",
-		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
-	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *refInput) (*empty, error) {
-		return nil, s.Operations.DeleteDocument(ctx, a.User, in.ref())
+		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed}, DefaultStatus: http.StatusNoContent,
+	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *deleteInput) (*empty, error) {
+		ref := model.Ref{Kind: model.Kind(in.Kind), Name: in.Name}
+		return nil, s.Operations.DeleteDocumentIf(ctx, a.User, ref, Condition{Tags: tagsOf(in.IfMatch)})
 	})
+}
+
+func (s *server) apply(ctx context.Context, user string, text []byte, in *applyInput, c Condition) ([]model.Change, error) {
+	if c.Any() {
+		return s.Operations.ApplyIf(ctx, user, text, in.Source, in.DryRun, c)
+	}
+	return s.Operations.Apply(ctx, user, text, in.Source, in.DryRun)
+}
+
+func (s *server) getDocument(ctx context.Context, api huma.API, in *getInput) (*anyOf, error) {
+	stored, err := s.Operations.Document(ctx, in.ref())
+	if err != nil {
+		return nil, err
+	}
+	var answer *anyOf
+	switch {
+	case unmodified(in.IfNoneMatch, stored):
+		answer = &anyOf{Body: func(ctx huma.Context) { ctx.SetStatus(http.StatusNotModified) }}
+	case wantsYAML(in.Accept):
+		answer, err = yamlBody([]model.Stored{stored})
+	default:
+		var d wire.Document
+		d, err = documentOf(stored)
+		answer = jsonBody(api, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &anyOf{Body: func(ctx huma.Context) {
+		ctx.SetHeader("ETag", ETag(stored))
+		// What a cache keeps must be asked about each time, and not be forgotten.
+		ctx.SetHeader("Cache-Control", "private, no-cache")
+		answer.Body(ctx)
+	}}, nil
+}
+
+func documentOf(stored model.Stored) (wire.Document, error) {
+	d, err := wire.DocumentOf(stored)
+	d.ETag = ETag(stored)
+	return d, err
 }
 
 func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
@@ -137,7 +190,7 @@ func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput)
 	}
 	items := make([]wire.Document, len(stored))
 	for i, d := range stored {
-		if items[i], err = wire.DocumentOf(d); err != nil {
+		if items[i], err = documentOf(d); err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,7 @@ var kinds = map[director.Kind]struct {
 	director.KindForbidden:       {http.StatusForbidden, "Not allowed"},
 	director.KindNotFound:        {http.StatusNotFound, "Not found"},
 	director.KindConflict:        {http.StatusConflict, "In conflict with what is there"},
+	director.KindStale:           {http.StatusPreconditionFailed, "It has changed meanwhile"},
 	director.KindExhausted:       {http.StatusTooManyRequests, "Used up"},
 	director.KindUnavailable:     {http.StatusServiceUnavailable, "Does not answer"},
 	director.KindInternal:        {http.StatusInternalServerError, "A defect of the director"},
@@ -37,6 +38,8 @@ func kindOf(status int) director.Kind {
 		return director.KindNotFound
 	case http.StatusConflict:
 		return director.KindConflict
+	case http.StatusPreconditionFailed:
+		return director.KindStale
 	case http.StatusTooManyRequests:
 		return director.KindExhausted
 	case http.StatusRequestTimeout, http.StatusServiceUnavailable:
@@ -108,6 +111,9 @@ func problemOf(ctx context.Context, err error) *problem {
 		return p
 	}
 	p.Detail, p.Hint = e.Msg, director.HintOf(err)
+	if h := e.Holder; h != nil {
+		p.Holder = &wire.Holder{Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since.UTC()}
+	}
 	for _, f := range e.Fields {
 		p.Errors = append(p.Errors, wire.ProblemField{Field: f.Path, Message: f.Msg, Hint: f.Hint})
 	}

@@ -152,16 +152,27 @@ func joined[T ~string](all []T) string {
 	return strings.Join(texts, ", ")
 }
 
+// planAgain answers with the plan that a witness names.
+func (s *server) planAgain(status int) again {
+	return func(ctx context.Context, id string) (int, string, any, error) {
+		v, err := s.Operations.Plan(ctx, id)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		return status, placeOf(id), v.wire(), nil
+	}
+}
+
 // verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.
 func verb[I any](
 	s *server, api huma.API, name, summary, description string,
 	do func(context.Context, director.Actor, *I) (PlanView, error),
 ) {
-	operation(s, api, huma.Operation{
+	operation(s, api, takesKeys(huma.Operation{
 		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
 		Summary: summary, Description: description, DefaultStatus: http.StatusAccepted,
-		Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActRun, kindPlan,
+		Errors: []int{http.StatusNotFound},
+	}, s.planAgain(http.StatusAccepted)), director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *I) (*created[wire.Plan], error) {
 			v, err := do(ctx, a, in)
 			if err != nil {

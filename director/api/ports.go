@@ -15,11 +15,15 @@ type Operations interface {
 	Lists
 	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
 	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
+	// ApplyIf is Apply of a single document if it fulfils the condition at that moment, and stale otherwise.
+	ApplyIf(ctx context.Context, actor string, text []byte, source string, dryRun bool, c Condition) ([]model.Change, error)
 	// Document returns one stored document, or not_found.
 	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
 	// DeleteDocument removes a document that nothing uses; conflict names what does. A Cluster that has machines is
 	// refused with the hint to plan its deletion.
 	DeleteDocument(ctx context.Context, actor string, ref model.Ref) error
+	// DeleteDocumentIf is DeleteDocument if the document fulfils the condition at that moment, and stale otherwise.
+	DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c Condition) error
 
 	// ClusterView is the state of one cluster, or not_found.
 	ClusterView(ctx context.Context, name string) (ClusterView, error)

@@ -5,6 +5,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -85,10 +87,43 @@ type request struct {
 	contentType  string // of a []byte body
 	accept       string
 	header       http.Header
+	once         bool // carries a key, so that it can be sent again when the answer is lost
 }
 
-// open sends the request and returns the answer if its status is good; the caller closes its body.
+// tries is how often a request with a key is sent when its answer is lost.
+const tries = 3
+
+// open sends the request and returns the answer if its status is good; the caller closes its body. What must happen once is sent again with
+// its key when the connection breaks: the director answers it from memory if it was done.
 func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
+	if !r.once {
+		return c.send(ctx, r)
+	}
+	r.header = r.header.Clone()
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	r.header.Set("Idempotency-Key", rand.Text())
+	for n := 1; ; n++ {
+		resp, err := c.send(ctx, r)
+		if err == nil || n == tries || !lostAnswer(err) {
+			return resp, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(c.backoff(n)):
+		}
+	}
+}
+
+// lostAnswer reports whether the request may have arrived although there was no answer. One that could not even be sent is not tried again: whoever
+// waits at a terminal wants to know.
+func lostAnswer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, http.ErrServerClosed)
+}
+
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	op := "client." + strings.ToLower(r.method)
 	u := *c.base
 	u.Path = wire.Prefix + r.path
@@ -254,15 +289,24 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Apply stores the documents of a YAML stream, all or none. source is what errors call the text.
 func (c *Client) Apply(ctx context.Context, text []byte, source string, dryRun bool) (wire.Applied, error) {
+	return c.ApplyIf(ctx, text, source, dryRun, "")
+}
+
+// ApplyIf is Apply of a single document if it still is at the version that the tag names; the tag "" is no condition.
+func (c *Client) ApplyIf(ctx context.Context, text []byte, source string, dryRun bool, tag string) (wire.Applied, error) {
 	q := url.Values{}
 	if dryRun {
 		q.Set("dry_run", "true")
+	}
+	header := http.Header{}
+	if tag != "" {
+		header.Set("If-Match", tag)
 	}
 	if source != "" {
 		q.Set("source", source)
 	}
 	var a wire.Applied
-	err := c.call(ctx, request{method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml"}, &a)
+	err := c.call(ctx, request{method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml", header: header, once: true}, &a)
 	return a, err
 }
 
@@ -318,7 +362,7 @@ func (c *Client) Cluster(ctx context.Context, name string) (wire.Cluster, error)
 func (c *Client) MakePlan(ctx context.Context, cluster, operation string) (wire.Plan, error) {
 	var p wire.Plan
 	err := c.call(ctx, request{
-		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequest{Operation: operation},
+		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequest{Operation: operation}, once: true,
 	}, &p)
 	return p, err
 }
@@ -351,7 +395,7 @@ func (c *Client) Plan(ctx context.Context, id string) (wire.Plan, error) {
 
 func (c *Client) verb(ctx context.Context, id, verb string, body any) (wire.Plan, error) {
 	var p wire.Plan
-	err := c.call(ctx, request{method: http.MethodPost, path: "/plans/" + id + "/" + verb, body: body}, &p)
+	err := c.call(ctx, request{method: http.MethodPost, path: "/plans/" + id + "/" + verb, body: body, once: true}, &p)
 	return p, err
 }
 

@@ -145,7 +145,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return d.startAPI(ctx, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, db.Ping, build)
+	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -256,11 +256,11 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	return service, err
 }
 
-func (d *Daemon) startAPI(ctx context.Context, ops operations.Schedules, service *auth.Service, identity *pki.Server, ready func(context.Context) error, build Build) error {
+func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
-		Operations: ops, Schedules: ops, Auth: service, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
-		Ready: ready,
+		Operations: ops, Schedules: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Ready: db.Ping,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

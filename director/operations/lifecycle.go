@@ -68,12 +68,14 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 				}
 			}
 		}
+		if err := witnessed(ctx, tx, id); err != nil {
+			return err
+		}
 		return tx.Audit(now, actor, "start", "Plan/"+id)
 	})
 	if director.KindOf(err) == director.KindConflict {
 		if holder, herr := o.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
-			return director.Errorf(director.KindConflict, "operations.start", "plan %s holds cluster %s", holder, p.Cluster).
-				WithHint("follow it with: directorctl logs -f %s", holder)
+			return o.heldBy(ctx, "operations.start", holder, p.Cluster)
 		}
 	}
 	return err

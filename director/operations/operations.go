@@ -24,6 +24,7 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Config is what operations work with.
@@ -58,12 +59,21 @@ func New(c Config) *Operations {
 
 // Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported at once.
 func (o *Operations) Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
+}
+
+// ApplyIf is Apply of a single document if it fulfils the condition when it is stored, and stale otherwise.
+func (o *Operations) ApplyIf(ctx context.Context, actor string, text []byte, source string, dryRun bool, c api.Condition) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
 		return nil, err
 	}
 	if err := o.validate(docs); err != nil {
 		return nil, err
+	}
+	if c.Any() && len(docs) != 1 {
+		return nil, director.Errorf(director.KindInvalid, "operations.apply", "a condition is for one document, and these are %d", len(docs)).
+			WithHint("apply it by itself, or leave If-Match and If-None-Match out")
 	}
 	var changes []model.Change
 	err = o.Store.Update(ctx, func(tx *store.Tx) error {
@@ -72,7 +82,13 @@ func (o *Operations) Apply(ctx context.Context, actor string, text []byte, sourc
 			return err
 		}
 		changes, err = merge(docs, stored)
+		if err == nil && c.Any() {
+			err = check(c, docs[0].Ref(), stored)
+		}
 		if err != nil || dryRun {
+			return err
+		}
+		if err := witnessed(ctx, tx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
 			return err
 		}
 		now := o.Now()
@@ -171,9 +187,17 @@ func (o *Operations) Document(ctx context.Context, ref model.Ref) (model.Stored,
 
 // DeleteDocument removes a document that nothing uses. An Image is taken off its providers first.
 func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
+	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
+}
+
+// DeleteDocumentIf is DeleteDocument if the document fulfils the condition when it is deleted, and stale otherwise.
+func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c api.Condition) error {
 	doc, err := o.Store.Document(ctx, ref)
 	if err != nil {
 		return err
+	}
+	if err := c.Check(ref, &doc); err != nil {
+		return err // before anything is taken off a provider; it is looked at again below
 	}
 	if ref.Kind == model.KindCluster {
 		machines, err := o.Store.Machines(ctx, store.MachineFilter{ClusterUID: doc.UID})
@@ -192,6 +216,9 @@ func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model
 	}
 	return o.Store.Update(ctx, func(tx *store.Tx) error {
 		docs, err := tx.Documents()
+		if err == nil {
+			err = check(c, ref, docs)
+		}
 		if err != nil {
 			return err
 		}
@@ -244,8 +271,7 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op pla
 	if holder, err := o.Store.Holder(ctx, cluster); err != nil {
 		return api.PlanView{}, err
 	} else if holder != "" {
-		return api.PlanView{}, director.Errorf(director.KindConflict, "operations.plan", "plan %s holds cluster %s", holder, cluster).
-			WithHint("follow it with: directorctl logs -f %s, or stop it with: directorctl cancel %s", holder, holder)
+		return api.PlanView{}, o.heldBy(ctx, "operations.plan", holder, cluster)
 	}
 	content, err := o.content(ctx, w, op)
 	if err != nil {
@@ -264,6 +290,9 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op pla
 	}
 	err = o.Store.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.AddPlan(p); err != nil {
+			return err
+		}
+		if err := witnessed(ctx, tx, p.ID); err != nil {
 			return err
 		}
 		return tx.Audit(o.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)

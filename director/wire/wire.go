@@ -24,7 +24,18 @@ type Problem struct {
 	Kind      string         `json:"kind" doc:"The class of the problem; programs should look at this alone."`
 	Hint      string         `json:"hint,omitempty" doc:"What to do next."`
 	Errors    []ProblemField `json:"errors,omitempty" doc:"Every place of the input that is wrong."`
+	Holder    *Holder        `json:"holder,omitempty" doc:"The plan that stands in the way, for conflicts with one."`
 	RequestID string         `json:"request_id,omitempty" doc:"Names the request in the director's log."`
+}
+
+// Holder is the plan that stands in the way of what was asked.
+type Holder struct {
+	Plan      string    `json:"plan" doc:"Its id."`
+	Cluster   string    `json:"cluster" doc:"What it holds."`
+	Operation string    `json:"operation,omitempty"`
+	Phase     string    `json:"phase,omitempty"`
+	By        string    `json:"by,omitempty" doc:"Who started it."`
+	Since     time.Time `json:"since" doc:"When it was started."`
 }
 
 // ProblemField is one wrong place in an input.
@@ -46,6 +57,9 @@ func (p Problem) AsError(op string) *director.Error {
 		}
 	}
 	e := &director.Error{Kind: kind, Op: op, Msg: p.Detail, Hint: p.Hint}
+	if h := p.Holder; h != nil {
+		e.Holder = &director.Holder{Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since}
+	}
 	for _, f := range p.Errors {
 		e.Fields = append(e.Fields, director.Field{Path: f.Field, Msg: f.Message, Hint: f.Hint})
 	}
@@ -117,6 +131,7 @@ type Document struct {
 	Name       string          `json:"name"`
 	UID        string          `json:"uid,omitempty" doc:"Of this incarnation: a document deleted and made again has another."`
 	Generation int64           `json:"generation" doc:"Counts the changes of the document, from 1."`
+	ETag       string          `json:"etag,omitempty" doc:"For If-Match: names this version of the document."`
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
 	UpdatedBy  string          `json:"updated_by"`

@@ -65,7 +65,12 @@ func notFound(format string, args ...any) error {
 }
 
 // Apply stores the documents.
-func (o *Operations) Apply(_ context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+func (o *Operations) Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
+}
+
+// ApplyIf stores a document on a condition.
+func (o *Operations) ApplyIf(_ context.Context, actor string, text []byte, source string, dryRun bool, cond api.Condition) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
 		return nil, err
@@ -76,6 +81,13 @@ func (o *Operations) Apply(_ context.Context, actor string, text []byte, source 
 	for _, d := range docs {
 		c := model.Change{Ref: d.Ref(), Action: "created"}
 		s, had := o.docs[d.Ref()]
+		was := &s
+		if !had {
+			was = nil
+		}
+		if err := cond.Check(d.Ref(), was); err != nil {
+			return nil, err
+		}
 		if had {
 			was, _ := model.Encode(s.Document)
 			is, _ := model.Encode(d)
@@ -109,11 +121,20 @@ func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, e
 }
 
 // DeleteDocument removes a document.
-func (o *Operations) DeleteDocument(_ context.Context, _ string, ref model.Ref) error {
+func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
+	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
+}
+
+// DeleteDocumentIf removes a document on a condition.
+func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c api.Condition) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, ok := o.docs[ref]; !ok {
+	d, ok := o.docs[ref]
+	if !ok {
 		return notFound("there is no %s", ref)
+	}
+	if err := c.Check(ref, &d); err != nil {
+		return err
 	}
 	if ref.Kind == model.KindCluster && o.up[ref.Name] {
 		return director.Errorf(director.KindConflict, "apitest.delete", "cluster %s has 2 VMs", ref.Name).
@@ -176,8 +197,10 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.
 		return api.PlanView{}, notFound("there is no Cluster/%s", cluster)
 	}
 	if h := o.holder(cluster); h != nil {
-		return api.PlanView{}, director.Errorf(director.KindConflict, "apitest.plan", "plan %s holds cluster %s", h.plan.ID, cluster).
+		e := director.Errorf(director.KindConflict, "apitest.plan", "plan %s holds cluster %s", h.plan.ID, cluster).
 			WithHint("follow it with: directorctl follow %s", h.plan.ID)
+		e.Holder = &director.Holder{Plan: h.plan.ID, Cluster: cluster, By: h.plan.CreatedBy, Since: h.state.StartedAt}
+		return api.PlanView{}, e
 	}
 	if op == "" {
 		op = plan.ClusterCreate

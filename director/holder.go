@@ -1,0 +1,14 @@
+package director
+
+import "time"
+
+// Holder is who stands in the way of what was asked: the plan that holds a cluster. Answers carry it as fields, so that programs need not
+// read it out of a sentence.
+type Holder struct {
+	Plan      string
+	Cluster   string
+	Operation string
+	Phase     string
+	By        string    // who started it
+	Since     time.Time // when it was started
+}

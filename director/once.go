@@ -1,0 +1,13 @@
+package director
+
+// Once is a request that its caller has given a key, so that it happens once however often it is sent.
+type Once struct {
+	Actor   string
+	Key     string
+	Request string // fingerprint of what was asked: the same key for something else is a mistake
+	Claim   string // names the try that works on it; another try takes over under another name
+	Witness string // written with the work itself: what a try did that died before it answered; empty if nothing happened yet
+	Status  int    // of the answer; 0 while there is none
+	Header  map[string]string
+	Body    []byte
+}
