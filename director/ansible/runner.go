@@ -29,6 +29,7 @@ type Config struct {
 	Grace    time.Duration // between asking a run to end and ending it; 10 s if zero
 	Causes   []Cause       // looked at before the built-in ones, see ReadCauses
 	Logger   *slog.Logger
+	Observer Observer // told of runs; nobody if nil
 }
 
 // Runner runs playbooks. It is safe for concurrent use.
@@ -60,6 +61,9 @@ func New(cfg Config) (*Runner, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = nobody{}
 	}
 	r := &Runner{
 		cfg: cfg, log: cfg.Logger, forks: semaphore.NewWeighted(int64(cfg.Forks)), active: map[string]bool{},
@@ -120,12 +124,8 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	}
 	defer s.close(r.log, p.ID)
 	defer func() {
-		end := Event{Type: RunEnd, Status: StatusOK, Seconds: time.Since(res.Started).Round(time.Millisecond).Seconds()}
+		end := Event{Type: RunEnd, Status: ending(err), Seconds: time.Since(res.Started).Round(time.Millisecond).Seconds()}
 		if err != nil {
-			end.Status = string(ClassBroken)
-			if e, ok := errors.AsType[*PlayError](err); ok {
-				end.Status = string(e.Class)
-			}
 			if e, ok := errors.AsType[*director.Error](err); ok {
 				end.Msg = e.Msg
 			}
@@ -137,11 +137,17 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	if !r.forks.TryAcquire(forks) {
 		s.emit(Event{Type: Waiting, Msg: fmt.Sprintf("for %d of the director's %d forks", forks, r.cfg.Forks)})
 		s.flush()
-		if err := r.forks.Acquire(ctx, forks); err != nil {
+		r.cfg.Observer.RunWaits()
+		err := r.forks.Acquire(ctx, forks)
+		r.cfg.Observer.RunWaited()
+		if err != nil {
 			return res, interrupted(verdict{limit: p.Limit}, s.fold, &PlayError{ExitCode: -1}, err)
 		}
 	}
 	defer r.forks.Release(forks)
+	r.cfg.Observer.RunStarted(int(forks))
+	began := time.Now()
+	defer func() { r.cfg.Observer.RunEnded(int(forks), ending(err), time.Since(began)) }()
 
 	d, err := newRunDir(r.cfg.StateDir, p.ID)
 	if err != nil {
@@ -183,6 +189,17 @@ func (r *Runner) listener(p Play) func(Event) {
 			p.OnFailure(failures.add(failureOf(e)))
 		}
 	}
+}
+
+// ending is how a run ended, in one word.
+func ending(err error) string {
+	if err == nil {
+		return StatusOK
+	}
+	if e, ok := errors.AsType[*PlayError](err); ok {
+		return string(e.Class)
+	}
+	return string(ClassBroken)
 }
 
 // check refuses what cannot work before anything is made, and finds the binary.

@@ -47,8 +47,12 @@ type Config struct {
 	Commit  string
 	// Keys keeps requests with an Idempotency-Key; nil means that keys are not looked at.
 	Keys Keys
-	// Ready returns nil when the director can work, for /readyz; nil means always.
-	Ready func(context.Context) error
+	// Ready checks what the director needs to work, for /readyz; nil means that all is well always.
+	Ready func(context.Context) []Check
+	// Metrics answers /metrics; nil means that there are none.
+	Metrics http.Handler
+	// Observer is told of requests; nil means that nobody is.
+	Observer Observer
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
 	Stopping context.Context
 	// Now is the clock of the login limit; nil means time.Now.
@@ -108,6 +112,7 @@ func build(c Config) (http.Handler, huma.API) {
 	engine.ContextWithFallback = true
 	_ = engine.SetTrustedProxies(nil) // the address of the connection counts; nil never fails
 	engine.Use(s.accessLog, s.recovery)
+	s.probes(engine)
 	engine.NoRoute(func(g *gin.Context) {
 		if s.Fallback != nil {
 			s.Fallback.ServeHTTP(g.Writer, g.Request)

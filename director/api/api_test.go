@@ -286,7 +286,14 @@ func TestStreamsEndWhenTheServerStops(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.Ready = func(context.Context) error { return errors.New("canary") } })
+	b := setup(t, func(c *api.Config) {
+		c.Ready = func(context.Context) []api.Check {
+			return []api.Check{
+				{Name: "engine"}, {Name: "disk", Err: errors.New("canary")},
+				{Name: "database", Err: director.Errorf(director.KindExhausted, "x", "the disk is full").WithHint("make room")},
+			}
+		}
+	})
 	b.token = ""
 	b.do(t, http.MethodGet, "/healthz", "", http.StatusNoContent, nil)
 	var v wire.Version
@@ -294,8 +301,16 @@ func TestProbes(t *testing.T) {
 	if v.Version != "test" || v.Go == "" {
 		t.Errorf("%+v", v)
 	}
-	if p := problemOf(t, b.send(t, http.MethodGet, "/readyz", "")); p.Status != http.StatusServiceUnavailable || strings.Contains(p.Detail, "canary") {
+	if p := problemOf(t, b.send(t, http.MethodGet, "/readyz", "")); p.Status != http.StatusServiceUnavailable || strings.Contains(p.Detail, "canary") || len(p.Errors) != 2 ||
+		p.Errors[1] != (wire.ProblemField{Field: "database", Message: "the disk is full", Hint: "make room"}) || strings.Contains(p.Errors[0].Message, "canary") {
 		t.Errorf("%+v", p)
+	}
+	root := strings.TrimSuffix(b.url, wire.Prefix)
+	for path, status := range map[string]int{"/healthz": http.StatusNoContent, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusNotFound} {
+		b.url = root
+		if resp := b.send(t, http.MethodGet, path, ""); resp.StatusCode != status {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
 	}
 }
 

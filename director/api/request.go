@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // requestNote collects what the access log says of a request.
@@ -47,6 +50,9 @@ func (s *server) accessLog(g *gin.Context) {
 	g.Header("Cache-Control", "no-store")
 	start := time.Now()
 	defer func() {
+		if s.Observer != nil {
+			s.Observer.Request(g.Request.Method, routeOf(g.FullPath()), g.Writer.Status(), time.Since(start))
+		}
 		s.Log.LogAttrs(context.WithoutCancel(g.Request.Context()), levelOf(g.FullPath()), "request",
 			slog.String("request_id", id), slog.String("method", g.Request.Method), slog.String("path", g.Request.URL.Path),
 			slog.Int("status", g.Writer.Status()), slog.Int("bytes", g.Writer.Size()), slog.Duration("took", time.Since(start)),
@@ -57,10 +63,19 @@ func (s *server) accessLog(g *gin.Context) {
 
 // levelOf keeps probes out of the log at its usual level.
 func levelOf(route string) slog.Level {
-	if route == prefixed("/healthz") || route == prefixed("/readyz") {
+	switch strings.TrimPrefix(route, wire.Prefix) {
+	case "/healthz", "/readyz", "/metrics":
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
+}
+
+// routeOf keeps the paths that people make up out of the metrics.
+func routeOf(pattern string) string {
+	if pattern == "" {
+		return "none"
+	}
+	return pattern
 }
 
 // plainID reports whether a caller's request id may stand in a log line.

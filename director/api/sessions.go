@@ -68,15 +68,13 @@ func (s *server) sessions(api huma.API) {
 	}, "", "", func(context.Context, director.Actor, *empty) (*empty, error) { return nil, nil })
 	operation(s, api, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags, Summary: "Say that the director can work",
-		DefaultStatus: http.StatusNoContent, Errors: []int{http.StatusServiceUnavailable},
-	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*empty, error) {
-		if s.Ready == nil {
-			return nil, nil
+		Errors: []int{http.StatusServiceUnavailable},
+	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
+		out, err := s.readiness(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if err := s.Ready(ctx); err != nil {
-			return nil, &director.Error{Kind: director.KindUnavailable, Op: "api.readyz", Msg: "the director is not ready", Err: err}
-		}
-		return nil, nil
+		return &body[wire.Readiness]{out}, nil
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "Say what runs",

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
@@ -53,6 +55,9 @@ type Daemon struct {
 	log   *slog.Logger
 	stops []func(context.Context) error // in the order of starting
 	addr  net.Addr
+
+	registryAddr net.Addr
+	engine       atomic.Pointer[engine.Engine] // nil before it was made
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: the first password. On an error nothing is left running.
@@ -111,7 +116,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	env, err := d.environment(ctx, db, box, identity, push)
+	m := d.metrics(db, build)
+	env, err := d.environment(ctx, db, box, identity, push, m)
 	if err != nil {
 		return err
 	}
@@ -121,11 +127,12 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	eng, err := engine.New(ctx, engine.Config{
 		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
+		Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel, Observer: m,
 	})
 	if err != nil {
 		return err
 	}
+	d.engine.Store(eng)
 	if err := eng.Start(ctx); err != nil {
 		return err
 	}
@@ -145,7 +152,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build)
+	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -180,12 +187,13 @@ func (d *Daemon) startRegistry(ctx context.Context, identity *pki.Server) (bundl
 		return bundle.PushOptions{}, err
 	}
 	d.onStop(reg.Stop)
+	d.registryAddr = reg.Addr()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(identity.CA()))
 	return bundle.PushOptions{RootCAs: roots, Username: "director", Password: secret}, nil
 }
 
-func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions) (steps.Env, error) {
+func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions, m *metrics.Metrics) (steps.Env, error) {
 	_, port, err := net.SplitHostPort(d.cfg.RegistryListen)
 	if err != nil {
 		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
@@ -201,7 +209,9 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 			return steps.Env{}, err
 		}
 	}
-	runner, err := ansible.New(ansible.Config{Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log})
+	runner, err := ansible.New(ansible.Config{
+		Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
+	})
 	if err != nil {
 		return steps.Env{}, err
 	}
@@ -256,11 +266,11 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	return service, err
 }
 
-func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build) error {
+func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
 		Operations: ops, Schedules: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
-		Ready: db.Ping,
+		Ready: d.checks(db), Metrics: m.Handler(), Observer: m,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

@@ -63,6 +63,13 @@ func TestFirstStart(t *testing.T) {
 	if code, body := post(t, c, d, "/api/v1/apply", `{}`); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"unauthenticated"`) {
 		t.Errorf("without a token: %d %s", code, body)
 	}
+	if code, body := get(t, c, d, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"name":"registry","ok":true`) {
+		t.Errorf("not ready: %d %s", code, body)
+	}
+	if code, body := get(t, c, d, "/metrics"); code != http.StatusOK || !strings.Contains(body, `director_build_info{`) ||
+		!strings.Contains(body, "director_queue_length 0") || !strings.Contains(body, `route="/api/v1/login"`) {
+		t.Errorf("metrics: %d %s", code, body)
+	}
 	if _, err := start(t, c, io.Discard); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a second director on the same state: %v, want conflict", err)
 	}
@@ -80,6 +87,16 @@ func TestFirstStart(t *testing.T) {
 
 func post(t *testing.T, c Config, d *Daemon, path, body string) (int, string) {
 	t.Helper()
+	return send(t, c, d, http.MethodPost, path, body)
+}
+
+func get(t *testing.T, c Config, d *Daemon, path string) (int, string) {
+	t.Helper()
+	return send(t, c, d, http.MethodGet, path, "")
+}
+
+func send(t *testing.T, c Config, d *Daemon, method, path, body string) (int, string) {
+	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +105,7 @@ func post(t *testing.T, c Config, d *Daemon, path, body string) (int, string) {
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.Addr().String()+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+d.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

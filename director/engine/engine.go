@@ -70,7 +70,8 @@ type Config struct {
 	Now      func() time.Time        // time.Now if nil
 	Log      *slog.Logger
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
-	Budget func(budget string) int
+	Budget   func(budget string) int
+	Observer Observer // told what happens; nobody if nil
 	// Explain turns an error into what people are shown; the error's own text if nil.
 	Explain func(err error) (message, hint string)
 }
@@ -91,6 +92,7 @@ type Engine struct {
 	timers   map[*time.Timer]struct{}
 	stopping bool
 
+	beat       atomic.Int64 // when leases were renewed last
 	background sync.WaitGroup
 	stop       context.CancelFunc
 }
@@ -125,6 +127,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Budget == nil {
 		cfg.Budget = func(string) int { return 0 }
 	}
+	if cfg.Observer == nil {
+		cfg.Observer = nobody{}
+	}
 	if cfg.Explain == nil {
 		cfg.Explain = func(err error) (string, string) { return err.Error(), director.HintOf(err) }
 	}
@@ -151,11 +156,14 @@ func (e *Engine) Start(ctx context.Context) error {
 		return err
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.mu.Lock()
 	e.stop = stop
+	e.mu.Unlock()
 	if err := e.queue.Start(background); err != nil {
 		stop()
 		return &director.Error{Kind: director.KindInternal, Op: "engine.start", Msg: "the queue does not start", Err: err}
 	}
+	e.beat.Store(e.cfg.Now().UnixNano())
 	e.background.Go(func() { e.keep(background, renewed) })
 	if pool := e.cfg.Store.Pool(); pool != nil && e.cfg.Channel != "" {
 		e.background.Go(func() { e.listen(background, pool) })

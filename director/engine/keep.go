@@ -61,6 +61,7 @@ func (e *Engine) keep(ctx context.Context, renewed time.Time) {
 		err := e.renew(ctx)
 		if err == nil {
 			renewed = began
+			e.beat.Store(e.cfg.Now().UnixNano())
 			err = e.takeOver(ctx)
 		}
 		e.dropUnless(renewed)
@@ -197,6 +198,7 @@ func (e *Engine) reclaim(ctx context.Context) error {
 		return err
 	}
 	for _, ref := range lost {
+		e.cfg.Observer.LeaseLost()
 		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
 		e.mu.Lock()
 		if cancel := e.running[ref]; cancel != nil {

@@ -20,6 +20,7 @@ import (
 // queue is River on one of the databases. What is inserted is there when the transaction commits.
 type queue interface {
 	insert(ctx context.Context, tx Tx, jobs []river.InsertManyParams) error
+	JobList(ctx context.Context, params *river.JobListParams) (*river.JobListResult, error)
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
 }

@@ -58,8 +58,11 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 		return
 	}
 	e.signal.send()
+	e.cfg.Observer.StepStarted(step.Kind)
+	began := e.cfg.Now()
 	err = e.act(ctx, p, step, ref, claimed == takeBack)
 	ev := e.outcome(ctx, step, err)
+	e.cfg.Observer.StepEnded(step.Kind, ev.Kind, e.cfg.Now().Sub(began))
 	if err != nil {
 		log.Log(ctx, levelOf(ev.Kind), "step did not finish", "outcome", string(ev.Kind), "err", err)
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,137 +62,141 @@ func walk(t *testing.T, s *Store, f PlanQuery, p director.Page) string {
 }
 
 func TestPlanPage(t *testing.T) {
-	t.Parallel()
-	s := open(t, filepath.Join(t.TempDir(), "db"))
-	addPlans(t, s)
-	for _, c := range []struct {
-		f    PlanQuery
-		page director.Page
-		want string
-	}{
-		{PlanQuery{}, director.Page{Desc: true}, "p6 p4 p5 p2 p3 p0 p1"},
-		{PlanQuery{}, director.Page{Desc: true, Limit: 1}, "p6 p4 p5 p2 p3 p0 p1"},
-		{PlanQuery{}, director.Page{Sort: "created_at", Limit: 3}, "p0 p1 p2 p3 p4 p5 p6"},
-		{PlanQuery{}, director.Page{Sort: "cluster", Limit: 2}, "p0 p3 p6 p1 p4 p2 p5"},
-		{PlanQuery{Cluster: "c1"}, director.Page{Limit: 1}, "p1 p4"},
-		{PlanQuery{Phases: []plan.Phase{plan.PhaseDiscarded}}, director.Page{Sort: "phase", Limit: 2}, "p1 p3 p5"},
-		{PlanQuery{IDPrefix: "p3", Operations: []plan.Operation{plan.ClusterCreate}}, director.Page{}, "p3"},
-		{PlanQuery{IDPrefix: "%"}, director.Page{}, ""},
-	} {
-		if got := walk(t, s, c.f, c.page); got != c.want {
-			t.Errorf("%+v %+v: %q, want %q", c.f, c.page, got, c.want)
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		addPlans(t, s)
+		for _, c := range []struct {
+			f    PlanQuery
+			page director.Page
+			want string
+		}{
+			{PlanQuery{}, director.Page{Desc: true}, "p6 p4 p5 p2 p3 p0 p1"},
+			{PlanQuery{}, director.Page{Desc: true, Limit: 1}, "p6 p4 p5 p2 p3 p0 p1"},
+			{PlanQuery{}, director.Page{Sort: "created_at", Limit: 3}, "p0 p1 p2 p3 p4 p5 p6"},
+			{PlanQuery{}, director.Page{Sort: "cluster", Limit: 2}, "p0 p3 p6 p1 p4 p2 p5"},
+			{PlanQuery{Cluster: "c1"}, director.Page{Limit: 1}, "p1 p4"},
+			{PlanQuery{Phases: []plan.Phase{plan.PhaseDiscarded}}, director.Page{Sort: "phase", Limit: 2}, "p1 p3 p5"},
+			{PlanQuery{IDPrefix: "p3", Operations: []plan.Operation{plan.ClusterCreate}}, director.Page{}, "p3"},
+			{PlanQuery{IDPrefix: "%"}, director.Page{}, ""},
+		} {
+			if got := walk(t, s, c.f, c.page); got != c.want {
+				t.Errorf("%+v %+v: %q, want %q", c.f, c.page, got, c.want)
+			}
 		}
-	}
-	items, _, err := s.PlanPage(t.Context(), PlanQuery{IDPrefix: "p0"}, director.Page{})
-	if err != nil || items[0].Plan.Summary != `say "hello"` || items[0].Plan.Estimate != time.Minute || items[0].Total != 2 || items[0].Done != 0 {
-		t.Errorf("%+v, %v", items, err)
-	}
-	if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{Sort: "content; --"}); director.KindOf(err) != director.KindInvalid {
-		t.Errorf("an unknown order: %v", err)
-	}
-	if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{After: &director.Place{Value: "x"}}); director.KindOf(err) != director.KindInvalid {
-		t.Errorf("a broken place: %v", err)
-	}
+		items, _, err := s.PlanPage(t.Context(), PlanQuery{IDPrefix: "p0"}, director.Page{})
+		if err != nil || items[0].Plan.Summary != `say "hello"` || items[0].Plan.Estimate != time.Minute || items[0].Total != 2 || items[0].Done != 0 {
+			t.Errorf("%+v, %v", items, err)
+		}
+		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{Sort: "content; --"}); director.KindOf(err) != director.KindInvalid {
+			t.Errorf("an unknown order: %v", err)
+		}
+		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{After: &director.Place{Value: "x"}}); director.KindOf(err) != director.KindInvalid {
+			t.Errorf("a broken place: %v", err)
+		}
+	})
 }
 
 func TestNewestPlans(t *testing.T) {
-	t.Parallel()
-	s := open(t, filepath.Join(t.TempDir(), "db"))
-	addPlans(t, s)
-	got, err := s.NewestPlans(t.Context(), []string{"c0", "c1", "none"})
-	ids := map[string]string{}
-	for c, i := range got {
-		ids[c] = i.Plan.ID
-	}
-	if diff := cmp.Diff(map[string]string{"c0": "p6", "c1": "p4"}, ids); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		addPlans(t, s)
+		got, err := s.NewestPlans(t.Context(), []string{"c0", "c1", "none"})
+		ids := map[string]string{}
+		for c, i := range got {
+			ids[c] = i.Plan.ID
+		}
+		if diff := cmp.Diff(map[string]string{"c0": "p6", "c1": "p4"}, ids); diff != "" || err != nil {
+			t.Error(diff, err)
+		}
+	})
 }
 
 func TestDocumentPage(t *testing.T) {
-	t.Parallel()
-	s := open(t, filepath.Join(t.TempDir(), "db"))
-	for i, name := range []string{"b", "a", "ab", "c"} {
-		if err := update(t, s, func(tx *Tx) error { return tx.PutDocument(network(name), "admin", time.Unix(int64(i), 1000)) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct {
-		prefix string
-		page   director.Page
-		want   string
-	}{
-		{"", director.Page{Limit: 3}, "a ab b c"},
-		{"", director.Page{Limit: 3, Desc: true}, "c b ab a"},
-		{"", director.Page{Limit: 1, Sort: "updated_at", Desc: true}, "c ab a b"},
-		{"a", director.Page{}, "a ab"},
-	} {
-		var names []string
-		for p := c.page; ; {
-			docs, next, err := s.DocumentPage(t.Context(), model.KindNetwork, c.prefix, p)
-			if err != nil {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		for i, name := range []string{"b", "a", "ab", "c"} {
+			if err := update(t, s, func(tx *Tx) error { return tx.PutDocument(network(name), "admin", time.Unix(int64(i), 1000)) }); err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range docs {
-				names = append(names, d.Metadata.Name)
-			}
-			if next == nil {
-				break
-			}
-			if got := DocumentPlace(docs[len(docs)-1], p.Sort); *got != *next {
-				t.Fatalf("the place after %s is %v and %v", next.Name, got, next)
-			}
-			p.After = next
 		}
-		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("%q %+v: %q, want %q", c.prefix, c.page, got, c.want)
+		for _, c := range []struct {
+			prefix string
+			page   director.Page
+			want   string
+		}{
+			{"", director.Page{Limit: 3}, "a ab b c"},
+			{"", director.Page{Limit: 3, Desc: true}, "c b ab a"},
+			{"", director.Page{Limit: 1, Sort: "updated_at", Desc: true}, "c ab a b"},
+			{"a", director.Page{}, "a ab"},
+		} {
+			var names []string
+			for p := c.page; ; {
+				docs, next, err := s.DocumentPage(t.Context(), model.KindNetwork, c.prefix, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range docs {
+					names = append(names, d.Metadata.Name)
+				}
+				if next == nil {
+					break
+				}
+				if got := DocumentPlace(docs[len(docs)-1], p.Sort); *got != *next {
+					t.Fatalf("the place after %s is %v and %v", next.Name, got, next)
+				}
+				p.After = next
+			}
+			if got := strings.Join(names, " "); got != c.want {
+				t.Errorf("%q %+v: %q, want %q", c.prefix, c.page, got, c.want)
+			}
 		}
-	}
+	})
 }
 
 func TestEventPage(t *testing.T) {
-	t.Parallel()
-	s := open(t, filepath.Join(t.TempDir(), "db"))
-	p := plan.Plan{ID: "p", Content: plan.Content{Steps: []plan.Step{{ID: "a"}, {ID: "b"}}}}
-	st := plan.NewState(&p)
-	if err := update(t, s, func(tx *Tx) error {
-		if err := tx.AddPlan(p); err != nil {
-			return err
-		}
-		for _, e := range []plan.Event{
-			{Kind: plan.PlanStarted}, {Kind: plan.Started, Step: "a", Attempt: 1}, {Kind: plan.Started, Step: "b", Attempt: 1},
-			{Kind: plan.Succeeded, Step: "a", Attempt: 1}, {Kind: plan.Succeeded, Step: "b", Attempt: 1},
-		} {
-			e.Plan, e.At = "p", time.Unix(1, 0)
-			if err := tx.Append(&st, e); err != nil {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		p := plan.Plan{ID: "p", Content: plan.Content{Steps: []plan.Step{{ID: "a"}, {ID: "b"}}}}
+		st := plan.NewState(&p)
+		if err := update(t, s, func(tx *Tx) error {
+			if err := tx.AddPlan(p); err != nil {
 				return err
 			}
+			for _, e := range []plan.Event{
+				{Kind: plan.PlanStarted}, {Kind: plan.Started, Step: "a", Attempt: 1}, {Kind: plan.Started, Step: "b", Attempt: 1},
+				{Kind: plan.Succeeded, Step: "a", Attempt: 1}, {Kind: plan.Succeeded, Step: "b", Attempt: 1},
+			} {
+				e.Plan, e.At = "p", time.Unix(1, 0)
+				if err := tx.Append(&st, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		q    EventQuery
-		want []int64
-		last int64
-	}{
-		{EventQuery{Limit: 10}, []int64{1, 2, 3, 4, 5}, 5},
-		{EventQuery{Limit: 1, Kinds: []plan.EventKind{plan.Started}}, []int64{2}, 2},
-		{EventQuery{Limit: 10, Kinds: []plan.EventKind{plan.Started}, After: 2}, []int64{3}, 5},
-		{EventQuery{Limit: 10, Step: "b", Kinds: []plan.EventKind{plan.Started, plan.Succeeded}}, []int64{3, 5}, 5},
-		{EventQuery{Limit: 10, After: 9}, nil, 9},
-	} {
-		events, last, err := s.EventPage(t.Context(), "p", c.q)
-		var got []int64
-		for _, e := range events {
-			got = append(got, e.Seq)
+		for _, c := range []struct {
+			q    EventQuery
+			want []int64
+			last int64
+		}{
+			{EventQuery{Limit: 10}, []int64{1, 2, 3, 4, 5}, 5},
+			{EventQuery{Limit: 1, Kinds: []plan.EventKind{plan.Started}}, []int64{2}, 2},
+			{EventQuery{Limit: 10, Kinds: []plan.EventKind{plan.Started}, After: 2}, []int64{3}, 5},
+			{EventQuery{Limit: 10, Step: "b", Kinds: []plan.EventKind{plan.Started, plan.Succeeded}}, []int64{3, 5}, 5},
+			{EventQuery{Limit: 10, After: 9}, nil, 9},
+		} {
+			events, last, err := s.EventPage(t.Context(), "p", c.q)
+			var got []int64
+			for _, e := range events {
+				got = append(got, e.Seq)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || last != c.last || err != nil {
+				t.Errorf("%+v: last %d, %v %s", c.q, last, err, diff)
+			}
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" || last != c.last || err != nil {
-			t.Errorf("%+v: last %d, %v %s", c.q, last, err, diff)
+		if _, _, err := s.EventPage(t.Context(), "none", EventQuery{Limit: 1}); director.KindOf(err) != director.KindNotFound {
+			t.Errorf("err = %v, want not_found", err)
 		}
-	}
-	if _, _, err := s.EventPage(t.Context(), "none", EventQuery{Limit: 1}); director.KindOf(err) != director.KindNotFound {
-		t.Errorf("err = %v, want not_found", err)
-	}
+	})
 }

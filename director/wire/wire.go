@@ -102,6 +102,19 @@ type Version struct {
 	Go      string `json:"go" doc:"Version of Go it was built with."`
 }
 
+// Readiness says whether the director can work, and what was looked at.
+type Readiness struct {
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"`
+}
+
+// Check is one thing that the director needs to work.
+type Check struct {
+	Name   string `json:"name" doc:"database, engine, disk or registry."`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty" doc:"What is wrong."`
+}
+
 // Applied is what an apply did, or would do.
 type Applied struct {
 	DryRun  bool     `json:"dry_run" doc:"Nothing was stored."`

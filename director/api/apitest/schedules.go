@@ -26,7 +26,7 @@ func (s *Schedules) find(ctx context.Context, name string) (model.Stored, error)
 
 // Schedules lists schedules.
 func (s *Schedules) Schedules(ctx context.Context, runs int) ([]api.ScheduleView, error) {
-	docs, err := s.Documents(ctx, model.KindSchedule)
+	docs, _, err := s.ListDocuments(ctx, api.DocumentQuery{Kind: model.KindSchedule})
 	out := make([]api.ScheduleView, len(docs))
 	for i, d := range docs {
 		if out[i], err = s.Schedule(ctx, d.Metadata.Name, runs); err != nil {

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Check is one thing that the director needs to work.
+type Check struct {
+	Name string
+	Err  error // nil if all is well; what people are shown of it is its Msg and its hint
+}
+
+// Observer is told of requests, for metrics. Its methods must return at once.
+type Observer interface {
+	// Request is called at the end of each; route is the pattern of its path.
+	Request(method, route string, status int, took time.Duration)
+	// Stream is called when a stream opens; what it returns when it closes.
+	Stream() (closed func())
+}
+
+// readiness returns what was checked, and unavailable naming all that is wrong.
+func (s *server) readiness(ctx context.Context) (wire.Readiness, error) {
+	out := wire.Readiness{Ready: true, Checks: []wire.Check{}}
+	if s.Ready == nil {
+		return out, nil
+	}
+	var wrong []director.Field
+	for _, c := range s.Ready(ctx) {
+		w := wire.Check{Name: c.Name, OK: c.Err == nil}
+		if c.Err != nil {
+			p := problemOf(ctx, c.Err)
+			w.Reason = p.Detail
+			wrong = append(wrong, director.Field{Path: c.Name, Msg: p.Detail, Hint: p.Hint})
+			s.Log.WarnContext(ctx, "the director is not ready", "check", c.Name, "err", c.Err)
+		}
+		out.Checks = append(out.Checks, w)
+	}
+	if len(wrong) == 0 {
+		return out, nil
+	}
+	return out, &director.Error{
+		Kind: director.KindUnavailable, Op: "api.readyz", Msg: "the director is not ready", Fields: wrong, Hint: "look at what is named; the director's log has the causes",
+	}
+}
+
+// probes offers the probes, and the metrics, where the programs that ask for them look by themselves.
+func (s *server) probes(engine *gin.Engine) {
+	engine.GET("/healthz", func(g *gin.Context) { g.Status(http.StatusNoContent) })
+	engine.GET("/readyz", func(g *gin.Context) {
+		out, err := s.readiness(g.Request.Context())
+		if err != nil {
+			s.abort(g, err)
+			return
+		}
+		g.JSON(http.StatusOK, out)
+	})
+	if s.Metrics != nil {
+		engine.GET("/metrics", gin.WrapH(s.Metrics))
+	}
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/metrics"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// leastFree is the room on the data disk below which the director calls itself not ready: journal and logs need it to go on.
+const leastFree = 256 << 20
+
+// probeEvery is how long an answer of the probes is good for: anybody may ask, and must not keep the database busy by it.
+const probeEvery = 2 * time.Second
+
+// checks returns what /readyz asks.
+func (d *Daemon) checks(db *store.Store) func(context.Context) []api.Check {
+	var mu sync.Mutex
+	var last []api.Check
+	var at time.Time
+	return func(ctx context.Context) []api.Check {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) < probeEvery {
+			return last
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // the answer is for others too
+		defer cancel()
+		last, at = []api.Check{
+			{Name: "database", Err: d.checkDatabase(ctx, db)}, {Name: "engine", Err: d.checkEngine()}, {Name: "disk", Err: d.checkDisk()},
+			{Name: "registry", Err: d.checkRegistry(ctx)},
+		}, time.Now()
+		return last
+	}
+}
+
+func (d *Daemon) checkDatabase(ctx context.Context, db *store.Store) error {
+	err := db.Writable(ctx, time.Now())
+	if err == nil {
+		return nil
+	}
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the database cannot be written", Hint: "see whether its disk has room and works", Err: err,
+	}
+}
+
+func (d *Daemon) checkEngine() error {
+	eng := d.engine.Load()
+	if eng == nil {
+		return director.Errorf(director.KindUnavailable, "daemon.ready", "the engine has not started")
+	}
+	return eng.Alive()
+}
+
+func (d *Daemon) checkDisk() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(d.cfg.StateDir, &fs); err != nil {
+		return &director.Error{Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be looked at", Err: err}
+	}
+	if free := fs.Bavail * uint64(fs.Bsize); free < leastFree {
+		return director.Errorf(director.KindExhausted, "daemon.ready", "the data disk has %d MiB left", free>>20).WithHint("make it larger, or prune logs and images")
+	}
+	return nil
+}
+
+// checkRegistry looks whether the registry takes connections. What it holds is for its own tests.
+func (d *Daemon) checkRegistry(ctx context.Context) error {
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", d.registryAddr.String())
+	if err != nil {
+		return &director.Error{Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the registry takes no connections", Hint: "see the director's log", Err: err}
+	}
+	return conn.Close()
+}
+
+func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
+	return metrics.New(metrics.Config{
+		Version: build.Version, Commit: build.Commit, Go: runtime.Version(), Forks: d.cfg.Forks, Log: d.log,
+		Counts: func(ctx context.Context) (metrics.Counts, error) {
+			c, err := db.Counts(ctx)
+			out := metrics.Counts{Machines: c.Machines, Plans: c.Plans, Steps: c.Steps}
+			if eng := d.engine.Load(); eng != nil && err == nil {
+				out.Held = eng.Held()
+				out.Queue, err = eng.QueueLength(ctx)
+			}
+			return out, err
+		},
+	})
+}

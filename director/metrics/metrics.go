@@ -1,0 +1,194 @@
+// Package metrics counts what the director does and shows it to Prometheus. The other rooms know nothing of it: they call small interfaces of their
+// own, which this one implements. There is no global registry, so that two directors of one process do not count together.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Counts is what is looked up when Prometheus asks.
+type Counts struct {
+	Queue    int            // steps that wait for a free worker
+	Held     int            // leases of this director
+	Machines map[string]int // of the ledger, by state
+	Plans    map[string]int // by phase
+	Steps    map[string]int // of plans that hold a cluster, by status
+}
+
+// Config says which director this is and how things are looked up.
+type Config struct {
+	Version, Commit, Go string
+	Forks               int // of the director
+	Counts              func(context.Context) (Counts, error)
+	Log                 *slog.Logger
+}
+
+// Metrics implements the observers of engine, ansible and api. It is safe for concurrent use.
+type Metrics struct {
+	cfg      Config
+	registry *prometheus.Registry
+
+	stepsStarted *prometheus.CounterVec
+	stepsEnded   *prometheus.CounterVec
+	stepSeconds  *prometheus.HistogramVec
+	leasesLost   prometheus.Counter
+	runs         prometheus.Gauge
+	runsWaiting  prometheus.Gauge
+	forks        prometheus.Gauge
+	runsEnded    *prometheus.CounterVec
+	runSeconds   *prometheus.HistogramVec
+	requests     *prometheus.CounterVec
+	latency      *prometheus.HistogramVec
+	streams      prometheus.Gauge
+	failures     prometheus.Counter
+}
+
+// What takes from a tenth of a second to an hour.
+var long = []float64{.1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600}
+
+// New returns the metrics of one director.
+func New(c Config) *Metrics {
+	m := &Metrics{
+		cfg: c, registry: prometheus.NewRegistry(),
+		stepsStarted: counters("steps_started_total", "Attempts of steps that were started.", "kind"),
+		stepsEnded:   counters("steps_ended_total", "Attempts of steps that ended, by what came of them.", "kind", "outcome"),
+		stepSeconds:  histograms("step_duration_seconds", "How long attempts of steps took.", long, "kind"),
+		leasesLost:   prometheus.NewCounter(opts("leases_lost_total", "Steps that were taken from a director that was silent or gone.")),
+		runs:         prometheus.NewGauge(gauge("ansible_runs", "Ansible runs in flight.")),
+		runsWaiting:  prometheus.NewGauge(gauge("ansible_runs_waiting", "Ansible runs that wait for forks.")),
+		forks:        prometheus.NewGauge(gauge("ansible_forks_used", "Forks that Ansible runs hold.")),
+		runsEnded:    counters("ansible_runs_ended_total", "Ansible runs that ended, by how.", "how"),
+		runSeconds:   histograms("ansible_run_duration_seconds", "How long Ansible runs took.", long, "how"),
+		requests:     counters("http_requests_total", "Requests to the API.", "method", "route", "status"),
+		latency:      histograms("http_request_duration_seconds", "How long requests took; streams are left out.", prometheus.DefBuckets, "method", "route"),
+		streams:      prometheus.NewGauge(gauge("http_streams", "Streams of events that are open.")),
+		failures:     prometheus.NewCounter(opts("metrics_lookup_failures_total", "Times that the database did not say what there is.")),
+	}
+	limit := prometheus.NewGauge(gauge("ansible_forks_limit", "Forks that all Ansible runs may hold together."))
+	limit.Set(float64(c.Forks))
+	build := prometheus.NewGaugeVec(gauge("build_info", "Which director this is; always 1."), []string{"version", "commit", "go"})
+	build.WithLabelValues(c.Version, c.Commit, c.Go).Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build, limit, looked{m},
+		m.stepsStarted, m.stepsEnded, m.stepSeconds, m.leasesLost, m.runs, m.runsWaiting, m.forks, m.runsEnded, m.runSeconds,
+		m.requests, m.latency, m.streams, m.failures,
+	)
+	return m
+}
+
+const namespace = "director"
+
+func opts(name, help string) prometheus.CounterOpts {
+	return prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
+}
+
+func gauge(name, help string) prometheus.GaugeOpts {
+	return prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(opts(name, help), labels)
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// Handler shows the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
+}
+
+// StepStarted counts.
+func (m *Metrics) StepStarted(kind string) { m.stepsStarted.WithLabelValues(kind).Inc() }
+
+// StepEnded counts and measures.
+func (m *Metrics) StepEnded(kind string, outcome plan.EventKind, took time.Duration) {
+	m.stepsEnded.WithLabelValues(kind, string(outcome)).Inc()
+	m.stepSeconds.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// LeaseLost counts.
+func (m *Metrics) LeaseLost() { m.leasesLost.Inc() }
+
+// RunWaits counts up.
+func (m *Metrics) RunWaits() { m.runsWaiting.Inc() }
+
+// RunWaited counts down.
+func (m *Metrics) RunWaited() { m.runsWaiting.Dec() }
+
+// RunStarted counts up.
+func (m *Metrics) RunStarted(forks int) {
+	m.runs.Inc()
+	m.forks.Add(float64(forks))
+}
+
+// RunEnded counts down and measures.
+func (m *Metrics) RunEnded(forks int, how string, took time.Duration) {
+	m.runs.Dec()
+	m.forks.Sub(float64(forks))
+	m.runsEnded.WithLabelValues(how).Inc()
+	m.runSeconds.WithLabelValues(how).Observe(took.Seconds())
+}
+
+// Request counts and measures a request. route is the pattern and not the path, of which there is no end.
+func (m *Metrics) Request(method, route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.latency.WithLabelValues(method, route).Observe(took.Seconds())
+}
+
+// Stream counts the open streams up, and down when the returned function is called.
+func (m *Metrics) Stream() (closed func()) {
+	m.streams.Inc()
+	return m.streams.Dec
+}
+
+var (
+	descQueue    = prometheus.NewDesc(namespace+"_queue_length", "Steps that could run and wait for a free worker.", nil, nil)
+	descHeld     = prometheus.NewDesc(namespace+"_leases_held", "Steps that run in this director.", nil, nil)
+	descMachines = prometheus.NewDesc(namespace+"_machines", "Machines of the ledger.", []string{"state"}, nil)
+	descPlans    = prometheus.NewDesc(namespace+"_plans", "Plans.", []string{"phase"}, nil)
+	descSteps    = prometheus.NewDesc(namespace+"_steps", "Steps of the plans that hold a cluster.", []string{"status"}, nil)
+)
+
+// looked is what is looked up at each question.
+type looked struct{ m *Metrics }
+
+// Describe lists what there is.
+func (looked) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descQueue, descHeld, descMachines, descPlans, descSteps} {
+		out <- d
+	}
+}
+
+// Collect looks it up. What cannot be looked up is missing: the rest must not go with it.
+func (l looked) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // Prometheus hands no context down
+	defer cancel()
+	c, err := l.m.cfg.Counts(ctx)
+	if err != nil {
+		l.m.failures.Inc()
+		l.m.cfg.Log.WarnContext(ctx, "metrics could not be looked up", "err", err)
+		return
+	}
+	set := func(d *prometheus.Desc, n int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	set(descQueue, c.Queue)
+	set(descHeld, c.Held)
+	for d, by := range map[*prometheus.Desc]map[string]int{descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps} {
+		for label, n := range by {
+			set(d, n, label)
+		}
+	}
+}
