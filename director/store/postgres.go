@@ -117,12 +117,12 @@ func tune(cfg *pgxpool.Config, p Postgres) {
 func postgresOpenError(where string, err error) error {
 	hint := "check that the server runs and can be reached from here, and that its pg_hba.conf lets this director in"
 	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch {
-		case pe.Code == "28P01" || pe.Code == "28000":
+		switch pe.Code {
+		case "28P01", "28000":
 			hint = "check the user in database, the password in databasePasswordFile, and the server's pg_hba.conf"
-		case pe.Code == "3D000":
+		case "3D000":
 			hint = "make it: CREATE DATABASE ... OWNER ...; see docs/high-availability.md"
-		case pe.Code == "42501":
+		case "42501":
 			hint = "make the director's user the owner of the database: ALTER DATABASE ... OWNER TO ..."
 		}
 	} else if strings.Contains(err.Error(), "used by a newer one") {

@@ -2,6 +2,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -173,7 +174,7 @@ func (s *Server) serve() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("/bin/sh", "-c", keeper, "sh", filepath.Join(s.bin, "postgres"), "-D", filepath.Join(s.Dir, "data"),
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", keeper, "sh", filepath.Join(s.bin, "postgres"), "-D", filepath.Join(s.Dir, "data"),
 		"-p", strconv.Itoa(s.Port), "-k", s.Dir, "-h", "127.0.0.1", "-N", "200", "-c", "fsync=off",
 		"-c", "full_page_writes=off", "-c", "shared_buffers=32MB", "-c", "log_checkpoints=off")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
@@ -234,7 +235,7 @@ func (s *Server) TCP(address string) string {
 }
 
 func (s *Server) run(program string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	cmd := exec.CommandContext(context.Background(), filepath.Join(s.bin, program), args...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
 	out, err := cmd.CombinedOutput()
@@ -242,7 +243,7 @@ func (s *Server) run(program string, args ...string) (string, error) {
 }
 
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
