@@ -17,10 +17,10 @@ help: ## List the targets
 	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: bin/director bin/directorctl ## Build the director and its command line
+build: bin/director bin/directorctl bin/pretend-ansible ## Build the director, its command line and what it rehearses with
 
-.PHONY: bin/director bin/directorctl
-bin/director bin/directorctl: bin/%:
+.PHONY: bin/director bin/directorctl bin/pretend-ansible
+bin/director bin/directorctl bin/pretend-ansible: bin/%:
 	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: demo

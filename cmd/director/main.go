@@ -16,6 +16,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
 )
 
 // Set by the linker.
@@ -31,6 +32,9 @@ var exitCodes = map[director.Kind]int{
 }
 
 func main() {
+	if pretend.Called(os.Args[0]) { // by a director that simulates, which has no small stand-in beside it
+		os.Exit(pretend.Main(os.Args, os.Stderr))
+	}
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprint(os.Stderr, describe(err))
 		os.Exit(exitCodes[director.KindOf(err)])
@@ -44,7 +48,8 @@ func run(args []string, out io.Writer) error {
 	level := flags.String("log-level", "", "debug, info, warn or error; over the file's logLevel")
 	show := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
-		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] check-config  check the configuration and exit\n\n")
+		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] check-config  check the configuration and exit\n"+
+			"       director simulate [flags] [FILE|DIRECTORY ...]  rehearse on pretended hypervisors; see director simulate -help\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -57,6 +62,9 @@ func run(args []string, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "director %s (%s)\n", version, commit)
 		return err
 	}
+	if flags.Arg(0) == "simulate" {
+		return runSimulate(flags.Args()[1:], out)
+	}
 	cfg, err := daemon.LoadConfig(*config)
 	if err != nil {
 		return err
@@ -68,7 +76,7 @@ func run(args []string, out io.Writer) error {
 	}
 	switch flags.Arg(0) {
 	case "":
-		return serve(cfg, out)
+		return serve(cfg, out, nil)
 	case "check-config":
 		_, err := fmt.Fprintf(out, "%s is fine\n", *config)
 		return err
@@ -76,13 +84,19 @@ func run(args []string, out io.Writer) error {
 	return director.Errorf(director.KindInvalid, "director.flags", "%q is not a command", flags.Arg(0)).WithHint("director -help")
 }
 
-func serve(cfg daemon.Config, out io.Writer) error {
+// serve runs the director until it is told to stop. ready is called once its API answers; it may be nil.
+func serve(cfg daemon.Config, out io.Writer, ready func(*daemon.Daemon) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(logHandler(cfg))
 	d, err := daemon.Start(ctx, cfg, daemon.Build{Version: version, Commit: commit}, log, out)
 	if err != nil {
 		return err
+	}
+	if ready != nil {
+		if err := ready(d); err != nil {
+			return errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
+		}
 	}
 	<-ctx.Done()
 	log.Info("the director is stopping; running steps go on at the next start")

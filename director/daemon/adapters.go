@@ -55,12 +55,16 @@ func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterPara
 
 // backends opens the back end of a provider at its first use, and anew when its document has changed.
 type backends struct {
-	store *store.Store
-	log   *slog.Logger
+	store  *store.Store
+	log    *slog.Logger
+	opener opener
 
 	mu   sync.Mutex
 	open map[string]openBackend
 }
+
+// opener opens the back end of the provider with that name.
+type opener func(name string, p model.Provider) (hypervisor.Backend, error)
 
 type openBackend struct {
 	hypervisor.Backend
@@ -68,8 +72,8 @@ type openBackend struct {
 	generation int64
 }
 
-func newBackends(s *store.Store, log *slog.Logger, onStop func(func(context.Context) error)) *backends {
-	b := &backends{store: s, log: log, open: map[string]openBackend{}}
+func newBackends(s *store.Store, log *slog.Logger, open opener, onStop func(func(context.Context) error)) *backends {
+	b := &backends{store: s, log: log, opener: open, open: map[string]openBackend{}}
 	onStop(b.close)
 	return b
 }
@@ -86,7 +90,7 @@ func (b *backends) Backend(ctx context.Context, provider string) (hypervisor.Bac
 	if ok && have.uid == doc.UID && have.generation == doc.Generation {
 		return have.Backend, nil
 	}
-	fresh, err := openProvider(*doc.Provider, b.log)
+	fresh, err := b.opener(provider, *doc.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +115,24 @@ func (b *backends) close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openProvider is the one place that knows every back end.
-func openProvider(p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
-	if p.Type != "libvirt" {
+// realProviders are the types of providers of a director that does not simulate.
+var realProviders = []string{model.ProviderLibvirt}
+
+// openReal is the one place that knows every back end.
+func openReal(log *slog.Logger) opener {
+	return func(name string, p model.Provider) (hypervisor.Backend, error) {
+		switch p.Type {
+		case model.ProviderLibvirt:
+			return openLibvirt(p, log)
+		case model.ProviderSim:
+			return nil, director.Errorf(director.KindInvalid, "daemon.provider", "provider %s only pretends, and this director does not simulate", name).
+				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
+		}
 		return nil, director.Errorf(director.KindInvalid, "daemon.provider", "this director has no back end of type %q", p.Type)
 	}
+}
+
+func openLibvirt(p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
 	cfg := libvirt.Config{DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, Log: log}
 	if p.Libvirt.DiskCache != "default" {
 		cfg.DiskCache = p.Libvirt.DiskCache

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -43,6 +44,9 @@ type Config struct {
 	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
 	LogLevel             slog.Level `yaml:"logLevel"`          // debug, info, warn, error
 	LogFormat            string     `yaml:"logFormat"`         // text or json
+
+	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/simulate.md
+	Simulation simulate.Settings `yaml:"simulation"` // how that goes
 }
 
 // Span is a time span, written as 12h or 30m.
@@ -60,6 +64,7 @@ func DefaultConfig() Config {
 	return Config{
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
 		ClonesPerProvider: 16, ClonesPerHost: 4, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		Simulation: simulate.DefaultSettings(),
 	}
 }
 
@@ -143,6 +148,9 @@ func (c Config) Validate() error {
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("logFormat", "text or json", "%q is not known", c.LogFormat)
+	}
+	if c.Simulate {
+		p = append(p, c.Simulation.Problems("simulation")...)
 	}
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
 }

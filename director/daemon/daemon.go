@@ -108,6 +108,10 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hands, err := d.openHands(db.DirectorID())
+	if err != nil {
+		return err
+	}
 	identity, err := pki.EnsureServer(d.path("tls"), append([]string{"localhost", "director"}, d.cfg.Names...), []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")})
 	if err != nil {
 		return err
@@ -117,7 +121,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	m := d.metrics(db, build)
-	env, err := d.environment(ctx, db, box, identity, push, m)
+	env, err := d.environment(ctx, db, box, identity, push, m, hands)
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.onStop(eng.Stop)
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
-		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log,
+		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
 		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval),
 		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
@@ -150,6 +154,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	service, err := d.authentication(ctx, db, out)
 	if err != nil {
+		return err
+	}
+	if err := d.rehearse(ctx, ops, out); err != nil {
 		return err
 	}
 	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build, m)
@@ -169,7 +176,7 @@ func (d *Daemon) lockState() error {
 			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
 	}
 	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
-	return nil
+	return d.markState()
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
@@ -193,7 +200,9 @@ func (d *Daemon) startRegistry(ctx context.Context, identity *pki.Server) (bundl
 	return bundle.PushOptions{RootCAs: roots, Username: "director", Password: secret}, nil
 }
 
-func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions, m *metrics.Metrics) (steps.Env, error) {
+func (d *Daemon) environment(
+	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions, m *metrics.Metrics, h hands,
+) (steps.Env, error) {
 	_, port, err := net.SplitHostPort(d.cfg.RegistryListen)
 	if err != nil {
 		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
@@ -210,7 +219,7 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 		}
 	}
 	runner, err := ansible.New(ansible.Config{
-		Binary: d.cfg.AnsiblePlaybook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
+		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
 	})
 	if err != nil {
 		return steps.Env{}, err
@@ -222,9 +231,10 @@ func (d *Daemon) environment(ctx context.Context, db *store.Store, box *seal.Box
 	for _, run := range survivors {
 		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
 	}
+	backends := newBackends(db, d.log, h.open, d.onStop)
 	env := steps.Env{
 		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
-		Backends: newBackends(db, d.log, d.onStop), Player: runner, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
+		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
 		Push: push, PushHost: net.JoinHostPort("127.0.0.1", port), Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)

@@ -86,8 +86,9 @@ func ensure[T any](p **T) *T {
 
 // Provider is a hypervisor installation that clusters can be placed on.
 type Provider struct {
-	Type    string   `json:"type" doc:"What runs the VMs." enum:"libvirt" required:"true"`
+	Type    string   `json:"type" doc:"What runs the VMs. sim only pretends, and is taken by a director that simulates alone." enum:"libvirt,sim" required:"true"`
 	Libvirt *Libvirt `json:"libvirt,omitempty" doc:"Settings of a libvirt provider; required for type libvirt."`
+	Sim     *Sim     `json:"sim,omitempty" doc:"Settings of a pretend provider; required for type sim."`
 	Quota   Quota    `json:"quota,omitzero" doc:"Upper limits over all clusters on this provider."`
 }
 

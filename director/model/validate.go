@@ -129,8 +129,43 @@ func (v *validator) bounds(at string, tag reflect.StructTag, field reflect.Value
 }
 
 func (v *validator) provider(p *Provider) {
-	if p.Type != "libvirt" {
+	switch p.Type {
+	case ProviderSim:
+		v.sim(p)
+	case ProviderLibvirt:
+		v.libvirt(p)
+	}
+}
+
+func (v *validator) sim(p *Provider) {
+	if p.Libvirt != nil {
+		v.fail("spec.libvirt", "leave it out, or set type: libvirt", "has no meaning for type sim")
+	}
+	if p.Sim == nil || len(p.Sim.Hosts) == 0 {
+		v.fail("spec.sim.hosts", "name at least one host", "is empty")
 		return
+	}
+	names := map[string]int{}
+	for i, h := range p.Sim.Hosts {
+		at := fmt.Sprintf("spec.sim.hosts[%d]", i)
+		v.match(at+".name", h.Name, domainPattern, "a host name", 63)
+		if first, twice := names[h.Name]; twice {
+			v.fail(at+".name", "", "is the name of hosts[%d] too", first)
+		}
+		names[h.Name] = i
+	}
+	verbs := map[string]int{}
+	for i, verb := range p.Sim.Verbs {
+		if first, twice := verbs[verb.Verb]; twice {
+			v.fail(fmt.Sprintf("spec.sim.verbs[%d].verb", i), "keep one", "is the verb of verbs[%d] too", first)
+		}
+		verbs[verb.Verb] = i
+	}
+}
+
+func (v *validator) libvirt(p *Provider) {
+	if p.Sim != nil {
+		v.fail("spec.sim", "leave it out, or set type: sim", "has no meaning for type libvirt")
 	}
 	if p.Libvirt == nil || len(p.Libvirt.Hosts) == 0 {
 		v.fail("spec.libvirt.hosts", "name at least one host with its uri", "is empty")

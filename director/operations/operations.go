@@ -42,6 +42,8 @@ type Config struct {
 	CheckSchedule func(model.Schedule) []director.Field
 	// Applied is called after documents have changed; nil for nobody.
 	Applied func()
+	// ProviderTypes are the types of providers that this director takes; any if nil.
+	ProviderTypes []string
 }
 
 // Operations implements api.Operations. It is safe for concurrent use.
@@ -124,6 +126,7 @@ func (o *Operations) validate(docs []model.Document) error {
 				problems = append(problems, f)
 			}
 		}
+		problems = append(problems, o.checkType(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one"})
 		} else {
@@ -131,6 +134,17 @@ func (o *Operations) validate(docs []model.Document) error {
 		}
 	}
 	return director.Invalid("operations.apply", "nothing was applied: the documents have problems", problems)
+}
+
+// checkType refuses a provider that only pretends, unless all of this director does: nobody shall take its clusters for real.
+func (o *Operations) checkType(d *model.Document) []director.Field {
+	if d.Provider == nil || d.Provider.Type != model.ProviderSim || o.ProviderTypes == nil || slices.Contains(o.ProviderTypes, model.ProviderSim) {
+		return nil
+	}
+	return []director.Field{{
+		Path: d.Ref().String() + ": spec.type", Msg: "sim only pretends, and this director does not simulate",
+		Hint: "name a real hypervisor, or rehearse with: director simulate",
+	}}
 }
 
 func fieldsOf(err error) []director.Field {

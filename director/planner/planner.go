@@ -382,8 +382,8 @@ func (w World) machines() ([]sized, error) {
 		}
 	}
 	load := map[string]int{}
-	for _, h := range w.Provider.Provider.Libvirt.Hosts {
-		load[h.Name] = w.Host[h.Name]
+	for _, host := range w.Provider.Provider.HostNames() {
+		load[host] = w.Host[host]
 	}
 	for i := range want {
 		if want[i].Address == "" {

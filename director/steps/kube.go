@@ -47,7 +47,7 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 }
 
 // notReady says what is missing, or "".
-func notReady(ctx context.Context, client *kube.Client, nodes []string) (string, error) {
+func notReady(ctx context.Context, client API, nodes []string) (string, error) {
 	missing, err := client.NodesReady(ctx, nodes)
 	if err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func notReady(ctx context.Context, client *kube.Client, nodes []string) (string,
 }
 
 // kubeClient connects as the director, with a certificate of ten minutes.
-func (e Env) kubeClient(ctx context.Context, p planner.ClusterParams) (*kube.Client, error) {
+func (e Env) kubeClient(ctx context.Context, p planner.ClusterParams) (API, error) {
 	authorities, err := e.ClusterPKI(ctx, p.UID)
 	if err != nil {
 		return nil, err
@@ -86,5 +86,7 @@ func (e Env) kubeClient(ctx context.Context, p planner.ClusterParams) (*kube.Cli
 	if err != nil {
 		return nil, err
 	}
-	return kube.Connect([]byte(config.Reveal()))
+	return e.Connect([]byte(config.Reveal()))
 }
+
+func connect(kubeconfig []byte) (API, error) { return kube.Connect(kubeconfig) }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 )
 
 // SSHIdentity is the key pair that the director logs in to its nodes with.
@@ -19,6 +21,32 @@ type SSHIdentity struct {
 }
 
 var errHostKey = errors.New("host key mismatch")
+
+// sshNodes looks at machines over TCP and SSH.
+type sshNodes struct{ identity SSHIdentity }
+
+// Answers knocks at the SSH port: a refusal is an answer too.
+func (sshNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(m.Address, "22"))
+	if err == nil {
+		return true, conn.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED), nil
+}
+
+// CloudInit reads cloud-init's result file.
+func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
+	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
+	out, err := node.run(ctx, "cat /run/cloud-init/result.json 2>/dev/null || true")
+	if errors.Is(err, errHostKey) {
+		return "", director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director did not give it: %w", m.Address, err).
+			WithHint("another host has the address, or the VM was made from another disk; look at its console")
+	}
+	return out, err
+}
 
 // sshNode is a node as the director reaches it.
 type sshNode struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -48,6 +49,22 @@ type Player interface {
 	Play(ctx context.Context, p ansible.Play) (ansible.Result, error)
 }
 
+// Nodes looks at machines over the network that they are in.
+type Nodes interface {
+	// Answers tells whether a host answers at the address of the machine, which does not exist yet. It can only see hosts that the director reaches.
+	Answers(ctx context.Context, m director.Machine) (bool, error)
+	// CloudInit returns the file with which cloud-init on the machine says how it went, and "" as long as it runs. The machine proves itself with
+	// hostKey, its public SSH host key; another host at the address is a conflict. Any other error means that it cannot be reached yet.
+	CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error)
+}
+
+// API looks at a cluster through its Kubernetes API.
+type API interface {
+	NodesReady(ctx context.Context, names []string) ([]kube.Absence, error)
+	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
+	Close()
+}
+
 // Env is what handlers work with.
 type Env struct {
 	Director string // id of the installation
@@ -57,7 +74,9 @@ type Env struct {
 	Sealer   pki.Sealer
 	Backends Backends
 	Player   Player
-	Trees    func(hash string) (string, error) // directory of the unpacked playbooks of that hash
+	Nodes    Nodes                                // over SSH if nil
+	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
+	Trees    func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
 	LogPath  func(planID, step string, attempt int) string
 	Registry string             // host:port as the nodes see it
 	CA       string             // PEM of the authority that signs the registry's certificate
@@ -78,6 +97,12 @@ const RegistryPrefix = "kaas"
 
 // Handlers returns a handler for every kind that planners write.
 func Handlers(env Env) map[string]plan.Handler {
+	if env.Nodes == nil {
+		env.Nodes = sshNodes{identity: env.SSH}
+	}
+	if env.Connect == nil {
+		env.Connect = connect
+	}
 	return map[string]plan.Handler{
 		planner.StepReleasePush:   handler(env.releasePush),
 		planner.StepNetworkEnsure: handler(env.networkEnsure),

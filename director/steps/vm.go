@@ -6,13 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -44,7 +42,7 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 		return err
 	}
 	if len(have) == 0 {
-		if err := addressFree(ctx, p.Machine.Address); err != nil {
+		if err := e.addressFree(ctx, p.Machine); err != nil {
 			return err
 		}
 	}
@@ -61,20 +59,14 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 	return nil
 }
 
-// addressFree refuses an address at which a host answers already. It can only see hosts that the director reaches; a host that drops packets
-// stays unseen.
-func addressFree(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(address, "22"))
-	if err == nil {
-		err = conn.Close()
-	} else if !errors.Is(err, syscall.ECONNREFUSED) {
-		return nil
+// addressFree refuses an address at which a host answers already. A host that drops packets stays unseen.
+func (e Env) addressFree(ctx context.Context, m director.Machine) error {
+	taken, err := e.Nodes.Answers(ctx, m)
+	if !taken {
+		return err
 	}
 	return &director.Error{
-		Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + address, Err: err,
+		Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + m.Address, Err: err,
 		Hint: "add the address to spec.pool.exclude of the Network, discard this plan and plan again",
 	}
 }
@@ -159,17 +151,15 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	if err != nil {
 		return err
 	}
-	node := sshNode{address: p.Machine.Address, user: cloudinit.DefaultUser, hostKey: key.Public, identity: e.SSH}
 	r.Note(ctx, "waiting for SSH at "+p.Machine.Address)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var last error
 	for {
-		out, err := node.run(ctx, "cat /run/cloud-init/result.json 2>/dev/null || true")
+		out, err := e.Nodes.CloudInit(ctx, p.Machine, key.Public)
 		switch {
-		case errors.Is(err, errHostKey):
-			return director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director did not give it: %w", p.Machine.Address, err).
-				WithHint("another host has the address, or the VM was made from another disk; look at its console")
+		case err != nil && director.KindOf(err) == director.KindConflict:
+			return err
 		case err == nil && strings.TrimSpace(out) != "":
 			return cloudInitResult(p.Machine.Name, out)
 		case err == nil:

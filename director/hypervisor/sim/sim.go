@@ -47,24 +47,35 @@ func (b *Backend) do(ctx context.Context, v Verb, keys []string, act func(op str
 	if b.closed.Load() {
 		return director.Errorf(director.KindUnavailable, op, "the back end was closed")
 	}
-	f, err := b.w.strike(ctx, v, keys...)
+	f, rest, err := b.w.strike(ctx, v, keys...)
 	if err != nil {
 		return err
 	}
-	if f == nil {
-		b.w.mu.Lock()
-		defer b.w.mu.Unlock()
-		return act(op, Before)
+	if err := b.act(op, f, act); err != nil {
+		return err
 	}
-	if f.When == Before {
-		return f.Err
+	return wait(ctx, op, rest)
+}
+
+// act changes the world and writes down what it changed.
+func (b *Backend) act(op string, f *Fault, act func(op string, when When) error) error {
+	when := Before
+	if f != nil {
+		if f.When == Before {
+			return f.Err
+		}
+		when = f.When
 	}
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
-	if err := act(op, f.When); err != nil {
-		return err
+	err := act(op, when)
+	if jerr := b.w.journal.flush(op); jerr != nil {
+		return jerr
 	}
-	return f.Err
+	if err == nil && f != nil {
+		return f.Err
+	}
+	return err
 }
 
 // Ensure implements hypervisor.Backend.
@@ -86,7 +97,8 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 			}
 			id := w.newID()
 			v = &vm{VM: hypervisor.VM{ID: id, Name: s.Name, Host: on, Stamp: s.Key, Power: hypervisor.PowerOff}, spec: s}
-			w.vms[id] = v
+			v.spec.Seed = hypervisor.Seed{}
+			w.putVM(v)
 		}
 		if w.hosts[v.Host].down {
 			return unreachable(op, v.Host)
@@ -99,10 +111,13 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 			for _, d := range s.DataDisks {
 				key := diskKey{s.Key, d.Serial}
 				if w.disks[key] == nil {
-					w.disks[key] = &disk{host: v.Host, size: d.Size}
+					w.putDisk(key, &disk{host: v.Host, size: d.Size})
 				}
 			}
-			v.made, v.Power = true, hypervisor.PowerOn
+			if !v.made || v.Power != hypervisor.PowerOn {
+				v.made = true
+				w.power(v, hypervisor.PowerOn)
+			}
 		}
 		got = v.seen()
 		return nil
@@ -121,22 +136,13 @@ func (v *vm) seen() hypervisor.VM {
 	return x
 }
 
-func (w *World) byStamp(s director.Stamp) *vm {
-	for _, v := range w.vms {
-		if v.Stamp == s {
-			return v
-		}
-	}
-	return nil
-}
+func (w *World) byStamp(s director.Stamp) *vm { return w.stamps[s] }
 
 // check tells what keeps a new VM from existing.
 func (w *World) check(op string, s hypervisor.Spec) error {
-	for _, v := range w.vms {
-		if v.Name == s.Name {
-			return director.Errorf(director.KindConflict, op, "a VM named %q exists and is not ours", s.Name).
-				WithHint("choose another name, or remove that VM by hand")
-		}
+	if w.names[s.Name] > 0 {
+		return director.Errorf(director.KindConflict, op, "a VM named %q exists and is not ours", s.Name).
+			WithHint("choose another name, or remove that VM by hand")
 	}
 	if i := w.images[s.Image]; i == nil || !i.done {
 		return director.Errorf(director.KindNotFound, op, "there is no image %q", s.Image)
@@ -151,19 +157,7 @@ func (w *World) check(op string, s hypervisor.Spec) error {
 
 // free returns what is left on a host.
 func (w *World) free(h *host) (memory, space int64) {
-	memory, space = h.Memory, h.Disk
-	for _, v := range w.vms {
-		if v.Host == h.Name {
-			memory -= v.spec.Memory
-			space -= v.spec.RootDisk
-		}
-	}
-	for _, d := range w.disks {
-		if d.host == h.Name {
-			space -= d.size
-		}
-	}
-	return memory, space
+	return h.Memory - h.memory, h.Disk - h.space
 }
 
 // place chooses the host: where the VM's data disks are, the one that was asked for, or the one with the most free memory.
@@ -258,6 +252,12 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 				return unreachable(op, name)
 			}
 		}
+		if f.Machine != "" && !f.Strangers {
+			if v := b.w.byStamp(director.Stamp{Director: f.Director, Machine: f.Machine}); v != nil {
+				got = append(got, v.seen())
+			}
+			return nil
+		}
 		for _, v := range b.w.vms {
 			if f.Match(v.Stamp) {
 				got = append(got, v.seen())
@@ -284,7 +284,9 @@ func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.P
 		if p != hypervisor.PowerOn && p != hypervisor.PowerOff {
 			return director.Errorf(director.KindInvalid, op, "%q is not a power state", p)
 		}
-		v.Power = p
+		if v.Power != p {
+			b.w.power(v, p)
+		}
 		return nil
 	})
 }
@@ -303,19 +305,15 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 			return director.Errorf(director.KindConflict, op, "the VM %s has another owner", v.Name).
 				WithHint("it is left as it is; remove it by hand if it is yours")
 		}
-		v.Power = hypervisor.PowerOff
 		if when == Midway {
 			v.made = false
+			b.w.power(v, hypervisor.PowerOff)
 			return nil
 		}
 		if o.DataDisks {
-			for k := range b.w.disks {
-				if k.stamp == o.Owner {
-					delete(b.w.disks, k)
-				}
-			}
+			b.w.dropDisks(o.Owner)
 		}
-		delete(b.w.vms, id)
+		b.w.dropVM(v)
 		return nil
 	})
 }
@@ -349,7 +347,7 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 		if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
 			return director.Errorf(director.KindInvalid, op, "%s has the SHA-256 %s and not %s", s.Path, got, s.SHA256)
 		}
-		b.w.images[s.Name] = &image{sum: s.SHA256, done: when != Midway}
+		b.w.putImage(s.Name, &image{sum: s.SHA256, done: when != Midway})
 		if progress != nil && when != Midway {
 			progress(n, n)
 		}
@@ -366,7 +364,7 @@ func (b *Backend) DeleteImage(ctx context.Context, name string) error {
 			}
 		}
 		if when != Midway {
-			delete(b.w.images, name)
+			b.w.dropImage(name)
 		}
 		return nil
 	})
@@ -391,9 +389,11 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 				}
 			}
 			n = &network{NetworkSpec: s}
-			b.w.networks[s.Name] = n
+		case n.started:
+			return nil
 		}
-		n.started = n.started || when != Midway
+		n.started = when != Midway
+		b.w.putNetwork(n)
 		return nil
 	})
 }
@@ -417,9 +417,10 @@ func (b *Backend) DeleteNetwork(ctx context.Context, name string, owner director
 		}
 		if when == Midway {
 			n.started = false
+			b.w.putNetwork(n)
 			return nil
 		}
-		delete(b.w.networks, name)
+		b.w.dropNetwork(name)
 		return nil
 	})
 }
@@ -473,11 +474,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error 
 		if when == Midway {
 			return nil
 		}
-		for k := range b.w.disks {
-			if k.stamp == owner {
-				delete(b.w.disks, k)
-			}
-		}
+		b.w.dropDisks(owner)
 		return nil
 	})
 }

@@ -46,7 +46,11 @@ func newImage(t *testing.T) hypervisor.ImageSpec {
 // subject is a world of its own with an image and a network.
 func subject(t *testing.T) (hypervisortest.Subject, *sim.World) {
 	t.Helper()
-	w := sim.NewWorld()
+	return subjectOn(t, sim.NewWorld())
+}
+
+func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) {
+	t.Helper()
 	b := sim.Open(w)
 	image, network := newImage(t), newNetwork(t)
 	network.Owner = director.Stamp{Director: "setup", Machine: "net"}

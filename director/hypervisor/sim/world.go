@@ -1,5 +1,5 @@
 // Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors that
-// want a rehearsal, use it where VMs are only counted.
+// want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its director.
 package sim
 
 import (
@@ -69,6 +69,8 @@ type World struct {
 	mu       sync.Mutex
 	hosts    map[string]*host
 	vms      map[hypervisor.ID]*vm
+	stamps   map[director.Stamp]*vm // index of vms
+	names    map[string]int         // how many VMs have the name
 	disks    map[diskKey]*disk
 	images   map[string]*image
 	networks map[string]*network
@@ -77,18 +79,22 @@ type World struct {
 	faults   []*Fault
 	attempts int
 	next     int
+	weather  weather
+	journal  *journal // nil for a world that ends with its process
 }
 
 type host struct {
 	Host
-	down bool
+	down          bool
+	memory, space int64 // taken by VMs and disks
 }
 
 type vm struct {
 	hypervisor.VM
-	spec    hypervisor.Spec
-	made    bool // all parts exist
-	ensured int  // calls of Ensure so far
+	spec    hypervisor.Spec // without its seed, which nobody boots from
+	made    bool            // all parts exist
+	ensured int             // calls of Ensure so far
+	since   time.Time       // of the last power on
 	console []byte
 }
 
@@ -118,8 +124,9 @@ func NewWorld(hosts ...Host) *World {
 		hosts = []Host{{Name: "sim", CPUs: 64, Memory: 256 << 30, Disk: 4 << 40}}
 	}
 	w := &World{
-		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, disks: map[diskKey]*disk{}, images: map[string]*image{},
-		networks: map[string]*network{}, latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
+		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{}, names: map[string]int{},
+		disks: map[diskKey]*disk{}, images: map[string]*image{}, networks: map[string]*network{},
+		latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
 	}
 	for _, h := range hosts {
 		w.hosts[h.Name] = &host{Host: h}
@@ -135,17 +142,16 @@ func (w *World) Clone() *World {
 	c := NewWorld()
 	clear(c.hosts)
 	for k, v := range w.hosts {
-		x := *v
-		c.hosts[k] = &x
+		c.hosts[k] = &host{Host: v.Host, down: v.down}
 	}
-	for k, v := range w.vms {
+	for _, v := range w.vms {
 		x := *v
 		x.console = slices.Clone(v.console)
-		c.vms[k] = &x
+		c.putVM(&x)
 	}
 	for k, v := range w.disks {
 		x := *v
-		c.disks[k] = &x
+		c.putDisk(k, &x)
 	}
 	for k, v := range w.images {
 		x := *v
@@ -213,9 +219,9 @@ func (w *World) AddStranger(name string) hypervisor.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.newID()
-	w.vms[id] = &vm{
+	w.putVM(&vm{
 		VM: hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true}, made: true,
-	}
+	})
 	return id
 }
 
@@ -263,13 +269,32 @@ func (w *World) newID() hypervisor.ID {
 
 func (w *World) hostNames() []string { return slices.Sorted(maps.Keys(w.hosts)) }
 
-// strike counts the call, waits out the latency and takes the first fault that matches one of the keys.
-func (w *World) strike(ctx context.Context, v Verb, keys ...string) (*Fault, error) {
+// strike counts the call, waits out the latency and takes the first fault that matches one of the keys. rest is how long the
+// answer takes after the act.
+func (w *World) strike(ctx context.Context, v Verb, keys ...string) (hit *Fault, rest time.Duration, err error) {
 	op := "sim." + string(v)
 	w.mu.Lock()
 	w.calls[v]++
 	latency := w.latency[v]
-	var hit *Fault
+	hit = w.injected(v, keys)
+	before, rest, bad := w.weather.of(v)
+	latency += before
+	if hit == nil {
+		hit = bad
+	}
+	w.mu.Unlock()
+	if hit != nil && hit.Err == nil {
+		hit.Err = director.Errorf(director.KindUnavailable, op, "the hypervisor does not answer").
+			WithHint("this fault was injected; try again")
+	}
+	if hit != nil && hit.Hang {
+		<-ctx.Done()
+	}
+	return hit, rest, wait(ctx, op, latency)
+}
+
+// injected takes the first injected fault that matches, or nil.
+func (w *World) injected(v Verb, keys []string) *Fault {
 	for _, f := range w.faults {
 		if f.Times == 0 || f.Verb != "" && f.Verb != v || f.Key != "" && !slices.Contains(keys, f.Key) {
 			continue
@@ -282,19 +307,15 @@ func (w *World) strike(ctx context.Context, v Verb, keys ...string) (*Fault, err
 			f.Times--
 		}
 		x := *f
-		hit = &x
-		break
+		return &x
 	}
-	w.mu.Unlock()
-	if hit != nil && hit.Err == nil {
-		hit.Err = director.Errorf(director.KindUnavailable, op, "the hypervisor does not answer").
-			WithHint("this fault was injected; try again")
-	}
-	if hit != nil && hit.Hang {
-		<-ctx.Done()
-	}
-	if latency > 0 {
-		timer := time.NewTimer(latency)
+	return nil
+}
+
+// wait returns after d, or with an error when ctx ends.
+func wait(ctx context.Context, op string, d time.Duration) error {
+	if d > 0 {
+		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -302,7 +323,7 @@ func (w *World) strike(ctx context.Context, v Verb, keys ...string) (*Fault, err
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, director.Errorf(director.KindUnavailable, op, "interrupted: %w", err)
+		return director.Errorf(director.KindUnavailable, op, "interrupted: %w", err)
 	}
-	return hit, nil
+	return nil
 }

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/steps"
+)
+
+// hands is how a director acts on the world. It is chosen once, at the start: nothing else knows whether the world is real.
+type hands struct {
+	open      opener
+	providers []string                                   // types that documents may have
+	playbook  string                                     // ansible-playbook, by name or path
+	nodes     func(steps.Backends) steps.Nodes           // nil for the real ones
+	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
+}
+
+func (d *Daemon) openHands(directorID string) (hands, error) {
+	if !d.cfg.Simulate {
+		return hands{
+			open: openReal(d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return nil },
+		}, nil
+	}
+	s, err := simulate.Open(d.path("simulation"), directorID, d.cfg.Simulation)
+	if err != nil {
+		return hands{}, err
+	}
+	d.onStop(func(context.Context) error { return s.Close() })
+	return hands{
+		open: s.Backend, providers: append([]string{model.ProviderSim}, realProviders...), playbook: s.Playbook(),
+		nodes:   func(b steps.Backends) steps.Nodes { return simulatedNodes{b, s} },
+		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) },
+	}, nil
+}
+
+// simulatedNodes opens the back end first: the document of a provider says how long its VMs take to boot.
+type simulatedNodes struct {
+	backends   steps.Backends
+	simulation *simulate.Simulation
+}
+
+// Answers implements steps.Nodes.
+func (n simulatedNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
+	if _, err := n.backends.Backend(ctx, m.Provider); err != nil {
+		return false, err
+	}
+	return n.simulation.Answers(ctx, m)
+}
+
+// CloudInit implements steps.Nodes.
+func (n simulatedNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
+	if _, err := n.backends.Backend(ctx, m.Provider); err != nil {
+		return "", err
+	}
+	return n.simulation.CloudInit(ctx, m, hostKey)
+}
+
+// markState keeps simulations and real directors off each other's state: a real director must never believe a pretended ledger, nor a
+// rehearsal run plans of real clusters.
+func (d *Daemon) markState() error {
+	exists := func(name string) bool {
+		_, err := os.Stat(d.path(name))
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	marked := exists("simulated")
+	switch {
+	case d.cfg.Simulate && !marked && exists("director.db"):
+		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a real director", d.cfg.StateDir).
+			WithHint("give the simulation a stateDir of its own")
+	case d.cfg.Simulate && !marked:
+		if err := os.WriteFile(d.path("simulated"), []byte("Nothing in this directory is about real machines.\n"), 0o600); err != nil {
+			return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be marked: %w", err)
+		}
+	case !d.cfg.Simulate && marked:
+		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a simulation", d.cfg.StateDir).
+			WithHint("give the director a stateDir of its own, or go on with the rehearsal: director simulate")
+	}
+	return nil
+}
+
+// rehearse applies the simulation's documents to a director that has no provider yet.
+func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out io.Writer) error {
+	if !d.cfg.Simulate || len(d.cfg.Simulation.Documents) == 0 {
+		return nil
+	}
+	have, err := ops.Store.Documents(ctx, model.KindProvider)
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	docs, notes, err := simulate.Documents(ctx, d.path("simulation"), d.cfg.Simulation.Documents)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		if _, err := fmt.Fprintln(out, n); err != nil {
+			return err
+		}
+	}
+	var text bytes.Buffer
+	for _, doc := range docs {
+		b, err := model.Encode(doc)
+		if err != nil {
+			return err
+		}
+		text.WriteString("---\n")
+		text.Write(b)
+	}
+	_, err = ops.Apply(ctx, "simulation", text.Bytes(), "simulation", false)
+	return err
+}

@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Everything that comes, changes or goes passes here, under the world's lock: the indexes and the journal follow from it.
+
+// putVM keeps a new VM, or what has changed about one.
+func (w *World) putVM(v *vm) {
+	if w.vms[v.ID] == nil {
+		w.vms[v.ID] = v
+		w.names[v.Name]++
+		if v.Stamp != (director.Stamp{}) {
+			w.stamps[v.Stamp] = v
+		}
+		h := w.host(v.Host)
+		h.memory += v.spec.Memory
+		h.space += v.spec.RootDisk
+	}
+	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since}, Next: w.next})
+}
+
+func (w *World) dropVM(v *vm) {
+	delete(w.vms, v.ID)
+	if w.names[v.Name]--; w.names[v.Name] == 0 {
+		delete(w.names, v.Name)
+	}
+	delete(w.stamps, v.Stamp)
+	h := w.host(v.Host)
+	h.memory -= v.spec.Memory
+	h.space -= v.spec.RootDisk
+	w.journal.add(record{NoVM: v.ID})
+}
+
+// power switches the VM, and remembers since when it is on.
+func (w *World) power(v *vm, p hypervisor.Power) {
+	v.Power = p
+	if p == hypervisor.PowerOn {
+		v.since = time.Now()
+	}
+	w.putVM(v)
+}
+
+func (w *World) putDisk(k diskKey, d *disk) {
+	if w.disks[k] == nil {
+		w.host(d.host).space += d.size
+	}
+	w.disks[k] = d
+	w.journal.add(record{Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size}})
+}
+
+func (w *World) dropDisks(owner director.Stamp) {
+	for k, d := range w.disks {
+		if k.stamp == owner {
+			w.host(d.host).space -= d.size
+			delete(w.disks, k)
+			w.journal.add(record{NoDisk: &diskRecord{Stamp: k.stamp, Serial: k.serial}})
+		}
+	}
+}
+
+func (w *World) putImage(name string, i *image) {
+	w.images[name] = i
+	w.journal.add(record{Image: &imageRecord{Name: name, Sum: i.sum, Done: i.done}})
+}
+
+func (w *World) dropImage(name string) {
+	delete(w.images, name)
+	w.journal.add(record{NoImage: name})
+}
+
+func (w *World) putNetwork(n *network) {
+	w.networks[n.Name] = n
+	w.journal.add(record{Network: &networkRecord{Spec: n.NetworkSpec, Started: n.started}})
+}
+
+func (w *World) dropNetwork(name string) {
+	delete(w.networks, name)
+	w.journal.add(record{NoNetwork: name})
+}
+
+// host returns the host; one that the world was opened without, but has things on it, has no room.
+func (w *World) host(name string) *host {
+	if w.hosts[name] == nil {
+		w.hosts[name] = &host{Host: Host{Name: name}}
+	}
+	return w.hosts[name]
+}
+
+// Running tells since when the VM with the stamp is on, and false if it is not.
+func (w *World) Running(s director.Stamp) (since time.Time, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.stamps[s]
+	if v == nil || !v.made || v.Power != hypervisor.PowerOn {
+		return time.Time{}, false
+	}
+	return v.since, true
+}
+
+// Count returns how many VMs exist.
+func (w *World) Count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.vms)
+}
+
+// Answers tells whether a VM that is on has the address on that network.
+func (w *World) Answers(network, address string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.vms {
+		if v.Power == hypervisor.PowerOn && slices.ContainsFunc(v.spec.NICs, func(n hypervisor.NIC) bool {
+			return n.Network == network && slices.Contains(addresses(n), address)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+func addresses(n hypervisor.NIC) []string {
+	var out []string
+	for _, a := range n.Addresses {
+		out = append(out, a.Addr().String())
+	}
+	return out
+}
+
+// Twins returns what stands twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and trusts no index.
+func (w *World) Twins() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := map[string][]string{}
+	for _, v := range w.vms {
+		who := fmt.Sprintf("%s (%s)", v.ID, v.Name)
+		mark := func(what string) { seen[what] = append(seen[what], who) }
+		mark("name " + v.Name)
+		if v.Stamp != (director.Stamp{}) {
+			mark("stamp " + v.Stamp.Director + "/" + v.Stamp.Machine)
+		}
+		for _, n := range v.spec.NICs {
+			mark("MAC " + n.MAC)
+			for _, a := range addresses(n) {
+				mark("address " + a + " of network " + n.Network)
+			}
+		}
+	}
+	var twins []string
+	for what, who := range seen {
+		if len(who) > 1 {
+			slices.Sort(who)
+			twins = append(twins, fmt.Sprintf("%s: %v", what, who))
+		}
+	}
+	slices.Sort(twins)
+	return twins
+}

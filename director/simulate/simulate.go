@@ -1,0 +1,199 @@
+// Package simulate is what a director works with that rehearses: worlds of the pretend hypervisor in the place of every provider, a stand-in for
+// ansible-playbook, nodes that have booted when their time has come, and clusters that are as healthy as their nodes.
+//
+// The director itself does not know: its planner, engine, steps and database are those of every day.
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
+	"github.com/director-kaas/kaas/director/kube"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
+)
+
+// Simulation keeps the pretended things of one director. It is safe for concurrent use.
+type Simulation struct {
+	dir      string
+	director string
+	settings Settings
+
+	mu     sync.Mutex
+	worlds map[string]*world
+}
+
+// world is a provider's world and how long its VMs take to boot.
+type world struct {
+	*sim.World
+	boot, jitter time.Duration
+}
+
+// Open returns the simulation of the director with that id, which keeps its worlds below dir. It writes the stand-in for ansible-playbook there.
+func Open(dir, directorID string, settings Settings) (*Simulation, error) {
+	s := &Simulation{dir: dir, director: directorID, settings: settings, worlds: map[string]*world{}}
+	if err := s.writePlaybook(); err != nil {
+		return nil, &director.Error{
+			Kind: director.KindInternal, Op: "simulate.open", Msg: "the simulation cannot be set up in " + dir, Err: err,
+			Hint: "check that the directory is writable and has room",
+		}
+	}
+	return s, nil
+}
+
+// Close closes the worlds. What is in them stays for the next start.
+func (s *Simulation) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for name, w := range s.worlds {
+		errs = append(errs, w.Close())
+		delete(s.worlds, name)
+	}
+	return errors.Join(errs...)
+}
+
+// Playbook returns the path of the stand-in for ansible-playbook.
+func (s *Simulation) Playbook() string { return filepath.Join(s.dir, pretend.Name) }
+
+// writePlaybook links the stand-in: to the small program beside the director's own, or else to the director itself, which plays it under that name.
+func (s *Simulation) writePlaybook() error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	text, err := json.Marshal(s.settings.pretend())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, pretend.SettingsFile), text, 0o600); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if small := filepath.Join(filepath.Dir(program), "pretend-ansible"); isProgram(small) {
+		program = small
+	}
+	if err := os.Remove(s.Playbook()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(program, s.Playbook())
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
+// Backend returns a back end of the pretended provider. Providers of type sim are as their documents say; of all others there is a double, with hosts of
+// the same names and plenty of room.
+func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Backend, error) {
+	w, err := s.world(provider)
+	if err != nil {
+		return nil, err
+	}
+	settings := p.Sim
+	if p.Type != model.ProviderSim || settings == nil {
+		settings = s.settings.double(p)
+	}
+	var hosts []sim.Host
+	for _, h := range settings.Hosts {
+		hosts = append(hosts, sim.Host{Name: h.Name, CPUs: h.CPUs, Memory: int64(h.Memory), Disk: int64(h.Disk)})
+	}
+	timings := map[sim.Verb]sim.Timing{}
+	for _, v := range settings.Verbs {
+		timings[sim.Verb(v.Verb)] = sim.Timing{Latency: time.Duration(v.Latency), Jitter: time.Duration(v.Jitter), Faults: float64(v.Faults) / 100}
+	}
+	w.SetHosts(hosts...)
+	w.SetWeather(uint64(settings.Seed), timings) //nolint:gosec // any number will do
+	s.mu.Lock()
+	w.boot, w.jitter = time.Duration(settings.Boot), time.Duration(settings.BootJitter)
+	s.mu.Unlock()
+	return sim.Open(w.World), nil
+}
+
+// world opens the world of the provider at its first use.
+func (s *Simulation) world(provider string) (*world, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.worlds[provider]; w != nil {
+		return w, nil
+	}
+	w, err := sim.OpenWorld(WorldFile(s.dir, provider))
+	if err != nil {
+		return nil, err
+	}
+	s.worlds[provider] = &world{World: w}
+	return s.worlds[provider], nil
+}
+
+// WorldFile returns where the world of the provider is kept below the simulation's directory.
+func WorldFile(dir, provider string) string { return filepath.Join(dir, "world-"+provider+".jsonl") }
+
+// Answers tells whether a pretended VM has the machine's address already.
+func (s *Simulation) Answers(_ context.Context, m director.Machine) (bool, error) {
+	w, err := s.world(m.Provider)
+	if err != nil {
+		return false, err
+	}
+	return w.World.Answers(m.Network, m.Address), nil
+}
+
+// CloudInit returns cloud-init's good news once the VM is on for as long as a boot takes.
+func (s *Simulation) CloudInit(_ context.Context, m director.Machine, _ string) (string, error) {
+	w, err := s.world(m.Provider)
+	if err != nil {
+		return "", err
+	}
+	since, on := w.Running(director.Stamp{Director: s.director, Machine: m.ID})
+	if !on {
+		return "", director.Errorf(director.KindUnavailable, "simulate.boot", "%s is not switched on", m.Name)
+	}
+	s.mu.Lock()
+	takes := w.boot
+	if w.jitter > 0 {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(m.ID)) // a hash never fails
+		takes += time.Duration(h.Sum64() % uint64(w.jitter))
+	}
+	s.mu.Unlock()
+	if time.Since(since) < takes {
+		return "", nil
+	}
+	return `{"v1": {"errors": []}}`, nil
+}
+
+// Cluster is a pretended cluster: whatever a plan has made is ready.
+type Cluster struct{}
+
+// Connect returns the pretended cluster of a kubeconfig.
+func (s *Simulation) Connect(kubeconfig []byte) (Cluster, error) {
+	if !strings.Contains(string(kubeconfig), "server:") {
+		return Cluster{}, director.Errorf(director.KindInvalid, "simulate.connect", "the kubeconfig names no server")
+	}
+	return Cluster{}, nil
+}
+
+// NodesReady says that no node is missing.
+func (Cluster) NodesReady(ctx context.Context, _ []string) ([]kube.Absence, error) {
+	return nil, ctx.Err()
+}
+
+// Workloads says that all that should run does: there is nothing.
+func (Cluster) Workloads(ctx context.Context, _ string) ([]kube.Workload, error) {
+	return nil, ctx.Err()
+}
+
+// Close does nothing.
+func (Cluster) Close() {}
