@@ -147,7 +147,7 @@ func (s *Simulation) Answers(_ context.Context, m director.Machine) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return w.World.Answers(m.Network, m.Address), nil
+	return w.Answers(m.Network, m.Address), nil
 }
 
 // CloudInit returns cloud-init's good news once the VM is on for as long as a boot takes.
