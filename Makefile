@@ -48,6 +48,10 @@ test/race: ## The unit tests of the rooms with goroutines, under the race detect
 test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
 
+.PHONY: test/kill
+test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database
+	KILLS=$(or $(KILLS),200) test/kill/kill.sh
+
 .PHONY: lab/up lab/down lab/shell lab/status
 lab/up: ## Start a hypervisor host of our own in namespaces
 	test/lab/lab up

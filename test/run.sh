@@ -51,6 +51,7 @@ stage 'release bundle' images/release/build.sh --kubernetes 1.37
 stage 'lint' test/lint.sh
 stage 'unit and integration' unit
 stage 'race detector' race
+stage 'kill loop' env KILLS=20 test/kill/kill.sh
 stage 'playbooks' playbooks/test.sh
 stage 'lab' test/lab/lab_test.sh
 stage 'node image' images/node/build.sh --release "$(images/release/build.sh --kubernetes 1.37 | tail -n 1)"

@@ -30,7 +30,8 @@ type Rig struct {
 
 	config string
 	cmd    *exec.Cmd
-	ended  chan error
+	ended  chan struct{} // closed when the process has ended, with err
+	err    error
 	log    *os.File
 	token  director.Secret
 }
@@ -95,10 +96,12 @@ func (r *Rig) Start() error {
 	if err := r.cmd.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
+	ended, cmd := make(chan struct{}), r.cmd
 	r.ended = ended
-	cmd := r.cmd
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		defer close(ended)
+		r.err = cmd.Wait()
+	}()
 	return nil
 }
 
@@ -115,9 +118,8 @@ func (r *Rig) Ready(ctx context.Context) error {
 			}
 		}
 		select {
-		case err := <-r.ended:
-			r.ended <- err
-			return fmt.Errorf("the director has ended: %w\n%s", err, r.Tail())
+		case <-r.ended:
+			return fmt.Errorf("the director has ended: %w\n%s", r.err, r.Tail())
 		case <-ctx.Done():
 			return fmt.Errorf("the director does not answer: %w\n%s", errors.Join(ctx.Err(), last), r.Tail())
 		case <-tick.C:
@@ -158,9 +160,9 @@ func (r *Rig) Stop() error {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	err := <-r.ended
+	<-r.ended
 	r.cmd = nil
-	return err
+	return r.err
 }
 
 // Client returns a client that is logged in. The login outlives restarts. Call it first while the director answers.
