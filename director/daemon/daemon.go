@@ -92,7 +92,7 @@ func (d *Daemon) path(parts ...string) string {
 }
 
 func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
-	if err := d.lockState(); err != nil {
+	if err := d.lockState(ctx); err != nil {
 		return err
 	}
 	instance, host, err := d.instanceID()
@@ -163,7 +163,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
-func (d *Daemon) lockState() error {
+func (d *Daemon) lockState(ctx context.Context) error {
 	if err := os.MkdirAll(d.cfg.StateDir, 0o700); err != nil {
 		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be made: %w", err)
 	}
@@ -171,12 +171,33 @@ func (d *Daemon) lockState() error {
 	if err != nil {
 		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be locked: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := d.flock(ctx, f); err != nil {
 		return errors.Join(director.Errorf(director.KindConflict, "daemon.state", "another director runs on %s", d.cfg.StateDir).
 			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
 	}
 	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
 	return d.markState()
+}
+
+// flock takes the lock, and waits a little for it: a director that was killed while it started a process leaves the lock to that process until it
+// has become the other program.
+func (d *Daemon) flock(ctx context.Context, f *os.File) error {
+	const patience, pause = 2 * time.Second, 20 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
