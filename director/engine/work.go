@@ -300,18 +300,20 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 	return out
 }
 
-// journal writes the outcome, and keeps trying while the lease holds: an outcome that cannot be written must not be lost lightly, and once the lease
-// has ended the step counts as interrupted and is run again.
+// journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not be lost, however long a disk
+// is full. Should the lease end meanwhile, the step belongs to whoever took it over, and finish drops the outcome.
 func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev plan.Event) {
-	deadline := e.cfg.Now().Add(e.cfg.Lease)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := e.finish(context.WithoutCancel(ctx), ref, ev)
 		if err == nil {
 			return
 		}
-		log.ErrorContext(ctx, "journaling an outcome failed", "outcome", string(ev.Kind), "err", err)
-		if e.cfg.Now().Add(wait).After(deadline) {
-			return
+		log.ErrorContext(ctx, "journaling an outcome failed, will retry", "outcome", string(ev.Kind), "err", err)
+		e.mu.Lock()
+		stopping := e.stopping
+		e.mu.Unlock()
+		if stopping {
+			return // the next start finds the step interrupted
 		}
 		timer := time.NewTimer(wait)
 		<-timer.C

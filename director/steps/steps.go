@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -138,8 +139,12 @@ func handler[P any](fn func(context.Context, plan.Run, P) error) plan.Handler {
 	})
 }
 
-// classify says which errors trying again can help. Only what is known to pass by itself is retried: all else reaches a person at once.
+// classify says which errors trying again can help. Only what is known to pass by itself is retried: all else reaches a person at once. A full disk of
+// the director's own costs no attempts: plans wait for space, and say so.
 func classify(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return plan.After(5*time.Second, "waits for space on the director's disk: "+err.Error())
+	}
 	if err == nil || plan.OutcomeOf(err).Kind != plan.Retry {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/mattn/go-sqlite3"
@@ -36,6 +37,9 @@ func dbError(op, object string, err error) error {
 	e := &director.Error{Kind: director.KindInternal, Op: op, Msg: "the database failed on " + object, Err: err}
 	if f := faultOf(err); f != (fault{}) {
 		e.Kind, e.Msg, e.Hint = f.kind, f.msg, f.hint
+		if f == diskFull {
+			e.Err = errors.Join(syscall.ENOSPC, err) // what every full disk is known by
+		}
 	}
 	return e
 }
