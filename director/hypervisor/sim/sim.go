@@ -320,7 +320,8 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 
 // EnsureImage implements hypervisor.Imaging. It reads the file for its checksum and keeps nothing else of it.
 func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
-	return b.do(ctx, VerbEnsureImage, []string{s.Name}, func(op string, when When) error {
+	var read int64
+	err := b.do(ctx, VerbEnsureImage, []string{s.Name}, func(op string, when When) error {
 		if err := s.Validate(op); err != nil {
 			return err
 		}
@@ -348,11 +349,15 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 			return director.Errorf(director.KindInvalid, op, "%s has the SHA-256 %s and not %s", s.Path, got, s.SHA256)
 		}
 		b.w.putImage(s.Name, &image{sum: s.SHA256, done: when != Midway})
-		if progress != nil && when != Midway {
-			progress(n, n)
+		if when != Midway {
+			read = n
 		}
 		return nil
 	})
+	if progress != nil && read > 0 { // outside the world's lock: nobody knows what it does
+		progress(read, read)
+	}
+	return err
 }
 
 // DeleteImage implements hypervisor.Imaging.
