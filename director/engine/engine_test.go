@@ -147,7 +147,7 @@ func addPlan(t *testing.T, s adapted, p plan.Plan) {
 // await follows the plan until cond holds.
 func await(t *testing.T, e *engine.Engine, s adapted, id string, cond func(plan.State) bool) plan.State {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		changed := e.Changed()

@@ -109,7 +109,7 @@ func TestFullDisk(t *testing.T) {
 	must(t, reach(t.Context(), c, anchor, "shared", plan.ClusterCreate))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	plans, err := c.Plans(ctx, "", 100)
+	plans, err := c.Plans(ctx, client.PlanFilter{Limit: 100})
 	must(t, err)
 	for _, p := range plans {
 		var last int64

@@ -1,0 +1,482 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// The plans of these tests are the planner's own, and act through the steps' own handlers on a pretended hypervisor. Only what needs a node, a
+// registry or keys that take long to make is left out.
+
+// scene is a database and a world.
+type scene struct {
+	db    adapted
+	world *sim.World
+}
+
+// lab is what all scenes of a test share.
+type lab struct {
+	image  model.Image
+	sealer *seal.Box
+}
+
+func newLab(t *testing.T) lab {
+	t.Helper()
+	dir := t.TempDir()
+	text := []byte("a node image")
+	sum := sha256.Sum256(text)
+	path := filepath.Join(dir, "node.img")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	box, err := seal.Open(filepath.Join(dir, "sealing.key"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab{image: model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: "v1.37.1"}, sealer: box}
+}
+
+// plan returns the planner's plan for a cluster of one master and two workers, with the machines that there are.
+func (l lab) plan(t *testing.T, s scene, id string, op plan.Operation, cluster string) plan.Plan {
+	t.Helper()
+	stored := func(d model.Document) model.Stored {
+		model.Default(&d)
+		return model.Stored{Document: d, UID: "u-" + d.Metadata.Name, Generation: 1}
+	}
+	of := func(kind model.Kind, name string) model.Document {
+		return model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}
+	}
+	provider, network, image, release, c := of(model.KindProvider, "lab"), of(model.KindNetwork, "net"), of(model.KindImage, "node"),
+		of(model.KindRelease, "k8s"), of(model.KindCluster, cluster)
+	provider.Provider = &model.Provider{Type: model.ProviderSim, Sim: &model.Sim{Hosts: []model.SimHost{{Name: "h1"}, {Name: "h2"}}}}
+	network.Network = &model.Network{
+		Provider: "lab", Mode: "nat", CIDR: netip.MustParsePrefix("10.88.0.0/24"), Gateway: netip.MustParseAddr("10.88.0.1"),
+		Pool: model.AddressPool{From: netip.MustParseAddr("10.88.0.10"), To: netip.MustParseAddr("10.88.0.99")},
+	}
+	image.Image = &l.image
+	release.Release = &model.Release{Bundle: "/bundle", Kubernetes: "v1.37.1"}
+	c.Cluster = &model.Cluster{
+		Release: "k8s", Provider: "lab", Image: "node", Network: "net",
+		Masters: model.Masters{VMSize: model.VMSize{DataDisk: model.GiB}}, Workers: []model.WorkerPool{{Name: "w", Count: 2}},
+	}
+	w := planner.World{
+		Director: planner.Director{ID: s.db.DirectorID(), Playbooks: "tree"}, Provider: stored(provider), Network: stored(network), Image: stored(image),
+		Release: stored(release), Cluster: stored(c), Used: map[netip.Addr]bool{}, Host: map[string]int{},
+	}
+	all, err := s.db.Machines(t.Context(), store.MachineFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		w.Used[netip.MustParseAddr(m.Address)] = true
+		if m.Cluster == cluster {
+			w.Machines = append(w.Machines, m)
+		}
+	}
+	make := planner.Create
+	if op == plan.ClusterDelete {
+		make = planner.Delete
+	}
+	content, err := make(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(content), Content: content}
+}
+
+// records is the store as the steps want it.
+type records struct{ adapted }
+
+func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
+	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name}, Cluster: &p.Document}
+	return r.Store.Update(ctx, func(tx *store.Tx) error {
+		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
+	})
+}
+
+func (r records) ForgetCluster(ctx context.Context, p planner.ClusterParams, _ string, _ time.Time) error {
+	return r.Store.Update(ctx, func(tx *store.Tx) error { return tx.ForgetCluster(p.UID, p.Name) })
+}
+
+// booted says that every node has booted.
+type booted struct{ world *sim.World }
+
+func (b booted) Answers(_ context.Context, m director.Machine) (bool, error) {
+	return b.world.Answers(m.Network, m.Address), nil
+}
+
+func (booted) CloudInit(context.Context, director.Machine, string) (string, error) {
+	return `{"v1": {"errors": []}}`, nil
+}
+
+type oneBackend struct{ b hypervisor.Backend }
+
+func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }
+
+// handlers returns the steps' own handlers on the scene; those that need more than a hypervisor do nothing.
+func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
+	t.Helper()
+	env := steps.Env{
+		Director: s.db.DirectorID(), Ledger: s.db, Clusters: records{s.db}, Secrets: s.db, Sealer: l.sealer,
+		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	var err error
+	if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out := steps.Handlers(env)
+	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })
+	for _, kind := range []string{planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady} {
+		out[kind] = nothing
+	}
+	return out
+}
+
+func newScene(t *testing.T) scene {
+	t.Helper()
+	return scene{
+		db:    openStore(t, filepath.Join(t.TempDir(), "db")),
+		world: sim.NewWorld(sim.Host{Name: "h1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44}, sim.Host{Name: "h2", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44}),
+	}
+}
+
+func runOn(t *testing.T, db engine.Store, id string, handlers map[string]plan.Handler, workers int) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Config{
+		Director: id, Store: db, Handlers: handlers, Workers: workers, Lease: time.Minute, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// beginReal stores the plan and starts it as the operations do: machines are reserved in the same transaction.
+func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
+	t.Helper()
+	addPlan(t, s.db, p)
+	err := e.Begin(t.Context(), p.ID, "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
+		if p.Operation != plan.ClusterCreate {
+			return nil
+		}
+		facts, err := planner.DecodeFacts(p.Content)
+		for _, m := range facts.Nodes {
+			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end is what a scene came to, without what differs from run to run.
+func (s scene) end(t *testing.T) []string {
+	t.Helper()
+	lines := s.world.Inventory("")
+	for i, l := range lines {
+		lines[i] = strings.ReplaceAll(l, s.db.DirectorID(), "d")
+	}
+	machines, err := s.db.Machines(t.Context(), store.MachineFilter{Tombstones: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range machines {
+		lines = append(lines, fmt.Sprintf("ledger %s %s %s %s deleted=%t", m.ID, m.Name, m.Address, m.State, !m.Deleted.IsZero()))
+	}
+	if twins := s.world.Twins(); len(twins) > 0 {
+		t.Errorf("twins: %v", twins)
+	}
+	return lines
+}
+
+// film is a store that keeps copies of the scene before and after every transaction that writes events.
+type film struct {
+	adapted
+	t      *testing.T
+	dir    string
+	scene  scene
+	plan   string
+	mu     sync.Mutex
+	frames []frame
+	copies int
+}
+
+// frame is the scene at one moment: what a crash at it would leave.
+type frame struct {
+	name  string
+	db    string
+	world *sim.World
+}
+
+func (f *film) copy(name string) frame {
+	f.copies++
+	path := filepath.Join(f.dir, fmt.Sprintf("db-%d", f.copies))
+	if _, err := f.SQL().Exec("VACUUM INTO ?", path); err != nil {
+		f.t.Error(err)
+	}
+	return frame{name: name, db: path, world: f.scene.world.Clone()}
+}
+
+func (f *film) seq(ctx context.Context) int64 {
+	_, s, err := f.Plan(ctx, f.plan)
+	if err != nil {
+		return 0 // it is not stored yet
+	}
+	return s.Seq
+}
+
+func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.seq(ctx)
+	before := f.copy(fmt.Sprintf("before_event_%02d", was+1))
+	if err := f.adapted.Update(ctx, fn); err != nil {
+		return err
+	}
+	if is := f.seq(ctx); is > was && is > 1 { // before the first there is nothing to go on with
+		if was > 0 {
+			f.frames = append(f.frames, before)
+		}
+		f.frames = append(f.frames, f.copy(fmt.Sprintf("after_event_%02d", is)))
+	}
+	return nil
+}
+
+// shoot runs the plan of the operation in a fresh scene, one step at a time, and returns the frames and the end.
+func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
+	t.Helper()
+	s := newScene(t)
+	if op == plan.ClusterDelete {
+		e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
+		beginReal(t, e, s, l.plan(t, s, "p0", plan.ClusterCreate, "demo"))
+		await(t, e, s.db, "p0", ended)
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &film{adapted: s.db, t: t, dir: t.TempDir(), scene: s, plan: "p1"}
+	e := runOn(t, f, s.db.DirectorID(), l.handlers(t, s), 1)
+	beginReal(t, e, s, l.plan(t, s, "p1", op, "demo"))
+	if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone {
+		t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f.frames, s.end(t)
+}
+
+// A director that dies before or after any write to the journal leaves a scene that its successor brings to the same end, without twins and
+// without repeating what was done. Frames before an outcome are those where an act was done and nobody wrote it down.
+func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
+	t.Parallel()
+	for _, op := range []plan.Operation{plan.ClusterCreate, plan.ClusterDelete} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			frames, want := l.shoot(t, op)
+			if len(frames) < 10 {
+				t.Fatalf("%d frames are too few", len(frames))
+			}
+			for _, f := range frames {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					s := scene{db: openStore(t, f.db), world: f.world}
+					_, before, err := s.db.Plan(t.Context(), "p1")
+					if err != nil {
+						t.Fatal(err)
+					}
+					e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
+					got := await(t, e, s.db, "p1", ended)
+					if got.Phase != plan.PhaseDone {
+						t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+					}
+					for i, st := range before.Steps {
+						if now := got.Steps[i]; st.Status == plan.Done && now.Attempt != st.Attempt {
+							t.Errorf("%s was done and ran again", st.ID)
+						}
+					}
+					if diff := cmp.Diff(want, s.end(t)); diff != "" {
+						t.Errorf("another end (-want +got):\n%s", diff)
+					}
+				})
+			}
+		})
+	}
+}
+
+// wrapped returns handlers of which each is called through around.
+func wrapped(in map[string]plan.Handler, around func(h plan.Handler, ctx context.Context, r plan.Run) error) map[string]plan.Handler {
+	out := map[string]plan.Handler{}
+	for kind, h := range in {
+		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error { return around(h, ctx, r) })
+	}
+	return out
+}
+
+// both creates and deletes the cluster on one scene and returns the two ends.
+func (l lab) both(t *testing.T, s scene, e *engine.Engine, settle func(id string)) [][]string {
+	t.Helper()
+	var ends [][]string
+	for i, op := range []plan.Operation{plan.ClusterCreate, plan.ClusterDelete} {
+		id := fmt.Sprintf("p%d", i)
+		beginReal(t, e, s, l.plan(t, s, id, op, "demo"))
+		settle(id)
+		if got := await(t, e, s.db, id, ended); got.Phase != plan.PhaseDone {
+			t.Fatalf("%s is %s: %s", op, got.Phase, got.Message)
+		}
+		ends = append(ends, s.end(t))
+	}
+	return ends
+}
+
+func (l lab) ends(t *testing.T) [][]string {
+	t.Helper()
+	s := newScene(t)
+	return l.both(t, s, runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8), func(string) {})
+}
+
+func TestEachStepTwice(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.ends(t)
+	s := newScene(t)
+	twice := wrapped(l.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
+		if err := h.Run(ctx, r); err != nil {
+			return err
+		}
+		return h.Run(ctx, r)
+	})
+	got := l.both(t, s, runOn(t, s.db, s.db.DirectorID(), twice, 8), func(string) {})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("another end (-want +got):\n%s", diff)
+	}
+}
+
+// Each step fails: once before its act, once after it, and for good until a person tries again.
+func TestEachStepFails(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.ends(t)
+	gone := director.Errorf(director.KindUnavailable, "test", "it does not answer")
+	for name, tt := range map[string]struct {
+		after     bool
+		permanent bool
+	}{"once before the act": {}, "once after the act": {after: true}, "for good before the act": {permanent: true}, "for good after the act": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			var mu sync.Mutex
+			failed := map[string]bool{}
+			failing := wrapped(l.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
+				key := r.Plan.ID + " " + r.Step.ID
+				mu.Lock()
+				first := !failed[key]
+				failed[key] = true
+				mu.Unlock()
+				if !first {
+					return h.Run(ctx, r)
+				}
+				if tt.after {
+					if err := h.Run(ctx, r); err != nil {
+						return err
+					}
+				}
+				if tt.permanent {
+					return plan.Abort(gone)
+				}
+				return gone
+			})
+			e := runOn(t, s.db, s.db.DirectorID(), failing, 8)
+			got := l.both(t, s, e, func(id string) {
+				for tt.permanent { // every step fails once, and a person tries again
+					st := await(t, e, s.db, id, ended)
+					if st.Phase == plan.PhaseDone {
+						return
+					}
+					if err := e.Retry(t.Context(), id, "", "admin"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("another end (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTwoPlansAtOnce(t *testing.T) {
+	t.Parallel()
+	l, s := newLab(t), newScene(t)
+	e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 16)
+	ids := []string{"a", "b"}
+	for _, id := range ids { // planned one after the other, so that the second one sees the first one's addresses
+		beginReal(t, e, s, l.plan(t, s, id, plan.ClusterCreate, "cluster-"+id))
+	}
+	for _, id := range ids {
+		if got := await(t, e, s.db, id, ended); got.Phase != plan.PhaseDone {
+			t.Fatalf("%s is %s: %s", id, got.Phase, got.Message)
+		}
+	}
+	if n := s.world.Count(); n != 6 {
+		t.Errorf("%d VMs, want 6", n)
+	}
+	s.end(t) // looks for twins
+}
+
+// Two plans that were made from the same world want the same addresses: the second one must not start.
+func TestTwoPlansWithTheSameAddresses(t *testing.T) {
+	t.Parallel()
+	l, s := newLab(t), newScene(t)
+	e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 16)
+	first, second := l.plan(t, s, "a", plan.ClusterCreate, "one"), l.plan(t, s, "b", plan.ClusterCreate, "two")
+	beginReal(t, e, s, first)
+	addPlan(t, s.db, second)
+	err := e.Begin(t.Context(), "b", "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
+		facts, err := planner.DecodeFacts(p.Content)
+		for _, m := range facts.Nodes {
+			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
+		}
+		return err
+	})
+	if director.KindOf(err) != director.KindConflict {
+		t.Errorf("got %v, want conflict", err)
+	}
+	if got := await(t, e, s.db, "a", ended); got.Phase != plan.PhaseDone {
+		t.Fatalf("the first plan is %s: %s", got.Phase, got.Message)
+	}
+}
