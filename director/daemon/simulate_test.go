@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
 // The test binary plays ansible-playbook for the directors that simulate.
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 	if pretend.Called(os.Args[0]) {
 		os.Exit(pretend.Main(os.Args, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(storetest.Main(m))
 }
 
 const documents = `

@@ -71,16 +71,19 @@ func both(t *testing.T, test func(t *testing.T, open func(t *testing.T) adapted)
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		test(t, func(t *testing.T) adapted {
-			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"), slog.New(slog.DiscardHandler))
-			return keepStore(t, s, err)
-		})
+		test(t, func(t *testing.T) adapted { return openStore(t, filepath.Join(t.TempDir(), "db")) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		storetest.Shared(t) // or the test is skipped as a whole
 		test(t, func(t *testing.T) adapted { return openPostgres(t, storetest.Postgres(t)) })
 	})
+}
+
+func openStore(t *testing.T, path string) adapted {
+	t.Helper()
+	s, err := store.Open(t.Context(), path, slog.New(slog.DiscardHandler))
+	return keepStore(t, s, err)
 }
 
 func openPostgres(t *testing.T, address string) adapted {
