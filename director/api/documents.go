@@ -50,7 +50,7 @@ type getInput struct {
 }
 
 type deleteInput struct {
-	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Cluster" doc:"Kind of the document."`
+	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the document."`
 	Name    string `path:"name" maxLength:"64" doc:"Name of the document."`
 	IfMatch string `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
 }
