@@ -16,12 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
-	"github.com/director-kaas/kaas/director/wire"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"gopkg.in/yaml.v3"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 var update = flag.Bool("update", false, "write golden files and generated documents")
@@ -289,7 +290,8 @@ func TestProbes(t *testing.T) {
 	b := setup(t, func(c *api.Config) {
 		c.Ready = func(context.Context) []api.Check {
 			return []api.Check{
-				{Name: "engine"}, {Name: "disk", Err: errors.New("canary")},
+				{Name: "engine"},
+				{Name: "disk", Err: errors.New("canary")},
 				{Name: "database", Err: director.Errorf(director.KindExhausted, "x", "the disk is full").WithHint("make room")},
 			}
 		}

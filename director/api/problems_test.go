@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
-	"github.com/google/go-cmp/cmp"
 )
 
 // failing answers every question for documents with one error.

@@ -12,11 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/wire"
-	"golang.org/x/crypto/bcrypt"
 )
 
 const password = "correct horse battery"
