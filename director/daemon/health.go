@@ -35,7 +35,9 @@ func (d *Daemon) checks(db *store.Store) func(context.Context) []api.Check {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // the answer is for others too
 		defer cancel()
 		last, at = []api.Check{
-			{Name: "database", Err: d.checkDatabase(ctx, db)}, {Name: "engine", Err: d.checkEngine()}, {Name: "disk", Err: d.checkDisk()},
+			{Name: "database", Err: d.checkDatabase(ctx, db)},
+			{Name: "engine", Err: d.checkEngine()},
+			{Name: "disk", Err: d.checkDisk()},
 			{Name: "registry", Err: d.checkRegistry(ctx)},
 		}, time.Now()
 		return last

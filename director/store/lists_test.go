@@ -163,8 +163,11 @@ func TestEventPage(t *testing.T) {
 				return err
 			}
 			for _, e := range []plan.Event{
-				{Kind: plan.PlanStarted}, {Kind: plan.Started, Step: "a", Attempt: 1}, {Kind: plan.Started, Step: "b", Attempt: 1},
-				{Kind: plan.Succeeded, Step: "a", Attempt: 1}, {Kind: plan.Succeeded, Step: "b", Attempt: 1},
+				{Kind: plan.PlanStarted},
+				{Kind: plan.Started, Step: "a", Attempt: 1},
+				{Kind: plan.Started, Step: "b", Attempt: 1},
+				{Kind: plan.Succeeded, Step: "a", Attempt: 1},
+				{Kind: plan.Succeeded, Step: "b", Attempt: 1},
 			} {
 				e.Plan, e.At = "p", time.Unix(1, 0)
 				if err := tx.Append(&st, e); err != nil {
