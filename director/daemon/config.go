@@ -151,6 +151,9 @@ func (c Config) Validate() error {
 	}
 	if c.Simulate {
 		p = append(p, c.Simulation.Problems("simulation")...)
+		if c.Database != "" {
+			bad("database", "leave it out", "a simulation keeps its own, in stateDir")
+		}
 	}
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
 }

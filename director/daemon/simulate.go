@@ -73,7 +73,7 @@ func (d *Daemon) markState() error {
 	}
 	marked := exists("simulated")
 	switch {
-	case d.cfg.Simulate && !marked && exists("director.db"):
+	case d.cfg.Simulate && !marked && (exists("director.db") || exists("sealing.key")):
 		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a real director", d.cfg.StateDir).
 			WithHint("give the simulation a stateDir of its own")
 	case d.cfg.Simulate && !marked:

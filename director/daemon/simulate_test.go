@@ -224,6 +224,7 @@ func TestBadSimulation(t *testing.T) {
 stateDir: /x
 address: 10.0.0.1
 simulate: true
+database: postgres://director@db/director
 simulation:
   verbs: [{verb: fly}, {verb: list, faults: 101}]
   plays: {changed: 200, faults: [{outcome: sad, percent: -1}]}
@@ -232,7 +233,7 @@ simulation:
 		t.Fatal(err)
 	}
 	_, err := LoadConfig(path)
-	for _, want := range []string{"simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome", "plays.faults[0].percent"} {
+	for _, want := range []string{"database: a simulation", "simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome", "plays.faults[0].percent"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
