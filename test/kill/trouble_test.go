@@ -88,7 +88,8 @@ func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give the director a small disk of its own")
 	}
-	r, c := setup(t, func(r *rig.Rig) { r.Disk = 24 << 20 })
+	const disk = 320 << 20 // with less than 256 MiB left, a director calls itself not ready
+	r, c := setup(t, func(r *rig.Rig) { r.Disk = disk })
 	outcome := started(t, c, "one")
 	filler := r.Seen("filler")
 	must(t, fill(filler))
