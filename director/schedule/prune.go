@@ -19,6 +19,7 @@ type Records interface {
 	KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error)
 	PruneSessions(ctx context.Context, before time.Time) (int64, error)
 	PruneRuns(ctx context.Context, before time.Time) (int64, error)
+	PruneOnce(ctx context.Context, now time.Time) error // answers kept for idempotency keys that have expired
 }
 
 const day = 24 * time.Hour
@@ -42,7 +43,7 @@ func PruneJob(records Records, runs string, now func() time.Time) Job {
 			said = append(said, count(sessions, "ended session"))
 			old, err4 := records.PruneRuns(ctx, at.Add(-history))
 			said = append(said, count(old, "record")+" of schedules")
-			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4)
+			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, records.PruneOnce(ctx, at))
 		}
 	}}
 }

@@ -526,7 +526,7 @@ func (s *suite) noSecretInSight(t *testing.T) {
 func (s *suite) secondApplyChangesNothing(t *testing.T) {
 	before := s.newestPlan(t)
 	out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
-	if strings.Contains(out, "created") || strings.Contains(out, "changed\n") {
+	if regexp.MustCompile(`(?m) (created|changed)$`).MatchString(out) {
 		t.Errorf("a second apply changed something:\n%s", out)
 	}
 	if after := s.newestPlan(t); after != before {
