@@ -131,6 +131,9 @@ func (s *server) stream(ctx context.Context, id string, after int64) (*anyOf, er
 	return &anyOf{Body: func(hctx huma.Context) {
 		ctx, cancel := s.untilStop(hctx.Context())
 		defer cancel()
+		if s.Observer != nil {
+			defer s.Observer.Stream()()
+		}
 		unlimited(hctx)
 		w := humagin.Unwrap(hctx).Writer
 		hctx.SetHeader("Content-Type", typeEvents)

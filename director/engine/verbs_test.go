@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -203,9 +202,8 @@ func TestBudgetIsSharedByAllPlans(t *testing.T) {
 		var mu sync.Mutex
 		now, most := 0, 0
 		gate := make(chan struct{})
-		e, err := engine.New(t.Context(), engine.Config{
-			Director: s.DirectorID(), Store: s, Lease: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
-			Budget: func(string) int { return 2 },
+		e := startInstance(t, s, engine.Config{
+			Lease: 2 * time.Second, Budget: func(string) int { return 2 },
 			Handlers: map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
 				mu.Lock()
 				now++
@@ -220,17 +218,6 @@ func TestBudgetIsSharedByAllPlans(t *testing.T) {
 				mu.Unlock()
 				return ctx.Err()
 			})},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := e.Stop(context.Background()); err != nil {
-				t.Error(err)
-			}
 		})
 		var ids []string
 		for i := range 6 {
