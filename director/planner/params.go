@@ -1,0 +1,82 @@
+package planner
+
+import (
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+// The kinds of steps.
+const (
+	StepReleasePush   = "release.push"
+	StepNetworkEnsure = "network.ensure"
+	StepNetworkDelete = "network.delete"
+	StepImageEnsure   = "image.ensure"
+	StepClusterPKI    = "cluster.pki"
+	StepClusterReady  = "cluster.ready"
+	StepClusterForget = "cluster.forget"
+	StepVMEnsure      = "vm.ensure"
+	StepVMBoot        = "vm.boot"
+	StepVMDelete      = "vm.delete"
+	StepPlay          = "ansible.play"
+	StepKubeReady     = "kube.ready"
+)
+
+// StepKinds returns every kind that the planner writes; the engine must have a handler for each.
+func StepKinds() []string {
+	return []string{
+		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady, StepClusterForget,
+		StepVMEnsure, StepVMBoot, StepVMDelete, StepPlay, StepKubeReady,
+	}
+}
+
+// VMParams are the parameters of vm.ensure, vm.boot and vm.delete.
+type VMParams struct {
+	Machine   director.Machine  `json:"machine"`
+	Disk      model.Size        `json:"disk"`
+	DataDisk  model.Size        `json:"data_disk,omitempty"`
+	Persist   []string          `json:"persist,omitempty"`
+	Network   model.Network     `json:"network"`
+	NetworkID string            `json:"network_id"`
+	SSHKeys   []string          `json:"ssh_keys,omitempty"`
+	Hosts     []model.HostAlias `json:"hosts,omitempty"`
+	ImageName string            `json:"image_name"`
+}
+
+// NetworkParams are the parameters of network.ensure and network.delete.
+type NetworkParams struct {
+	Provider string        `json:"provider"`
+	Name     string        `json:"name"`
+	UID      string        `json:"uid"`
+	Network  model.Network `json:"network"`
+}
+
+// ImageParams are the parameters of image.ensure.
+type ImageParams struct {
+	Provider string      `json:"provider"`
+	Name     string      `json:"name"`
+	Image    model.Image `json:"image"`
+}
+
+// ReleaseParams are the parameters of release.push.
+type ReleaseParams struct {
+	Name   string `json:"name"`
+	Bundle string `json:"bundle"`
+	Digest string `json:"digest"`
+}
+
+// PlayParams are the parameters of ansible.play. The inventory comes from the plan's facts.
+type PlayParams struct {
+	Playbook string   `json:"playbook"`
+	Limit    []string `json:"limit,omitempty"`
+}
+
+// ClusterParams are the parameters of the steps that concern the cluster as a whole.
+type ClusterParams struct {
+	UID        string            `json:"uid"`
+	Name       string            `json:"name"`
+	Generation int64             `json:"generation"`
+	Document   model.Cluster     `json:"document"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Endpoint   string            `json:"endpoint"`
+	Nodes      []string          `json:"nodes,omitempty"`
+}
