@@ -23,7 +23,7 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 				return hypervisor.HostCapacity{}, err
 			}
 			defer p.close()
-			return h.capacity(c, p)
+			return p.capacity()
 		})
 		if err != nil {
 			return nil, err
@@ -33,19 +33,19 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 	return rows, nil
 }
 
-// capacity is the host's row. Memory that the host's kernel would give back counts as free.
-func (h *host) capacity(c *virt.Connect, p *pool) (hypervisor.HostCapacity, error) {
-	info, err := c.GetNodeInfo()
+// capacity is the row of the pool's host. Memory that the host's kernel would give back counts as free.
+func (p *pool) capacity() (hypervisor.HostCapacity, error) {
+	info, err := p.conn.GetNodeInfo()
 	if err != nil {
 		return hypervisor.HostCapacity{}, err
 	}
 	row := hypervisor.HostCapacity{
-		Host: h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.all), DiskFree: int64(p.free),
+		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.all), DiskFree: int64(p.free),
 	}
-	if m, err := c.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
+	if m, err := p.conn.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
 		row.MemoryFree = int64((m.Free + m.Buffers + m.Cached) << 10)
 	} else {
-		free, err := c.GetFreeMemory()
+		free, err := p.conn.GetFreeMemory()
 		if err != nil {
 			return hypervisor.HostCapacity{}, err
 		}

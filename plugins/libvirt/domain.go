@@ -23,6 +23,8 @@ func stampUUID(kind string, s director.Stamp) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(namespace+":"+kind+"/"+s.Director+"/"+s.Machine)).String()
 }
 
+// The keys of locks.
+func imageKey(name string) string        { return "image " + name }
 func machineKey(s director.Stamp) string { return "machine " + s.Director + "/" + s.Machine }
 
 // domain is a domain with what we know of it.
@@ -47,6 +49,24 @@ func (d *domain) vm(h *host) hypervisor.VM {
 		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power, Ready: d.active && d.mark.Made == "yes",
 		CPUs: d.cpus, Memory: d.memory,
 	}
+}
+
+// power starts or stops the domain at once. No error if it is so already, or if somebody else was quicker.
+func (d *domain) power(on bool) error {
+	if d.active == on {
+		return nil
+	}
+	change := d.Destroy
+	if on {
+		change = d.Create
+	}
+	if err := change(); err != nil {
+		if active, again := d.IsActive(); again != nil || active != on {
+			return err
+		}
+	}
+	d.active = on
+	return nil
 }
 
 // inspect reads a domain, and frees it unless it returns one. It returns nil if the domain is gone.
@@ -113,25 +133,25 @@ func findDomain(c *virt.Connect, id string) (*domain, error) {
 	return inspect(dom)
 }
 
-// locate returns the host that has the domain, or nil. Errors: unavailable if it was found nowhere and a host did not answer.
-func (b *Backend) locate(ctx context.Context, op, id string) (*host, error) {
+// locate returns the VM and the host that has it, or a nil host. Errors: unavailable if it was found nowhere and a host did not
+// answer.
+func (b *Backend) locate(ctx context.Context, op, id string) (hypervisor.VM, *host, error) {
 	var failed error
 	for _, h := range b.hosts {
-		found, err := call(ctx, h, op, func(c *virt.Connect) (bool, error) {
+		vm, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.VM, error) {
 			d, err := findDomain(c, id)
 			if d == nil || err != nil {
-				return false, err
+				return hypervisor.VM{}, err
 			}
-			return true, d.Free()
+			defer func() { _ = d.Free() }()
+			return d.vm(h), nil
 		})
-		if found {
-			return h, nil
+		if vm.ID != "" {
+			return vm, h, nil
 		}
-		if err != nil {
-			failed = cmp.Or(failed, err)
-		}
+		failed = cmp.Or(failed, err)
 	}
-	return nil, failed
+	return hypervisor.VM{}, nil, failed
 }
 
 // Ensure implements hypervisor.Backend. Where the machine exists on a host already, or its data disks do, it stays there.
@@ -142,11 +162,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 	if err := s.Validate(op); err != nil {
 		return hypervisor.VM{}, err
 	}
-	release, err := b.locks.lock(ctx, op, machineKey(s.Key))
-	if err != nil {
-		return hypervisor.VM{}, err
-	}
-	return detached(ctx, op, release, func(work context.Context) (hypervisor.VM, error) {
+	return locked(ctx, b, op, machineKey(s.Key), func(work context.Context) (hypervisor.VM, error) {
 		h, err := b.place(work, op, s)
 		if err != nil {
 			return hypervisor.VM{}, err
@@ -169,7 +185,7 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 	if len(b.hosts) == 1 {
 		return b.hosts[0], nil
 	}
-	found, err := b.locate(ctx, op, domainUUID(s.Key))
+	_, found, err := b.locate(ctx, op, domainUUID(s.Key))
 	if found != nil {
 		return found, nil
 	}
@@ -183,17 +199,12 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 			disks bool
 			free  int64
 		}
-		a, err := call(ctx, h, op, func(c *virt.Connect) (answer, error) {
-			p, err := h.pool(op, c)
-			if err != nil {
-				return answer{}, err
-			}
-			defer p.close()
+		a, err := inPool(ctx, h, op, func(p *pool) (answer, error) {
 			disks, err := p.dataDisks(func(stamp director.Stamp) bool { return stamp == s.Key })
 			if err != nil {
 				return answer{}, err
 			}
-			row, err := h.capacity(c, p)
+			row, err := p.capacity()
 			return answer{len(disks) > 0, row.MemoryFree}, err
 		})
 		if err != nil {
@@ -222,21 +233,20 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 // ensure is Ensure on the chosen host. Each line may be the last one, and the next call goes on from there.
 func (b *Backend) ensure(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) (hypervisor.VM, error) {
 	id := domainUUID(s.Key)
-	none := hypervisor.VM{}
 	d, err := findDomain(c, id)
 	if err != nil {
-		return none, err
+		return hypervisor.VM{}, err
 	}
 	if d != nil {
 		defer func() { _ = d.Free() }()
 		if d.mark.stamp() != s.Key {
-			return none, director.Errorf(director.KindConflict, op, "the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
+			return hypervisor.VM{}, director.Errorf(director.KindConflict, op, "the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
 				WithHint("somebody changed its metadata; restore the stamp, or remove the VM by hand")
 		}
 	}
 	if d == nil || !d.made() {
 		if err := b.build(ctx, op, h, c, s, d); err != nil {
-			return none, err
+			return hypervisor.VM{}, err
 		}
 	}
 	return b.start(ctx, op, h, c, id)
@@ -326,33 +336,29 @@ func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect
 
 // start powers the domain on.
 func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect, id string) (hypervisor.VM, error) {
-	none := hypervisor.VM{}
 	d, err := findDomain(c, id)
 	if err != nil {
-		return none, err
+		return hypervisor.VM{}, err
 	}
 	if d == nil {
-		return none, director.Errorf(director.KindUnavailable, op, "the VM vanished from host %s while it was made", h.Name)
+		return hypervisor.VM{}, director.Errorf(director.KindUnavailable, op, "the VM vanished from host %s while it was made", h.Name)
 	}
 	defer func() { _ = d.Free() }()
 	if err := interrupted(ctx, op); err != nil {
-		return none, err
+		return hypervisor.VM{}, err
 	}
 	if !d.active {
-		if err := d.Create(); err != nil {
-			if active, again := d.IsActive(); again != nil || !active { // nobody else started it
-				return none, err
-			}
+		if err := d.power(true); err != nil {
+			return hypervisor.VM{}, err
 		}
 		h.log.InfoContext(ctx, "vm started", "vm", d.name)
 		if err := b.at("started"); err != nil {
-			return none, err
+			return hypervisor.VM{}, err
 		}
-		d.active = true
 	}
 	if d.mark.Made != "yes" { // two directors made it at once, and one defined it again under the other; it runs, so it is complete
 		if err := setMade(d.Domain, d.mark.stamp(), "yes"); err != nil {
-			return none, err
+			return hypervisor.VM{}, err
 		}
 		d.mark.Made = "yes"
 	}
@@ -437,29 +443,18 @@ func (b *Backend) Get(ctx context.Context, id hypervisor.ID) (hypervisor.VM, err
 }
 
 func (b *Backend) get(ctx context.Context, op string, id hypervisor.ID) (hypervisor.VM, *host, error) {
-	missing := director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
 	if uuid.Validate(string(id)) != nil {
-		return hypervisor.VM{}, nil, missing
+		return hypervisor.VM{}, nil, notThere(op, id)
 	}
-	var failed error
-	for _, h := range b.hosts {
-		vm, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.VM, error) {
-			d, err := findDomain(c, string(id))
-			if d == nil || err != nil {
-				return hypervisor.VM{}, err
-			}
-			defer func() { _ = d.Free() }()
-			return d.vm(h), nil
-		})
-		if vm.ID != "" {
-			return vm, h, nil
-		}
-		failed = cmp.Or(failed, err)
+	vm, h, err := b.locate(ctx, op, string(id))
+	if h == nil && err == nil {
+		err = notThere(op, id)
 	}
-	if failed != nil {
-		return hypervisor.VM{}, nil, failed
-	}
-	return hypervisor.VM{}, nil, missing
+	return vm, h, err
+}
+
+func notThere(op string, id hypervisor.ID) error {
+	return director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
 }
 
 // List implements hypervisor.Backend. All hosts must answer.
@@ -510,28 +505,16 @@ func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.P
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, h, op, func(c *virt.Connect) (struct{}, error) {
+	_, err = call(ctx, h, op, func(c *virt.Connect) (none, error) {
 		d, err := findDomain(c, string(id))
 		if err != nil {
-			return struct{}{}, err
+			return none{}, err
 		}
 		if d == nil {
-			return struct{}{}, director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
+			return none{}, notThere(op, id)
 		}
 		defer func() { _ = d.Free() }()
-		switch {
-		case d.active == (p == hypervisor.PowerOn):
-		case p == hypervisor.PowerOn:
-			err = d.Create()
-		default:
-			err = d.Destroy()
-		}
-		if err != nil { // somebody else may have been quicker
-			if active, again := d.IsActive(); again == nil && active == (p == hypervisor.PowerOn) {
-				err = nil
-			}
-		}
-		return struct{}{}, err
+		return none{}, d.power(p == hypervisor.PowerOn)
 	})
 	return err
 }
@@ -539,14 +522,7 @@ func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.P
 // Delete implements hypervisor.Backend. The domain goes last, so that a half-done Delete is still listed.
 func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "libvirt.delete"
-	release, err := b.locks.lock(ctx, op, machineKey(o.Owner))
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		return struct{}{}, b.delete(ctx, work, op, id, o)
-	})
-	return err
+	return b.alone(ctx, op, machineKey(o.Owner), func(work context.Context) error { return b.delete(ctx, work, op, id, o) })
 }
 
 // delete is Delete under the machine's lock. It waits for the guest as long as ctx does; what it has begun besides, it ends.
@@ -559,14 +535,7 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 		if string(id) != domainUUID(o.Owner) {
 			return nil
 		}
-		for _, h := range b.hosts {
-			if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) {
-				return struct{}{}, h.removeVolumes(op, c, o)
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return b.onEachPool(work, op, func(p *pool) error { return p.removeMachine(o.Owner, o.DataDisks) })
 	}
 	if vm.Stamp != o.Owner || o.Owner == (director.Stamp{}) {
 		return director.Errorf(director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name, vm.Stamp.Director, vm.Stamp.Machine).
@@ -575,9 +544,7 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 	if err := b.shutdown(ctx, op, h, id, o.Grace); err != nil {
 		return err
 	}
-	_, err = call(work, h, op, func(c *virt.Connect) (struct{}, error) {
-		return struct{}{}, h.deleteDomain(op, c, id, o)
-	})
+	_, err = call(work, h, op, func(c *virt.Connect) (none, error) { return none{}, h.deleteDomain(op, c, id, o) })
 	return err
 }
 
@@ -629,31 +596,23 @@ func (h *host) deleteDomain(op string, c *virt.Connect, id hypervisor.ID, o hype
 	if d.mark.stamp() != o.Owner {
 		return director.Errorf(director.KindConflict, op, "the VM %s has another owner now", d.name)
 	}
-	if d.active {
-		if err := d.Destroy(); err != nil {
-			if active, again := d.IsActive(); again != nil || active {
-				return err
-			}
-		}
+	if err := d.power(false); err != nil {
+		return err
 	}
 	if d.mark.Made != "" { // from here on it is half a machine
 		if err := setMade(d.Domain, o.Owner, ""); err != nil {
 			return err
 		}
 	}
-	if err := h.removeVolumes(op, c, o); err != nil {
-		return err
-	}
-	return undefine(d.Domain)
-}
-
-func (h *host) removeVolumes(op string, c *virt.Connect, o hypervisor.DeleteOptions) error {
 	p, err := h.pool(op, c)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	return p.removeMachine(o.Owner, o.DataDisks)
+	if err := p.removeMachine(o.Owner, o.DataDisks); err != nil {
+		return err
+	}
+	return undefine(d.Domain)
 }
 
 func undefine(dom *virt.Domain) error {
@@ -678,18 +637,13 @@ func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes in
 	if vm.Stamp == (director.Stamp{}) {
 		return nil, director.Errorf(director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", vm.Name)
 	}
-	return call(ctx, h, op, func(c *virt.Connect) ([]byte, error) {
-		p, err := h.pool(op, c)
-		if err != nil {
-			return nil, err
-		}
-		defer p.close()
+	return inPool(ctx, h, op, func(p *pool) ([]byte, error) {
 		v, err := p.find(consoleName(vm.Stamp))
 		if v == nil || err != nil {
 			return nil, err
 		}
 		defer func() { _ = v.Free() }()
-		return tail(c, v, maxBytes)
+		return tail(p.conn, v, maxBytes)
 	})
 }
 

@@ -212,9 +212,50 @@ func call[T any](ctx context.Context, h *host, op string, act func(c *virt.Conne
 	}
 }
 
-// detached runs act and releases its lock when act is over, and returns as soon as the context ends: a libvirt call that hangs
-// keeps the lock and not the caller. act gets a context that does not end.
-func detached[T any](ctx context.Context, op string, release func(), act func(work context.Context) (T, error)) (T, error) {
+// inPool is call with the host's storage pool opened.
+func inPool[T any](ctx context.Context, h *host, op string, act func(p *pool) (T, error)) (T, error) {
+	return call(ctx, h, op, func(c *virt.Connect) (T, error) {
+		p, err := h.pool(op, c)
+		if err != nil {
+			var zero T
+			return zero, err
+		}
+		defer p.close()
+		return act(p)
+	})
+}
+
+// none is the answer of an act that has only an error.
+type none struct{}
+
+// onEach runs act on one host after the other, and ends at the first error.
+func (b *Backend) onEach(ctx context.Context, op string, act func(h *host, c *virt.Connect) error) error {
+	for _, h := range b.hosts {
+		if _, err := call(ctx, h, op, func(c *virt.Connect) (none, error) { return none{}, act(h, c) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onEachPool is onEach with the hosts' storage pools opened.
+func (b *Backend) onEachPool(ctx context.Context, op string, act func(p *pool) error) error {
+	for _, h := range b.hosts {
+		if _, err := inPool(ctx, h, op, func(p *pool) (none, error) { return none{}, act(p) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// locked runs act while it holds the key's lock. It returns as soon as the context ends: a libvirt call that hangs keeps the
+// lock and not the caller. act gets a context that does not end.
+func locked[T any](ctx context.Context, b *Backend, op, key string, act func(work context.Context) (T, error)) (T, error) {
+	release, err := b.locks.lock(ctx, op, key)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
 	type result struct {
 		value T
 		err   error
@@ -235,6 +276,12 @@ func detached[T any](ctx context.Context, op string, release func(), act func(wo
 		var zero T
 		return zero, interrupted(ctx, op)
 	}
+}
+
+// alone is locked for an act that has only an error.
+func (b *Backend) alone(ctx context.Context, op, key string, act func(work context.Context) error) error {
+	_, err := locked(ctx, b, op, key, func(work context.Context) (none, error) { return none{}, act(work) })
+	return err
 }
 
 func interrupted(ctx context.Context, op string) error {

@@ -375,18 +375,13 @@ func TestLabVolumes(t *testing.T) {
 
 	read := func(name string, size int) []byte {
 		t.Helper()
-		text, err := call(ctx, b.hosts[0], "test", func(c *virt.Connect) ([]byte, error) {
-			p, err := b.hosts[0].pool("test", c)
-			if err != nil {
-				return nil, err
-			}
-			defer p.close()
+		text, err := inPool(ctx, b.hosts[0], "test", func(p *pool) ([]byte, error) {
 			v, err := p.LookupStorageVolByName(name)
 			if err != nil {
 				return nil, err
 			}
 			defer func() { _ = v.Free() }()
-			return tail(c, v, size)
+			return tail(p.conn, v, size)
 		})
 		if err != nil {
 			t.Fatalf("reading %s: %v", name, err)
@@ -405,18 +400,13 @@ func TestLabVolumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = call(ctx, b.hosts[0], "test", func(c *virt.Connect) (struct{}, error) {
-		p, err := b.hosts[0].pool("test", c)
-		if err != nil {
-			return struct{}{}, err
-		}
-		defer p.close()
+	_, err = inPool(ctx, b.hosts[0], "test", func(p *pool) (none, error) {
 		v, err := p.LookupStorageVolByName(data)
 		if err != nil {
-			return struct{}{}, err
+			return none{}, err
 		}
 		defer func() { _ = v.Free() }()
-		return struct{}{}, uploadStream(ctx, c, v, source{r: bytes.NewReader(content), size: int64(len(content))})
+		return none{}, uploadStream(ctx, p.conn, v, source{r: bytes.NewReader(content), size: int64(len(content))})
 	})
 	if err != nil {
 		t.Fatal(err)

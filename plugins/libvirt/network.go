@@ -82,19 +82,9 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 	if err := s.Validate(op); err != nil {
 		return err
 	}
-	release, err := b.locks.lock(ctx, op, "networks")
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		for _, h := range b.hosts {
-			if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) { return struct{}{}, h.ensureNetwork(op, c, s) }); err != nil {
-				return struct{}{}, err
-			}
-		}
-		return struct{}{}, nil
+	return b.alone(ctx, op, "networks", func(work context.Context) error {
+		return b.onEach(work, op, func(h *host, c *virt.Connect) error { return h.ensureNetwork(op, c, s) })
 	})
-	return err
 }
 
 func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpec) error {
@@ -247,19 +237,9 @@ func ranges(def virtxml.Network) []netip.Prefix {
 // DeleteNetwork implements hypervisor.Networking.
 func (b *Backend) DeleteNetwork(ctx context.Context, name string, owner director.Stamp) error {
 	const op = "libvirt.delete_network"
-	release, err := b.locks.lock(ctx, op, "networks")
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		for _, h := range b.hosts {
-			if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) { return struct{}{}, h.deleteNetwork(op, c, name, owner) }); err != nil {
-				return struct{}{}, err
-			}
-		}
-		return struct{}{}, nil
+	return b.alone(ctx, op, "networks", func(work context.Context) error {
+		return b.onEach(work, op, func(h *host, c *virt.Connect) error { return h.deleteNetwork(op, c, name, owner) })
 	})
-	return err
 }
 
 func (h *host) deleteNetwork(op string, c *virt.Connect, name string, owner director.Stamp) error {

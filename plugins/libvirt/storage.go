@@ -163,10 +163,11 @@ func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
 		if err == nil && (same || !replace) {
 			return v, nil
 		}
-		if err == nil {
-			err = v.Delete(0)
+		if err != nil {
+			_ = v.Free()
+		} else {
+			err = discard(v)
 		}
-		_ = v.Free()
 		if err != nil && !is(err, virt.ERR_NO_STORAGE_VOL) {
 			return nil, err
 		}
@@ -201,19 +202,52 @@ func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
 }
 
 func (want volume) matches(v *virt.StorageVol) (bool, error) {
-	text, err := v.GetXMLDesc(0)
+	def, err := definition(v)
 	if err != nil {
 		return false, err
 	}
+	return def.Capacity != nil && def.Capacity.Value == want.size && backing(def) == want.backing, nil
+}
+
+func definition(v *virt.StorageVol) (virtxml.StorageVolume, error) {
 	var def virtxml.StorageVolume
-	if err := def.Unmarshal(text); err != nil {
-		return false, err
+	text, err := v.GetXMLDesc(0)
+	if err != nil {
+		return def, err
 	}
-	backing := ""
-	if def.BackingStore != nil {
-		backing = def.BackingStore.Path
+	return def, def.Unmarshal(text)
+}
+
+// backing is the path of the volume that this one is linked to, or empty.
+func backing(def virtxml.StorageVolume) string {
+	if def.BackingStore == nil {
+		return ""
 	}
-	return def.Capacity != nil && def.Capacity.Value == want.size && backing == want.backing, nil
+	return def.BackingStore.Path
+}
+
+// read returns what get reads of the volume, and false if there is no such volume, also if it went away meanwhile.
+func read[T any](p *pool, name string, get func(v *virt.StorageVol) (T, error)) (value T, found bool, err error) {
+	v, err := p.find(name)
+	if v == nil || err != nil {
+		return value, false, err
+	}
+	value, err = get(v)
+	_ = v.Free()
+	if is(err, virt.ERR_NO_STORAGE_VOL) {
+		return value, false, nil
+	}
+	return value, err == nil, err
+}
+
+// discard deletes the volume and frees it. No error if it is gone.
+func discard(v *virt.StorageVol) error {
+	err := v.Delete(0)
+	_ = v.Free()
+	if is(err, virt.ERR_NO_STORAGE_VOL) {
+		return nil
+	}
+	return err
 }
 
 // remove deletes the volumes that exist.
@@ -226,9 +260,7 @@ func (p *pool) remove(names ...string) error {
 		if v == nil {
 			continue
 		}
-		err = v.Delete(0)
-		_ = v.Free()
-		if err != nil && !is(err, virt.ERR_NO_STORAGE_VOL) {
+		if err := discard(v); err != nil {
 			return err
 		}
 	}
@@ -318,21 +350,36 @@ func (p *pool) image(name string) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range names {
-		m := imageVolume.FindStringSubmatch(n)
-		if m == nil || m[1] != name || m[4] != "complete" {
+	disks, marks := imageVolumes(names, name)
+	for _, mark := range marks {
+		disk := strings.TrimSuffix(mark, "complete") + "qcow2"
+		if !slices.Contains(disks, disk) {
 			continue
 		}
-		disk := strings.TrimSuffix(n, "complete") + "qcow2"
-		if _, found := slices.BinarySearch(names, disk); found {
-			size, err := strconv.ParseUint(m[3], 10, 64)
-			if err != nil {
-				return nil, err
-			}
-			return &image{path: p.path(disk), sum: m[2], size: size}, nil
+		m := imageVolume.FindStringSubmatch(disk)
+		size, err := strconv.ParseUint(m[3], 10, 64)
+		if err != nil {
+			return nil, err
 		}
+		return &image{path: p.path(disk), sum: m[2], size: size}, nil
 	}
 	return nil, nil
+}
+
+// imageVolumes returns which of the volumes belong to the image, whole or cut off: its disks, and the marks that say which are
+// complete.
+func imageVolumes(names []string, image string) (disks, marks []string) {
+	for _, n := range names {
+		m := imageVolume.FindStringSubmatch(n)
+		switch {
+		case m == nil || m[1] != image:
+		case m[4] == "complete":
+			marks = append(marks, n)
+		default:
+			disks = append(disks, n)
+		}
+	}
+	return disks, marks
 }
 
 // localImage is the file to upload, after it was checked.
@@ -416,20 +463,13 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 	if err := s.Validate(op); err != nil {
 		return err
 	}
-	release, err := b.locks.lock(ctx, op, "image "+s.Name)
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		return struct{}{}, b.ensureImage(ctx, work, op, s, progress)
-	})
-	return err
+	return b.alone(ctx, op, imageKey(s.Name), func(work context.Context) error { return b.ensureImage(ctx, work, op, s, progress) })
 }
 
 func (b *Backend) ensureImage(ctx, work context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	var missing []*host
 	for _, h := range b.hosts {
-		done, err := call(work, h, op, func(c *virt.Connect) (bool, error) { return h.hasImage(op, c, s) })
+		done, err := inPool(work, h, op, func(p *pool) (bool, error) { return p.hasImage(s) })
 		if err != nil {
 			return err
 		}
@@ -452,51 +492,36 @@ func (b *Backend) ensureImage(ctx, work context.Context, op string, s hypervisor
 				progress(int64(i)*size+done, int64(len(missing))*size)
 			}
 		}
-		if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) {
-			return struct{}{}, b.sendImage(ctx, op, h, c, s, file, sent)
-		}); err != nil {
+		if _, err := inPool(work, h, op, func(p *pool) (none, error) { return none{}, b.sendImage(ctx, p, s, file, sent) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hasImage tells whether the host has the complete image. Errors: conflict if it has another one of the name.
-func (h *host) hasImage(op string, c *virt.Connect, s hypervisor.ImageSpec) (bool, error) {
-	p, err := h.pool(op, c)
-	if err != nil {
-		return false, err
-	}
-	defer p.close()
+// hasImage tells whether the pool has the complete image. Errors: conflict if it has another one of the name.
+func (p *pool) hasImage(s hypervisor.ImageSpec) (bool, error) {
 	found, err := p.image(s.Name)
 	if err != nil || found == nil {
 		return false, err
 	}
 	if found.sum != s.SHA256[:16] {
-		return false, director.Errorf(director.KindConflict, op, "host %s has an image %q with another checksum (%s...)", h.Name, s.Name, found.sum).
+		return false, director.Errorf(director.KindConflict, p.op, "host %s has an image %q with another checksum (%s...)", p.h.Name, s.Name, found.sum).
 			WithHint("give the new image another name; images are never replaced under their VMs")
 	}
 	return true, nil
 }
 
 // sendImage uploads the file and marks it as complete.
-func (b *Backend) sendImage(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.ImageSpec, file *localImage, sent func(int64)) error {
-	p, err := h.pool(op, c)
-	if err != nil {
-		return err
-	}
-	defer p.close()
+func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec, file *localImage, sent func(int64)) error {
 	// Whatever earlier tries left of this name is taken away.
 	names, err := p.names()
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if m := imageVolume.FindStringSubmatch(n); m != nil && m[1] == s.Name {
-			if err := p.remove(n); err != nil {
-				return err
-			}
-		}
+	disks, marks := imageVolumes(names, s.Name)
+	if err := p.remove(slices.Concat(marks, disks)...); err != nil {
+		return err
 	}
 	size := file.info.Size()
 	if err := p.room(size, size); err != nil {
@@ -509,16 +534,16 @@ func (b *Backend) sendImage(ctx context.Context, op string, h *host, c *virt.Con
 	}
 	defer func() { _ = v.Free() }()
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
+		return director.Errorf(director.KindInvalid, p.op, "cannot read %s: %w", s.Path, err)
 	}
-	if err := b.upload(ctx, c, v, source{r: readerWith(ctx, file), size: size, progress: sent}); err != nil {
+	if err := b.upload(ctx, p.conn, v, source{r: readerWith(ctx, file), size: size, progress: sent}); err != nil {
 		if err := p.remove(base + "qcow2"); err != nil {
-			h.log.WarnContext(ctx, "part of an image is left in the pool until the next try", "err", err)
+			p.h.log.WarnContext(ctx, "part of an image is left in the pool until the next try", "err", err)
 		}
 		return err
 	}
 	if !file.unchanged() {
-		return errors.Join(director.Errorf(director.KindInvalid, op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"))
+		return errors.Join(director.Errorf(director.KindInvalid, p.op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"))
 	}
 	done, err := p.ensure(volume{name: base + "complete", size: 512, format: "raw"}, false)
 	if err != nil {
@@ -531,74 +556,39 @@ func (b *Backend) sendImage(ctx context.Context, op string, h *host, c *virt.Con
 // DeleteImage implements hypervisor.Imaging.
 func (b *Backend) DeleteImage(ctx context.Context, name string) error {
 	const op = "libvirt.delete_image"
-	release, err := b.locks.lock(ctx, op, "image "+name)
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		for _, h := range b.hosts {
-			if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) { return struct{}{}, h.deleteImage(op, c, name) }); err != nil {
-				return struct{}{}, err
-			}
-		}
-		return struct{}{}, nil
+	return b.alone(ctx, op, imageKey(name), func(work context.Context) error {
+		return b.onEachPool(work, op, func(p *pool) error { return p.deleteImage(name) })
 	})
-	return err
 }
 
-func (h *host) deleteImage(op string, c *virt.Connect, name string) error {
-	p, err := h.pool(op, c)
-	if err != nil {
-		return err
-	}
-	defer p.close()
+func (p *pool) deleteImage(name string) error {
 	names, err := p.names()
 	if err != nil {
 		return err
 	}
-	doomed := map[string]bool{}
-	var marks, disks []string
-	for _, n := range names {
-		if m := imageVolume.FindStringSubmatch(n); m != nil && m[1] == name {
-			if doomed[p.path(n)] = true; m[4] == "complete" {
-				marks = append(marks, n)
-			} else {
-				disks = append(disks, n)
-			}
-		}
-	}
+	disks, marks := imageVolumes(names, name)
+	doomed := slices.Concat(marks, disks)
 	if len(doomed) == 0 {
 		return nil
 	}
+	paths := map[string]bool{}
+	for _, n := range doomed {
+		paths[p.path(n)] = true
+	}
 	for _, n := range names {
-		if !strings.HasSuffix(n, ".qcow2") || doomed[p.path(n)] {
+		if !strings.HasSuffix(n, ".qcow2") || paths[p.path(n)] {
 			continue
 		}
-		v, err := p.find(n)
+		def, found, err := read(p, n, definition)
 		if err != nil {
 			return err
 		}
-		if v == nil {
-			continue
-		}
-		text, err := v.GetXMLDesc(0)
-		_ = v.Free()
-		if is(err, virt.ERR_NO_STORAGE_VOL) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		var def virtxml.StorageVolume
-		if err := def.Unmarshal(text); err != nil {
-			return err
-		}
-		if def.BackingStore != nil && doomed[def.BackingStore.Path] {
-			return director.Errorf(director.KindConflict, op, "the disk %s on host %s is linked to the image %q", n, h.Name, name).
+		if found && paths[backing(def)] {
+			return director.Errorf(director.KindConflict, p.op, "the disk %s on host %s is linked to the image %q", n, p.h.Name, name).
 				WithHint("delete the VMs that were made from it first")
 		}
 	}
-	return p.remove(append(marks, disks...)...)
+	return p.remove(doomed...)
 }
 
 // ListVolumes implements hypervisor.Volumes.
@@ -606,12 +596,7 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 	const op = "libvirt.list_volumes"
 	var all []hypervisor.VolumeInfo
 	for _, h := range b.hosts {
-		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]hypervisor.VolumeInfo, error) {
-			p, err := h.pool(op, c)
-			if err != nil {
-				return nil, err
-			}
-			defer p.close()
+		rows, err := inPool(ctx, h, op, func(p *pool) ([]hypervisor.VolumeInfo, error) {
 			return p.dataDisks(func(s director.Stamp) bool { return s.Director == directorID })
 		})
 		if err != nil {
@@ -637,24 +622,15 @@ func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeIn
 		if m == nil || !match(director.Stamp{Director: m[1], Machine: m[2]}) {
 			continue
 		}
-		v, err := p.find(name)
+		info, found, err := read(p, name, (*virt.StorageVol).GetInfo)
 		if err != nil {
 			return nil, err
 		}
-		if v == nil {
-			continue
+		if found {
+			rows = append(rows, hypervisor.VolumeInfo{
+				Name: name, Host: p.h.Name, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]},
+			})
 		}
-		info, err := v.GetInfo()
-		_ = v.Free()
-		if is(err, virt.ERR_NO_STORAGE_VOL) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, hypervisor.VolumeInfo{
-			Name: name, Host: p.h.Name, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]},
-		})
 	}
 	return rows, nil
 }
@@ -665,32 +641,17 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error 
 	if err := director.Invalid(op, "the owner is wrong", hypervisor.ValidStamp("owner", owner)); err != nil {
 		return err
 	}
-	release, err := b.locks.lock(ctx, op, machineKey(owner))
-	if err != nil {
-		return err
-	}
-	_, err = detached(ctx, op, release, func(work context.Context) (struct{}, error) {
-		for _, h := range b.hosts {
-			if _, err := call(work, h, op, func(c *virt.Connect) (struct{}, error) { return struct{}{}, h.deleteVolumes(op, c, owner) }); err != nil {
-				return struct{}{}, err
-			}
-		}
-		return struct{}{}, nil
+	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
+		return b.onEachPool(work, op, func(p *pool) error { return p.deleteVolumes(owner) })
 	})
-	return err
 }
 
-func (h *host) deleteVolumes(op string, c *virt.Connect, owner director.Stamp) error {
-	p, err := h.pool(op, c)
-	if err != nil {
-		return err
-	}
-	defer p.close()
+func (p *pool) deleteVolumes(owner director.Stamp) error {
 	rows, err := p.dataDisks(func(s director.Stamp) bool { return s == owner })
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	domains, err := c.ListAllDomains(0)
+	domains, err := p.conn.ListAllDomains(0)
 	if err != nil {
 		return err
 	}
@@ -709,7 +670,7 @@ func (h *host) deleteVolumes(op string, c *virt.Connect, owner director.Stamp) e
 		}
 	}
 	if used != "" {
-		return director.Errorf(director.KindConflict, op, "the VM %s on host %s uses the data disks of machine %s", used, h.Name, owner.Machine).
+		return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the data disks of machine %s", used, p.h.Name, owner.Machine).
 			WithHint("delete the VM first")
 	}
 	for _, r := range rows {
