@@ -3,6 +3,7 @@ package libvirt
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	virt "libvirt.org/go/libvirt"
@@ -95,4 +96,10 @@ func contains(text string, parts ...string) bool {
 		}
 	}
 	return false
+}
+
+// is tells whether err is libvirt's error of one of the codes.
+func is(err error, codes ...virt.ErrorNumber) bool {
+	e, ok := errors.AsType[virt.Error](err)
+	return ok && slices.Contains(codes, e.Code)
 }

@@ -1,0 +1,292 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+
+	virt "libvirt.org/go/libvirt"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Ensure implements hypervisor.Backend. Where the machine exists on a host already, or its data disks do, it stays there.
+// Spec.Host says where a new one goes; without it a new one goes to the host with the most free memory, and every host must
+// answer, since the machine may exist on the one that does not.
+func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM, error) {
+	const op = "libvirt.ensure"
+	if err := s.Validate(op); err != nil {
+		return hypervisor.VM{}, err
+	}
+	return locked(ctx, b, op, machineKey(s.Key), func(work context.Context) (hypervisor.VM, error) {
+		h, err := b.place(work, op, s)
+		if err != nil {
+			return hypervisor.VM{}, err
+		}
+		return call(work, h, op, func(c *virt.Connect) (hypervisor.VM, error) { return b.ensure(ctx, op, h, c, s) })
+	})
+}
+
+// place chooses the host.
+func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*host, error) {
+	var asked *host
+	for _, h := range b.hosts {
+		if h.Name == s.Host {
+			asked = h
+		}
+	}
+	if s.Host != "" && asked == nil {
+		return nil, director.Errorf(director.KindNotFound, op, "the provider has no host %q", s.Host)
+	}
+	if len(b.hosts) == 1 {
+		return b.hosts[0], nil
+	}
+	_, found, err := b.locate(ctx, op, domainUUID(s.Key))
+	if found != nil {
+		return found, nil
+	}
+	if err != nil && asked == nil {
+		return nil, err
+	}
+	var best *host
+	var most int64
+	for _, h := range b.hosts {
+		type answer struct {
+			disks bool
+			free  int64
+		}
+		a, err := inPool(ctx, h, op, func(p *pool) (answer, error) {
+			disks, err := p.dataDisks(func(stamp director.Stamp) bool { return stamp == s.Key })
+			if err != nil {
+				return answer{}, err
+			}
+			row, err := p.capacity()
+			return answer{len(disks) > 0, row.MemoryFree}, err
+		})
+		if err != nil {
+			if asked == nil || asked == h {
+				return nil, err
+			}
+			continue
+		}
+		if a.disks {
+			if asked != nil && asked != h {
+				return nil, director.Errorf(director.KindConflict, op, "the data disks of %s are on host %s and not on %s", s.Name, h.Name, asked.Name).
+					WithHint("place it on %s, or delete the disks if their data is not wanted", h.Name)
+			}
+			return h, nil
+		}
+		if best == nil || a.free > most {
+			best, most = h, a.free
+		}
+	}
+	if asked != nil {
+		return asked, nil
+	}
+	return best, nil
+}
+
+// ensure is Ensure on the chosen host. Each line may be the last one, and the next call goes on from there.
+func (b *Backend) ensure(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) (hypervisor.VM, error) {
+	id := domainUUID(s.Key)
+	d, err := findDomain(c, id)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	if d != nil {
+		defer func() { _ = d.Free() }()
+		if d.mark.stamp() != s.Key {
+			return hypervisor.VM{}, director.Errorf(director.KindConflict, op, "the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
+				WithHint("somebody changed its metadata; restore the stamp, or remove the VM by hand")
+		}
+	}
+	if d == nil || !d.made() {
+		if err := b.build(ctx, op, h, c, s, d); err != nil {
+			return hypervisor.VM{}, err
+		}
+	}
+	return b.start(ctx, op, h, c, id)
+}
+
+// build defines the domain and makes its disks. old is what an earlier try left of it, or nil.
+func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain) error {
+	if err := nameIsFree(op, h, c, s); err != nil {
+		return err
+	}
+	p, err := h.pool(op, c)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	base, err := b.precheck(op, h, c, p, s)
+	if err != nil {
+		return err
+	}
+	kind, err := b.domainType(op, h, c)
+	if err != nil {
+		return err
+	}
+	if old != nil && old.name != s.Name {
+		if err := undefine(old.Domain); err != nil {
+			return err
+		}
+	}
+	if err := interrupted(ctx, op); err != nil {
+		return err
+	}
+
+	text, err := b.domainXML(kind, p, s)
+	if err != nil {
+		return err
+	}
+	dom, err := c.DomainDefineXML(text)
+	if err != nil {
+		if taken := nameIsFree(op, h, c, s); taken != nil { // since we looked
+			return taken
+		}
+		return err
+	}
+	defer func() { _ = dom.Free() }()
+	if err := b.at("defined"); err != nil {
+		return err
+	}
+
+	for _, v := range volumes(s, base.path) {
+		vol, err := p.ensure(v, v.name == rootName(s.Key))
+		if err != nil {
+			return err
+		}
+		_ = vol.Free()
+		if err := b.at(v.name[len(volumePrefix(s.Key)):]); err != nil {
+			return err
+		}
+		if err := interrupted(ctx, op); err != nil {
+			return err
+		}
+	}
+	seed := seedISO(s.Seed)
+	vol, err := p.ensure(volume{name: seedName(s.Key), size: uint64(len(seed)), format: "raw"}, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = vol.Free() }()
+	if err := b.at("seed"); err != nil {
+		return err
+	}
+	if err := b.upload(ctx, c, vol, source{r: bytes.NewReader(seed), size: int64(len(seed))}); err != nil {
+		return err
+	}
+	if err := b.at("uploaded"); err != nil {
+		return err
+	}
+	if err := setMade(dom, s.Key, "yes"); err != nil {
+		return err
+	}
+	if b.cfg.Autostart {
+		if err := dom.SetAutostart(true); err != nil {
+			return err
+		}
+	}
+	return b.at("made")
+}
+
+// start powers the domain on.
+func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect, id string) (hypervisor.VM, error) {
+	d, err := findDomain(c, id)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	if d == nil {
+		return hypervisor.VM{}, director.Errorf(director.KindUnavailable, op, "the VM vanished from host %s while it was made", h.Name)
+	}
+	defer func() { _ = d.Free() }()
+	if err := interrupted(ctx, op); err != nil {
+		return hypervisor.VM{}, err
+	}
+	if !d.active {
+		if err := d.power(true); err != nil {
+			return hypervisor.VM{}, err
+		}
+		h.log.InfoContext(ctx, "vm started", "vm", d.name)
+		if err := b.at("started"); err != nil {
+			return hypervisor.VM{}, err
+		}
+	}
+	if d.mark.Made != "yes" { // two directors made it at once, and one defined it again under the other; it runs, so it is complete
+		if err := setMade(d.Domain, d.mark.stamp(), "yes"); err != nil {
+			return hypervisor.VM{}, err
+		}
+		d.mark.Made = "yes"
+	}
+	return d.vm(h), nil
+}
+
+// nameIsFree returns conflict if another domain has the name.
+func nameIsFree(op string, h *host, c *virt.Connect, s hypervisor.Spec) error {
+	dom, err := c.LookupDomainByName(s.Name)
+	if is(err, virt.ERR_NO_DOMAIN) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d, err := inspect(dom)
+	if err != nil || d == nil {
+		return err
+	}
+	defer func() { _ = d.Free() }()
+	if string(d.id) == domainUUID(s.Key) {
+		return nil
+	}
+	whose := "is not the director's"
+	if d.mark.Director == s.Key.Director {
+		whose = "belongs to machine " + d.mark.ID
+	} else if d.mark.Director != "" {
+		whose = "belongs to the director " + d.mark.Director
+	}
+	return director.Errorf(director.KindConflict, op, "a VM named %q exists on host %s and %s", s.Name, h.Name, whose).
+		WithHint("choose another name, or remove that VM by hand; it was left as it is")
+}
+
+// precheck looks for what would make the VM fail later and returns its image.
+func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hypervisor.Spec) (*image, error) {
+	base, err := p.image(s.Image)
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		return nil, director.Errorf(director.KindNotFound, op, "host %s has no complete image %q in the storage pool %q", h.Name, s.Image, h.Pool).
+			WithHint("bring the image first")
+	}
+	if uint64(s.RootDisk) < base.size {
+		return nil, director.Errorf(director.KindInvalid, op, "the root disk of %s has %s, and the image %q needs %s",
+			s.Name, bytesOf(uint64(s.RootDisk)), s.Image, bytesOf(base.size)).WithHint("choose a larger root disk")
+	}
+	for _, n := range s.NICs {
+		if err := networkIsUp(op, h, c, n.Network); err != nil {
+			return nil, err
+		}
+	}
+	info, err := c.GetNodeInfo()
+	if err != nil {
+		return nil, err
+	}
+	if memory := info.Memory << 10; uint64(s.Memory) > memory {
+		return nil, director.Errorf(director.KindExhausted, op, "%s wants %s of memory, and host %s has %s",
+			s.Name, bytesOf(uint64(s.Memory)), h.Name, bytesOf(memory)).WithHint("choose a smaller VM or another host")
+	}
+	disks := []int64{s.RootDisk}
+	for _, d := range s.DataDisks {
+		disks = append(disks, d.Size)
+	}
+	return base, p.room(0, disks...)
+}
+
+// volumes are the VM's disks but the seed, and the file of its console.
+func volumes(s hypervisor.Spec, base string) []volume {
+	list := []volume{{name: rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}}
+	for _, d := range s.DataDisks {
+		list = append(list, volume{name: dataName(s.Key, d.Serial), size: uint64(d.Size), format: "qcow2"})
+	}
+	return append(list, volume{name: consoleName(s.Key), format: "raw"})
+}

@@ -1,0 +1,119 @@
+package libvirt
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+
+	virt "libvirt.org/go/libvirt"
+	virtxml "libvirt.org/go/libvirtxml"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// host is a hypervisor host with its one connection, which all calls share.
+type host struct {
+	HostConfig
+	log *slog.Logger
+
+	mu     sync.Mutex
+	conn   *virt.Connect
+	closed bool
+	kinds  map[string]bool // domain types that the host offers; as long as the connection lives
+}
+
+// connect returns a reference to the connection, made anew if it is gone. The caller closes it.
+func (h *host) connect(op string) (*virt.Connect, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, director.Errorf(director.KindUnavailable, op, "the connection to host %s was closed", h.Name)
+	}
+	if h.conn != nil {
+		if alive, err := h.conn.IsAlive(); err != nil || !alive {
+			h.drop()
+		}
+	}
+	if h.conn == nil {
+		c, err := virt.NewConnect(h.URI)
+		if err != nil {
+			return nil, h.unreachable(op, err)
+		}
+		h.conn = c
+	}
+	if err := h.conn.Ref(); err != nil {
+		return nil, h.unreachable(op, err)
+	}
+	return h.conn, nil
+}
+
+// drop forgets the connection. h.mu is held.
+func (h *host) drop() {
+	if h.conn != nil {
+		_, _ = h.conn.Close()
+		h.conn, h.kinds = nil, nil
+	}
+}
+
+func (h *host) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.drop()
+}
+
+// domainType returns the type that domains on the host get.
+func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error) {
+	if strings.HasPrefix(h.URI, "test:") {
+		return "test", nil
+	}
+	offered, err := h.offered(op, c)
+	if err != nil {
+		return "", err
+	}
+	want := b.cfg.DomainType
+	if want == "auto" {
+		if want = "qemu"; offered["kvm"] {
+			want = "kvm"
+		}
+	}
+	if !offered[want] {
+		e := director.Errorf(director.KindInvalid, op, "host %s cannot run VMs of type %s", h.Name, want)
+		if want == "kvm" {
+			return "", e.WithHint("it has no usable /dev/kvm: load the module kvm_intel or kvm_amd there, or set domainType to qemu or auto")
+		}
+		return "", e.WithHint("install qemu-system-x86 on it")
+	}
+	return want, nil
+}
+
+// offered returns the domain types that the host can run. libvirt takes a while to find them, so they are asked for once in a
+// connection.
+func (h *host) offered(op string, c *virt.Connect) (map[string]bool, error) {
+	h.mu.Lock()
+	known := h.kinds
+	h.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	text, err := c.GetCapabilities()
+	if err != nil {
+		return nil, err
+	}
+	var caps virtxml.Caps
+	if err := caps.Unmarshal(text); err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err)
+	}
+	known = map[string]bool{}
+	for _, g := range caps.Guests {
+		if g.OSType == "hvm" && g.Arch.Name == "x86_64" {
+			for _, d := range g.Arch.Domains {
+				known[d.Type] = true
+			}
+		}
+	}
+	h.mu.Lock()
+	h.kinds = known
+	h.mu.Unlock()
+	return known, nil
+}

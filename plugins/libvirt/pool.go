@@ -1,0 +1,277 @@
+package libvirt
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	virt "libvirt.org/go/libvirt"
+	virtxml "libvirt.org/go/libvirtxml"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// Names of volumes. Neither part of a stamp has a dot (hypervisor.Spec.Validate), and names of images are cut at both ends.
+func rootName(s director.Stamp) string    { return volumePrefix(s) + "root.qcow2" }
+func seedName(s director.Stamp) string    { return volumePrefix(s) + "seed.iso" }
+func consoleName(s director.Stamp) string { return volumePrefix(s) + "console.log" }
+func dataName(s director.Stamp, serial string) string {
+	return volumePrefix(s) + "data." + serial + ".qcow2"
+}
+func volumePrefix(s director.Stamp) string { return "kaas." + s.Director + "." + s.Machine + "." }
+
+var (
+	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.qcow2$`)
+	// The number is the virtual size of the disk: libvirt learns it only when the pool is read again.
+	imageVolume = regexp.MustCompile(`^kaas-image\.(.+)\.([0-9a-f]{16})\.([0-9]+)\.(qcow2|complete)$`)
+)
+
+// pool is the storage pool of a host, with the names of its volumes as they were when it was opened.
+type pool struct {
+	*virt.StoragePool
+	h    *host
+	op   string
+	conn *virt.Connect
+	dir  string
+	free uint64
+	all  uint64
+}
+
+// pool opens the host's storage pool. Errors: not_found or invalid with what to do.
+func (h *host) pool(op string, c *virt.Connect) (*pool, error) {
+	p, err := c.LookupStoragePoolByName(h.Pool)
+	if is(err, virt.ERR_NO_STORAGE_POOL) {
+		return nil, director.Errorf(director.KindNotFound, op, "host %s has no storage pool %q", h.Name, h.Pool).
+			WithHint("make it: virsh -c %s pool-define-as %s dir --target /var/lib/libvirt/%s, then pool-build, pool-start and pool-autostart %s",
+				h.URI, h.Pool, h.Pool, h.Pool)
+	}
+	if err != nil {
+		return nil, err
+	}
+	opened := &pool{StoragePool: p, h: h, op: op, conn: c}
+	ok := false
+	defer func() {
+		if !ok {
+			opened.close()
+		}
+	}()
+	if active, err := p.IsActive(); err != nil {
+		return nil, err
+	} else if !active {
+		return nil, director.Errorf(director.KindUnavailable, op, "the storage pool %q of host %s is not started", h.Pool, h.Name).
+			WithHint("start it: virsh -c %s pool-start %s", h.URI, h.Pool)
+	}
+	text, err := p.GetXMLDesc(0)
+	if err != nil {
+		return nil, err
+	}
+	var def virtxml.StoragePool
+	if err := def.Unmarshal(text); err != nil {
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the storage pool %q of host %s: %w", h.Pool, h.Name, err)
+	}
+	if !slices.Contains([]string{"dir", "fs", "netfs"}, def.Type) || def.Target == nil || def.Target.Path == "" {
+		return nil, director.Errorf(director.KindInvalid, op, "the storage pool %q of host %s is of type %s", h.Pool, h.Name, def.Type).
+			WithHint("use a pool of type dir, fs or netfs: disks are files that are linked to their image")
+	}
+	opened.dir = def.Target.Path
+	info, err := p.GetInfo()
+	if err != nil {
+		return nil, err
+	}
+	opened.free, opened.all = info.Available, info.Capacity
+	ok = true
+	return opened, nil
+}
+
+func (p *pool) close() { _ = p.Free() }
+
+func (p *pool) path(name string) string { return path.Join(p.dir, name) }
+
+// room refuses with exhausted what cannot fit: a disk larger than the pool, or need more bytes in a pool that is nearly full.
+func (p *pool) room(need int64, disks ...int64) error {
+	for _, size := range disks {
+		if uint64(size) > p.all {
+			return director.Errorf(director.KindExhausted, p.op, "a disk of %s does not fit into the storage pool %q of host %s, which has %s",
+				bytesOf(uint64(size)), p.h.Pool, p.h.Name, bytesOf(p.all)).WithHint("choose a smaller disk, or a larger pool")
+		}
+	}
+	if p.free < uint64(need) || p.free-uint64(need) < minFree {
+		return director.Errorf(director.KindExhausted, p.op, "the storage pool %q of host %s has %s free, and %s are needed",
+			p.h.Pool, p.h.Name, bytesOf(p.free), bytesOf(uint64(need)+minFree)).WithHint("free space in it, or choose another pool")
+	}
+	return nil
+}
+
+func bytesOf(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}
+
+// names returns the names of all volumes, ordered.
+func (p *pool) names() ([]string, error) {
+	names, err := p.ListStorageVolumes()
+	slices.Sort(names)
+	return names, err
+}
+
+// find returns the volume, or nil.
+func (p *pool) find(name string) (*virt.StorageVol, error) {
+	v, err := p.LookupStorageVolByName(name)
+	if is(err, virt.ERR_NO_STORAGE_VOL) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// volume describes a volume to make.
+type volume struct {
+	name    string
+	size    uint64
+	format  string // raw or qcow2
+	backing string // path of the image; empty for none
+}
+
+// ensure returns the volume and makes it if it is missing. One that was left with another size or image is replaced if replace
+// is set.
+func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
+	v, err := p.find(want.name)
+	if err != nil {
+		return nil, err
+	}
+	if v != nil {
+		same, err := want.matches(v)
+		if err == nil && (same || !replace) {
+			return v, nil
+		}
+		if err != nil {
+			_ = v.Free()
+		} else {
+			err = discard(v)
+		}
+		if err != nil && !is(err, virt.ERR_NO_STORAGE_VOL) {
+			return nil, err
+		}
+	}
+	def := virtxml.StorageVolume{
+		Name:       want.name,
+		Capacity:   &virtxml.StorageVolumeSize{Value: want.size, Unit: "bytes"},
+		Allocation: &virtxml.StorageVolumeSize{Value: 0},
+		Target:     &virtxml.StorageVolumeTarget{Format: &virtxml.StorageVolumeTargetFormat{Type: want.format}},
+	}
+	if want.format == "qcow2" {
+		def.Target.Compat = "1.1"
+	}
+	if want.backing != "" {
+		def.BackingStore = &virtxml.StorageVolumeBackingStore{
+			Path: want.backing, Format: &virtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+		}
+	}
+	text, err := def.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	v, err = p.StorageVolCreateXML(text, 0)
+	if err == nil {
+		return v, nil
+	}
+	// Another director may have been quicker, for which every driver has an error of its own: the volume itself decides.
+	if v, findErr := p.find(want.name); findErr == nil && v != nil {
+		return v, nil
+	}
+	return nil, err
+}
+
+func (want volume) matches(v *virt.StorageVol) (bool, error) {
+	def, err := definition(v)
+	if err != nil {
+		return false, err
+	}
+	return def.Capacity != nil && def.Capacity.Value == want.size && backing(def) == want.backing, nil
+}
+
+func definition(v *virt.StorageVol) (virtxml.StorageVolume, error) {
+	var def virtxml.StorageVolume
+	text, err := v.GetXMLDesc(0)
+	if err != nil {
+		return def, err
+	}
+	return def, def.Unmarshal(text)
+}
+
+// backing is the path of the volume that this one is linked to, or empty.
+func backing(def virtxml.StorageVolume) string {
+	if def.BackingStore == nil {
+		return ""
+	}
+	return def.BackingStore.Path
+}
+
+// read returns what get reads of the volume, and false if there is no such volume, also if it went away meanwhile.
+func read[T any](p *pool, name string, get func(v *virt.StorageVol) (T, error)) (value T, found bool, err error) {
+	v, err := p.find(name)
+	if v == nil || err != nil {
+		return value, false, err
+	}
+	value, err = get(v)
+	_ = v.Free()
+	if is(err, virt.ERR_NO_STORAGE_VOL) {
+		return value, false, nil
+	}
+	return value, err == nil, err
+}
+
+// discard deletes the volume and frees it. No error if it is gone.
+func discard(v *virt.StorageVol) error {
+	err := v.Delete(0)
+	_ = v.Free()
+	if is(err, virt.ERR_NO_STORAGE_VOL) {
+		return nil
+	}
+	return err
+}
+
+// remove deletes the volumes that exist.
+func (p *pool) remove(names ...string) error {
+	for _, name := range names {
+		v, err := p.find(name)
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			continue
+		}
+		if err := discard(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeMachine deletes what the machine has in the pool; the data disks only if asked.
+func (p *pool) removeMachine(s director.Stamp, data bool) error {
+	// virtlogd may have turned a long console log over into files that the pool has not seen. Where the pool is busy, they wait
+	// for the next refresh.
+	_ = p.Refresh(0)
+	names, err := p.names()
+	if err != nil {
+		return err
+	}
+	var doomed []string
+	for _, name := range names {
+		if !strings.HasPrefix(name, volumePrefix(s)) {
+			continue
+		}
+		if data || !dataVolume.MatchString(name) {
+			doomed = append(doomed, name)
+		}
+	}
+	return p.remove(doomed...)
+}

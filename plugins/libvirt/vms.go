@@ -1,0 +1,138 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	virt "libvirt.org/go/libvirt"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// locate returns the VM and the host that has it, or a nil host. Errors: unavailable if it was found nowhere and a host did not
+// answer.
+func (b *Backend) locate(ctx context.Context, op, id string) (hypervisor.VM, *host, error) {
+	var failed error
+	for _, h := range b.hosts {
+		vm, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.VM, error) {
+			d, err := findDomain(c, id)
+			if d == nil || err != nil {
+				return hypervisor.VM{}, err
+			}
+			defer func() { _ = d.Free() }()
+			return d.vm(h), nil
+		})
+		if vm.ID != "" {
+			return vm, h, nil
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return hypervisor.VM{}, nil, failed
+}
+
+// Get implements hypervisor.Backend.
+func (b *Backend) Get(ctx context.Context, id hypervisor.ID) (hypervisor.VM, error) {
+	const op = "libvirt.get"
+	vm, _, err := b.get(ctx, op, id)
+	return vm, err
+}
+
+func (b *Backend) get(ctx context.Context, op string, id hypervisor.ID) (hypervisor.VM, *host, error) {
+	if uuid.Validate(string(id)) != nil {
+		return hypervisor.VM{}, nil, notThere(op, id)
+	}
+	vm, h, err := b.locate(ctx, op, string(id))
+	if h == nil && err == nil {
+		err = notThere(op, id)
+	}
+	return vm, h, err
+}
+
+func notThere(op string, id hypervisor.ID) error {
+	return director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
+}
+
+// List implements hypervisor.Backend. All hosts must answer.
+func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
+	const op = "libvirt.list"
+	if f.Director == "" && !f.Strangers {
+		return nil, director.Invalid(op, "the filter is wrong", []director.Field{{Path: "director", Msg: "is empty"}})
+	}
+	var all []hypervisor.VM
+	for _, h := range b.hosts {
+		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]hypervisor.VM, error) {
+			domains, err := c.ListAllDomains(0)
+			if err != nil {
+				return nil, err
+			}
+			var rows []hypervisor.VM
+			for i := range domains {
+				d, err := inspect(&domains[i])
+				if err != nil {
+					return nil, err
+				}
+				if d == nil {
+					continue
+				}
+				if f.Match(d.mark.stamp()) {
+					rows = append(rows, d.vm(h))
+				}
+				_ = d.Free()
+			}
+			return rows, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	slices.SortFunc(all, func(x, y hypervisor.VM) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	return all, nil
+}
+
+// SetPower implements hypervisor.Backend. Off is immediate; Delete has the patient way.
+func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.Power) error {
+	const op = "libvirt.set_power"
+	if p != hypervisor.PowerOn && p != hypervisor.PowerOff {
+		return director.Errorf(director.KindInvalid, op, "%q is not a power state", p)
+	}
+	_, h, err := b.get(ctx, op, id)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, h, op, func(c *virt.Connect) (none, error) {
+		d, err := findDomain(c, string(id))
+		if err != nil {
+			return none{}, err
+		}
+		if d == nil {
+			return none{}, notThere(op, id)
+		}
+		defer func() { _ = d.Free() }()
+		return none{}, d.power(p == hypervisor.PowerOn)
+	})
+	return err
+}
+
+// ConsoleTail implements hypervisor.Console. It is empty for a VM that has printed nothing yet.
+func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes int) ([]byte, error) {
+	const op = "libvirt.console_tail"
+	vm, h, err := b.get(ctx, op, id)
+	if err != nil {
+		return nil, err
+	}
+	if vm.Stamp == (director.Stamp{}) {
+		return nil, director.Errorf(director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", vm.Name)
+	}
+	return inPool(ctx, h, op, func(p *pool) ([]byte, error) {
+		v, err := p.find(consoleName(vm.Stamp))
+		if v == nil || err != nil {
+			return nil, err
+		}
+		defer func() { _ = v.Free() }()
+		return tail(p.conn, v, maxBytes)
+	})
+}
