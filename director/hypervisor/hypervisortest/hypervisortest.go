@@ -231,6 +231,47 @@ func (b bundle) ready(x hypervisor.Backend, s hypervisor.Spec) hypervisor.VM {
 	}
 }
 
+func (b bundle) get(id hypervisor.ID) hypervisor.VM {
+	b.Helper()
+	v, err := b.b.Get(b.ctx, id)
+	if err != nil {
+		b.Fatalf("Get: %v", err)
+	}
+	return v
+}
+
+func (b bundle) delete(id hypervisor.ID, o hypervisor.DeleteOptions) {
+	b.Helper()
+	if err := b.b.Delete(b.ctx, id, o); err != nil {
+		b.Fatalf("Delete: %v", err)
+	}
+}
+
+// untouched fails the case if the VM is not as it was before.
+func (b bundle) untouched(before hypervisor.VM) {
+	b.Helper()
+	if diff := cmp.Diff(before, b.get(before.ID)); diff != "" {
+		b.Errorf("%s was touched (-before +after):\n%s", before.Name, diff)
+	}
+}
+
+// onlyOne fails the case if the director has other VMs than this one.
+func (b bundle) onlyOne(v hypervisor.VM) {
+	b.Helper()
+	if diff := cmp.Diff([]hypervisor.VM{v}, b.list(hypervisor.Filter{Director: b.Director})); diff != "" {
+		b.Errorf("List (-want +got):\n%s", diff)
+	}
+}
+
+// stranger makes a VM without a stamp, or skips the case.
+func (b bundle) stranger(name string) hypervisor.ID {
+	b.Helper()
+	if b.Stranger == nil {
+		b.Skip("the subject cannot make a VM by other means")
+	}
+	return b.Stranger(b.T, name)
+}
+
 func (b bundle) list(f hypervisor.Filter) []hypervisor.VM {
 	b.Helper()
 	vms, err := b.b.List(b.ctx, f)
@@ -298,16 +339,10 @@ func ensureIdempotent(b bundle) {
 	if diff := cmp.Diff(first, third); diff != "" {
 		b.Errorf("another director's Ensure returns another VM (-first +third):\n%s", diff)
 	}
-	got, err := b.b.Get(b.ctx, first.ID)
-	if err != nil {
-		b.Fatalf("Get: %v", err)
-	}
-	if diff := cmp.Diff(first, got); diff != "" {
+	if diff := cmp.Diff(first, b.get(first.ID)); diff != "" {
 		b.Errorf("Get (-Ensure +Get):\n%s", diff)
 	}
-	if diff := cmp.Diff([]hypervisor.VM{first}, b.list(hypervisor.Filter{Director: b.Director})); diff != "" {
-		b.Errorf("List (-want +got):\n%s", diff)
-	}
+	b.onlyOne(first)
 }
 
 func ensureConcurrent(b bundle) {
@@ -371,10 +406,7 @@ func ensureAfterCrash(b bundle) {
 				b.Errorf("the VM %s of the first try has a twin %s", v.ID, got.ID)
 			}
 		}
-		after := b.list(hypervisor.Filter{Director: b.Director})
-		if diff := cmp.Diff([]hypervisor.VM{got}, after); diff != "" {
-			b.Errorf("List (-want +got):\n%s", diff)
-		}
+		b.onlyOne(got)
 		if v, ok := hypervisor.Capability[hypervisor.Volumes](x); ok {
 			disks, err := v.ListVolumes(b.ctx, b.Director)
 			if err != nil || len(disks) != len(s.DataDisks) {
@@ -402,25 +434,10 @@ func deleteAfterCrash(b bundle) {
 }
 
 func ensureForeignName(b bundle) {
-	if b.Stranger == nil {
-		b.Skip("the subject cannot make a VM by other means")
-	}
 	s := withData(b.spec("taken"))
-	id := b.Stranger(b.T, s.Name)
-	before, err := b.b.Get(b.ctx, id)
-	if err != nil {
-		b.Fatalf("Get: %v", err)
-	}
-	_, err = b.b.Ensure(b.ctx, s)
-	b.wantKind(err, director.KindConflict, "Ensure")
-	b.remains("after a refused Ensure")
-	after, err := b.b.Get(b.ctx, id)
-	if err != nil {
-		b.Fatalf("the stranger is gone: %v", err)
-	}
-	if diff := cmp.Diff(before, after); diff != "" {
-		b.Errorf("the stranger was touched (-before +after):\n%s", diff)
-	}
+	before := b.get(b.stranger(s.Name))
+	b.refused(s, director.KindConflict)
+	b.untouched(before)
 }
 
 func ensureOthersName(b bundle) {
@@ -436,9 +453,7 @@ func ensureOthersName(b bundle) {
 	s3.Name = s.Name
 	_, err = b.b.Ensure(b.ctx, s3)
 	b.wantKind(err, director.KindConflict, "Ensure of another machine")
-	if diff := cmp.Diff([]hypervisor.VM{first}, b.list(hypervisor.Filter{Director: b.Director})); diff != "" {
-		b.Errorf("List (-want +got):\n%s", diff)
-	}
+	b.onlyOne(first)
 	if got := b.list(hypervisor.Filter{Director: other.Director}); len(got) > 0 {
 		b.Errorf("the other director has VMs: %v", got)
 	}
@@ -510,9 +525,7 @@ func ensureCancelled(b bundle) {
 func getNotFound(b bundle) {
 	s := b.spec("gone")
 	v := b.ready(b.b, s)
-	if err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
-		b.Fatalf("Delete: %v", err)
-	}
+	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key})
 	_, err := b.b.Get(b.ctx, v.ID)
 	b.wantKind(err, director.KindNotFound, "Get of a deleted VM")
 	_, err = b.b.Get(b.ctx, "no-such-id")
@@ -552,11 +565,8 @@ func listFilters(b bundle) {
 }
 
 func listStrangers(b bundle) {
-	if b.Stranger == nil {
-		b.Skip("the subject cannot make a VM by other means")
-	}
+	id := b.stranger(RandomID("stranger-"))
 	ours := b.ready(b.b, b.spec("ours"))
-	id := b.Stranger(b.T, RandomID("stranger-"))
 	if got := b.list(hypervisor.Filter{Director: b.Director}); len(got) != 1 || got[0].ID != ours.ID {
 		b.Errorf("List without strangers: %v", got)
 	}
@@ -585,11 +595,7 @@ func powerIdempotent(b bundle) {
 		if err := b.b.SetPower(b.ctx, v.ID, p); err != nil {
 			b.Fatalf("SetPower(%s): %v", p, err)
 		}
-		got, err := b.b.Get(b.ctx, v.ID)
-		if err != nil {
-			b.Fatalf("Get: %v", err)
-		}
-		if got.Power != p || got.Ready != (p == hypervisor.PowerOn) {
+		if got := b.get(v.ID); got.Power != p || got.Ready != (p == hypervisor.PowerOn) {
 			b.Errorf("after SetPower(%s): %+v", p, got)
 		}
 	}
@@ -607,9 +613,7 @@ func deleteIdempotent(b bundle) {
 	s := withData(b.spec("delete"))
 	v := b.ready(b.b, s)
 	for range 2 {
-		if err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}); err != nil {
-			b.Fatalf("Delete: %v", err)
-		}
+		b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
 		b.remains("after Delete")
 	}
 	if err := b.b.Delete(b.ctx, "no-such-id", hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
@@ -636,20 +640,11 @@ func deleteForeign(b bundle) {
 		err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: owner, DataDisks: true})
 		b.wantKind(err, director.KindConflict, fmt.Sprintf("Delete as %+v", owner))
 	}
-	got, err := b.b.Get(b.ctx, v.ID)
-	if err != nil {
-		b.Fatalf("Get: %v", err)
-	}
-	if diff := cmp.Diff(v, got); diff != "" {
-		b.Errorf("the VM was touched (-before +after):\n%s", diff)
-	}
+	b.untouched(v)
 }
 
 func deleteStranger(b bundle) {
-	if b.Stranger == nil {
-		b.Skip("the subject cannot make a VM by other means")
-	}
-	id := b.Stranger(b.T, RandomID("stranger-"))
+	id := b.stranger(RandomID("stranger-"))
 	for _, owner := range []director.Stamp{{}, {Director: b.Director, Machine: RandomID("m")}} {
 		err := b.b.Delete(b.ctx, id, hypervisor.DeleteOptions{Owner: owner})
 		b.wantKind(err, director.KindConflict, fmt.Sprintf("Delete as %+v", owner))
@@ -680,9 +675,7 @@ func deleteKeepsDisks(b bundle) {
 			b.Errorf("volume %+v of %+v", d, s.Key)
 		}
 	}
-	if err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
-		b.Fatalf("Delete: %v", err)
-	}
+	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key})
 	if diff := cmp.Diff(before, list()); diff != "" {
 		b.Errorf("Delete touched the data disks (-before +after):\n%s", diff)
 	}
@@ -697,9 +690,7 @@ func volumesDelete(b bundle) {
 	s := withData(b.spec("volumes"))
 	v := b.ready(b.b, s)
 	b.wantKind(volumes.DeleteVolume(b.ctx, s.Key), director.KindConflict, "DeleteVolume in use")
-	if err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
-		b.Fatalf("Delete: %v", err)
-	}
+	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key})
 	stranger := director.Stamp{Director: b.Director, Machine: RandomID("m")}
 	if err := volumes.DeleteVolume(b.ctx, stranger); err != nil {
 		b.Errorf("DeleteVolume of nothing: %v", err)
@@ -732,6 +723,25 @@ func (b bundle) newImage() (hypervisor.Imaging, hypervisor.ImageSpec) {
 		}
 	})
 	return imaging, s
+}
+
+// broughtImage is newImage on the hypervisor.
+func (b bundle) broughtImage() (hypervisor.Imaging, hypervisor.ImageSpec) {
+	b.Helper()
+	imaging, s := b.newImage()
+	if err := imaging.EnsureImage(b.ctx, s, nil); err != nil {
+		b.Fatalf("EnsureImage: %v", err)
+	}
+	return imaging, s
+}
+
+// withoutImage expects that no VM can be made from the image.
+func (b bundle) withoutImage(image, call string) {
+	b.Helper()
+	s := b.spec("image")
+	s.Image = image
+	_, err := b.b.Ensure(b.ctx, s)
+	b.wantKind(err, director.KindNotFound, call)
 }
 
 // boots makes a VM from the image.
@@ -780,20 +790,14 @@ func imagesWrongChecksum(b bundle) {
 	s.Path = filepath.Join(b.TempDir(), "missing.qcow2")
 	b.wantKind(imaging.EnsureImage(b.ctx, s, nil), director.KindNotFound, "EnsureImage without a file")
 	s.Path = path
-	vm := b.spec("image")
-	vm.Image = s.Name
-	_, err := b.b.Ensure(b.ctx, vm)
-	b.wantKind(err, director.KindNotFound, "Ensure with a refused image")
+	b.withoutImage(s.Name, "Ensure with a refused image")
 	if err := imaging.EnsureImage(b.ctx, s, nil); err != nil {
 		b.Errorf("EnsureImage with the right checksum: %v", err)
 	}
 }
 
 func imagesOtherChecksum(b bundle) {
-	imaging, s := b.newImage()
-	if err := imaging.EnsureImage(b.ctx, s, nil); err != nil {
-		b.Fatalf("EnsureImage: %v", err)
-	}
+	imaging, s := b.broughtImage()
 	other := b.NewImage(b.T)
 	if other.SHA256 == s.SHA256 {
 		b.Fatal("the subject gave the same image twice")
@@ -809,10 +813,7 @@ func imagesPartial(b bundle) {
 		b.Skip("the subject cannot leave an upload half done")
 	}
 	b.PartImage(b.T, s)
-	vm := b.spec("image")
-	vm.Image = s.Name
-	_, err := b.b.Ensure(b.ctx, vm)
-	b.wantKind(err, director.KindNotFound, "Ensure with half an image")
+	b.withoutImage(s.Name, "Ensure with half an image")
 	if err := imaging.EnsureImage(b.ctx, s, nil); err != nil {
 		b.Fatalf("EnsureImage: %v", err)
 	}
@@ -820,24 +821,16 @@ func imagesPartial(b bundle) {
 }
 
 func imagesInUse(b bundle) {
-	imaging, s := b.newImage()
-	if err := imaging.EnsureImage(b.ctx, s, nil); err != nil {
-		b.Fatalf("EnsureImage: %v", err)
-	}
+	imaging, s := b.broughtImage()
 	vm := b.boots(s.Name)
 	b.wantKind(imaging.DeleteImage(b.ctx, s.Name), director.KindConflict, "DeleteImage in use")
-	if err := b.b.Delete(b.ctx, vm.ID, hypervisor.DeleteOptions{Owner: vm.Stamp}); err != nil {
-		b.Fatalf("Delete: %v", err)
-	}
+	b.delete(vm.ID, hypervisor.DeleteOptions{Owner: vm.Stamp})
 	for range 2 {
 		if err := imaging.DeleteImage(b.ctx, s.Name); err != nil {
 			b.Errorf("DeleteImage: %v", err)
 		}
 	}
-	missing := b.spec("image")
-	missing.Image = s.Name
-	_, err := b.b.Ensure(b.ctx, missing)
-	b.wantKind(err, director.KindNotFound, "Ensure with a deleted image")
+	b.withoutImage(s.Name, "Ensure with a deleted image")
 }
 
 // newNetwork returns a network that is removed after the case.
@@ -857,6 +850,16 @@ func (b bundle) newNetwork() (hypervisor.Networking, hypervisor.NetworkSpec) {
 			b.Errorf("DeleteNetwork while tidying up: %v", err)
 		}
 	})
+	return networking, s
+}
+
+// madeNetwork is newNetwork on the hypervisor.
+func (b bundle) madeNetwork() (hypervisor.Networking, hypervisor.NetworkSpec) {
+	b.Helper()
+	networking, s := b.newNetwork()
+	if err := networking.EnsureNetwork(b.ctx, s); err != nil {
+		b.Fatalf("EnsureNetwork: %v", err)
+	}
 	return networking, s
 }
 
@@ -882,10 +885,7 @@ func networksIdempotent(b bundle) {
 }
 
 func networksForeign(b bundle) {
-	networking, s := b.newNetwork()
-	if err := networking.EnsureNetwork(b.ctx, s); err != nil {
-		b.Fatalf("EnsureNetwork: %v", err)
-	}
+	networking, s := b.madeNetwork()
 	other := s
 	other.Owner = director.Stamp{Director: RandomID("d"), Machine: s.Owner.Machine}
 	b.wantKind(networking.EnsureNetwork(b.ctx, other), director.KindConflict, "EnsureNetwork of another director")
@@ -900,10 +900,7 @@ func networksForeign(b bundle) {
 }
 
 func networksOverlap(b bundle) {
-	networking, s := b.newNetwork()
-	if err := networking.EnsureNetwork(b.ctx, s); err != nil {
-		b.Fatalf("EnsureNetwork: %v", err)
-	}
+	networking, s := b.madeNetwork()
 	other := s
 	other.Owner.Machine = RandomID("n")
 	other.Name = RandomID("overlap-")
@@ -916,17 +913,12 @@ func networksOverlap(b bundle) {
 }
 
 func networksInUse(b bundle) {
-	networking, s := b.newNetwork()
-	if err := networking.EnsureNetwork(b.ctx, s); err != nil {
-		b.Fatalf("EnsureNetwork: %v", err)
-	}
+	networking, s := b.madeNetwork()
 	vm := b.spec("network")
 	vm.NICs[0].Network = s.Name
 	v := b.ready(b.b, vm)
 	b.wantKind(networking.DeleteNetwork(b.ctx, s.Name, s.Owner), director.KindConflict, "DeleteNetwork in use")
-	if err := b.b.Delete(b.ctx, v.ID, hypervisor.DeleteOptions{Owner: vm.Key}); err != nil {
-		b.Fatalf("Delete: %v", err)
-	}
+	b.delete(v.ID, hypervisor.DeleteOptions{Owner: vm.Key})
 	if err := networking.DeleteNetwork(b.ctx, s.Name, s.Owner); err != nil {
 		b.Errorf("DeleteNetwork: %v", err)
 	}
