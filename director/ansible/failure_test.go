@@ -1,9 +1,6 @@
 package ansible_test
 
 import (
-	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,21 +13,14 @@ import (
 func TestFailuresAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	if err := syscall.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gate := fifo(t)
 	p := b.play(t, start+`emit '{"type":"host","status":"failed","ignored":true,"task":"T","role":"r","host":"h0","msg":"no matter"}'`+"\n"+
 		on("h1", failedOn)+on("h3", failedOn)+`read -r line <"`+gate+`"
 		emit '{"type":"host","status":"ok","task":"T","role":"r","host":"h2"}'
 		emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"ok":1},"h3":{"failed":1}}}'; exit 2`)
 	told := make(chan ansible.Group, 10)
 	p.OnFailure = func(g ansible.Group) { told <- g }
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.Play(t.Context(), p)
-		ended <- err
-	}()
+	done := b.begin(t.Context(), p)
 	var got []string
 	for range 2 {
 		select {
@@ -45,15 +35,13 @@ func TestFailuresAreToldAtOnce(t *testing.T) {
 		t.Error(diff)
 	}
 	select {
-	case err := <-ended:
-		t.Fatalf("the run has ended already: %v", err)
+	case o := <-done:
+		t.Fatalf("the run has ended already: %v", o.err)
 	default:
 	}
-	if err := os.WriteFile(gate, []byte("go\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; playError(t, err).Class != ansible.ClassFailed {
-		t.Error(err)
+	write(t, gate, "go\n")
+	if o := <-done; playError(t, o.err).Class != ansible.ClassFailed {
+		t.Error(o.err)
 	}
 	if len(told) > 0 {
 		t.Errorf("told more: %v", <-told)

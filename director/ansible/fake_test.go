@@ -46,17 +46,12 @@ type bundle struct {
 func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "ansible-playbook")
-	write(t, binary, fake)
-	if err := os.Chmod(binary, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	b := &bundle{
 		state: filepath.Join(dir, "state"), tree: filepath.Join(dir, "tree"), log: filepath.Join(dir, "logs", "1.jsonl"),
 		seen: make(chan ansible.Event, 10000),
 	}
 	cfg := ansible.Config{
-		Binary: binary, StateDir: b.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Grace: 10 * time.Second,
+		Binary: fakeIn(t, dir), StateDir: b.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Grace: 10 * time.Second,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -68,6 +63,17 @@ func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	return b
 }
 
+// fakeIn writes the fake into the directory and returns its path.
+func fakeIn(t testing.TB, dir string) string {
+	t.Helper()
+	binary := filepath.Join(dir, "ansible-playbook")
+	write(t, binary, fake)
+	if err := os.Chmod(binary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
 // play returns a play of a script.
 func (b *bundle) play(t *testing.T, script string) ansible.Play {
 	t.Helper()
@@ -76,6 +82,22 @@ func (b *bundle) play(t *testing.T, script string) ansible.Play {
 		ID: "p1/s1/1", Tree: b.tree, Playbook: "install/x.yml",
 		Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")}, LogPath: b.log, OnEvent: b.onEvent,
 	}
+}
+
+// outcome is how a run ended.
+type outcome struct {
+	res ansible.Result
+	err error
+}
+
+// begin starts a run and returns where its outcome will be.
+func (b *bundle) begin(ctx context.Context, p ansible.Play) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		res, err := b.Play(ctx, p)
+		done <- outcome{res, err}
+	}()
+	return done
 }
 
 func (b *bundle) onEvent(e ansible.Event) {
@@ -135,7 +157,7 @@ func (b *bundle) logged(t *testing.T) []ansible.Event {
 	return events
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -143,6 +165,16 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// fifo makes a pipe with a name: who opens one end waits for the other.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // ended waits until the process is gone, without asking it again and again.
@@ -180,6 +212,28 @@ func playError(t *testing.T, err error) *ansible.PlayError {
 		t.Fatalf("got %v, want a PlayError", err)
 	}
 	return e
+}
+
+// benchmark runs x.yml of a tree with these files again and again.
+func benchmark(b *testing.B, binary string, files map[string]string, extraVars string) {
+	b.Helper()
+	dir := b.TempDir()
+	for path, text := range files {
+		write(b, filepath.Join(dir, "tree", path), text)
+	}
+	r, err := ansible.New(ansible.Config{Binary: binary, StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		res, err := r.Play(b.Context(), ansible.Play{
+			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"), ExtraVars: []byte(extraVars),
+			Inventory: map[string][]byte{"hosts.ini": []byte("h1 ansible_connection=local\n")},
+		})
+		if err != nil || res.Lost > 0 {
+			b.Fatal(res.Lost, err)
+		}
+	}
 }
 
 // shown is what a person sees of an error.

@@ -166,13 +166,13 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 				t.Fatal("no error")
 			}
 			_, person := ansible.Question(err)
-			type outcome struct {
+			type verdict struct {
 				Class             ansible.Class
 				Kind              director.Kind
 				Permanent, Person bool
 			}
-			want := outcome{tt.class, tt.kind, tt.permanent, tt.person}
-			got := outcome{playError(t, err).Class, director.KindOf(err), ansible.Permanent(err), person}
+			want := verdict{tt.class, tt.kind, tt.permanent, tt.person}
+			got := verdict{playError(t, err).Class, director.KindOf(err), ansible.Permanent(err), person}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s\n%v", diff, err)
 			}
@@ -276,16 +276,12 @@ func TestCancelEndsEverything(t *testing.T) {
 			b := setup(t, func(c *ansible.Config) { c.Grace = tt.grace })
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			failed := make(chan error, 1)
 			p := b.play(t, start+tt.script)
 			p.Limit = []string{"h1", "h2", "group*"}
-			go func() {
-				_, err := b.Play(ctx, p)
-				failed <- err
-			}()
+			done := b.begin(ctx, p)
 			pid := pidOf(t, b.await(t, said("pid")))
 			cancel()
-			err := <-failed
+			err := (<-done).err
 			ended(t, pid)
 			e := playError(t, err)
 			if e.Class != ansible.ClassCancelled || !errors.Is(err, context.Canceled) || ansible.Permanent(err) {
@@ -342,11 +338,7 @@ func TestOneRunPerID(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p := b.play(t, start+`emit '{"type":"retry","msg":"here"}'; sleep 1000`)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = b.Play(ctx, p)
-	}()
+	done := b.begin(ctx, p)
 	b.await(t, said("here"))
 	if _, err := b.Play(t.Context(), p); director.KindOf(err) != director.KindConflict {
 		t.Errorf("got %v", err)
@@ -359,37 +351,27 @@ func TestOneRunPerID(t *testing.T) {
 func TestForksAreShared(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *ansible.Config) { c.Forks = 3 })
-	release := filepath.Join(t.TempDir(), "release")
-	if err := osexec.Command("mkfifo", release).Run(); err != nil {
-		t.Fatal(err)
-	}
+	release := fifo(t)
 	first := b.play(t, start+`emit '{"type":"retry","msg":"here"}'; read -r <`+release+`; ok`)
 	first.Limit = []string{"a", "b"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	results := make(chan error, 2)
-	go func() {
-		_, err := b.Play(t.Context(), first)
-		results <- err
-	}()
+	works := b.begin(t.Context(), first)
 	b.await(t, said("here"))
 	second := first
 	second.ID, second.LogPath = "p1/s2/1", ""
-	go func() {
-		_, err := b.Play(ctx, second)
-		results <- err
-	}()
+	queued := b.begin(ctx, second)
 	waits := b.await(t, func(e ansible.Event) bool { return e.Type == ansible.Waiting })
 	if waits.Msg != "for 2 of the director's 3 forks" {
 		t.Errorf("got %q", waits.Msg)
 	}
 	cancel()
-	if err := <-results; playError(t, err).Class != ansible.ClassCancelled {
-		t.Errorf("got %v", err)
+	if o := <-queued; playError(t, o.err).Class != ansible.ClassCancelled {
+		t.Errorf("got %v", o.err)
 	}
 	write(t, release, "go\n")
-	if err := <-results; err != nil {
-		t.Error(err)
+	if o := <-works; o.err != nil {
+		t.Error(o.err)
 	}
 }
 
@@ -542,10 +524,7 @@ func TestLastEventsLost(t *testing.T) {
 func TestSlowListener(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	done := filepath.Join(t.TempDir(), "done")
-	if err := osexec.Command("mkfifo", done).Run(); err != nil {
-		t.Fatal(err)
-	}
+	done := fifo(t)
 	p := b.play(t, start+`yes 'a line' | head -n 100000; yes 'a line' | head -n 100000 >&2
 		seq 1000 | sed 's/.*/{"type":"retry","msg":"&"}/' >>"$KAAS_EVENTS"; ok; echo done >`+done)
 	var count int
@@ -709,7 +688,6 @@ func killed(pid int) error {
 
 // BenchmarkEvents measures how many events a second are taken in, logged and handed on.
 func BenchmarkEvents(b *testing.B) {
-	dir := b.TempDir()
 	const events = 50_000
 	var text strings.Builder
 	for i := range events {
@@ -717,26 +695,9 @@ func BenchmarkEvents(b *testing.B) {
 			`","status":"changed","changed":true,"task":"Write the configuration","role":"kubelet","action":"ansible.builtin.template",` +
 			`"path":"/x/roles/kubelet/tasks/main.yml:10","task_id":"0242ac11-0002-dc4b-9e06-000000000012","seconds":1.234}` + "\n")
 	}
-	for path, content := range map[string]string{
-		"ansible-playbook": fake, "events": text.String(),
-		"x.yml": `emit '{"type":"play_start","play":"P"}'; cat "${playbook%/*}/events" >>"$KAAS_EVENTS"; n=` + strconv.Itoa(events+1) + "; ok\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o700); err != nil {
-			b.Fatal(err)
-		}
-	}
-	r, err := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		res, err := r.Play(b.Context(), ansible.Play{
-			ID: "p", Tree: dir, Playbook: "x.yml", LogPath: filepath.Join(dir, "log"), ExtraVars: []byte(`{"a":"a-secret-of-some-length"}`),
-			Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")},
-		})
-		if err != nil || res.Lost > 0 {
-			b.Fatal(res.Lost, err)
-		}
-	}
+	benchmark(b, fakeIn(b, b.TempDir()), map[string]string{
+		"events": text.String(),
+		"x.yml":  `emit '{"type":"play_start","play":"P"}'; cat "${playbook%/*}/events" >>"$KAAS_EVENTS"; n=` + strconv.Itoa(events+1) + "; ok\n",
+	}, `{"a":"a-secret-of-some-length"}`)
 	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }

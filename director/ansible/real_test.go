@@ -38,12 +38,20 @@ func setupReal(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	t.Helper()
 	need(t, "ansible-core")
 	b := setup(t, append(change, func(c *ansible.Config) { c.Binary = "ansible-playbook" })...)
-	plugin, err := os.ReadFile("../../playbooks/callback_plugins/director_events.py")
+	write(t, filepath.Join(b.tree, pluginPath), plugin(t))
+	return b
+}
+
+// pluginPath is where a tree has our callback plugin.
+const pluginPath = "callback_plugins/director_events.py"
+
+func plugin(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../playbooks", pluginPath))
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(b.tree, "callback_plugins", "director_events.py"), string(plugin))
-	return b
+	return string(text)
 }
 
 // local returns a play on this machine without SSH.
@@ -501,10 +509,7 @@ func TestRealSecretsAndCancel(t *testing.T) {
 	s := startSSHD(t)
 	b := setupReal(t)
 	dir := t.TempDir()
-	gate := filepath.Join(dir, "gate")
-	if err := osexec.Command("mkfifo", gate).Run(); err != nil {
-		t.Fatal(err)
-	}
+	gate := fifo(t)
 	p := b.remote(t, s, `
 - hosts: all
   gather_facts: false
@@ -518,15 +523,7 @@ func TestRealSecretsAndCancel(t *testing.T) {
 `)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	type outcome struct {
-		res ansible.Result
-		err error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		res, err := b.Play(ctx, p)
-		done <- outcome{res, err}
-	}()
+	done := b.begin(ctx, p)
 	b.await(t, func(e ansible.Event) bool { return e.Type == ansible.TaskStart && e.Task == "Hold" })
 	// Opening the other end of the gate waits until the module is there.
 	opened := make(chan *os.File, 1)
@@ -604,32 +601,7 @@ func controlSockets(t *testing.T, b *bundle) string {
 // BenchmarkEmptyPlay measures what a run costs besides its tasks.
 func BenchmarkEmptyPlay(b *testing.B) {
 	need(b, "ansible-core")
-	dir := b.TempDir()
-	plugin, err := os.ReadFile("../../playbooks/callback_plugins/director_events.py")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for path, text := range map[string]string{
-		"callback_plugins/director_events.py": string(plugin), "x.yml": "- hosts: all\n  gather_facts: false\n  tasks: []\n",
-	} {
-		if err := os.MkdirAll(filepath.Join(dir, "tree", filepath.Dir(path)), 0o700); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "tree", path), []byte(text), 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
-	r, err := ansible.New(ansible.Config{StateDir: filepath.Join(dir, "state")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		_, err := r.Play(b.Context(), ansible.Play{
-			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"),
-			Inventory: map[string][]byte{"hosts.ini": []byte("h1 ansible_connection=local\n")},
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	benchmark(b, "ansible-playbook", map[string]string{
+		pluginPath: plugin(b), "x.yml": "- hosts: all\n  gather_facts: false\n  tasks: []\n",
+	}, "")
 }
