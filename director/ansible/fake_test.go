@@ -278,3 +278,11 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+const (
+	start       = `emit '{"type":"play_start","play":"P"}'; emit '{"type":"task_start","task":"T","role":"r"}'` + "\n"
+	failedOn    = `emit '{"type":"host","status":"failed","task":"T","role":"r","host":"%","msg":"it broke on %"}'` + "\n"
+	unreachable = `emit '{"type":"host","status":"unreachable","task":"T","role":"r","host":"%","msg":"no answer"}'` + "\n"
+)
+
+func on(host, event string) string { return strings.ReplaceAll(event, "%", host) }
