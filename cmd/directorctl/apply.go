@@ -17,6 +17,19 @@ func filesFlag(cmd *cobra.Command, files *[]string) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
+// withSources is connected for a command that sends documents, which it reads first.
+func (a *app) withSources(
+	files *[]string, run func(cmd *cobra.Command, api *client.Client, src *sources) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		src, err := a.readSources(cmd.Context(), cmd, *files)
+		if err != nil {
+			return err
+		}
+		return a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error { return run(cmd, api, src) })(cmd, args)
+	}
+}
+
 func (a *app) applyCommand() *cobra.Command {
 	var files []string
 	var dryRun, start, wait, yes bool
@@ -30,25 +43,18 @@ func (a *app) applyCommand() *cobra.Command {
 			"confirmation. With --wait, it is followed to its end.",
 		Example: "  directorctl apply -f demo/ --dry-run\n  directorctl apply -f demo/ --start --wait --yes",
 		Args:    exact(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if (wait || yes) && !start {
-				return usage(cmd, "--wait and --yes are for what --start starts")
-			}
-			if start && dryRun {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case (wait || yes) && !start:
+				return needsStart(cmd)
+			case start && dryRun:
 				return usage(cmd, "--start and --dry-run exclude each other")
-			}
-			if start && form != formTable {
+			case start && form != formTable:
 				return usage(cmd, "--start shows its plans as tables")
 			}
-			src, err := a.readSources(cmd.Context(), cmd, files)
-			if err != nil {
-				return err
-			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.withSources(&files, func(cmd *cobra.Command, api *client.Client, src *sources) error {
 			tag, err := versionTag(cmd.Context(), api, src.text.Bytes(), generation)
 			if err != nil {
 				return src.translate(err)
@@ -66,7 +72,7 @@ func (a *app) applyCommand() *cobra.Command {
 				return nil
 			}
 			return a.startClusters(cmd, api, applied, yes, wait)
-		},
+		}),
 	}
 	filesFlag(cmd, &files)
 	cmd.Flags().Int64Var(&generation, "if-generation", 0, "only if the one document is still at this generation, as get -o json shows it")
@@ -136,7 +142,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 			return err
 		}
 		if len(p.Steps) == 0 {
-			say(a.out, "Cluster/%s is as it should be: nothing to do\n", c.Name)
+			a.nothingToDo(c.Name)
 			continue
 		}
 		sayLine(a.out)
@@ -150,11 +156,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 		}
 	}
 	for _, p := range started {
-		if !wait {
-			say(a.out, "follow it: directorctl follow %s\n", p.ID)
-			continue
-		}
-		if err := a.follow(cmd.Context(), api, p); err != nil {
+		if err := a.followIf(cmd.Context(), wait, api, p); err != nil {
 			return err
 		}
 	}
@@ -168,16 +170,7 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:   "diff -f FILE",
 		Short: "Show how documents differ from the stored ones",
 		Args:  exact(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, err := a.readSources(cmd.Context(), cmd, files)
-			if err != nil {
-				return err
-			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.withSources(&files, func(cmd *cobra.Command, api *client.Client, src *sources) error {
 			applied, err := api.Apply(cmd.Context(), src.text.Bytes(), streamName, true)
 			if err != nil {
 				return src.translate(err)
@@ -201,7 +194,7 @@ func (a *app) diffCommand() *cobra.Command {
 				return differsError{}
 			}
 			return nil
-		},
+		}),
 	}
 	filesFlag(cmd, &files)
 	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are differences")

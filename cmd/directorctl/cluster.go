@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
 )
 
 func (a *app) kubeconfigCommand() *cobra.Command {
@@ -23,15 +24,13 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 		Example:           "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig demo.kubeconfig get nodes",
 		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if ttl < 0 {
 				return usage(cmd, "--ttl is negative")
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			text, err := api.Kubeconfig(cmd.Context(), args[0], ttl)
 			if err != nil {
 				return err
@@ -45,7 +44,7 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 			}
 			say(a.err, "written: %s\n", out)
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write; - or nothing prints it")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good for, such as 12h (default: the director chooses)")
@@ -63,7 +62,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 		Example:           "  directorctl inventory demo\n  directorctl inventory demo export --dir demo-inventory --secrets",
 		Args:              between(1, "CLUSTER", "export"),
 		ValidArgsFunction: a.complete(0, clusterNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, args []string) error {
 			export := len(args) == 2
 			switch {
 			case export && args[1] != "export":
@@ -73,23 +72,21 @@ func (a *app) inventoryCommand() *cobra.Command {
 			case !export && (dir != "" || secrets):
 				return usage(cmd, "--dir and --secrets are for: inventory %s export", args[0])
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			files, err := api.Inventory(cmd.Context(), args[0], secrets)
 			if err != nil {
 				return err
 			}
-			if export {
+			if len(args) == 2 {
 				return a.exportFiles(dir, files)
 			}
 			for _, path := range slices.Sorted(maps.Keys(files)) {
 				say(a.out, "# %s\n%s\n", path, files[path])
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "directory to write to; it is made if needed")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json")
@@ -145,14 +142,12 @@ func (a *app) versionCommand() *cobra.Command {
 				}
 				v.Server = remote.Version
 			}
-			if form != formTable {
-				return a.encode(form, v)
-			}
-			say(a.out, "directorctl %s\n", v.Client)
-			if v.Server != "" {
-				say(a.out, "director    %s at %s\n", v.Server, c.Server)
-			}
-			return nil
+			return a.show(form, v, func() {
+				say(a.out, "directorctl %s\n", v.Client)
+				if v.Server != "" {
+					say(a.out, "director    %s at %s\n", v.Server, c.Server)
+				}
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&local, "client", false, "do not ask the director")

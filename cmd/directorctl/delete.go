@@ -11,6 +11,7 @@ import (
 
 func (a *app) deleteCommand() *cobra.Command {
 	var wait, yes bool
+	var kind model.Kind
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME",
 		Short: "Delete a document; for a cluster, the cluster too",
@@ -18,16 +19,11 @@ func (a *app) deleteCommand() *cobra.Command {
 			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes with it at the end.",
 		Args:              exact("KIND", "NAME"),
 		ValidArgsFunction: a.completeKind(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, err := kindNamed(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		PreRunE: func(cmd *cobra.Command, args []string) (err error) {
+			kind, err = kindNamed(cmd, args[0])
+			return err
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			ref := model.Ref{Kind: kind, Name: args[1]}
 			if kind == model.KindCluster {
 				return a.deleteCluster(cmd, api, ref, yes, wait)
@@ -39,7 +35,7 @@ func (a *app) deleteCommand() *cobra.Command {
 				}
 			}
 			return a.deleteDocument(cmd, api, ref)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
@@ -82,11 +78,7 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 	if err != nil || !ok {
 		return err
 	}
-	if !wait {
-		say(a.out, "follow it: directorctl follow %s\n", p.ID)
-		return nil
-	}
-	if err := a.follow(cmd.Context(), api, p); err != nil {
+	if err := a.followIf(cmd.Context(), wait, api, p); err != nil || !wait {
 		return err
 	}
 	say(a.out, "%s deleted\n", ref)

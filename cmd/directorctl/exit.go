@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -75,6 +76,11 @@ func (e *planError) Error() string {
 type interruptedError struct{ hint string }
 
 func (e *interruptedError) Error() string { return "interrupted" }
+
+// interrupted tells a person who stopped waiting what goes on, and how to come back to it.
+func interrupted(format string, args ...any) error {
+	return &interruptedError{hint: fmt.Sprintf(format, args...)}
+}
 
 // differsError says that diff found something, and prints nothing.
 type differsError struct{}

@@ -22,12 +22,7 @@ func (a *app) followCommand() *cobra.Command {
 			"is a line. An interrupt ends the watching; the plan goes on.",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			p, err := api.Plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -36,7 +31,7 @@ func (a *app) followCommand() *cobra.Command {
 				say(a.err, "plan %s has not started yet; directorctl start %s starts it\n", p.ID, p.ID)
 			}
 			return a.follow(cmd.Context(), api, p)
-		},
+		}),
 	}
 }
 
@@ -66,8 +61,8 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 
 // goesOn is what a person is told who stops waiting.
 func goesOn(id string) error {
-	return &interruptedError{hint: fmt.Sprintf(
-		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s", id, id, id, id)}
+	return interrupted(
+		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s", id, id, id, id)
 }
 
 // watch feeds the view with events until the plan ends, and returns the phase.

@@ -18,6 +18,7 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	form := formTable
+	var kind model.Kind
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show documents",
@@ -26,25 +27,20 @@ func (a *app) getCommand() *cobra.Command {
 		Example:           "  directorctl get clusters\n  directorctl get cluster demo -o yaml",
 		Args:              between(1, "KIND", "NAME"),
 		ValidArgsFunction: a.completeKind(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, args []string) (err error) {
 			if args[0] == "plan" || args[0] == "plans" {
 				return usage(cmd, "plans are shown by: directorctl plans")
 			}
-			kind, err := kindNamed(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			kind, err = kindNamed(cmd, args[0])
+			return err
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			ref := model.Ref{Kind: kind}
 			if len(args) == 2 {
 				ref.Name = args[1]
 			}
 			return a.get(cmd, api, ref, form)
-		},
+		}),
 	}
 	outputFlag(cmd, &form)
 	return cmd
@@ -109,6 +105,17 @@ func table(w io.Writer, header string, rows func(row func(cells ...string))) {
 	}
 	line(strings.Fields(header)...)
 	rows(line)
+	_ = tw.Flush() // as say
+}
+
+// facts prints names with their texts, without those that have none.
+func facts(w io.Writer, list func(line func(name, text string))) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	list(func(name, text string) {
+		if text != "" {
+			say(tw, "%s:\t%s\n", name, text)
+		}
+	})
 	_ = tw.Flush() // as say
 }
 
@@ -204,12 +211,7 @@ func (a *app) describeCommand() *cobra.Command {
 			}
 			return a.complete(1, clusterNames)(cmd, args, toComplete)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			switch strings.TrimSuffix(strings.ToLower(args[0]), "s") {
 			case "cluster":
 				return a.describeCluster(cmd, api, args[1], form)
@@ -217,7 +219,7 @@ func (a *app) describeCommand() *cobra.Command {
 				return a.showPlan(cmd, api, args[1], form)
 			}
 			return usage(cmd, "%q cannot be described: cluster or plan", args[0])
-		},
+		}),
 	}
 	outputFlag(cmd, &form)
 	return cmd
@@ -235,22 +237,16 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 	if err != nil {
 		return err
 	}
-	tw := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, f := range [][2]string{
-		{"Cluster", c.Name},
-		{"Status", c.Status},
-		{"Release", c.Release},
-		{"Endpoint", c.Endpoint},
-		{"Generation", strconv.FormatInt(c.Generation, 10)},
-	} {
-		if f[1] != "" {
-			say(tw, "%s:\t%s\n", f[0], f[1])
+	facts(a.out, func(line func(name, text string)) {
+		line("Cluster", c.Name)
+		line("Status", c.Status)
+		line("Release", c.Release)
+		line("Endpoint", c.Endpoint)
+		line("Generation", strconv.FormatInt(c.Generation, 10))
+		if c.Plan != "" {
+			line("Held by", "plan "+c.Plan+" ("+c.PlanPhase+")")
 		}
-	}
-	if c.Plan != "" {
-		say(tw, "Held by:\tplan %s (%s)\n", c.Plan, c.PlanPhase)
-	}
-	_ = tw.Flush() // as say
+	})
 	if len(c.Machines) > 0 {
 		sayLine(a.out, "\nMachines")
 		table(a.out, "NAME ROLE POOL ADDRESS HOST CPUS MEMORY STATE", func(row func(...string)) {

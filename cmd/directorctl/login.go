@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -57,7 +58,7 @@ func (a *app) loginCommand() *cobra.Command {
 			if err := saveConfig(path, c, director.Secret(s.Token)); err != nil {
 				return err
 			}
-			say(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, s.ExpiresAt.Local().Format("2006-01-02 15:04"))
+			say(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, minute(s.ExpiresAt))
 			if s.MustChangePassword {
 				sayLine(a.out, "This is a one-time password. Change it now: directorctl password")
 			}
@@ -75,8 +76,7 @@ func (a *app) loginCommand() *cobra.Command {
 func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (config, error) {
 	switch {
 	case c.Server == "":
-		return c, director.Errorf(director.KindInvalid, "directorctl.server", "no director is known").
-			WithHint("directorctl login --server https://host:port")
+		return c, noDirector()
 	case caFile != "" && fingerprint != "":
 		return c, director.Errorf(director.KindInvalid, "directorctl.trust", "--ca-file and --fingerprint exclude each other")
 	case caFile != "":
@@ -120,6 +120,9 @@ func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (
 	return c, nil
 }
 
+// minute is a time as people here read a clock.
+func minute(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
 func names(cert *x509.Certificate) string {
 	list := append([]string{}, cert.DNSNames...)
 	for _, ip := range cert.IPAddresses {
@@ -161,16 +164,11 @@ func (a *app) logoutCommand() *cobra.Command {
 		Use:   "logout",
 		Short: "End the token and forget it",
 		Args:  exact(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			path, c, err := a.settings()
 			if err != nil {
 				return err
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
 			err = api.Logout(cmd.Context())
 			if err != nil && director.KindOf(err) != director.KindUnauthenticated {
 				return err
@@ -180,7 +178,7 @@ func (a *app) logoutCommand() *cobra.Command {
 			}
 			say(a.out, "Logged out of %s.\n", c.Server)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -191,15 +189,13 @@ func (a *app) passwordCommand() *cobra.Command {
 		Short: "Change the own password",
 		Long:  "Change the own password. All other tokens of the user end; this one goes on.",
 		Args:  exact(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !a.inIsTerminal() && (currentFile == "" || newFile == "") {
 				return usage(cmd, "there is no terminal to ask on; give --password-file and --new-password-file")
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			current, err := a.password(currentFile, "Current password: ")
 			if err != nil {
 				return err
@@ -222,7 +218,7 @@ func (a *app) passwordCommand() *cobra.Command {
 			}
 			sayLine(a.out, "The password is changed.")
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&currentFile, "password-file", "", "file that holds the current password; - is the standard input")
 	cmd.Flags().StringVar(&newFile, "new-password-file", "", "file that holds the new password")
@@ -235,26 +231,17 @@ func (a *app) whoamiCommand() *cobra.Command {
 		Use:   "whoami",
 		Short: "Say who is logged in where",
 		Args:  exact(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			_, c, err := a.settings()
 			if err != nil {
 				return err
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
 			me, err := api.Me(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if form != formTable {
-				return a.encode(form, me)
-			}
-			say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, me.ExpiresAt.Local().Format("2006-01-02 15:04"))
-			return nil
-		},
+			return a.show(form, me, func() { say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, minute(me.ExpiresAt)) })
+		}),
 	}
 	outputFlag(cmd, &form)
 	return cmd

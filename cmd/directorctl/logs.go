@@ -32,28 +32,26 @@ func (a *app) logsCommand() *cobra.Command {
 		Example:           "  directorctl logs PLAN --failed\n  directorctl logs PLAN -f --step play.control_plane/demo",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case step != "" && failed:
 				return usage(cmd, "--step and --failed exclude each other")
 			case attempt < 0 || (attempt > 0 && step == ""):
 				return usage(cmd, "--attempt is a number from 1, of the step named by --step")
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r := &logReader{
 				api: api, out: a.out, raw: raw, id: args[0], step: step, failed: failed, attempt: attempt,
 				places: make(map[string]*logPlace),
 			}
-			err = r.run(cmd.Context(), follow)
+			err := r.run(cmd.Context(), follow)
 			if err != nil && cmd.Context().Err() != nil {
-				return &interruptedError{hint: fmt.Sprintf("plan %s goes on; read on: directorctl logs %s -f", args[0], args[0])}
+				return interrupted("plan %s goes on; read on: directorctl logs %s -f", args[0], args[0])
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the plan ends")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only steps that failed or wait for a person")

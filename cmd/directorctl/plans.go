@@ -24,18 +24,16 @@ func (a *app) planCommand() *cobra.Command {
 		Example:           "  directorctl plan demo\n  directorctl plan demo --delete",
 		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if (wait || yes) && !start {
-				return usage(cmd, "--wait and --yes are for what --start starts")
-			}
-			if start && form != formTable {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case (wait || yes) && !start:
+				return needsStart(cmd)
+			case start && form != formTable:
 				return usage(cmd, "--start shows the plan as a table")
 			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			op := ""
 			if remove {
 				op = string(plan.ClusterDelete)
@@ -48,7 +46,7 @@ func (a *app) planCommand() *cobra.Command {
 				return a.encode(form, p)
 			}
 			if len(p.Steps) == 0 {
-				say(a.out, "Cluster/%s is as it should be: nothing to do\n", args[0])
+				a.nothingToDo(args[0])
 				return nil
 			}
 			printPlan(a.out, p)
@@ -57,12 +55,20 @@ func (a *app) planCommand() *cobra.Command {
 				return nil
 			}
 			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&remove, "delete", false, "plan the deletion of the cluster")
 	startFlags(cmd, &start, &wait, &yes)
 	outputFlag(cmd, &form)
 	return cmd
+}
+
+func (a *app) nothingToDo(cluster string) {
+	say(a.out, "Cluster/%s is as it should be: nothing to do\n", cluster)
+}
+
+func needsStart(cmd *cobra.Command) error {
+	return usage(cmd, "--wait and --yes are for what --start starts")
 }
 
 func startFlags(cmd *cobra.Command, start, wait, yes *bool) {
@@ -102,6 +108,11 @@ func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Pla
 	if err != nil || !ok {
 		return err
 	}
+	return a.followIf(ctx, wait, api, p)
+}
+
+// followIf follows a plan that was started to its end, or, if nobody waits for it, says how to.
+func (a *app) followIf(ctx context.Context, wait bool, api *client.Client, p wire.Plan) error {
 	if !wait {
 		say(a.out, "follow it: directorctl follow %s\n", p.ID)
 		return nil
@@ -116,12 +127,7 @@ func (a *app) startCommand() *cobra.Command {
 		Short:             "Start a plan",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			p, err := api.Plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -130,7 +136,7 @@ func (a *app) startCommand() *cobra.Command {
 				printPlan(a.out, p)
 			}
 			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
-		},
+		}),
 	}
 	startFlags(cmd, nil, &wait, &yes)
 	return cmd
@@ -141,15 +147,13 @@ func (a *app) plansCommand() *cobra.Command {
 	var phases []string
 	var limit int
 	form := formTable
-	list := func(cmd *cobra.Command, _ []string) error {
+	check := func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return usage(cmd, "--limit is a number from 1, or 0 for all")
 		}
-		api, err := a.connect()
-		if err != nil {
-			return err
-		}
-		defer api.Close()
+		return nil
+	}
+	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		f := client.PlanFilter{Cluster: cluster, Limit: limit}
 		for _, p := range phases {
 			f.Phases = append(f.Phases, plan.Phase(p))
@@ -158,12 +162,8 @@ func (a *app) plansCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if form != formTable {
-			return a.encode(form, wire.Plans{Items: plans})
-		}
-		printPlans(a.out, plans, time.Now())
-		return nil
-	}
+		return a.show(form, wire.Plans{Items: plans}, func() { printPlans(a.out, plans, time.Now()) })
+	})
 	flags := func(cmd *cobra.Command) {
 		cmd.Flags().StringVar(&cluster, "cluster", "", "only plans of this cluster")
 		cmd.Flags().StringSliceVar(&phases, "phase", nil, "only plans in this phase, such as failed; may be repeated")
@@ -172,21 +172,16 @@ func (a *app) plansCommand() *cobra.Command {
 		_ = cmd.RegisterFlagCompletionFunc("cluster", a.complete(0, clusterNames))
 		outputFlag(cmd, &form)
 	}
-	cmd := &cobra.Command{Use: "plans", Short: "List plans, the newest first, or show one", RunE: list, Args: exact()}
+	cmd := &cobra.Command{Use: "plans", Short: "List plans, the newest first, or show one", PreRunE: check, RunE: list, Args: exact()}
 	flags(cmd)
-	listCmd := &cobra.Command{Use: "list", Short: "List plans, the newest first", RunE: list, Args: exact()}
+	listCmd := &cobra.Command{Use: "list", Short: "List plans, the newest first", PreRunE: check, RunE: list, Args: exact()}
 	flags(listCmd)
 	showCmd := &cobra.Command{
 		Use: "show PLAN", Short: "Show a plan with the state of its run", Args: exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			return a.showPlan(cmd, api, args[0], form)
-		},
+		}),
 	}
 	outputFlag(showCmd, &form)
 	cmd.AddCommand(listCmd, showCmd)
@@ -206,11 +201,7 @@ func (a *app) showPlan(cmd *cobra.Command, api *client.Client, id, form string) 
 	if err != nil {
 		return err
 	}
-	if form != formTable {
-		return a.encode(form, p)
-	}
-	printPlan(a.out, p)
-	return nil
+	return a.show(form, p, func() { printPlan(a.out, p) })
 }
 
 func printPlans(w io.Writer, plans []wire.PlanSummary, now time.Time) {
@@ -236,12 +227,7 @@ func (a *app) verbCommand(
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " PLAN", Short: short, Args: exact("PLAN"), ValidArgsFunction: a.complete(0, planIDs),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			p, err := do(cmd.Context(), api, args[0])
 			if err != nil {
 				return err
@@ -254,7 +240,7 @@ func (a *app) verbCommand(
 				return a.follow(cmd.Context(), api, p)
 			}
 			return nil
-		},
+		}),
 	}
 }
 

@@ -108,12 +108,16 @@ func (a *app) settings() (string, config, error) {
 // anonymous returns a client that has no token.
 func (a *app) anonymous(c config, token director.Secret) (*client.Client, error) {
 	if c.Server == "" {
-		return nil, director.Errorf(director.KindInvalid, "directorctl.server", "no director is known").
-			WithHint("directorctl login --server https://host:port")
+		return nil, noDirector()
 	}
 	return client.New(client.Config{
 		Server: c.Server, Token: token, CA: []byte(c.CA), Fingerprint: c.Fingerprint, UserAgent: "directorctl/" + version,
 	})
+}
+
+func noDirector() error {
+	return director.Errorf(director.KindInvalid, "directorctl.server", "no director is known").
+		WithHint("directorctl login --server https://host:port")
 }
 
 // connect returns a client with the token of the last login.
@@ -133,6 +137,19 @@ func (a *app) connect() (*client.Client, error) {
 			WithHint("directorctl login --server %s", c.Server)
 	}
 	return a.anonymous(c, token)
+}
+
+// connected is the RunE of a command that asks the director: run gets a client, which is closed after it. What is wrong with the
+// command line itself is for PreRunE, so that it is said also to those who are not logged in.
+func (a *app) connected(run func(cmd *cobra.Command, api *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		api, err := a.connect()
+		if err != nil {
+			return err
+		}
+		defer api.Close()
+		return run(cmd, api, args)
+	}
 }
 
 // confirm asks a question that only "y" or "yes" answers; without a terminal the flag --yes must have answered it.
@@ -195,6 +212,15 @@ func outputFlag(cmd *cobra.Command, form *string) {
 		}
 		return nil
 	}
+}
+
+// show prints v in the form that was asked for, as a table by means of the function.
+func (a *app) show(form string, v any, table func()) error {
+	if form != formTable {
+		return a.encode(form, v)
+	}
+	table()
+	return nil
 }
 
 // encode prints v as JSON or YAML.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,22 +16,13 @@ import (
 
 func (a *app) schedulesCommand() *cobra.Command {
 	form := formTable
-	list := func(cmd *cobra.Command, _ []string) error {
-		api, err := a.connect()
-		if err != nil {
-			return err
-		}
-		defer api.Close()
+	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		items, err := api.Schedules(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if form != formTable {
-			return a.encode(form, wire.Schedules{Items: items})
-		}
-		printSchedules(a.out, items, time.Now())
-		return nil
-	}
+		return a.show(form, wire.Schedules{Items: items}, func() { printSchedules(a.out, items, time.Now()) })
+	})
 	cmd := &cobra.Command{
 		Use: "schedules", Short: "List, run and suspend what the director does at certain times", RunE: list, Args: exact(),
 		Long: "List what the director does at certain times, with the next slot and how the last run ended. Schedules are documents: directorctl apply\n" +
@@ -43,22 +33,13 @@ func (a *app) schedulesCommand() *cobra.Command {
 	outputFlag(listCmd, &form)
 	showCmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule with its last runs", Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			s, err := api.Schedule(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if form != formTable {
-				return a.encode(form, s)
-			}
-			printSchedule(a.out, s, time.Now())
-			return nil
-		},
+			return a.show(form, s, func() { printSchedule(a.out, s, time.Now()) })
+		}),
 	}
 	outputFlag(showCmd, &form)
 	cmd.AddCommand(listCmd, showCmd, a.runScheduleCommand(), a.suspendCommand("suspend", "Let no slot of a schedule run", true),
@@ -80,12 +61,7 @@ func (a *app) runScheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run NAME", Short: "Run the job of a schedule now", Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
 		Long: "Run the job of a schedule now, beside its slots, also if it is suspended.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r, err := api.RunSchedule(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -95,7 +71,7 @@ func (a *app) runScheduleCommand() *cobra.Command {
 				return nil
 			}
 			return a.awaitRun(cmd.Context(), api, args[0], r)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the run has ended")
 	return cmd
@@ -126,7 +102,7 @@ func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run
 		}
 		select {
 		case <-ctx.Done():
-			return &interruptedError{hint: "the run goes on; see it with: directorctl schedules show " + name}
+			return interrupted("the run goes on; see it with: directorctl schedules show %s", name)
 		case <-tick.C:
 		}
 	}
@@ -135,12 +111,7 @@ func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run
 func (a *app) suspendCommand(verb, short string, suspend bool) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer api.Close()
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			s, err := api.SuspendSchedule(cmd.Context(), args[0], suspend)
 			if err != nil {
 				return err
@@ -154,7 +125,7 @@ func (a *app) suspendCommand(verb, short string, suspend bool) *cobra.Command {
 				say(a.out, "Schedule %s is not suspended.\n", s.Name)
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -185,23 +156,18 @@ func inZone(t time.Time, zone string) string {
 }
 
 func printSchedule(w io.Writer, s wire.Schedule, now time.Time) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, text string) {
-		if text != "" {
-			say(tw, "%s:\t%s\n", name, text)
+	facts(w, func(line func(name, text string)) {
+		line("Schedule", s.Name)
+		line("Job", s.Job)
+		line("When", s.Cron+" ("+s.TimeZone+")")
+		line("Deadline", wire.Span(s.DeadlineSeconds).String())
+		switch {
+		case s.Suspended:
+			line("Next", "suspended; directorctl schedules resume "+s.Name)
+		case s.Next != nil:
+			line("Next", inZone(*s.Next, s.TimeZone))
 		}
-	}
-	line("Schedule", s.Name)
-	line("Job", s.Job)
-	line("When", s.Cron+" ("+s.TimeZone+")")
-	line("Deadline", wire.Span(s.DeadlineSeconds).String())
-	switch {
-	case s.Suspended:
-		line("Next", "suspended; directorctl schedules resume "+s.Name)
-	case s.Next != nil:
-		line("Next", inZone(*s.Next, s.TimeZone))
-	}
-	_ = tw.Flush() // as say
+	})
 	if len(s.Runs) == 0 {
 		sayLine(w, "\nNo runs yet.")
 		return
