@@ -84,11 +84,19 @@ cat >network.xml <<END
 <dns enable='no'/><ip address='10.89.0.1' prefix='24'/></network>
 END
 type=qemu
-cpu="<cpu mode='maximum'/>"
-[[ $(<"$LAB_DIR/accel") != kvm ]] || { type=kvm cpu="<cpu mode='host-passthrough'/>"; }
+[[ $(<"$LAB_DIR/accel") != kvm ]] || type=kvm
+# Processors and clocks are those of a machine of the director: its libvirt back end writes them (domainXML in
+# plugins/libvirt/domainxml.go), and the tests there keep this golden file equal to what it writes.
+golden=$here/../../plugins/libvirt/testdata/$type.xml
+processors=$(awk '/<(vcpu|features|cpu|clock)[ >]/ { on = 1 } on; /<\/(vcpu|features|cpu|clock)>/ { on = 0 }' "$golden")
+[[ $processors == *"<vcpu>"*"<features>"*"<cpu "*"<clock "*"</clock>" ]] || {
+    echo "$golden has no longer what a guest's processors and clocks are" >&2
+    exit 1
+}
 cat >domain.xml <<END
-<domain type='$type'><name>node-test</name><memory unit='MiB'>1536</memory><vcpu>1</vcpu>$cpu
-<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+<domain type='$type'><name>node-test</name><memory unit='MiB'>1536</memory>
+<os><type arch='x86_64' machine='q35'>hvm</type></os>
+$processors
 <devices>
   <disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='unsafe'/><source file='$disks/node.qcow2'/><target dev='vda' bus='virtio'/><boot order='1'/></disk>
   <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='$NODE_TEST_DIR/seed.iso'/><target dev='vdb' bus='virtio'/><readonly/></disk>

@@ -14,6 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// TestDomainXML keeps the golden files equal to what is written. images/node/test.sh takes its guest's processors from them.
 func TestDomainXML(t *testing.T) {
 	t.Parallel()
 	s := hypervisor.Spec{
