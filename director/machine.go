@@ -27,6 +27,7 @@ const (
 	MachineIntended MachineState = "intended" // reserved with its addresses; nothing may exist yet
 	MachinePresent  MachineState = "present"  // the hypervisor has it
 	MachineDeleting MachineState = "deleting" // a plan takes it away; something may still exist
+	MachineDetached MachineState = "detached" // taken out of its cluster on purpose; its VM may be somebody else's to make anew
 )
 
 // Machine is a row of the ledger: a VM that the director made or is about to make.
@@ -47,6 +48,7 @@ type Machine struct {
 	Host       string // hypervisor host it was placed on; empty before
 	VMID       string // the hypervisor's id; empty before it exists
 	State      MachineState
+	Kubernetes string // version that it runs as a member of its cluster; empty while it is none
 	Created    time.Time
 	Deleted    time.Time // zero while it lives; a row stays behind so that its id is never used twice
 }

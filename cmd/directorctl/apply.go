@@ -9,6 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -137,7 +138,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 		if c.Kind != string(model.KindCluster) {
 			continue
 		}
-		p, err := api.MakePlan(cmd.Context(), c.Name, "")
+		p, err := api.MakePlan(cmd.Context(), c.Name, plan.Request{})
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 	nothing := c.Status == "absent" && len(c.Machines) == 0 && c.Plan == ""
 	var p wire.Plan
 	if !nothing {
-		if p, err = api.MakePlan(cmd.Context(), ref.Name, string(plan.ClusterDelete)); err != nil {
+		if p, err = api.MakePlan(cmd.Context(), ref.Name, plan.Request{Operation: plan.ClusterDelete}); err != nil {
 			return err
 		}
 		nothing = len(p.Steps) == 0

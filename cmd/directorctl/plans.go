@@ -34,11 +34,11 @@ func (a *app) planCommand() *cobra.Command {
 			return nil
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			op := ""
+			var r plan.Request
 			if remove {
-				op = string(plan.ClusterDelete)
+				r.Operation = plan.ClusterDelete
 			}
-			p, err := api.MakePlan(cmd.Context(), args[0], op)
+			p, err := api.MakePlan(cmd.Context(), args[0], r)
 			if err != nil {
 				return err
 			}

@@ -54,7 +54,7 @@ func (a *app) rootCommand() *cobra.Command {
 	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(),
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())
-	add("cluster", a.kubeconfigCommand(), a.inventoryCommand())
+	add("cluster", a.nodeCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.
@@ -70,6 +70,16 @@ func (a *app) rootCommand() *cobra.Command {
 
 // exact takes exactly the named arguments.
 func exact(names ...string) cobra.PositionalArgs { return between(len(names), names...) }
+
+// several takes the named arguments, of which the last may be repeated.
+func several(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usage(cmd, "%s is missing", names[len(args)])
+		}
+		return nil
+	}
+}
 
 // between takes the named arguments, of which the first least are needed.
 func between(least int, names ...string) cobra.PositionalArgs {

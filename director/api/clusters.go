@@ -26,6 +26,11 @@ type listClustersInput struct {
 	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
 
+type nodeInput struct {
+	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Node string `path:"node" maxLength:"80" doc:"Name of the node."`
+}
+
 type planInput struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
 	Body *wire.PlanRequest
@@ -91,12 +96,39 @@ func (s *server) clusters(api huma.API) {
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
 	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster,
 		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, plan.Operation(orZero(in.Body).Operation))
+			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
 			if err != nil {
 				return nil, err
 			}
 			return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
 		})
+	operation(s, api, huma.Operation{
+		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags, Summary: "Show the nodes of a cluster",
+		Description: "What the director knows of each, what the hypervisor says of its VM, and what the cluster itself says. The cluster is asked; it may take seconds.",
+		Errors:      []int{http.StatusNotFound},
+	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
+		v, err := s.Operations.Nodes(ctx, in.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &body[wire.Nodes]{nodesOf(v)}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "rehearse-drain", Method: http.MethodGet, Path: "/clusters/{name}/nodes/{node}/drain", Tags: tags,
+		Summary:     "Tell what a drain of a node would move away, and what would block it",
+		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
+	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
+		list, err := s.Operations.Rehearse(ctx, in.Name, in.Node)
+		if err != nil {
+			return nil, err
+		}
+		out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
+		for i, e := range list {
+			out.Items[i] = wire.Eviction(e)
+		}
+		return &body[wire.Evictions]{out}, nil
+	})
 	operation(s, api, huma.Operation{
 		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
 		Summary:   "Mint a kubeconfig with a client certificate of its own",
@@ -163,6 +195,17 @@ func textResponse(mediaType, text string) map[string]*huma.Response {
 }
 
 func placeOf(planID string) string { return prefixed("/plans/" + planID) }
+
+func nodesOf(v NodesView) wire.Nodes {
+	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan}
+	for i, n := range v.Nodes {
+		out.Items[i] = wire.Node{
+			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, Version: n.Version, Wanted: n.Wanted,
+			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason, Problem: n.Problem, Repair: string(n.Repair),
+		}
+	}
+	return out
+}
 
 func clusterOf(v ClusterView) wire.Cluster {
 	c := wire.Cluster{

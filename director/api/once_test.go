@@ -154,8 +154,8 @@ type dies struct {
 }
 
 // MakePlan does the work and dies, the first time.
-func (d *dies) MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (api.PlanView, error) {
-	v, err := d.Operations.MakePlan(ctx, actor, cluster, op)
+func (d *dies) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+	v, err := d.Operations.MakePlan(ctx, actor, cluster, r)
 	o, ok := api.OnceOf(ctx)
 	if err == nil && ok {
 		err = d.db.Update(ctx, func(tx *store.Tx) error { return tx.Witness(o, v.Plan.ID) })

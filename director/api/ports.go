@@ -27,9 +27,13 @@ type Operations interface {
 
 	// ClusterView is the state of one cluster, or not_found.
 	ClusterView(ctx context.Context, name string) (ClusterView, error)
-	// MakePlan freezes a plan for the cluster; op "" lets the director choose what brings it to its model. A plan
+	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A plan
 	// without steps means that nothing is to be done.
-	MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (PlanView, error)
+	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (PlanView, error)
+	// Nodes returns the nodes of the cluster as its API, its ledger and its hypervisor show them.
+	Nodes(ctx context.Context, cluster string) (NodesView, error)
+	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
+	Rehearse(ctx context.Context, cluster, node string) ([]Eviction, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (PlanView, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
@@ -68,6 +72,33 @@ type Move struct {
 	Step   string
 	Reason string
 	Now    bool
+}
+
+// NodesView is the nodes of a cluster.
+type NodesView struct {
+	Nodes  []NodeView // masters first, then by pool and number
+	Unseen string     // why the cluster's API could not be asked; empty if it answered
+	Plan   string     // that holds the cluster
+}
+
+// NodeView is one node: what the ledger says, what the hypervisor says, and what the cluster says.
+type NodeView struct {
+	Name, Role, Pool, Address, Host string
+	State                           string // of the ledger's row
+	Power                           string // of the VM: on, off, missing, or empty if the hypervisor could not be asked
+	Version                         string // that it was brought to as a member; empty while it is none
+	Wanted                          string // of the cluster's document
+	Kubelet                         string // version that the kubelet reports
+	Ready, Cordoned, Etcd           bool   // as the cluster shows them
+	Reason                          string // why it is not ready
+	Problem                         string // what is wrong with it, for people; empty if nothing is
+	Repair                          plan.Operation // what would mend that
+}
+
+// Eviction is a pod that a drain would move away, or would not.
+type Eviction struct {
+	Namespace, Pod, Owner string
+	Blocked, Why          string // empty if it would go
 }
 
 // PlanView is a plan with the state of its run.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -358,11 +359,25 @@ func (c *Client) Cluster(ctx context.Context, name string) (wire.Cluster, error)
 	return v, err
 }
 
-// MakePlan freezes a plan for the cluster. operation "" is what brings it to its document.
-func (c *Client) MakePlan(ctx context.Context, cluster, operation string) (wire.Plan, error) {
+// Nodes shows the nodes of the cluster. The cluster itself is asked.
+func (c *Client) Nodes(ctx context.Context, cluster string) (wire.Nodes, error) {
+	var v wire.Nodes
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/nodes"}, &v)
+	return v, err
+}
+
+// Rehearse tells what a drain of the node would move away, and what would block it.
+func (c *Client) Rehearse(ctx context.Context, cluster, node string) ([]wire.Eviction, error) {
+	var v wire.Evictions
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/nodes/" + node + "/drain"}, &v)
+	return v.Items, err
+}
+
+// MakePlan freezes a plan for the cluster. Without an operation it is what brings the cluster to its document.
+func (c *Client) MakePlan(ctx context.Context, cluster string, r plan.Request) (wire.Plan, error) {
 	var p wire.Plan
 	err := c.call(ctx, request{
-		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequest{Operation: operation}, once: true,
+		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequestOf(r), once: true,
 	}, &p)
 	return p, err
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -230,7 +231,7 @@ func (b *following) begin(t *testing.T, runs string) wire.Plan {
 	if _, err := b.api.Apply(t.Context(), []byte(strings.Replace(cluster, "RUNS", runs, 1)), "", false); err != nil {
 		t.Fatal(err)
 	}
-	p, err := b.api.MakePlan(t.Context(), "demo", "")
+	p, err := b.api.MakePlan(t.Context(), "demo", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}

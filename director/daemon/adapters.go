@@ -35,10 +35,18 @@ func (s engineStore) Active(ctx context.Context) ([]string, error) {
 // clusterRecords is the store as the steps want it.
 type clusterRecords struct{ *store.Store }
 
+// SetNode records what the machine of a node is to its cluster. Idempotent.
+func (c clusterRecords) SetNode(ctx context.Context, p planner.NodeParams) error {
+	return c.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
+}
+
 // ClusterInstalled records what was installed. Idempotent.
 func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
 	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels}, Cluster: &p.Document}
 	return c.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.SetMembers(p.UID, p.Nodes, p.Kubernetes); err != nil {
+			return err
+		}
 		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
 	})
 }

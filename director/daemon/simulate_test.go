@@ -109,7 +109,7 @@ func run(t *testing.T, api *client.Client, operation plan.Operation) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := api.MakePlan(ctx, "demo", string(operation))
+	p, err := api.MakePlan(ctx, "demo", plan.Request{Operation: operation})
 	if err == nil {
 		_, err = api.StartPlan(ctx, p.ID, p.Hash)
 	}

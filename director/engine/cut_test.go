@@ -114,8 +114,15 @@ type records struct{ adapted }
 func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
 	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name}, Cluster: &p.Document}
 	return r.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.SetMembers(p.UID, p.Nodes, p.Kubernetes); err != nil {
+			return err
+		}
 		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
 	})
+}
+
+func (r records) SetNode(ctx context.Context, p planner.NodeParams) error {
+	return r.Store.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
 }
 
 func (r records) ForgetCluster(ctx context.Context, p planner.ClusterParams, _ string, _ time.Time) error {

@@ -85,6 +85,7 @@ func TestRealAPIServer(t *testing.T) {
 	})
 	t.Run("nodes", func(t *testing.T) { testNodes(t, admin, api) })
 	t.Run("workloads", func(t *testing.T) { testWorkloads(t, admin, api) })
+	t.Run("rehearsal of a drain", func(t *testing.T) { testRehearsal(t, admin, api) })
 	t.Run("service account tokens are signed", func(t *testing.T) { testTokens(t, api, s) })
 	t.Run("secrets are encrypted at rest", func(t *testing.T) {
 		sec := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"k": "a-canary-in-a-secret"}}
@@ -184,7 +185,7 @@ func TestRealAPIServer(t *testing.T) {
 			"healthz":   func() error { return admin.Healthz(t.Context()) },
 			"version":   func() error { _, err := admin.Version(t.Context()); return err },
 			"nodes":     func() error { _, err := admin.Nodes(t.Context()); return err },
-			"ready":     func() error { _, err := admin.NodesReady(t.Context(), []string{"a"}); return err },
+			"ready":     func() error { _, err := admin.NodesReady(t.Context(), []string{"a"}, ""); return err },
 			"workloads": func() error { _, err := admin.Workloads(t.Context(), "kube-system"); return err },
 		} {
 			if err := ask(); director.KindOf(err) != director.KindUnavailable || director.HintOf(err) == "" {
@@ -245,7 +246,7 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 
-	absent, err := admin.NodesReady(t.Context(), []string{"w9", "m1", "w1"})
+	absent, err := admin.NodesReady(t.Context(), []string{"w9", "m1", "w1"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +256,11 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	}, absent); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if absent, err = admin.NodesReady(t.Context(), []string{"m1"}); err != nil || len(absent) != 0 {
+	if absent, err = admin.NodesReady(t.Context(), []string{"m1"}, "v1.37.2"); err != nil || len(absent) != 0 {
 		t.Errorf("all ready: %v, %v", absent, err)
+	}
+	if absent, err = admin.NodesReady(t.Context(), []string{"m1"}, "v1.38.0"); err != nil || len(absent) != 1 || absent[0].Why != "runs v1.37.2 and not yet v1.38.0" {
+		t.Errorf("a node of another version: %v, %v", absent, err)
 	}
 }
 

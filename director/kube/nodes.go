@@ -23,6 +23,7 @@ type Node struct {
 	Version       string // of its kubelet, such as v1.37.2
 	Roles         []string
 	InternalIP    string
+	Etcd          bool // its etcd member, a static pod, is ready
 }
 
 // Absence is a node that should be ready and is not.
@@ -39,24 +40,34 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	if err != nil {
 		return nil, c.failed("kube.nodes", err)
 	}
+	etcd, err := c.api.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "component=etcd,tier=control-plane"}) // kubeadm's labels
+	if err != nil {
+		return nil, c.failed("kube.nodes", err)
+	}
+	ready := map[string]bool{}
+	for i := range etcd.Items {
+		ready[etcd.Items[i].Spec.NodeName] = isReady(&etcd.Items[i])
+	}
 	nodes := make([]Node, len(list.Items))
 	for i := range list.Items {
 		nodes[i] = nodeOf(&list.Items[i])
+		nodes[i].Etcd = ready[nodes[i].Name]
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
 
-// NodesReady returns which of the named nodes are not ready yet and why, in the order of names: none when all are.
-func (c *Client) NodesReady(ctx context.Context, names []string) ([]Absence, error) {
+// NodesReady returns which of the named nodes are not ready yet, or run another kubelet than version unless that is empty, and why, in the order of names:
+// none when all are.
+func (c *Client) NodesReady(ctx context.Context, names []string, version string) ([]Absence, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return absent(nodes, names), nil
+	return absent(nodes, names, version), nil
 }
 
-func absent(nodes []Node, names []string) []Absence {
+func absent(nodes []Node, names []string, version string) []Absence {
 	var missing []Absence
 	for _, name := range names {
 		i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
@@ -65,6 +76,8 @@ func absent(nodes []Node, names []string) []Absence {
 			missing = append(missing, Absence{Name: name, Why: "has not joined"})
 		case !nodes[i].Ready:
 			missing = append(missing, Absence{Name: name, Why: nodes[i].Reason + ": " + nodes[i].Message})
+		case version != "" && nodes[i].Version != version:
+			missing = append(missing, Absence{Name: name, Why: "runs " + nodes[i].Version + " and not yet " + version})
 		}
 	}
 	return missing

@@ -150,19 +150,20 @@ type AddressPool struct {
 
 // Cluster is a Kubernetes cluster as it should be.
 type Cluster struct {
-	Release  string         `json:"release" doc:"Name of the Release to run." required:"true"`
-	Provider string         `json:"provider" doc:"Name of the Provider to run on." required:"true"`
-	Image    string         `json:"image" doc:"Name of the node Image." required:"true"`
-	Network  string         `json:"network" doc:"Name of the Network of the nodes." required:"true"`
-	Masters  Masters        `json:"masters,omitzero" doc:"The control plane."`
-	Workers  []WorkerPool   `json:"workers,omitempty" doc:"Pools of workers."`
-	Pods     PodNetwork     `json:"pods,omitzero" doc:"The pod network."`
-	Services ServiceNetwork `json:"services,omitzero" doc:"The service network."`
-	API      APIEndpoint    `json:"api,omitzero" doc:"The Kubernetes API's address."`
-	Etcd     Etcd           `json:"etcd,omitzero" doc:"Timing of etcd."`
-	SSHKeys  []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own."`
-	Hosts    []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
-	Vars     map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
+	Release     string         `json:"release" doc:"Name of the Release to run." required:"true"`
+	Provider    string         `json:"provider" doc:"Name of the Provider to run on." required:"true"`
+	Image       string         `json:"image" doc:"Name of the node Image." required:"true"`
+	Network     string         `json:"network" doc:"Name of the Network of the nodes." required:"true"`
+	Masters     Masters        `json:"masters,omitzero" doc:"The control plane."`
+	Workers     []WorkerPool   `json:"workers,omitempty" doc:"Pools of workers."`
+	Pods        PodNetwork     `json:"pods,omitzero" doc:"The pod network."`
+	Services    ServiceNetwork `json:"services,omitzero" doc:"The service network."`
+	API         APIEndpoint    `json:"api,omitzero" doc:"The Kubernetes API's address."`
+	Etcd        Etcd           `json:"etcd,omitzero" doc:"Timing of etcd."`
+	Maintenance Maintenance    `json:"maintenance,omitzero" doc:"How nodes are worked on while the cluster runs."`
+	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own."`
+	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
+	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 
 // VMSize is the size of a VM.
@@ -205,7 +206,7 @@ type ServiceNetwork struct {
 
 // APIEndpoint is where the Kubernetes API answers.
 type APIEndpoint struct {
-	VIP   netip.Addr `json:"vip,omitzero" doc:"Virtual address before several masters; required with 3 or 5, none with one."`
+	VIP   netip.Addr `json:"vip,omitzero" doc:"Virtual address before several masters; required with 3 or 5. With one it may be set, so that the cluster can grow to more."`
 	Names []string   `json:"names,omitempty" doc:"Further names and addresses for the API's certificate."`
 }
 
@@ -213,6 +214,21 @@ type APIEndpoint struct {
 type Etcd struct {
 	HeartbeatInterval Duration `json:"heartbeatInterval,omitempty" doc:"Interval of the leader's heartbeats." default:"100ms" min:"10ms" max:"5s"`
 	ElectionTimeout   Duration `json:"electionTimeout,omitempty" doc:"Time without heartbeats until an election; at least five heartbeats." default:"1s" min:"50ms" max:"50s"`
+}
+
+// The strategies of an upgrade.
+const (
+	UpgradeInPlace      = "in_place"
+	UpgradeReconstitute = "reconstitute"
+	UpgradeReplace      = "replace"
+)
+
+// Maintenance is how nodes of a running cluster are worked on.
+type Maintenance struct {
+	Strategy       string   `json:"strategy,omitempty" doc:"How nodes are upgraded. in_place: the new binaries are put on the VM. reconstitute: the VM is made anew from the new image and rejoins under its name. replace: a new node comes first, then the old one goes." enum:"in_place,reconstitute,replace" default:"in_place"`
+	MaxUnavailable int      `json:"maxUnavailable,omitempty" doc:"Workers that may be out at once. Masters are always worked on one by one." default:"1" min:"1" max:"1000"`
+	PerHost        int      `json:"maxUnavailablePerHost,omitempty" doc:"Workers of one hypervisor host that may be out at once; 0 for no bound of its own." min:"0" max:"1000"`
+	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
 }
 
 // HostAlias is one line of /etc/hosts.

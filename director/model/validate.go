@@ -254,8 +254,6 @@ func (v *validator) cluster(c *Cluster) {
 	switch {
 	case c.Masters.Count > 1 && !c.API.VIP.IsValid():
 		v.fail("spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters", c.Masters.Count)
-	case c.Masters.Count == 1 && c.API.VIP.IsValid():
-		v.fail("spec.api.vip", "leave it out", "has no meaning with one master")
 	}
 	if c.Pods.CIDR.IsValid() && c.Services.CIDR.IsValid() && c.Pods.CIDR.Overlaps(c.Services.CIDR) {
 		v.fail("spec.pods.cidr", "choose ranges that do not touch", "%s overlaps spec.services.cidr, %s", c.Pods.CIDR, c.Services.CIDR)

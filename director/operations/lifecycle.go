@@ -57,7 +57,7 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		if !ok {
 			return director.Errorf(director.KindInternal, "operations.start", "the engine works on another store")
 		}
-		if p.Operation == plan.ClusterCreate {
+		if len(p.Facts) > 0 { // it may make machines: reserve those that are new
 			facts, err := planner.DecodeFacts(p.Content)
 			if err != nil {
 				return err
@@ -83,11 +83,11 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 
 // unmoved makes the plan again and compares: the same content, or the world has moved.
 func (o *Operations) unmoved(ctx context.Context, p plan.Plan) error {
-	w, err := o.world(ctx, p.Cluster)
+	w, err := o.seen(ctx, p.Cluster, p.Request)
 	if err != nil {
 		return err
 	}
-	now, err := o.content(ctx, w, p.Operation)
+	now, err := o.content(ctx, w, p.Request)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
@@ -277,8 +279,8 @@ func (o *Operations) deleteImage(ctx context.Context, name string) error {
 }
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the cluster that never ran are discarded.
-func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op plan.Operation) (api.PlanView, error) {
-	w, err := o.world(ctx, cluster)
+func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+	w, err := o.seen(ctx, cluster, r)
 	if err != nil {
 		return api.PlanView{}, err
 	}
@@ -287,7 +289,7 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op pla
 	} else if holder != "" {
 		return api.PlanView{}, o.heldBy(ctx, "operations.plan", holder, cluster)
 	}
-	content, err := o.content(ctx, w, op)
+	content, err := o.content(ctx, w, r)
 	if err != nil {
 		return api.PlanView{}, err
 	}
@@ -314,20 +316,77 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, op pla
 	return api.PlanView{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(o.PlanLife)}, err
 }
 
-func (o *Operations) content(ctx context.Context, w planner.World, op plan.Operation) (plan.Content, error) {
-	switch op {
-	case "", plan.ClusterCreate:
-		content, err := planner.Create(w)
-		if err != nil || len(content.Steps) == 0 {
-			return content, err
-		}
-		content.Warnings, err = o.precheck(ctx, w, content)
-		return content, err
-	case plan.ClusterDelete:
+// content plans what the request asks for.
+func (o *Operations) content(ctx context.Context, w planner.World, r plan.Request) (plan.Content, error) {
+	var content plan.Content
+	var err error
+	switch {
+	case r.Operation == plan.ClusterDelete:
 		return planner.Delete(w)
+	case r.Operation.OnNodes():
+		content, err = planner.Node(w, r)
+	case r.Operation == plan.ClusterCreate && w.Installed != nil:
+		return planner.Create(w)
+	case r.Operation == "" || slices.Contains(plan.Operations(), r.Operation):
+		if content, err = planner.Apply(w, r); err == nil && r.Operation != "" && content.Operation != r.Operation && len(content.Steps) > 0 {
+			return plan.Content{}, director.Errorf(director.KindConflict, "operations.plan", "cluster %s needs %s, and not %s", content.Cluster, content.Operation, r.Operation).
+				WithHint("leave the operation out, and the director chooses it")
+		}
+	default:
+		return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", r.Operation).
+			WithHint("one of %s", joined(plan.Operations()))
 	}
-	return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", op).
-		WithHint("one of %s, %s", plan.ClusterCreate, plan.ClusterDelete)
+	if err != nil || len(content.Steps) == 0 {
+		return content, err
+	}
+	warnings, err := o.precheck(ctx, w, content)
+	content.Warnings = append(content.Warnings, warnings...)
+	return content, err
+}
+
+func joined(ops []plan.Operation) string {
+	var names []string
+	for _, o := range ops {
+		names = append(names, string(o))
+	}
+	return strings.Join(names, ", ")
+}
+
+// seen is the world with a look at the cluster's own API, for requests that need one. A cluster that does not answer is not an error: the planner says what
+// cannot be done blindly.
+func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (planner.World, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil || w.Installed == nil || r.Operation == plan.ClusterDelete {
+		return w, err
+	}
+	nodes, err := o.lookAt(ctx, cluster)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return w, ctx.Err()
+	case err != nil:
+		w.Blind = message(err)
+	case nodes != nil:
+		w.Seen = map[string]planner.Seen{}
+		for _, n := range nodes {
+			w.Seen[n.Name] = planner.Seen{Ready: n.Ready, Cordoned: n.Unschedulable, Version: n.Version, Etcd: n.Etcd}
+		}
+	}
+	return w, nil
+}
+
+// lookTime bounds a look at a cluster: whoever asks for a plan waits for it.
+const lookTime = 20 * time.Second
+
+// look asks the installed cluster for its nodes; nil from one that only pretends.
+func (o *Operations) look(ctx context.Context, inst store.Installed) ([]kube.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	client, err := o.Env.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Nodes(ctx)
 }
 
 // world gathers everything that a plan of the cluster is made from.

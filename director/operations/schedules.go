@@ -109,7 +109,7 @@ func (s Schedules) SuspendSchedule(ctx context.Context, actor, name string, susp
 
 // Begin makes a plan of the operation and starts it, for a schedule. It returns "" if nothing is to be done.
 func (o *Operations) Begin(ctx context.Context, actor, cluster string, op plan.Operation) (string, error) {
-	v, err := o.MakePlan(ctx, actor, cluster, op)
+	v, err := o.MakePlan(ctx, actor, cluster, plan.Request{Operation: op})
 	if err != nil || len(v.Plan.Steps) == 0 {
 		return "", err
 	}

@@ -17,9 +17,44 @@ type Operation string
 
 // The operations.
 const (
-	ClusterCreate Operation = "cluster.create"
-	ClusterDelete Operation = "cluster.delete"
+	ClusterCreate  Operation = "cluster.create"
+	ClusterDelete  Operation = "cluster.delete"
+	ClusterScale   Operation = "cluster.scale"   // nodes to the numbers of the document
+	ClusterUpgrade Operation = "cluster.upgrade" // nodes to the release and the image of the document
+	NodeCordon     Operation = "node.cordon"     // nothing new is scheduled there
+	NodeUncordon   Operation = "node.uncordon"
+	NodeDrain      Operation = "node.drain"   // cordoned, and its pods moved away
+	NodeDelete     Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
+	NodeRejoin     Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
+	NodeReplace    Operation = "node.replace" // deleted, its VM made anew, and rejoined
 )
+
+// Operations returns every operation.
+func Operations() []Operation {
+	return []Operation{
+		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+	}
+}
+
+// OnNodes reports whether o is for nodes that a request names.
+func (o Operation) OnNodes() bool { return strings.HasPrefix(string(o), "node.") }
+
+// Request is what a plan was asked for. The same request in the same world gives the same plan.
+type Request struct {
+	Operation Operation `json:"operation,omitempty"` // empty for what brings the cluster to its document
+	Nodes     []string  `json:"nodes,omitempty"`     // of a node operation; of a scale, which go before others
+	KeepVM    bool      `json:"keep_vm,omitempty"`   // of a deletion or a scale: the VMs stay, outside of the cluster
+	// Undrained is a person's word that nodes may be deleted though their pods could not be moved away.
+	Undrained bool  `json:"undrained,omitempty"`
+	Drain     Drain `json:"drain,omitzero"`
+}
+
+// Drain says how far a drain may go. The zero Drain evicts what a controller makes anew elsewhere, within the cluster's own time.
+type Drain struct {
+	Timeout        time.Duration `json:"timeout,omitempty"`
+	Unmanaged      bool          `json:"unmanaged,omitempty"`       // also pods that nothing makes anew
+	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"` // also pods whose local data goes with them
+}
 
 // Plan is frozen when it is made: nothing in it changes afterwards, and Hash covers all that a run depends on. The state of
 // its run is a State, folded from events.
@@ -34,6 +69,7 @@ type Plan struct {
 // Content is the hashed part of a plan.
 type Content struct {
 	Operation Operation       `json:"operation"`
+	Request   Request         `json:"request,omitzero"` // from which the same plan is made again at the start
 	Cluster   string          `json:"cluster"`
 	Summary   string          `json:"summary"`         // one sentence for people
 	Playbooks string          `json:"playbooks"`       // hash of the tree of playbooks and templates that the run uses

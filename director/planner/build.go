@@ -2,43 +2,199 @@ package planner
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-type builder struct {
-	op    plan.Operation
-	steps []plan.Step
+// draft is a plan that is being written.
+type draft struct {
+	plan.Content
+	w World
 }
 
-func (b *builder) add(s plan.Step) string {
-	s.Safety = safetyOf(b.op, s)
-	b.steps = append(b.steps, s)
+func (w World) draft(op plan.Operation) *draft {
+	return &draft{w: w, Content: plan.Content{Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs()}}
+}
+
+// concerns names machines that the plan makes, works on or takes away.
+func (d *draft) concerns(machines ...sized) {
+	for _, m := range machines {
+		d.Machines = append(d.Machines, planMachine(m.Machine))
+	}
+}
+
+// done returns the finished content. Steps get what their like have taken of late in the place of the planner's own guesses.
+func (d *draft) done() plan.Content {
+	for i := range d.Steps {
+		if took, known := d.w.Times[d.Steps[i].Class()]; known {
+			d.Steps[i].Estimate = took.Round(time.Millisecond)
+		}
+	}
+	d.Estimate = plan.CriticalPath(d.Steps)
+	return d.Content
+}
+
+func (d *draft) add(s plan.Step) string {
+	s.Needs = unique(s.Needs)
+	s.Safety = safetyOf(d.Operation, s)
+	d.Steps = append(d.Steps, s)
 	return s.ID
 }
 
-func (b *builder) play(playbook, subject, title string, needs, limit []string, estimate time.Duration, effects ...plan.Effect) string {
-	s := plan.Step{
-		ID: playbook + "/" + subject, Kind: StepPlay, Title: title, Needs: needs, Effects: effects,
-		Params:   encode(PlayParams{Playbook: "install/" + playbook + ".yml", Limit: limit}),
-		Attempts: 3, Timeout: 30 * time.Minute, Estimate: estimate,
-	}
-	if len(limit) == 1 {
-		s.Node = limit[0]
-	}
-	return b.add(s)
+// playbook is a run of one.
+type playbook struct {
+	name     string // path in the tree without .yml
+	id       string // first part of the step's id; the name if empty
+	subject  string // second part of the step's id; the only node of limit if empty
+	title    string
+	limit    []string
+	without  []string
+	vars     map[string]any
+	effects  []plan.Effect
+	estimate time.Duration
+	timeout  time.Duration // 30 minutes if 0
 }
 
-// estimated puts what steps of the same class have taken of late in the place of the planner's own guesses.
-func (w World) estimated(steps []plan.Step) []plan.Step {
-	for i := range steps {
-		if took, known := w.Times[steps[i].Class()]; known {
-			steps[i].Estimate = took.Round(time.Millisecond)
-		}
+// play adds the run of a playbook. like gives the step what the group that it belongs to has in common, such as the window.
+func (d *draft) play(p playbook, needs []string, like plan.Step) string {
+	s := like
+	if len(p.limit) == 1 {
+		s.Node = p.limit[0]
 	}
-	return steps
+	if p.subject == "" {
+		p.subject = s.Node
+	}
+	if p.id == "" {
+		p.id = p.name
+	}
+	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, StepPlay, p.title, needs, p.effects
+	s.Params = encode(PlayParams{Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars})
+	s.Attempts, s.Timeout, s.Estimate = 3, p.timeout, p.estimate
+	if s.Timeout == 0 {
+		s.Timeout = 30 * time.Minute
+	}
+	return d.add(s)
+}
+
+func (d *draft) releasePush() string {
+	w, c := d.w, d.w.Cluster.Cluster
+	return d.add(plan.Step{
+		ID: StepReleasePush + "/" + c.Release, Kind: StepReleasePush, Title: "Bring the images of " + c.Release + " into the registry",
+		Params:   encode(ReleaseParams{Name: c.Release, Bundle: w.Release.Release.Bundle, Digest: w.Bundle.Digest}),
+		Effects:  []plan.Effect{{Verb: "create", Object: "registry", Name: w.Director.Registry, Detail: strconv.Itoa(len(w.Bundle.ImageTags)) + " images, unless they are there"}},
+		Attempts: 5, Timeout: 15 * time.Minute, Estimate: 15 * time.Second,
+	})
+}
+
+func (d *draft) imageEnsure() string {
+	c := d.w.Cluster.Cluster
+	return d.add(plan.Step{
+		ID: StepImageEnsure + "/" + c.Image, Kind: StepImageEnsure, Title: "Bring image " + c.Image + " to provider " + c.Provider,
+		Params:   encode(ImageParams{Provider: c.Provider, Name: c.Image, Image: *d.w.Image.Image}),
+		Effects:  []plan.Effect{{Verb: "create", Object: "image", Name: c.Image, Detail: "unless it is there"}},
+		Attempts: 5, Timeout: 30 * time.Minute, Estimate: 15 * time.Second,
+	})
+}
+
+// boot makes the VM of m, or switches it on if it is there, and waits until it is up.
+func (d *draft) boot(m sized, needs []string, like plan.Step) string {
+	params := encode(d.w.vmParams(m))
+	ensure := like
+	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
+	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"), clones(m.Provider, m.Host)
+	ensure.Attempts, ensure.Timeout, ensure.Estimate = 5, 10*time.Minute, 4*time.Second
+	boot := like
+	boot.ID, boot.Kind, boot.Node, boot.Title = StepVMBoot+"/"+m.Name, StepVMBoot, m.Name, "Wait for "+m.Name+" to boot"
+	boot.Needs, boot.Params = []string{d.add(ensure)}, params
+	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute, time.Minute
+	return d.add(boot)
+}
+
+// deleteVM takes the VM of m away with its disks and its row.
+func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
+	s := like
+	s.ID, s.Kind, s.Node, s.Title = StepVMDelete+"/"+m.Name, StepVMDelete, m.Name, "Delete VM "+m.Name
+	s.Needs, s.Params, s.Effects = needs, encode(d.w.vmParams(m)), vmEffects(m, "delete")
+	s.Attempts, s.Timeout, s.Estimate = 5, 10*time.Minute, 5*time.Second
+	return d.add(s)
+}
+
+// removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
+func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
+	s := like
+	s.ID, s.Kind, s.Node, s.Title = StepVMRemove+"/"+m.Name, StepVMRemove, m.Name, "Remove VM "+m.Name+" so that it can be made anew"
+	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
+	s.Effects = []plan.Effect{{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"}, {Verb: "keep", Object: "address", Name: m.Address}}
+	if m.DataDisk > 0 {
+		s.Effects = append(s.Effects, plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
+	}
+	s.Attempts, s.Timeout, s.Estimate = 5, 10*time.Minute, 5*time.Second
+	return d.add(s)
+}
+
+// balance brings the balancers of the API on all masters to the masters that there are then.
+func (d *draft) balance(masters, gone []sized, needs []string) string {
+	var limit []string
+	for _, m := range masters {
+		limit = append(limit, m.Name)
+	}
+	id := "api_balancer"
+	for n := 2; slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == id+"/"+d.Cluster }); n++ {
+		id = "api_balancer-" + strconv.Itoa(n)
+	}
+	return d.play(playbook{
+		name: "api_balancer", id: id, subject: d.Cluster, title: "Balance the API over " + count(len(masters), "master"), limit: limit, without: names(gone),
+		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.API.VIP.String(), Detail: "haproxy and keepalived on the masters"}}, estimate: 20 * time.Second,
+	}, needs, plan.Step{})
+}
+
+func (d *draft) verify(needs ...string) string {
+	return d.play(playbook{
+		name: "install/verify", id: "verify", subject: d.Cluster, title: "Check DNS, pod network and registry from inside", estimate: 45 * time.Second,
+		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "check pods", Detail: "removed again"}},
+	}, needs, plan.Step{})
+}
+
+// record writes down that the cluster is as the document says.
+func (d *draft) record(cluster ClusterParams, needs ...string) string {
+	return d.add(plan.Step{
+		ID: StepClusterReady + "/" + d.Cluster, Kind: StepClusterReady, Title: "Record what was installed", Needs: needs, Params: encode(cluster),
+		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+	})
+}
+
+func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
+	return ClusterParams{
+		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation, Document: *w.Cluster.Cluster,
+		Labels: w.Cluster.Metadata.Labels, Endpoint: endpoint, Nodes: names(machines), Kubernetes: w.Release.Release.Kubernetes,
+	}
+}
+
+func (w World) vmParams(m sized) VMParams {
+	return VMParams{
+		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
+		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.Cluster.Cluster.Image,
+	}
+}
+
+func vmEffects(m sized, verb string) []plan.Effect {
+	effects := []plan.Effect{
+		{Verb: verb, Object: "vm", Name: m.Name, Detail: fmt.Sprintf("%d vCPU, %s, disk %s, on %s", m.VMSize.CPUs, m.VMSize.Memory, m.Disk, m.Host)},
+		{Verb: verb, Object: "address", Name: m.Address},
+	}
+	if m.DataDisk > 0 {
+		effects = append(effects, plan.Effect{Verb: verb, Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
+	}
+	return effects
+}
+
+func planMachine(m director.Machine) plan.Machine {
+	return plan.Machine{ID: m.ID, Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, MAC: m.MAC, Host: m.Host}
 }
 
 // clones returns the budgets that a clone takes: an upload or a clone is work for the host's and the provider's storage.
@@ -53,12 +209,33 @@ func clones(provider, host string) []string {
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider and host.
 const BudgetClones = "clones"
 
+// conflict is an error of a request that does not fit the world.
+func conflict(op, msg, hint string) error {
+	return &director.Error{Kind: director.KindConflict, Op: op, Msg: msg, Hint: hint}
+}
+
+// invalid is an error of a request that fits no world.
+func invalid(op, msg, hint string) error {
+	return &director.Error{Kind: director.KindInvalid, Op: op, Msg: msg, Hint: hint}
+}
+
 // count renders a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// unique returns the ids without empty ones and repetitions.
+func unique(ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		if id != "" && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func encode(v any) json.RawMessage {

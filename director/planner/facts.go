@@ -26,7 +26,7 @@ type Facts struct {
 func FactsOf(w World) Facts {
 	var machines []sized
 	for _, m := range w.alive() {
-		machines = append(machines, sized{Machine: m, VMSize: w.sizeOf(m)})
+		machines = append(machines, w.sized(m))
 	}
 	return w.facts(machines)
 }

@@ -1,15 +1,17 @@
 package planner
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/plan"
 )
 
 type sized struct {
@@ -18,116 +20,194 @@ type sized struct {
 	persist []string
 }
 
-// machines returns those of the document, masters first: what is in the ledger keeps its row, the others get the next free address.
-func (w World) machines() ([]sized, error) {
+// roster is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as in the document, then by
+// number.
+type roster struct {
+	keep   []sized // members that stay
+	add    []sized // that become members: rows of the ledger first, then new ones
+	remove []sized // that are too many, or of a pool that is gone
+}
+
+// all returns the machines that the cluster has in the end, masters first.
+func (r roster) all() []sized { return mastersFirst(append(slices.Clone(r.keep), r.add...)) }
+
+// known returns all machines, also those that go: what an inventory names while it happens.
+func (r roster) known() []sized { return mastersFirst(append(r.all(), r.remove...)) }
+
+func mastersFirst(machines []sized) []sized {
+	slices.SortStableFunc(machines, func(a, b sized) int {
+		if a.Role != b.Role {
+			return strings.Compare(string(a.Role), string(b.Role)) // master, worker
+		}
+		return 0
+	})
+	return machines
+}
+
+// roster compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number and the next free address.
+// Of what is too many, the nodes that first names go before others, and higher numbers before lower ones.
+func (w World) roster(first []string) (roster, error) {
 	c := w.Cluster.Cluster
-	existing := map[string]director.Machine{}
-	serial := map[string]int{}
+	pools := []pool{{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist}}
+	for _, p := range c.Workers {
+		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist})
+	}
+	serial := map[string]int{} // how many machines of the name there have been
+	existing := map[string][]director.Machine{}
 	for _, m := range w.Machines {
 		serial[m.Name]++
 		if m.Deleted.IsZero() {
-			existing[m.Name] = m
+			existing[m.Pool] = append(existing[m.Pool], m)
 		}
 	}
-	var want []sized
-	add := func(role director.Role, pool string, n int, size model.VMSize, persist []string) {
-		for i := range n {
-			name := fmt.Sprintf("%s-%s-%d", w.Cluster.Metadata.Name, pool, i+1)
-			m, ok := existing[name]
-			if !ok {
-				m = director.Machine{
-					ID: machineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
-					Role: role, Pool: pool, Provider: c.Provider, Network: c.Network, Image: c.Image, CPUs: size.CPUs, Memory: int64(size.Memory),
-					State: director.MachineIntended,
-				}
-				m.MAC = macOf(m.ID)
+	var r roster
+	for _, p := range pools {
+		have := existing[p.name]
+		delete(existing, p.name)
+		slices.SortFunc(have, func(a, b director.Machine) int {
+			return cmp.Or(cmp.Compare(rank(a, first), rank(b, first)), cmp.Compare(number(a), number(b)))
+		})
+		taken := map[int]bool{}
+		for i, m := range have {
+			taken[number(m)] = true
+			s := sized{m, p.size, p.persist}
+			switch {
+			case i >= p.count:
+				r.remove = append(r.remove, s)
+			case m.Kubernetes == "":
+				r.add = append(r.add, s)
+			default:
+				r.keep = append(r.keep, s)
 			}
-			want = append(want, sized{m, size, persist})
+		}
+		for n, missing := 1, p.count-len(have); missing > 0; n++ {
+			if !taken[n] {
+				r.add = append(r.add, w.newMachine(p, n, serial))
+				missing--
+			}
 		}
 	}
-	add(director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist)
-	for _, p := range c.Workers {
-		add(director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist)
+	for _, name := range slices.Sorted(maps.Keys(existing)) { // pools that the document does not have any more
+		for _, m := range existing[name] {
+			r.remove = append(r.remove, sized{Machine: m, VMSize: model.VMSize{CPUs: m.CPUs, Memory: model.Size(m.Memory)}})
+		}
 	}
+	for _, list := range [][]sized{r.keep, r.add, r.remove} {
+		slices.SortStableFunc(list, func(a, b sized) int {
+			if a.Pool != b.Pool {
+				return 0
+			}
+			return cmp.Compare(number(a.Machine), number(b.Machine))
+		})
+	}
+	return r, w.settle(r.add)
+}
+
+// pool is what the document says of equal machines.
+type pool struct {
+	role    director.Role
+	name    string
+	count   int
+	size    model.VMSize
+	persist []string
+}
+
+// rank says in which order machines of a pool are kept.
+func rank(m director.Machine, first []string) int {
+	switch {
+	case slices.Contains(first, m.Name):
+		return 2
+	case m.Kubernetes == "":
+		return 1
+	}
+	return 0
+}
+
+// byPlace orders machines: masters first, then by pool and number.
+func byPlace(a, b director.Machine) int {
+	return cmp.Or(strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Pool, b.Pool), cmp.Compare(number(a), number(b)))
+}
+
+// number returns n of a machine named cluster-pool-n.
+func number(m director.Machine) int {
+	n, _ := strconv.Atoi(m.Name[strings.LastIndexByte(m.Name, '-')+1:]) // names are made by newMachine
+	return n
+}
+
+func (w World) newMachine(p pool, n int, serial map[string]int) sized {
+	c, name := w.Cluster.Cluster, fmt.Sprintf("%s-%s-%d", w.Cluster.Metadata.Name, p.name, n)
+	m := director.Machine{
+		ID: machineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
+		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: c.Image, CPUs: p.size.CPUs, Memory: int64(p.size.Memory),
+		State: director.MachineIntended,
+	}
+	m.MAC = macOf(m.ID)
+	return sized{m, p.size, p.persist}
+}
+
+// settle gives new machines their addresses and hosts, in place. Masters go where the fewest masters are.
+func (w World) settle(machines []sized) error {
 	missing := 0
-	for _, m := range want {
+	for _, m := range machines {
 		if m.Address == "" {
 			missing++
 		}
 	}
 	free, err := w.Network.Network.Free(missing, w.Used)
 	if err != nil {
-		return nil, &director.Error{
-			Kind: director.KindExhausted, Op: "planner.addresses", Msg: "Network/" + c.Network + " has too few free addresses: " + err.Error(),
+		return &director.Error{
+			Kind: director.KindExhausted, Op: "planner.addresses", Msg: "Network/" + w.Cluster.Cluster.Network + " has too few free addresses: " + err.Error(),
 			Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
 			Fields: []director.Field{{Path: "spec.network", Msg: err.Error()}},
 		}
 	}
-	load := map[string]int{}
+	load, masters := map[string]int{}, map[string]int{}
 	for _, host := range w.Provider.Provider.HostNames() {
 		load[host] = w.Host[host]
 	}
-	for i := range want {
-		if want[i].Address == "" {
-			want[i].Address, free = free[0].String(), free[1:]
-			want[i].Host = leastLoaded(load)
+	for _, m := range w.alive() {
+		if m.Role == director.RoleMaster {
+			masters[m.Host]++
 		}
 	}
-	return want, nil
-}
-
-// leastLoaded takes the host with the fewest VMs, the first by name among equals, and counts the new one.
-func leastLoaded(load map[string]int) string {
-	hosts := make([]string, 0, len(load))
-	for h := range load {
-		hosts = append(hosts, h)
-	}
-	sort.Strings(hosts)
-	best := ""
-	for _, h := range hosts {
-		if best == "" || load[h] < load[best] {
-			best = h
+	for i := range machines {
+		m := &machines[i]
+		if m.Address != "" {
+			continue
+		}
+		m.Address, free = free[0].String(), free[1:]
+		if m.Role == director.RoleMaster {
+			m.Host = leastLoaded(load, masters)
+			masters[m.Host]++
+		} else {
+			m.Host = leastLoaded(load, nil)
 		}
 	}
-	load[best]++
-	return best
+	return nil
 }
 
-func (w World) alive() []director.Machine {
-	var out []director.Machine
-	for _, m := range w.Machines {
-		if m.Deleted.IsZero() {
+// leastLoaded takes the host with the fewest masters of the cluster, where that counts, and among those the one with the fewest VMs, the first by
+// name among equals. It counts the new VM.
+func leastLoaded(load, masters map[string]int) string {
+	hosts := slices.SortedFunc(maps.Keys(load), func(a, b string) int {
+		return cmp.Or(cmp.Compare(masters[a], masters[b]), cmp.Compare(load[a], load[b]), strings.Compare(a, b))
+	})
+	if len(hosts) == 0 {
+		return ""
+	}
+	load[hosts[0]]++
+	return hosts[0]
+}
+
+// mastersOf returns the masters, in their order.
+func mastersOf(machines []sized) []sized {
+	var out []sized
+	for _, m := range machines {
+		if m.Role == director.RoleMaster {
 			out = append(out, m)
 		}
 	}
-	sort.SliceStable(out, func(i, j int) bool {
-		if out[i].Role != out[j].Role {
-			return out[i].Role == director.RoleMaster
-		}
-		return out[i].Name < out[j].Name
-	})
 	return out
-}
-
-// sizeOf returns the size of the machine's role in the document; a machine of a pool that is gone has only what the ledger knows.
-func (w World) sizeOf(m director.Machine) model.VMSize {
-	c := w.Cluster.Cluster
-	if m.Role == director.RoleMaster {
-		return c.Masters.VMSize
-	}
-	for _, p := range c.Workers {
-		if p.Name == m.Pool {
-			return p.VMSize
-		}
-	}
-	return model.VMSize{CPUs: m.CPUs, Memory: model.Size(m.Memory)}
-}
-
-func (w World) vmParams(m sized) VMParams {
-	return VMParams{
-		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
-		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.Cluster.Cluster.Image,
-	}
 }
 
 func names(machines []sized) []string {
@@ -148,19 +228,4 @@ func machineID(clusterUID, name string, serial int) string {
 func macOf(id string) string {
 	sum := sha256.Sum256([]byte("mac/" + id))
 	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
-}
-
-func planMachine(m director.Machine) plan.Machine {
-	return plan.Machine{ID: m.ID, Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, MAC: m.MAC, Host: m.Host}
-}
-
-func vmEffects(m sized, verb string) []plan.Effect {
-	effects := []plan.Effect{
-		{Verb: verb, Object: "vm", Name: m.Name, Detail: fmt.Sprintf("%d vCPU, %s, disk %s, on %s", m.VMSize.CPUs, m.VMSize.Memory, m.Disk, m.Host)},
-		{Verb: verb, Object: "address", Name: m.Address},
-	}
-	if m.DataDisk > 0 {
-		effects = append(effects, plan.Effect{Verb: verb, Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
-	}
-	return effects
 }

@@ -19,17 +19,20 @@ const (
 	StepVMDelete      = "vm.delete"
 	StepPlay          = "ansible.play"
 	StepKubeReady     = "kube.ready"
+	StepVMRemove      = "vm.remove"
+	StepNodeReady     = "node.ready"
+	StepNodeLeft      = "node.left"
 )
 
 // StepKinds returns every kind that the planner writes; the engine must have a handler for each.
 func StepKinds() []string {
 	return []string{
 		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady, StepClusterForget,
-		StepVMEnsure, StepVMBoot, StepVMDelete, StepPlay, StepKubeReady,
+		StepVMEnsure, StepVMBoot, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepNodeReady, StepNodeLeft,
 	}
 }
 
-// VMParams are the parameters of vm.ensure, vm.boot and vm.delete.
+// VMParams are the parameters of vm.ensure, vm.boot, vm.delete and vm.remove.
 type VMParams struct {
 	Machine   director.Machine  `json:"machine"`
 	Disk      model.Size        `json:"disk"`
@@ -66,8 +69,22 @@ type ReleaseParams struct {
 
 // PlayParams are the parameters of ansible.play. The inventory comes from the plan's facts.
 type PlayParams struct {
-	Playbook string   `json:"playbook"`
-	Limit    []string `json:"limit,omitempty"`
+	Playbook string         `json:"playbook"`
+	Limit    []string       `json:"limit,omitempty"`
+	Without  []string       `json:"without,omitempty"` // nodes that the inventory does not name any more
+	Vars     map[string]any `json:"vars,omitempty"`    // of this run alone; never a secret
+}
+
+// NodeParams are the parameters of node.ready and node.left.
+type NodeParams struct {
+	UID      string                `json:"uid"`
+	Cluster  string                `json:"cluster"`
+	Endpoint string                `json:"endpoint"`
+	Node     string                `json:"node"`
+	Machine  string                `json:"machine"` // id of the ledger's row
+	Version  string                `json:"version,omitempty"`
+	Image    string                `json:"image,omitempty"` // that its VM was made from; empty if it stays what it was
+	State    director.MachineState `json:"state,omitempty"` // that the row has afterwards
 }
 
 // ClusterParams are the parameters of the steps that concern the cluster as a whole.
@@ -79,4 +96,5 @@ type ClusterParams struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Endpoint   string            `json:"endpoint"`
 	Nodes      []string          `json:"nodes,omitempty"`
+	Kubernetes string            `json:"kubernetes,omitempty"` // version that the nodes run
 }

@@ -20,6 +20,8 @@ type World struct {
 	Release   model.Stored
 	Bundle    Bundle             // what the release's bundle holds
 	Machines  []director.Machine // of this cluster's uid, tombstones too
+	Seen      map[string]Seen    // the nodes as the cluster's API shows them; nil if nobody has looked
+	Blind     string             // why somebody who looked saw nothing
 	Used      map[netip.Addr]bool
 	Sharers   []string // other clusters with machines on the same network
 	Installed *Installed

@@ -14,6 +14,12 @@ const (
 	safeRuns        = "the cluster runs; only the director's record of it is missing"
 	safeDeleting    = "the cluster is being taken away: count on nothing that ran on it; nothing of other clusters is touched"
 	safeDeleted     = "the cluster is gone; what is left is to tidy up, and nothing of other clusters is touched"
+	safeUntouched   = "the cluster runs as before; nothing of it was touched yet"
+	safeNotYetNode  = "the cluster runs as before; the node that was to come is not in use yet"
+	safeDrain       = "the cluster runs, and the node is schedulable again unless the message says otherwise; nothing was deleted"
+	safeOut         = "the cluster runs without this node; its pods have moved to others, or were given up where the plan says so"
+	safeUpgrading   = "the other nodes run on; this one is cordoned and its pods have moved away"
+	safeShared      = "the cluster runs; what all nodes share may still be as it was before"
 )
 
 // safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its playbook. "" is for
@@ -28,11 +34,39 @@ var safety = map[plan.Operation]map[string]string{
 		"verify":         safeNodesRun,
 		StepClusterReady: safeRuns,
 	},
+	plan.ClusterScale:   onNodes,
+	plan.ClusterUpgrade: onNodes,
+	plan.NodeCordon:     onNodes,
+	plan.NodeUncordon:   onNodes,
+	plan.NodeDrain:      onNodes,
+	plan.NodeDelete:     onNodes,
+	plan.NodeRejoin:     onNodes,
+	plan.NodeReplace:    onNodes,
 	plan.ClusterDelete: {
 		"":                safeDeleting,
 		StepNetworkDelete: safeDeleted,
 		StepClusterForget: safeDeleted,
 	},
+}
+
+// onNodes is the part of the table for work on nodes of a cluster that runs.
+var onNodes = map[string]string{
+	"":               safeUntouched,
+	StepVMEnsure:     safeNotYetNode,
+	StepVMBoot:       safeNotYetNode,
+	"join":           safeNotYetNode,
+	StepNodeReady:    safeNotYetNode,
+	"drain":          safeDrain,
+	"delete":         safeOut,
+	StepNodeLeft:     safeOut,
+	StepVMDelete:     safeOut,
+	StepVMRemove:     safeOut,
+	"upgrade":        safeUpgrading,
+	"uncordon":       safeUpgrading,
+	"pod_network":    safeShared,
+	"api_balancer":   safeShared,
+	"verify":         safeRuns,
+	StepClusterReady: safeRuns,
 }
 
 // safetyOf returns the sentence for the step. An operation that the table does not know has none.
@@ -41,6 +75,7 @@ func safetyOf(op plan.Operation, s plan.Step) string {
 	key := s.Kind
 	if key == StepPlay {
 		key, _, _ = strings.Cut(s.ID, "/")
+		key, _, _ = strings.Cut(key, "-") // a playbook that runs again
 	}
 	if text, ok := table[key]; ok {
 		return text

@@ -186,7 +186,17 @@ func (s *Simulation) Connect(kubeconfig []byte) (Cluster, error) {
 }
 
 // NodesReady says that no node is missing.
-func (Cluster) NodesReady(ctx context.Context, _ []string) ([]kube.Absence, error) {
+func (Cluster) NodesReady(ctx context.Context, _ []string, _ string) ([]kube.Absence, error) {
+	return nil, ctx.Err()
+}
+
+// Nodes shows none: what the ledger says of them counts.
+func (Cluster) Nodes(ctx context.Context) ([]kube.Node, error) {
+	return nil, ctx.Err()
+}
+
+// Rehearse says that nothing runs on the node.
+func (Cluster) Rehearse(ctx context.Context, _ string) ([]kube.Eviction, error) {
 	return nil, ctx.Err()
 }
 

@@ -15,7 +15,29 @@ import (
 
 // kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director through the API.
 func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
-	client, err := e.kubeClient(ctx, p)
+	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) { return notReady(ctx, client, p.Nodes) })
+}
+
+// nodeReady waits until the node is Ready at its version, and records that it is a member.
+func (e Env) nodeReady(ctx context.Context, r plan.Run, p planner.NodeParams) error {
+	err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
+		missing, err := client.NodesReady(ctx, []string{p.Node}, p.Version)
+		return reasons(missing), err
+	})
+	if err != nil {
+		return err
+	}
+	return e.Clusters.SetNode(ctx, p)
+}
+
+// nodeLeft records that the node is no member any more.
+func (e Env) nodeLeft(ctx context.Context, _ plan.Run, p planner.NodeParams) error {
+	return e.Clusters.SetNode(ctx, p)
+}
+
+// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not answer is asked again.
+func (e Env) await(ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error)) error {
+	client, err := e.Cluster(ctx, uid, cluster, endpoint)
 	if err != nil {
 		return err
 	}
@@ -24,7 +46,7 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 	defer tick.Stop()
 	why := "nothing was seen yet"
 	for {
-		now, err := notReady(ctx, client, p.Nodes)
+		now, err := missing(ctx, client)
 		switch {
 		case err == nil && now == "":
 			return nil
@@ -39,8 +61,8 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return director.Errorf(director.KindUnavailable, "kube.ready", "cluster %s is not ready: %s: %w", p.Name, why, errors.Join(err, ctx.Err())).
-				WithHint("look at it with: directorctl kubeconfig %s, and kubectl -n kube-system get pods,events", p.Name)
+			return director.Errorf(director.KindUnavailable, "kube.ready", "cluster %s is not ready: %s: %w", cluster, why, errors.Join(err, ctx.Err())).
+				WithHint("look at it with: directorctl kubeconfig %s, and kubectl -n kube-system get pods,events", cluster)
 		case <-tick.C:
 		}
 	}
@@ -48,21 +70,15 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 
 // notReady says what is missing, or "".
 func notReady(ctx context.Context, client API, nodes []string) (string, error) {
-	missing, err := client.NodesReady(ctx, nodes)
-	if err != nil {
-		return "", err
-	}
-	var why []string
-	for _, m := range missing {
-		why = append(why, m.Name+" "+m.Why)
-	}
-	if len(why) > 0 {
-		return "nodes are not ready: " + strings.Join(why, "; "), nil
+	missing, err := client.NodesReady(ctx, nodes, "")
+	if err != nil || len(missing) > 0 {
+		return reasons(missing), err
 	}
 	loads, err := client.Workloads(ctx, "kube-system")
 	if err != nil {
 		return "", err
 	}
+	var why []string
 	for _, w := range kube.Unhealthy(loads) {
 		why = append(why, w.String())
 	}
@@ -72,9 +88,20 @@ func notReady(ctx context.Context, client API, nodes []string) (string, error) {
 	return "", nil
 }
 
-// kubeClient connects as the director, with a certificate of ten minutes.
-func (e Env) kubeClient(ctx context.Context, p planner.ClusterParams) (API, error) {
-	authorities, err := e.ClusterPKI(ctx, p.UID)
+func reasons(missing []kube.Absence) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	var why []string
+	for _, m := range missing {
+		why = append(why, m.Name+" "+m.Why)
+	}
+	return "nodes are not ready: " + strings.Join(why, "; ")
+}
+
+// Cluster connects to a cluster as the director, with a certificate of ten minutes.
+func (e Env) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
+	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +109,7 @@ func (e Env) kubeClient(ctx context.Context, p planner.ClusterParams) (API, erro
 	if err != nil {
 		return nil, err
 	}
-	config, err := pki.Kubeconfig(p.Name, "https://"+p.Endpoint, authorities.CA.Cert, pair)
+	config, err := pki.Kubeconfig(name, "https://"+endpoint, authorities.CA.Cert, pair)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,10 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -25,11 +28,12 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	if err != nil {
 		return err
 	}
+	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m director.Machine) bool { return slices.Contains(p.Without, m.Name) })
 	files, err := e.Inventory(ctx, facts)
 	if err != nil {
 		return err
 	}
-	secrets, err := e.SecretVars(ctx, facts.UID)
+	secrets, err := e.secretVars(ctx, facts.UID, p.Vars)
 	if err != nil {
 		return err
 	}
@@ -123,6 +127,11 @@ func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, er
 
 // SecretVars renders the file of secret variables of the cluster with that uid.
 func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
+	return e.secretVars(ctx, uid, nil)
+}
+
+// secretVars is SecretVars with the variables of one run beside them: a run has one file of extra variables.
+func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -133,7 +142,16 @@ func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
 	}
 	vars := authorities.Vars()
 	vars["bootstrap_token"] = token.Reveal()
-	return inventory.Secrets(vars)
+	secrets, err := inventory.Secrets(vars)
+	if err != nil || len(run) == 0 {
+		return secrets, err
+	}
+	all := map[string]any{}
+	if err := json.Unmarshal(secrets, &all); err != nil {
+		return nil, err
+	}
+	maps.Copy(all, run)
+	return json.Marshal(all)
 }
 
 // ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them.

@@ -24,12 +24,16 @@ import (
 // Ledger keeps track of the director's VMs.
 type Ledger interface {
 	SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error
+	// RemoveVM records that the VM is gone and another one will follow.
+	RemoveVM(ctx context.Context, id string) error
 	BuryMachine(ctx context.Context, id string, now time.Time) error
 }
 
 // Clusters keeps what was installed.
 type Clusters interface {
 	ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error
+	// SetNode records what the machine of a node is to its cluster.
+	SetNode(ctx context.Context, p planner.NodeParams) error
 	ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error
 }
 
@@ -61,7 +65,12 @@ type Nodes interface {
 
 // API looks at a cluster through its Kubernetes API.
 type API interface {
-	NodesReady(ctx context.Context, names []string) ([]kube.Absence, error)
+	// NodesReady returns which of the named nodes are not ready, or not at the version unless that is empty.
+	NodesReady(ctx context.Context, names []string, version string) ([]kube.Absence, error)
+	// Nodes returns every node; nil from a cluster that only pretends.
+	Nodes(ctx context.Context) ([]kube.Node, error)
+	// Rehearse tells what a drain of the node would move away, and what would block it.
+	Rehearse(ctx context.Context, node string) ([]kube.Eviction, error)
 	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
 	Close()
 }
@@ -116,7 +125,10 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepVMBoot:        handler(env.vmBoot),
 		planner.StepVMDelete:      handler(env.vmDelete),
 		planner.StepPlay:          handler(env.play),
+		planner.StepVMRemove:      handler(env.vmRemove),
 		planner.StepKubeReady:     handler(env.kubeReady),
+		planner.StepNodeReady:     handler(env.nodeReady),
+		planner.StepNodeLeft:      handler(env.nodeLeft),
 	}
 }
 

@@ -229,6 +229,21 @@ func cloudInitResult(name, text string) error {
 }
 
 func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	if err := e.unmakeVM(ctx, r, p, true); err != nil {
+		return err
+	}
+	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
+}
+
+// vmRemove takes the VM away and keeps its row and its data disk for the one that follows.
+func (e Env) vmRemove(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	if err := e.unmakeVM(ctx, r, p, false); err != nil {
+		return err
+	}
+	return e.Ledger.RemoveVM(ctx, p.Machine.ID)
+}
+
+func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, dataDisks bool) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
@@ -243,16 +258,15 @@ func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error
 	}
 	for _, vm := range vms {
 		r.Note(ctx, "deleting VM "+vm.Name+" on "+vm.Host)
-		if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: true}); err != nil {
+		if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: dataDisks}); err != nil {
 			return err
 		}
 	}
-	if volumes, ok := hypervisor.Capability[hypervisor.Volumes](b); ok { // data disks of a VM that is gone
-		if err := volumes.DeleteVolume(ctx, e.stamp(p.Machine.ID)); err != nil {
-			return err
-		}
+	volumes, ok := hypervisor.Capability[hypervisor.Volumes](b)
+	if !ok || !dataDisks {
+		return nil
 	}
-	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
+	return volumes.DeleteVolume(ctx, e.stamp(p.Machine.ID)) // data disks of a VM that is gone
 }
 
 // BundleDigest returns the SHA-256 of the bundle's release.yaml, which pins everything in it.

@@ -16,7 +16,8 @@ type machineRow struct {
 	VMID                                      string `gorm:"column:vm_id"`
 	CPUs                                      int    `gorm:"column:cpus"`
 	Memory                                    int64  `gorm:"column:memory"`
-	CreatedAt, DeletedAt                      int64  `gorm:"autoCreateTime:false"`
+	Kubernetes                                string
+	CreatedAt, DeletedAt                      int64 `gorm:"autoCreateTime:false"`
 }
 
 func (machineRow) TableName() string { return "machines" }
@@ -25,7 +26,8 @@ func (r machineRow) toDomain() director.Machine {
 	return director.Machine{
 		ID: r.ID, ClusterUID: r.ClusterUID, Cluster: r.Cluster, Name: r.Name, Role: director.Role(r.Role), Pool: r.Pool,
 		Provider: r.Provider, Network: r.Network, Image: r.Image, Address: r.Address, MAC: r.MAC, Host: r.Host, VMID: r.VMID,
-		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Created: instant(r.CreatedAt), Deleted: instant(r.DeletedAt),
+		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Kubernetes: r.Kubernetes,
+		Created: instant(r.CreatedAt), Deleted: instant(r.DeletedAt),
 	}
 }
 
@@ -86,6 +88,36 @@ func (s *Store) SetMachine(ctx context.Context, id string, state director.Machin
 	}
 	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
 	return dbError("store.machine", "machine "+id, err)
+}
+
+// Membership is what a machine is to its cluster.
+type Membership struct {
+	State      director.MachineState
+	Kubernetes string // version that it runs as a member; empty for a machine that is none
+	Image      string // that its VM was made from; empty if that stays as it is
+}
+
+// SetMembership records what the machine is to its cluster. No error if it is gone.
+func (s *Store) SetMembership(ctx context.Context, id string, m Membership) error {
+	set := map[string]any{"state": string(m.State), "kubernetes": m.Kubernetes}
+	if m.Image != "" {
+		set["image"] = m.Image
+	}
+	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
+	return dbError("store.membership", "machine "+id, err)
+}
+
+// RemoveVM records that the machine's VM is gone and another one will follow: the row keeps its name and address.
+func (s *Store) RemoveVM(ctx context.Context, id string) error {
+	set := map[string]any{"state": string(director.MachineIntended), "vm_id": "", "kubernetes": ""}
+	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
+	return dbError("store.remove_vm", "machine "+id, err)
+}
+
+// SetMembers records the version that the named machines of the cluster run.
+func (t *Tx) SetMembers(clusterUID string, names []string, kubernetes string) error {
+	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND name IN ? AND deleted_at = 0", clusterUID, names).Update("kubernetes", kubernetes).Error
+	return dbError("store.members", "the machines of cluster "+clusterUID, err)
 }
 
 // BuryMachine turns the row into a tombstone, which frees its name and address. No error if it is one already.

@@ -202,7 +202,77 @@ type Machine struct {
 
 // PlanRequest asks for a plan.
 type PlanRequest struct {
-	Operation string `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete"`
+	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
+	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
+	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
+	Undrained bool     `json:"undrained,omitempty" doc:"The word of a person that nodes may be deleted though their pods could not be moved away."`
+	Drain     *Drain   `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+}
+
+// Drain says how far a drain may go.
+type Drain struct {
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" doc:"How long pods may take to leave." minimum:"0" maximum:"86400"`
+	Unmanaged      bool    `json:"unmanaged,omitempty" doc:"Also evict pods that nothing makes anew."`
+	DeleteEmptyDir bool    `json:"delete_emptydir,omitempty" doc:"Also evict pods whose local data goes with them."`
+}
+
+// Request converts what was asked for.
+func (r PlanRequest) Request() plan.Request {
+	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained}
+	if d := r.Drain; d != nil {
+		out.Drain = plan.Drain{Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
+	}
+	return out
+}
+
+// PlanRequestOf is the inverse of Request.
+func PlanRequestOf(r plan.Request) PlanRequest {
+	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained}
+	if d := r.Drain; d != (plan.Drain{}) {
+		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
+	}
+	return out
+}
+
+// Node is one node of a cluster: what the director, the hypervisor and the cluster itself say of it.
+type Node struct {
+	Name     string `json:"name"`
+	Role     string `json:"role" doc:"master or worker."`
+	Pool     string `json:"pool,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Host     string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
+	State    string `json:"state" doc:"Of the machine: intended, present, deleting or detached."`
+	Power    string `json:"power,omitempty" doc:"Of the VM: on, off or missing. Absent if the hypervisor could not be asked."`
+	Version  string `json:"version,omitempty" doc:"That it was brought to as a member. Absent while it is none."`
+	Wanted   string `json:"wanted,omitempty" doc:"Version of the cluster's document."`
+	Kubelet  string `json:"kubelet,omitempty" doc:"Version that its kubelet reports."`
+	Ready    bool   `json:"ready"`
+	Cordoned bool   `json:"cordoned,omitempty"`
+	Etcd     bool   `json:"etcd,omitempty" doc:"Its etcd member is ready."`
+	Reason   string `json:"reason,omitempty" doc:"Why it is not ready, in the cluster's words."`
+	Problem  string `json:"problem,omitempty" doc:"What is wrong with it. Absent if nothing is."`
+	Repair   string `json:"repair,omitempty" doc:"Operation that would mend that."`
+}
+
+// Nodes is the nodes of a cluster: masters first, then by pool and number.
+type Nodes struct {
+	Items  []Node `json:"items"`
+	Unseen string `json:"unseen,omitempty" doc:"Why the cluster itself could not be asked. Absent if it answered."`
+	Plan   string `json:"plan,omitempty" doc:"The plan that holds the cluster."`
+}
+
+// Eviction is a pod that a drain would move away, or would not.
+type Eviction struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Owner     string `json:"owner,omitempty" doc:"Kind and name of its controller."`
+	Blocked   string `json:"blocked,omitempty" doc:"Why it would stay: budget, unmanaged, local_data or other. Absent if it would go."`
+	Why       string `json:"why,omitempty" doc:"The same for people."`
+}
+
+// Evictions is what a drain of a node would do.
+type Evictions struct {
+	Items []Eviction `json:"items"`
 }
 
 // PlanStart starts a plan.

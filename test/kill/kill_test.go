@@ -229,7 +229,7 @@ func push(ctx context.Context, c *client.Client, name, network string, want plan
 		}
 		return false, err
 	}
-	p, err := c.MakePlan(ctx, name, string(want))
+	p, err := c.MakePlan(ctx, name, plan.Request{Operation: want})
 	if err != nil || len(p.Steps) == 0 {
 		return false, err
 	}

@@ -5,6 +5,7 @@ package apitest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -189,7 +190,7 @@ func machines(cluster string) []plan.Machine {
 }
 
 // MakePlan freezes a plan of four steps.
-func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.Operation) (api.PlanView, error) {
+func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]
@@ -202,11 +203,9 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.
 		e.Holder = &director.Holder{Plan: h.plan.ID, Cluster: cluster, By: h.plan.CreatedBy, Since: h.state.StartedAt}
 		return api.PlanView{}, e
 	}
-	if op == "" {
-		op = plan.ClusterCreate
-	}
+	op := cmp.Or(r.Operation, plan.ClusterCreate)
 	c := plan.Content{
-		Operation: op, Cluster: cluster, Playbooks: "0123abcd", Machines: machines(cluster),
+		Operation: op, Request: r, Cluster: cluster, Playbooks: "0123abcd", Machines: machines(cluster),
 		Models: []plan.ModelRef{{Kind: "Cluster", Name: cluster, Generation: d.Generation}},
 	}
 	switch {
@@ -220,19 +219,54 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, op plan.
 			step("vm.delete/"+cluster+"-worker-1", cluster+"-worker-1", "Delete VM", nil, "delete"),
 			step("vm.delete/"+cluster+"-master-1", cluster+"-master-1", "Delete VM", nil, "delete"),
 		}
+	case op.OnNodes() && o.up[cluster]:
+		c.Summary = string(op) + " " + strings.Join(r.Nodes, ", ")
+		for _, n := range r.Nodes {
+			c.Steps = append(c.Steps, step(string(op)+"/"+n, n, c.Summary, nil, "change"))
+		}
 	default:
 		c.Machines = nil
 	}
 	c.Estimate = plan.CriticalPath(c.Steps)
-	r := &run{
+	made := &run{
 		plan: plan.Plan{ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: o.now().UTC(), CreatedBy: actor, Content: c, Hash: plan.HashOf(c)},
 		logs: map[string][]byte{}, runs: d.Metadata.Labels[LabelRuns],
 	}
-	r.state = plan.NewState(&r.plan)
+	made.state = plan.NewState(&made.plan)
 	if len(c.Steps) > 0 {
-		o.plans = append(o.plans, r)
+		o.plans = append(o.plans, made)
 	}
-	return r.view(), nil
+	return made.view(), nil
+}
+
+// Nodes shows the two nodes of a cluster that is up.
+func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]; !ok {
+		return api.NodesView{}, notFound("there is no Cluster/%s", cluster)
+	}
+	if !o.up[cluster] {
+		return api.NodesView{Unseen: "cluster " + cluster + " is not installed"}, nil
+	}
+	return api.NodesView{Nodes: []api.NodeView{
+		{Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true},
+		{Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off", Version: "v1.37.1", Wanted: "v1.37.1",
+			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off", Repair: plan.NodeRejoin},
+	}}, nil
+}
+
+// Rehearse shows one pod that would go and one that a budget holds.
+func (o *Operations) Rehearse(_ context.Context, cluster, node string) ([]api.Eviction, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.up[cluster] {
+		return nil, notFound("there is no node %s", node)
+	}
+	return []api.Eviction{
+		{Namespace: "shop", Pod: "cart-1", Owner: "ReplicaSet/cart"},
+		{Namespace: "shop", Pod: "db-0", Owner: "StatefulSet/db", Blocked: "budget", Why: "disruption budget db allows no disruption: 1 of its pods are healthy and 1 have to be"},
+	}, nil
 }
 
 func createSteps(cluster string) []plan.Step {
@@ -333,7 +367,7 @@ func (o *Operations) settle(r *run) {
 		return
 	}
 	if e.Kind == plan.PlanDone { // before anybody can see the plan's end
-		o.up[r.plan.Cluster] = r.plan.Operation == plan.ClusterCreate
+		o.up[r.plan.Cluster] = r.plan.Operation != plan.ClusterDelete
 		if r.plan.Operation == plan.ClusterDelete {
 			delete(o.docs, model.Ref{Kind: model.KindCluster, Name: r.plan.Cluster})
 		}

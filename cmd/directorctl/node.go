@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Look at nodes, and work on them: drain, delete, rejoin, replace, repair",
+		Args:  exact(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.nodeListCommand(), a.nodeRepairCommand(), a.nodeDrainCommand(),
+		a.nodeVerb(nodeVerb{op: plan.NodeCordon, use: "cordon", short: "Keep new pods from nodes"}),
+		a.nodeVerb(nodeVerb{op: plan.NodeUncordon, use: "uncordon", short: "Let new pods onto nodes again"}),
+		a.nodeVerb(nodeVerb{
+			op: plan.NodeDelete, use: "delete", short: "Take nodes out of the cluster, and destroy their VMs unless told otherwise", drains: true, deletes: true,
+			long: "Drain nodes, take them out of the cluster and destroy their VMs, or keep those with --keep-vm. The cluster's document stays as it is: rejoin, or\n" +
+				"the next plan for the cluster, brings as many nodes back as it asks for. To have fewer for good: directorctl scale.",
+		}),
+		a.nodeVerb(nodeVerb{
+			op: plan.NodeRejoin, use: "rejoin", short: "Bring nodes into the cluster again, whatever has become of their VMs",
+			long: "Bring nodes into the cluster again: a VM that is gone is made anew, one that is off is switched on, what an earlier membership has left is\n" +
+				"cleared, and the node joins under its name and address. A node that is a healthy member stays as it is.",
+		}),
+		a.nodeVerb(nodeVerb{
+			op: plan.NodeReplace, use: "replace", short: "Make the VMs of nodes anew and bring them back under the same names", drains: true, deletes: true,
+			long: "Take nodes out of the cluster, one after the other, make their VMs anew under the same names and addresses, and bring them back. Data disks stay.\n" +
+				"A node that does not answer is not drained.",
+		}),
+	)
+	return cmd
+}
+
+// nodeVerb is a command that plans one operation for some nodes of a cluster, and starts it.
+type nodeVerb struct {
+	op               plan.Operation
+	use, short, long string
+	drains, deletes  bool // whether it takes the flags of drains, and of what a deletion may do
+}
+
+func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
+	r := plan.Request{Operation: v.op}
+	var only, wait, yes bool
+	cmd := &cobra.Command{
+		Use: v.use + " CLUSTER NODE...", Short: v.short, Long: v.long, Args: several("CLUSTER", "NODE"), ValidArgsFunction: a.complete(0, clusterNames),
+		Example: "  directorctl node " + v.use + " demo demo-worker-1 --wait",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			r.Nodes = args[1:]
+			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
+		}),
+	}
+	if v.drains {
+		drainFlags(cmd, &r.Drain)
+	}
+	if v.deletes {
+		cmd.Flags().BoolVar(&r.Undrained, "undrained", false, "delete nodes though their pods could not be moved away: what runs there may be lost")
+	}
+	if v.op == plan.NodeDelete {
+		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")
+	}
+	requestFlags(cmd, &only, &wait, &yes)
+	return cmd
+}
+
+func drainFlags(cmd *cobra.Command, d *plan.Drain) {
+	cmd.Flags().DurationVar(&d.Timeout, "drain-timeout", 0, "how long pods may take to leave (default: spec.maintenance.drainTimeout of the cluster)")
+	cmd.Flags().BoolVar(&d.Unmanaged, "unmanaged", false, "also evict pods that nothing makes anew")
+	cmd.Flags().BoolVar(&d.DeleteEmptyDir, "delete-emptydir-data", false, "also evict pods whose local data goes with them")
+}
+
+func requestFlags(cmd *cobra.Command, only, wait, yes *bool) {
+	cmd.Flags().BoolVar(only, "plan-only", false, "freeze the plan and show it, and do not start it")
+	cmd.Flags().BoolVar(wait, "wait", false, "follow the plan to its end")
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "start without asking")
+}
+
+// request has a plan made, shows it, and starts it after a confirmation.
+func (a *app) request(ctx context.Context, api *client.Client, cluster string, r plan.Request, only, yes, wait bool) error {
+	p, err := api.MakePlan(ctx, cluster, r)
+	if err != nil {
+		return err
+	}
+	if len(p.Steps) == 0 {
+		sayLine(a.out, p.Summary)
+		return nil
+	}
+	printPlan(a.out, p)
+	if only {
+		say(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
+		return nil
+	}
+	return a.startAndFollow(ctx, api, p, yes, wait)
+}
+
+func (a *app) nodeDrainCommand() *cobra.Command {
+	cmd := a.nodeVerb(nodeVerb{
+		op: plan.NodeDrain, use: "drain", short: "Move the pods of nodes away, as their disruption budgets allow", drains: true,
+		long: "Cordon nodes and move their pods away, one node after the other. What blocks a drain is named; the node is then schedulable again, and the plan\n" +
+			"waits for a person. With --rehearse, only ask the cluster what would go and what would block.",
+	})
+	drain := cmd.RunE
+	var rehearse bool
+	form := formTable
+	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "only tell what would be moved away, and what would block")
+	outputFlag(cmd, &form)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !rehearse {
+			if form != formTable {
+				return usage(cmd, "--output is for --rehearse")
+			}
+			return drain(cmd, args)
+		}
+		return a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return a.rehearse(cmd.Context(), api, args[0], args[1:], form)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func (a *app) rehearse(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
+	all := map[string][]wire.Eviction{}
+	for _, n := range nodes {
+		list, err := api.Rehearse(ctx, cluster, n)
+		if err != nil {
+			return err
+		}
+		all[n] = list
+	}
+	return a.show(form, all, func() {
+		for _, n := range nodes {
+			blocked := 0
+			for _, e := range all[n] {
+				if e.Blocked != "" {
+					blocked++
+				}
+			}
+			say(a.out, "%s: %d pods would go, %d would block\n", n, len(all[n])-blocked, blocked)
+			if len(all[n]) == 0 {
+				continue
+			}
+			table(a.out, "POD OWNER BLOCKED_BY", func(row func(...string)) {
+				for _, e := range all[n] {
+					row(e.Namespace+"/"+e.Pod, e.Owner, e.Why)
+				}
+			})
+		}
+	})
+}
+
+func (a *app) nodeListCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list CLUSTER", Short: "Show the nodes of a cluster as director, hypervisor and cluster see them", Args: exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.Nodes(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() { a.printNodes(args[0], v) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) printNodes(cluster string, v wire.Nodes) {
+	table(a.out, "NODE ROLE ADDRESS HOST VM VERSION WANTED STATUS PROBLEM", func(row func(...string)) {
+		for _, n := range v.Items {
+			row(n.Name, n.Role, n.Address, n.Host, n.Power, n.Version, n.Wanted, nodeStatus(n, v.Unseen == ""), n.Problem)
+		}
+	})
+	if v.Unseen != "" {
+		say(a.out, "\nThe cluster itself was not seen: %s\n", v.Unseen)
+	}
+	if v.Plan != "" {
+		say(a.out, "\nPlan %s holds the cluster: directorctl follow %s\n", v.Plan, v.Plan)
+		return
+	}
+	for _, n := range v.Items {
+		if n.Repair != "" {
+			say(a.out, "\nnext: directorctl node repair %s --wait\n", cluster)
+			return
+		}
+	}
+}
+
+// nodeStatus renders what the cluster says of a node.
+func nodeStatus(n wire.Node, seen bool) string {
+	if !seen {
+		return "unknown"
+	}
+	s := "not ready"
+	switch {
+	case n.Ready:
+		s = "ready"
+	case n.Version == "":
+		s = n.State
+	}
+	if n.Cordoned {
+		s += ", cordoned"
+	}
+	if n.Role == "master" && n.Ready && !n.Etcd {
+		s += ", no etcd"
+	}
+	return s
+}
+
+func (a *app) nodeRepairCommand() *cobra.Command {
+	var only, wait, yes bool
+	cmd := &cobra.Command{
+		Use:   "repair CLUSTER [NODE...]",
+		Short: "Mend nodes that are not well: switch on, rejoin or replace",
+		Long: "Look for nodes that are not well, or only at those that are named, and plan what mends them: a VM that is off is switched on and rejoined, one that\n" +
+			"is gone or does not come back is made anew. Troubles of one kind are mended by one plan; what is left is shown afterwards.",
+		Example:           "  directorctl node repair demo --wait",
+		Args:              several("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.Nodes(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			r, rest, err := repairOf(v, args[1:])
+			if err != nil {
+				return err
+			}
+			if len(r.Nodes) == 0 && v.Unseen != "" {
+				return director.Errorf(director.KindConflict, "directorctl.repair", "nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen).
+					WithHint("name what to do: directorctl node rejoin %s NODE, or replace", args[0])
+			}
+			if len(r.Nodes) == 0 {
+				say(a.out, "The nodes of Cluster/%s are well: nothing to do\n", args[0])
+				return nil
+			}
+			if err := a.request(cmd.Context(), api, args[0], r, only, yes, wait); err != nil {
+				return err
+			}
+			if rest > 0 {
+				say(a.out, "%d nodes need something else; then again: directorctl node repair %s\n", rest, args[0])
+			}
+			return nil
+		}),
+	}
+	requestFlags(cmd, &only, &wait, &yes)
+	return cmd
+}
+
+// repairOf returns the request that mends the first trouble of the nodes, with all nodes that need the same, and how many need something else.
+func repairOf(v wire.Nodes, names []string) (r plan.Request, rest int, err error) {
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	for _, n := range v.Items {
+		if len(names) > 0 && !wanted[n.Name] {
+			continue
+		}
+		delete(wanted, n.Name)
+		switch op := plan.Operation(n.Repair); {
+		case op == "":
+		case r.Operation == "" || r.Operation == op:
+			r.Operation = op
+			r.Nodes = append(r.Nodes, n.Name)
+		default:
+			rest++
+		}
+	}
+	for n := range wanted {
+		return r, rest, director.Errorf(director.KindNotFound, "directorctl.repair", "there is no node %q", n).WithHint("see: directorctl node list CLUSTER")
+	}
+	return r, rest, nil
+}
+
+func (a *app) scaleCommand() *cobra.Command {
+	var pools map[string]int
+	var masters int
+	var remove []string
+	var keep, only, wait, yes bool
+	var drain plan.Drain
+	cmd := &cobra.Command{
+		Use:   "scale CLUSTER",
+		Short: "Change how many nodes a cluster has",
+		Long: "Write other numbers of nodes into the document of a cluster, and plan what brings the cluster there. With --remove, the nodes that go are named;\n" +
+			"without it the highest numbers go.",
+		Example: "  directorctl scale demo --pool worker=3 --wait\n  directorctl scale demo --pool worker=1 --remove demo-worker-1\n  directorctl scale demo --masters 3",
+		Args:    exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if len(pools) == 0 && !cmd.Flags().Changed("masters") {
+				return usage(cmd, "name what is to change: --pool NAME=COUNT or --masters COUNT")
+			}
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			count := 0
+			if cmd.Flags().Changed("masters") {
+				count = masters
+			}
+			if err := a.setCounts(cmd.Context(), api, args[0], count, pools); err != nil {
+				return err
+			}
+			r := plan.Request{Operation: plan.ClusterScale, Nodes: remove, KeepVM: keep, Drain: drain}
+			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
+		}),
+	}
+	cmd.Flags().StringToIntVar(&pools, "pool", nil, "number of workers of a pool, such as worker=3; may be repeated")
+	cmd.Flags().IntVar(&masters, "masters", 0, "number of masters: 1, 3 or 5")
+	cmd.Flags().StringSliceVar(&remove, "remove", nil, "the nodes that go first; may be repeated")
+	cmd.Flags().BoolVar(&keep, "keep-vm", false, "leave the VMs of nodes that go")
+	drainFlags(cmd, &drain)
+	requestFlags(cmd, &only, &wait, &yes)
+	return cmd
+}
+
+// setCounts writes numbers of nodes into the document of the cluster, unless somebody else has changed it meanwhile. masters 0 leaves theirs.
+func (a *app) setCounts(ctx context.Context, api *client.Client, cluster string, masters int, pools map[string]int) error {
+	stored, err := api.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+	if err != nil {
+		return err
+	}
+	docs, err := model.Parse(stored.Document, "")
+	if err != nil {
+		return err
+	}
+	c := docs[0].Cluster
+	if masters > 0 {
+		c.Masters.Count = masters
+	}
+	var names []string
+	for i := range c.Workers {
+		names = append(names, c.Workers[i].Name)
+		if n, ok := pools[c.Workers[i].Name]; ok {
+			c.Workers[i].Count = n
+			delete(pools, c.Workers[i].Name)
+		}
+	}
+	for name := range pools {
+		return director.Errorf(director.KindNotFound, "directorctl.scale", "cluster %s has no pool %q", cluster, name).
+			WithHint("its pools are %s; a new one is written into the document", strings.Join(names, ", "))
+	}
+	text, err := model.Encode(docs[0])
+	if err != nil {
+		return err
+	}
+	applied, err := api.ApplyIf(ctx, text, streamName, false, stored.ETag)
+	if err != nil {
+		return err
+	}
+	a.printChanges(applied)
+	return nil
+}

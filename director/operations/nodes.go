@@ -1,0 +1,143 @@
+package operations
+
+import (
+	"context"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/kube"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12). What cannot be asked is left out, and
+// said so.
+func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil {
+		return api.NodesView{}, err
+	}
+	var v api.NodesView
+	if v.Plan, err = o.Store.Holder(ctx, cluster); err != nil {
+		return v, err
+	}
+	nodes := map[string]kube.Node{}
+	if w.Installed == nil {
+		v.Unseen = "cluster " + cluster + " is not installed"
+	} else if seen, err := o.lookAt(ctx, cluster); err != nil {
+		if ctx.Err() != nil {
+			return v, ctx.Err()
+		}
+		v.Unseen = message(err)
+	} else if seen == nil {
+		v.Unseen = "the cluster only pretends"
+	} else {
+		for _, n := range seen {
+			nodes[n.Name] = n
+		}
+	}
+	power, err := o.power(ctx, w)
+	if err != nil && ctx.Err() != nil {
+		return v, ctx.Err()
+	}
+	for _, m := range planner.FactsOf(w).Nodes {
+		n := api.NodeView{
+			Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, State: string(m.State), Version: m.Kubernetes,
+			Wanted: w.Release.Release.Kubernetes,
+		}
+		if power != nil {
+			n.Power = power[m.ID]
+			if n.Power == "" {
+				n.Power = "missing"
+			}
+		}
+		seen, joined := nodes[m.Name]
+		n.Kubelet, n.Ready, n.Cordoned, n.Etcd = seen.Version, seen.Ready, seen.Unschedulable, seen.Etcd
+		if joined && !seen.Ready {
+			n.Reason = seen.Reason + ": " + seen.Message
+		}
+		n.Problem, n.Repair = problemOf(m, n, joined, v.Unseen == "")
+		v.Nodes = append(v.Nodes, n)
+	}
+	return v, nil
+}
+
+// problemOf says what is wrong with a node and which operation mends it. The VM is looked at first: a node whose VM is off has no other trouble yet.
+func problemOf(m director.Machine, n api.NodeView, joined, asked bool) (string, plan.Operation) {
+	member := m.Kubernetes != ""
+	switch {
+	case m.State == director.MachineDetached:
+		return "it was taken out of the cluster", plan.NodeRejoin
+	case !member && m.State != director.MachinePresent:
+		return "", "" // a plan makes it, or takes it away
+	case n.Power == "missing" && member:
+		return "its VM is gone", plan.NodeReplace
+	case n.Power == string(hypervisor.PowerOff):
+		return "its VM is switched off", plan.NodeRejoin
+	case !asked || !member:
+		return "", ""
+	case !joined:
+		return "the cluster does not know it", plan.NodeRejoin
+	case !n.Ready:
+		return "it is not ready", plan.NodeReplace
+	case m.Role == director.RoleMaster && !n.Etcd:
+		return "its etcd member is not ready", plan.NodeReplace
+	case n.Kubelet != m.Kubernetes:
+		return "its kubelet runs " + n.Kubelet + ", and it was brought to " + m.Kubernetes, ""
+	}
+	return "", ""
+}
+
+func (o *Operations) lookAt(ctx context.Context, cluster string) ([]kube.Node, error) {
+	inst, _, err := o.Store.Installed(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return o.look(ctx, inst)
+}
+
+// power returns the power state of each of the cluster's VMs by machine id, as the hypervisor says.
+func (o *Operations) power(ctx context.Context, w planner.World) (map[string]string, error) {
+	b, err := o.Env.Backends.Backend(ctx, w.Provider.Metadata.Name)
+	if err != nil {
+		return nil, err
+	}
+	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, vm := range vms {
+		out[vm.Stamp.Machine] = string(vm.Power)
+	}
+	return out, nil
+}
+
+// Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).
+func (o *Operations) Rehearse(ctx context.Context, cluster, node string) ([]api.Eviction, error) {
+	const op = "operations.rehearse"
+	if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
+		return nil, err
+	}
+	inst, ok, err := o.Store.Installed(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, director.Errorf(director.KindConflict, op, "cluster %s is not installed", cluster).
+			WithHint("see what runs with: directorctl describe cluster %s", cluster)
+	}
+	client, err := o.Env.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	evictions, err := client.Rehearse(ctx, node)
+	out := make([]api.Eviction, len(evictions))
+	for i, e := range evictions {
+		out[i] = api.Eviction(e)
+	}
+	return out, err
+}

@@ -1,0 +1,320 @@
+package planner
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// running is the world of the demo's cluster after its creation, with so many masters and workers at version.
+func running(t *testing.T, masters, workers int, version string) World {
+	t.Helper()
+	w := demo(t)
+	c := *w.Cluster.Cluster
+	c.Masters.Count, c.Workers = masters, slices.Clone(c.Workers)
+	c.Workers[0].Count = workers
+	if masters > 1 {
+		c.API.VIP = netip.MustParseAddr("10.88.0.5")
+	}
+	w.Cluster.Cluster = &c
+	network := *w.Network.Network
+	network.CIDR, network.Pool.To = netip.MustParsePrefix("10.88.0.0/16"), netip.MustParseAddr("10.88.255.0")
+	w.Network.Network = &network
+	w.Machines = ledger(t, w)
+	w.Seen = map[string]Seen{}
+	for i := range w.Machines {
+		m := &w.Machines[i]
+		m.State, m.Kubernetes, m.VMID = director.MachinePresent, version, "vm-"+m.Name
+		w.Used[netip.MustParseAddr(m.Address)] = true
+		w.Seen[m.Name] = Seen{Ready: true, Version: version, Etcd: m.Role == director.RoleMaster}
+	}
+	w.Installed = &Installed{Generation: 1, Cluster: c}
+	return w
+}
+
+// want changes the document of the cluster.
+func want(w *World, change func(*model.Cluster)) {
+	c := *w.Cluster.Cluster
+	c.Workers = slices.Clone(c.Workers)
+	change(&c)
+	w.Cluster.Cluster = &c
+	w.Cluster.Generation++
+}
+
+func release(w *World, version string) {
+	w.Release.Release = &model.Release{Kubernetes: version, Bundle: "/bundles/" + version}
+	want(w, func(c *model.Cluster) { c.Release = "r-" + version })
+}
+
+const v = "v1.37.1"
+
+// ids returns the steps of a plan that passes its own check.
+func ids(t *testing.T, c plan.Content, err error) []string {
+	t.Helper()
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, s := range c.Steps {
+		if s.Safety == "" {
+			t.Errorf("%s does not say what is safe meanwhile", s.ID)
+		}
+		out = append(out, s.ID)
+	}
+	return out
+}
+
+func TestPlansOfARunningCluster(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		masters, workers int
+		change           func(*World)
+		request          plan.Request
+		want             []string
+	}{
+		"nothing": {1, 1, nil, plan.Request{}, []string{}},
+		"one worker more": {1, 1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) }, plan.Request{}, []string{
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2",
+			"node.ready/demo-worker-2", "cluster.ready/demo",
+		}},
+		"one worker less": {1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) }, plan.Request{}, []string{
+			"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
+		}},
+		"that worker less, and its VM stays": {
+			1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) }, plan.Request{Nodes: []string{"demo-worker-1"}, KeepVM: true},
+			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "cluster.ready/demo"},
+		},
+		"a worker that was taken out comes back": {1, 1, func(w *World) {
+			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
+		}, plan.Request{}, []string{
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1",
+			"node.ready/demo-worker-1", "cluster.ready/demo",
+		}},
+		"a dead worker goes without a drain": {1, 2, func(w *World) {
+			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
+			w.Seen["demo-worker-2"] = Seen{}
+		}, plan.Request{}, []string{"delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo"}},
+		"two masters more, one after the other": {1, 0, func(w *World) {
+			c := *w.Cluster.Cluster
+			c.API.VIP = netip.MustParseAddr("10.88.0.5")
+			w.Installed.Cluster, w.Cluster.Cluster = c, &c
+			want(w, func(c *model.Cluster) { c.Masters.Count = 3 })
+		}, plan.Request{}, []string{
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
+			"vm.ensure/demo-master-2", "vm.boot/demo-master-2", "join/demo-master-2", "node.ready/demo-master-2",
+			"vm.ensure/demo-master-3", "vm.boot/demo-master-3", "join/demo-master-3", "node.ready/demo-master-3", "api_balancer/demo", "cluster.ready/demo",
+		}},
+		"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1", "pod_network/demo",
+			"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1", "verify/demo", "cluster.ready/demo",
+		}},
+		"an upgrade that stopped half way": {1, 2, func(w *World) {
+			release(w, "v1.38.0")
+			w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
+		}, plan.Request{}, []string{
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2", "verify/demo", "cluster.ready/demo",
+		}},
+		"upgrade by new VMs of the same name": {3, 1, func(w *World) {
+			release(w, "v1.38.0")
+			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+			w.Machines[1].Kubernetes, w.Machines[2].Kubernetes = "v1.38.0", "v1.38.0"
+			w.Machines[0].Image, w.Machines[1].Image, w.Machines[2].Image, w.Machines[3].Image = "old", w.Cluster.Cluster.Image, w.Cluster.Cluster.Image, "old"
+		}, plan.Request{}, []string{
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1",
+			"join/demo-master-1", "node.ready/demo-master-1", "pod_network/demo",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
+		}},
+		"upgrade by new nodes": {1, 1, func(w *World) {
+			release(w, "v1.38.0")
+			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
+			w.Machines[0].Kubernetes = "v1.38.0"
+			w.Machines[0].Image = w.Cluster.Cluster.Image
+		}, plan.Request{}, []string{
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2", "node.ready/demo-worker-2",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1", "verify/demo", "cluster.ready/demo",
+		}},
+		"drain": {1, 1, nil, plan.Request{Operation: plan.NodeDrain, Nodes: []string{"demo-worker-1"}}, []string{"drain/demo-worker-1"}},
+		"cordon and the master too": {
+			1, 1, nil, plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}}, []string{"cordon/demo-worker-1", "cordon/demo-master-1"},
+		},
+		"delete a worker and keep its VM": {
+			1, 1, nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
+			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1"},
+		},
+		"delete what is out already": {1, 1, func(w *World) {
+			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
+		}, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true}, []string{}},
+		"rejoin": {
+			1, 1, nil, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
+			[]string{"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"},
+		},
+		"replace a dead first master": {3, 0, func(w *World) { w.Seen["demo-master-1"] = Seen{} }, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
+			"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1",
+			"node.ready/demo-master-1",
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := running(t, tt.masters, tt.workers, v)
+			if tt.change != nil {
+				tt.change(&w)
+			}
+			make := Apply
+			if tt.request.Operation.OnNodes() {
+				make = Node
+			}
+			c, err := make(w, tt.request)
+			if diff := cmp.Diff(tt.want, ids(t, c, err)); diff != "" {
+				t.Error(diff)
+			}
+			again, err := make(w, tt.request)
+			if err != nil || plan.HashOf(again) != plan.HashOf(c) {
+				t.Errorf("the same request in the same world gives another plan: %v", err)
+			}
+		})
+	}
+}
+
+func TestRefusalsOnARunningCluster(t *testing.T) {
+	t.Parallel()
+	node := func(op plan.Operation, names ...string) plan.Request { return plan.Request{Operation: op, Nodes: names} }
+	tests := map[string]struct {
+		masters int
+		change  func(*World)
+		request plan.Request
+		kind    director.Kind
+		says    string
+	}{
+		"a skipped minor":    {1, func(w *World) { release(w, "v1.39.0") }, plan.Request{}, director.KindConflict, "would skip 1 minor version"},
+		"a downgrade":        {1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back"},
+		"another network":    {1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) }, plan.Request{}, director.KindConflict, "mtu: 9000"},
+		"masters without VIP": {1, func(w *World) { want(w, func(c *model.Cluster) { c.Masters.Count = 3 }) }, plan.Request{}, director.KindConflict, "without a virtual address"},
+		"release and numbers at once": {1, func(w *World) {
+			release(w, "v1.38.0")
+			want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
+		}, plan.Request{}, director.KindConflict, "at once"},
+		"an unknown node":      {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
+		"no node":              {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
+		"a node twice":         {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
+		"the last master":      {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
+		"the only master anew": {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
+		"two of three masters": {3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "last master"},
+		"a master beside a dead one": {3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "lose its quorum"},
+		"a master that nobody sees": {
+			3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "connection refused",
+		},
+		"a drain of what is out": {
+			1, func(w *World) { w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached }, node(plan.NodeDrain, "demo-worker-1"), director.KindConflict, "not a node",
+		},
+		"a scale in of a node that stays": {
+			1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) }, plan.Request{Nodes: []string{"demo-worker-1"}}, director.KindConflict, "would stay",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := running(t, tt.masters, 1, v)
+			if tt.change != nil {
+				tt.change(&w)
+			}
+			make := Apply
+			if tt.request.Operation != "" {
+				make = Node
+			}
+			_, err := make(w, tt.request)
+			if director.KindOf(err) != tt.kind || director.HintOf(err) == "" || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v (hint %q), want kind %s, what to do, and %q", err, director.HintOf(err), tt.kind, tt.says)
+			}
+		})
+	}
+}
+
+// One worker more costs the same however many there are (B3): the peers' cost grows with the cluster.
+func TestOneWorkerMoreTouchesOneNode(t *testing.T) {
+	t.Parallel()
+	plans := map[int]plan.Content{}
+	for _, n := range []int{3, 300} {
+		w := running(t, 1, n, v)
+		want(&w, func(c *model.Cluster) { c.Workers[0].Count++ })
+		c, err := Apply(w, plan.Request{})
+		ids(t, c, err)
+		plans[n] = c
+		for _, s := range c.Steps {
+			if s.Node != "" && s.Node != "demo-worker-"+strconv.Itoa(n+1) {
+				t.Errorf("%s touches %s", s.ID, s.Node)
+			}
+			if s.Kind == StepPlay && s.Node == "" {
+				t.Errorf("%s runs on more than the new node", s.ID)
+			}
+		}
+	}
+	if len(plans[3].Steps) != len(plans[300].Steps) {
+		t.Errorf("%d steps with 3 workers, %d with 300", len(plans[3].Steps), len(plans[300].Steps))
+	}
+}
+
+func TestWorkersAreUpgradedInAWindow(t *testing.T) {
+	t.Parallel()
+	w := running(t, 3, 9, v)
+	release(&w, "v1.38.0")
+	w.Cluster.Cluster.Maintenance.MaxUnavailable, w.Cluster.Cluster.Maintenance.PerHost = 4, 2
+	c, err := Apply(w, plan.Request{})
+	ids(t, c, err)
+	if diff := cmp.Diff([]plan.Window{{ID: "workers", Size: 4, PerHost: 2}}, c.Windows); diff != "" {
+		t.Error(diff)
+	}
+	mastersDone := -1
+	for i, s := range c.Steps {
+		if strings.Contains(s.ID, "/demo-worker-") && s.Window != "workers" {
+			t.Errorf("%s is outside of the window", s.ID)
+		}
+		if s.ID == "uncordon/demo-master-3" {
+			mastersDone = i
+		}
+	}
+	// No master is begun before the one before it is back, and no worker before the last master is.
+	for _, pair := range [][2]string{{"drain/demo-master-2", "uncordon/demo-master-1"}, {"drain/demo-master-3", "uncordon/demo-master-2"}, {"drain/demo-worker-1", "pod_network/demo"}, {"pod_network/demo", c.Steps[mastersDone].ID}} {
+		i := slices.IndexFunc(c.Steps, func(s plan.Step) bool { return s.ID == pair[0] })
+		if !slices.Contains(c.Steps[i].Needs, pair[1]) {
+			t.Errorf("%s needs %v, and not %s", pair[0], c.Steps[i].Needs, pair[1])
+		}
+	}
+}
+
+func TestThreeMasters(t *testing.T) {
+	t.Parallel()
+	w := demo(t)
+	w.Cluster.Cluster.Masters.Count = 3
+	w.Cluster.Cluster.API.VIP = netip.MustParseAddr("10.88.0.5")
+	w.Provider.Provider.Libvirt.Hosts = []model.LibvirtHost{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	w.Host = map[string]int{"a": 7, "b": 7}
+	c, err := Create(w)
+	ids(t, c, err)
+	golden(t, "testdata/create-ha.golden.json", c)
+	hosts := map[string]bool{}
+	for _, m := range c.Machines {
+		if m.Role == "master" {
+			hosts[m.Host] = true
+		}
+	}
+	if len(hosts) != 3 {
+		t.Errorf("the masters share hosts: %v", hosts)
+	}
+}

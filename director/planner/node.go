@@ -1,0 +1,287 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Node returns the plan of a node operation for the nodes that r names, in the order in which it names them, one after the other. Errors: invalid for a
+// request that fits no cluster, not_found for a node that is not there, conflict for one that the operation does not fit, or a master without which etcd
+// would lose its quorum.
+func Node(w World, r plan.Request) (plan.Content, error) {
+	const op = "planner.node"
+	if len(r.Nodes) == 0 {
+		return plan.Content{}, invalid(op, string(r.Operation)+" names no node", "name one or more")
+	}
+	if w.Installed == nil {
+		return plan.Content{}, conflict(op, "cluster "+w.Cluster.Metadata.Name+" is not installed", "finish its creation first: directorctl plan "+w.Cluster.Metadata.Name)
+	}
+	d := w.draft(r.Operation)
+	d.Request = r
+	var machines []sized
+	seen := map[string]bool{}
+	for _, name := range r.Nodes {
+		m, err := w.machine(op, name)
+		if err != nil {
+			return plan.Content{}, err
+		}
+		if seen[name] {
+			return plan.Content{}, invalid(op, "node "+name+" is named twice", "name it once")
+		}
+		seen[name] = true
+		machines = append(machines, w.sized(m))
+	}
+	if err := d.nodes(r, machines); err != nil {
+		return plan.Content{}, err
+	}
+	if len(d.Steps) == 0 {
+		return d.Content, nil
+	}
+	d.concerns(machines...)
+	var all []sized
+	for _, m := range w.alive() {
+		all = append(all, w.sized(m))
+	}
+	d.Facts = encode(w.facts(all))
+	return d.done(), nil
+}
+
+func (d *draft) nodes(r plan.Request, machines []sized) error {
+	list := strings.Join(names(machines), ", ")
+	var before []string
+	out := map[string]bool{} // masters that the plan has taken out so far
+	for _, m := range machines {
+		var last string
+		var err error
+		switch r.Operation {
+		case plan.NodeCordon, plan.NodeUncordon:
+			last, err = d.mark(r.Operation, m, before)
+		case plan.NodeDrain:
+			if err = d.wantMember(m, r.Operation); err == nil {
+				last = d.drain(m, r.Drain, before, plan.Step{})
+			}
+		case plan.NodeDelete:
+			last, err = d.leave(m, r, out, before)
+		case plan.NodeRejoin:
+			last, err = d.rejoinAgain(m, before)
+		case plan.NodeReplace:
+			last, err = d.replace(m, r, out, before)
+		default:
+			return invalid("planner.node", "there is no node operation "+string(r.Operation), "")
+		}
+		if err != nil {
+			return err
+		}
+		if last != "" {
+			before = []string{last}
+		}
+	}
+	verb := map[plan.Operation]string{
+		plan.NodeCordon: "Cordon", plan.NodeUncordon: "Uncordon", plan.NodeDrain: "Drain", plan.NodeDelete: "Take out of the cluster:",
+		plan.NodeRejoin: "Bring back into the cluster:", plan.NodeReplace: "Make anew:",
+	}[r.Operation]
+	d.Summary = fmt.Sprintf("%s %s.", verb, list)
+	if len(d.Steps) == 0 {
+		d.Summary = fmt.Sprintf("%s: nothing is to be done.", list)
+	}
+	return nil
+}
+
+func (d *draft) wantMember(m sized, op plan.Operation) error {
+	if m.Kubernetes == "" {
+		return conflict("planner.node", fmt.Sprintf("%s is not a node of the cluster now: its machine is %s", m.Name, m.State),
+			fmt.Sprintf("bring it back first: directorctl node rejoin %s %s", d.Cluster, m.Name))
+	}
+	return nil
+}
+
+// mark cordons or uncordons.
+func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error) {
+	if err := d.wantMember(m, op); err != nil {
+		return "", err
+	}
+	if op == plan.NodeCordon {
+		return d.play(playbook{
+			name: "cordon", title: "Cordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m), estimate: 5 * time.Second,
+			effects: []plan.Effect{{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes no new pods"}},
+		}, needs, plan.Step{}), nil
+	}
+	return d.uncordon(m, needs, plan.Step{}), nil
+}
+
+func (d *draft) uncordon(m sized, needs []string, like plan.Step) string {
+	return d.play(playbook{
+		name: "uncordon", title: "Uncordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m), estimate: 5 * time.Second,
+		effects: []plan.Effect{{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes new pods again"}},
+	}, needs, like)
+}
+
+// cluster returns the variables of a run on node m that works on the cluster through a master.
+func (d *draft) cluster(m sized) map[string]any {
+	return map[string]any{"acting_master": d.w.acting(m.Name), "node_reachable": d.w.up(m.Name)}
+}
+
+// drain moves the pods of m away.
+func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) string {
+	timeout := how.Timeout
+	if timeout == 0 {
+		timeout = time.Duration(d.w.Cluster.Cluster.Maintenance.DrainTimeout)
+	}
+	vars := d.cluster(m)
+	vars["drain_timeout_seconds"] = int(timeout.Seconds())
+	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged, how.DeleteEmptyDir
+	return d.play(playbook{
+		name: "drain_" + string(m.Role), id: "drain", title: "Drain " + m.Name, limit: []string{m.Name}, vars: vars, estimate: 30 * time.Second,
+		timeout: timeout + 10*time.Minute,
+		effects: []plan.Effect{{Verb: "evict", Object: "pod", Name: m.Name, Detail: "all but those of daemon sets and the control plane, as disruption budgets allow"}},
+	}, needs, like)
+}
+
+// takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no more, or nobody knows.
+func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step) string {
+	up := d.w.up(m.Name)
+	if up {
+		needs = []string{d.drain(m, r.Drain, needs, like)}
+	} else {
+		d.Approvals = append(d.Approvals, fmt.Sprintf("%s does not answer: its pods cannot be moved away, and are given up", m.Name))
+	}
+	vars := d.cluster(m)
+	vars["delete_undrained"] = r.Undrained || !up
+	return d.play(playbook{
+		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster", limit: []string{m.Name}, vars: vars, estimate: 30 * time.Second,
+		effects: []plan.Effect{{Verb: "delete", Object: "api", Name: "node/" + m.Name, Detail: outOf(m.Role)}},
+	}, needs, like)
+}
+
+func outOf(r director.Role) string {
+	if r == director.RoleMaster {
+		return "with its etcd member"
+	}
+	return ""
+}
+
+// left records that m is no member any more.
+func (d *draft) left(m sized, state director.MachineState, needs []string, like plan.Step) string {
+	s := like
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeLeft+"/"+m.Name, StepNodeLeft, m.Name, "Record that "+m.Name+" has left", needs
+	s.Params = encode(NodeParams{UID: d.w.Cluster.UID, Cluster: d.Cluster, Node: m.Name, Machine: m.ID, State: state})
+	s.Attempts, s.Timeout, s.Estimate = 3, time.Minute, time.Second
+	return d.add(s)
+}
+
+// ready waits until m is a node that is ready at the release's version, and records that.
+func (d *draft) ready(m sized, masters []sized, image string, needs []string, like plan.Step) string {
+	s := like
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeReady+"/"+m.Name, StepNodeReady, m.Name, "Wait until "+m.Name+" is ready", needs
+	s.Params = encode(NodeParams{
+		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.w.endpoint(masters), Node: m.Name, Machine: m.ID,
+		Version: d.w.Release.Release.Kubernetes, Image: image, State: director.MachinePresent,
+	})
+	s.Attempts, s.Timeout, s.Estimate = 3, 15*time.Minute, 30*time.Second
+	return d.add(s)
+}
+
+// leave is node.delete: out of the cluster, and the VM away unless it is to stay.
+func (d *draft) leave(m sized, r plan.Request, out map[string]bool, needs []string) (string, error) {
+	if m.Kubernetes == "" && (r.KeepVM || m.State == director.MachineIntended) {
+		return "", nil
+	}
+	last := ""
+	if m.Kubernetes != "" {
+		if err := d.quorum(m, out); err != nil {
+			return "", err
+		}
+		last = d.takeOut(m, r, needs, plan.Step{})
+		last = d.left(m, director.MachineDetached, []string{last}, plan.Step{})
+	}
+	if !r.KeepVM {
+		d.Approvals = append(d.Approvals, "it destroys VM "+m.Name+" with its disks")
+		last = d.deleteVM(m, append([]string{last}, needs...), plan.Step{})
+	}
+	if m.Role == director.RoleMaster {
+		last = d.forgetMaster(out, []string{last})
+	}
+	return last, nil
+}
+
+// forgetMaster has the balancers of the other masters forget those that are out.
+func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
+	var stay, gone []sized
+	for _, m := range d.w.masters() {
+		if out[m.Name] {
+			gone = append(gone, d.w.sized(m))
+		} else {
+			stay = append(stay, d.w.sized(m))
+		}
+	}
+	if !d.w.Cluster.Cluster.API.VIP.IsValid() {
+		return needs[0]
+	}
+	return d.balance(stay, gone, needs)
+}
+
+// rejoinAgain is node.rejoin.
+func (d *draft) rejoinAgain(m sized, needs []string) (string, error) {
+	if version := d.w.Release.Release.Kubernetes; d.oldest() != "" && d.oldest() != version {
+		return "", conflict("planner.node", fmt.Sprintf("cluster %s runs %s and its document wants %s", d.Cluster, d.oldest(), version),
+			"finish the upgrade first: directorctl plan "+d.Cluster)
+	}
+	return d.join(m, true, needs, plan.Step{})
+}
+
+// oldest returns the lowest version that a master runs, or "" without masters.
+func (d *draft) oldest() string {
+	oldest := ""
+	for _, m := range d.w.masters() {
+		if oldest == "" || older(m.Kubernetes, oldest) {
+			oldest = m.Kubernetes
+		}
+	}
+	return oldest
+}
+
+// join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of the same name has left.
+func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (string, error) {
+	others := 0
+	for _, o := range d.w.masters() {
+		if o.Name != m.Name {
+			others++
+		}
+	}
+	if m.Role == director.RoleMaster && others == 0 {
+		return "", conflict("planner.node", m.Name+" is the only master: there is no cluster that it could join again",
+			"restore the cluster from a backup of etcd, or delete it and create it anew")
+	}
+	boot := d.boot(m, needs, like)
+	name, title := "scale_out", "Join "+string(m.Role)+" "+m.Name
+	if again {
+		name, title = "rejoin_"+string(m.Role), "Bring "+m.Name+" back into the cluster"
+	}
+	joined := d.play(playbook{
+		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.w.acting(m.Name)}, estimate: 90 * time.Second,
+		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
+	}, []string{boot}, like)
+	masters := []sized{}
+	for _, o := range d.w.masters() {
+		masters = append(masters, d.w.sized(o))
+	}
+	return d.ready(m, masters, d.w.Cluster.Cluster.Image, []string{joined}, like), nil
+}
+
+// replace is node.replace: out, the VM made anew under the same name and addresses, and in again.
+func (d *draft) replace(m sized, r plan.Request, out map[string]bool, needs []string) (string, error) {
+	if m.Kubernetes != "" {
+		if err := d.quorum(m, out); err != nil {
+			return "", err
+		}
+		needs = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, plan.Step{})}, plan.Step{})}
+	}
+	d.Approvals = append(d.Approvals, "it makes VM "+m.Name+" anew: what is on its root disk is lost")
+	last, err := d.join(m, true, []string{d.removeVM(m, needs, plan.Step{})}, plan.Step{})
+	delete(out, m.Name) // it is back before the next one goes
+	return last, err
+}

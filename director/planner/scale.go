@@ -1,0 +1,134 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Scale returns the plan that brings the numbers of nodes to the document's: first what is missing, then what is too many. Only nodes that come or go, and
+// the balancers of masters, are touched. Of a pool that shrinks, the nodes that r names go first.
+func Scale(w World, r plan.Request) (plan.Content, error) {
+	const op = "planner.scale"
+	roster, err := w.roster(r.Nodes)
+	if err != nil {
+		return plan.Content{}, err
+	}
+	for _, name := range r.Nodes {
+		if !slices.Contains(names(roster.remove), name) {
+			if _, err := w.machine(op, name); err != nil {
+				return plan.Content{}, err
+			}
+			return plan.Content{}, conflict(op, name+" would stay: the document does not ask for fewer nodes of its pool", "lower the pool's count, or take the node out with: directorctl node delete")
+		}
+	}
+	d := w.draft(plan.ClusterScale)
+	d.Request = r
+	masters := mastersOf(roster.all())
+	joined, err := d.grow(roster.add)
+	if err != nil {
+		return plan.Content{}, err
+	}
+	left, err := d.shrink(roster, r, joined)
+	if err != nil {
+		return plan.Content{}, err
+	}
+	last := append(joined, left...)
+	if w.Cluster.Cluster.API.VIP.IsValid() && len(mastersOf(roster.add))+len(mastersOf(roster.remove)) > 0 {
+		last = append(last, d.balance(masters, mastersOf(roster.remove), last))
+	}
+	d.record(w.clusterParams(w.endpoint(masters), roster.all()), last...)
+	var parts []string
+	if n := len(roster.add); n > 0 {
+		parts = append(parts, "add "+strings.Join(names(roster.add), ", "))
+	}
+	if n := len(roster.remove); n > 0 {
+		parts = append(parts, "remove "+strings.Join(names(roster.remove), ", "))
+	}
+	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster, count(len(masters), "master"),
+		count(len(roster.all())-len(masters), "worker"), strings.Join(parts, "; "), count(losses(len(masters)), "master"))
+	d.concerns(append(slices.Clone(roster.add), roster.remove...)...)
+	d.Facts = encode(w.facts(roster.known()))
+	return d.done(), nil
+}
+
+// grow joins machines: workers side by side, masters one by one.
+func (d *draft) grow(add []sized) ([]string, error) {
+	if len(add) == 0 {
+		return nil, nil
+	}
+	base := []string{d.releasePush(), d.imageEnsure()}
+	var joined, master []string
+	for _, m := range add {
+		needs := base
+		if m.Role == director.RoleMaster {
+			needs = append(slices.Clone(base), master...)
+		}
+		last, err := d.join(m, m.State != director.MachineIntended, needs, plan.Step{})
+		if err != nil {
+			return nil, err
+		}
+		if m.Role == director.RoleMaster {
+			master = []string{last}
+		}
+		joined = append(joined, last)
+	}
+	return joined, nil
+}
+
+// shrink takes machines out: workers in a window, masters one by one.
+func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, error) {
+	if len(r.remove) == 0 {
+		return nil, nil
+	}
+	if !ask.KeepVM {
+		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their disks: %s", count(len(r.remove), "VM"), strings.Join(names(r.remove), ", ")))
+	}
+	window := d.window()
+	out := map[string]bool{}
+	var left []string
+	master := needs
+	for _, m := range r.remove {
+		like, first := plan.Step{Window: window}, needs
+		if m.Role == director.RoleMaster {
+			like, first = plan.Step{}, master
+		}
+		var last []string
+		if m.Kubernetes != "" {
+			if err := d.quorumAfter(m, out, len(mastersOf(r.add))); err != nil {
+				return nil, err
+			}
+			last = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, ask, first, like)}, like)}
+		}
+		if !ask.KeepVM {
+			last = []string{d.deleteVM(m, append(last, first...), like)}
+		}
+		if m.Role == director.RoleMaster && len(last) > 0 {
+			master = last
+		}
+		left = append(left, last...)
+	}
+	return left, nil
+}
+
+// quorumAfter is quorum with masters that the plan has added before.
+func (d *draft) quorumAfter(m sized, out map[string]bool, added int) error {
+	if added > 0 && m.Role == director.RoleMaster {
+		out[m.Name] = true
+		return nil // each of them was ready before this step starts
+	}
+	return d.quorum(m, out)
+}
+
+// window adds the window of workers to the plan and returns its id.
+func (d *draft) window() string {
+	const id = "workers"
+	care := d.w.Cluster.Cluster.Maintenance
+	if !slices.ContainsFunc(d.Windows, func(w plan.Window) bool { return w.ID == id }) {
+		d.Windows = append(d.Windows, plan.Window{ID: id, Size: max(care.MaxUnavailable, 1), PerHost: care.PerHost})
+	}
+	return id
+}

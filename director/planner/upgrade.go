@@ -1,0 +1,221 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy makes VMs anew: masters first and one by
+// one, then workers in a window. Members that are there already are left alone, so an upgrade that stopped half way is gone on with by planning again.
+// Errors: conflict for a downgrade or a skipped minor.
+func Upgrade(w World, r plan.Request) (plan.Content, error) {
+	target := w.Release.Release.Kubernetes
+	if err := w.reachable(target); err != nil {
+		return plan.Content{}, err
+	}
+	d := w.draft(plan.ClusterUpgrade)
+	d.Request = r
+	var all []sized
+	for _, m := range w.alive() {
+		all = append(all, w.sized(m))
+	}
+	old := w.outdated()
+	oldMasters := mastersOf(old)
+	masters := mastersOf(all)
+	base := []string{d.releasePush(), d.imageEnsure()}
+	before := base
+	out := map[string]bool{}
+	next, err := d.successors(old)
+	if err != nil {
+		return plan.Content{}, err
+	}
+	renew := func(m sized, needs []string, like plan.Step) (string, error) {
+		fresh, ok := next[m.Name]
+		if !ok {
+			return d.renew(m, masters, r, out, needs, like)
+		}
+		all = append(all, fresh)
+		return d.swap(m, fresh, r, needs, like)
+	}
+	var gone []sized
+	for _, m := range oldMasters {
+		last, err := renew(m, before, plan.Step{})
+		if err != nil {
+			return plan.Content{}, err
+		}
+		if fresh, ok := next[m.Name]; ok {
+			gone = append(gone, m)
+			masters = append(slices.DeleteFunc(slices.Clone(masters), func(o sized) bool { return o.Name == m.Name }), fresh)
+			if w.Cluster.Cluster.API.VIP.IsValid() {
+				last = d.balance(masters, gone, []string{last})
+			}
+		}
+		before = append(slices.Clone(base), last)
+	}
+	if len(oldMasters) > 0 {
+		before = []string{d.play(playbook{
+			name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Bring the pod network to the release", estimate: time.Minute,
+			effects: []plan.Effect{{Verb: "change", Object: "api", Name: w.Cluster.Cluster.Pods.Plugin}},
+		}, before, plan.Step{})}
+	}
+	last := before
+	like := plan.Step{Window: d.window()}
+	for _, m := range old[len(oldMasters):] {
+		done, err := renew(m, before, like)
+		if err != nil {
+			return plan.Content{}, err
+		}
+		last = append(slices.Clone(last), done)
+	}
+	stay := slices.DeleteFunc(slices.Clone(all), func(m sized) bool { _, goes := next[m.Name]; return goes })
+	d.record(w.clusterParams(w.endpoint(masters), mastersFirst(stay)), d.verify(last...))
+	d.Summary = fmt.Sprintf("Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster, target,
+		strings.ReplaceAll(w.Cluster.Cluster.Maintenance.Strategy, "_", " "), count(len(oldMasters), "master"), count(len(old)-len(oldMasters), "worker"),
+		max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1))
+	if len(masters) == 1 && len(oldMasters) == 1 && w.Cluster.Cluster.Maintenance.Strategy != model.UpgradeInPlace {
+		d.Warnings = append(d.Warnings, masters[0].Name+" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd")
+	}
+	d.concerns(old...)
+	var destroyed, anew []sized
+	for _, m := range old {
+		if fresh, ok := next[m.Name]; ok {
+			d.concerns(fresh)
+			destroyed = append(destroyed, m)
+		} else if d.strategy(m) == model.UpgradeReconstitute {
+			anew = append(anew, m)
+		}
+	}
+	if n := len(destroyed); n > 0 {
+		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their disks, each after its successor has joined", count(n, "VM")))
+	}
+	if n := len(anew); n > 0 {
+		d.Approvals = append(d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")))
+	}
+	d.Facts = encode(w.facts(mastersFirst(all)))
+	return d.done(), nil
+}
+
+// outdated returns the members that do not run the document's release, or whose VM was made from another image where that matters.
+func (w World) outdated() []sized {
+	c, target := w.Cluster.Cluster, w.Release.Release.Kubernetes
+	var out []sized
+	for _, m := range w.members() {
+		if m.Kubernetes != target || (m.Image != c.Image && c.Maintenance.Strategy != model.UpgradeInPlace) {
+			out = append(out, w.sized(m))
+		}
+	}
+	return out
+}
+
+// reachable refuses versions that members cannot go to: older ones, and those behind the next minor.
+func (w World) reachable(target string) error {
+	const op = "planner.upgrade"
+	members := w.members()
+	if len(members) == 0 {
+		return conflict(op, "cluster "+w.Cluster.Metadata.Name+" has no members", "")
+	}
+	oldest := slices.MinFunc(members, func(a, b director.Machine) int {
+		return cmp.Or(cmp.Compare(minor(a.Kubernetes), minor(b.Kubernetes)), strings.Compare(a.Kubernetes, b.Kubernetes))
+	})
+	for _, m := range members {
+		if older(target, m.Kubernetes) {
+			return conflict(op, fmt.Sprintf("%s runs %s, and Release/%s is %s: Kubernetes does not go back", m.Name, m.Kubernetes, w.Cluster.Cluster.Release, target),
+				"name a release of at least "+m.Kubernetes)
+		}
+	}
+	if step := minor(target) - minor(oldest.Kubernetes); step > 1 {
+		return conflict(op, fmt.Sprintf("%s runs %s, and %s would skip %s", oldest.Name, oldest.Kubernetes, target, count(step-1, "minor version")),
+			fmt.Sprintf("upgrade to v1.%d first", minor(oldest.Kubernetes)+1))
+	}
+	return nil
+}
+
+// strategy is how m is upgraded. The only master of a cluster is upgraded in place, since etcd lives on it alone, unless
+// another one may come first.
+func (d *draft) strategy(m sized) string {
+	s := d.w.Cluster.Cluster.Maintenance.Strategy
+	if m.Role == director.RoleMaster && len(d.w.masters()) == 1 && (s != model.UpgradeReplace || !d.w.Cluster.Cluster.API.VIP.IsValid()) {
+		return model.UpgradeInPlace
+	}
+	return cmp.Or(s, model.UpgradeInPlace)
+}
+
+// successors returns the machine that follows each of old where the strategy makes a new one first, by the old one's name.
+func (d *draft) successors(old []sized) (map[string]sized, error) {
+	taken := map[string]bool{}
+	serial := map[string]int{}
+	for _, m := range d.w.Machines {
+		serial[m.Name]++
+		taken[m.Name] = taken[m.Name] || m.Deleted.IsZero()
+	}
+	var fresh []sized
+	for _, m := range old {
+		if d.strategy(m) != model.UpgradeReplace {
+			continue
+		}
+		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist}
+		for n := 1; ; n++ {
+			if s := d.w.newMachine(p, n, serial); !taken[s.Name] {
+				taken[s.Name] = true
+				fresh = append(fresh, s)
+				break
+			}
+		}
+	}
+	if err := d.w.settle(fresh); err != nil {
+		return nil, err
+	}
+	next := map[string]sized{}
+	for _, m := range old {
+		if d.strategy(m) == model.UpgradeReplace {
+			next[m.Name], fresh = fresh[0], fresh[1:]
+		}
+	}
+	return next, nil
+}
+
+// swap brings fresh into the cluster, and then takes m out. Both are one group of a window.
+func (d *draft) swap(m, fresh sized, r plan.Request, needs []string, like plan.Step) (string, error) {
+	from := len(d.Steps)
+	joined, err := d.join(fresh, false, needs, like)
+	if err != nil {
+		return "", err
+	}
+	gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, []string{joined}, like)}, like)
+	last := d.deleteVM(m, []string{gone}, like)
+	for i := from; i < len(d.Steps) && like.Window != ""; i++ {
+		d.Steps[i].Node = m.Name
+	}
+	return last, nil
+}
+
+// renew brings one member to the release.
+func (d *draft) renew(m sized, masters []sized, r plan.Request, out map[string]bool, needs []string, like plan.Step) (string, error) {
+	if d.strategy(m) == model.UpgradeReconstitute {
+		if err := d.quorum(m, out); err != nil {
+			return "", err
+		}
+		gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, like)}, like)
+		last, err := d.join(m, true, []string{d.removeVM(m, []string{gone}, like)}, like)
+		delete(out, m.Name)
+		return last, err
+	}
+	if !d.w.up(m.Name) {
+		return "", conflict("planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place", fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name))
+	}
+	drained := d.drain(m, r.Drain, needs, like)
+	upgraded := d.play(playbook{
+		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + d.w.Release.Release.Kubernetes, limit: []string{m.Name},
+		vars: map[string]any{"acting_master": d.w.acting(m.Name)}, estimate: 3 * time.Minute,
+		effects: []plan.Effect{{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"}, {Verb: "restart", Object: "api", Name: "node/" + m.Name}},
+	}, []string{drained}, like)
+	ready := d.ready(m, masters, "", []string{upgraded}, like)
+	return d.uncordon(m, []string{ready}, like), nil
+}
