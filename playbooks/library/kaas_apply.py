@@ -66,10 +66,9 @@ objects:
 
 import hashlib
 import json
-import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, Kubectl
+from ansible.module_utils.kaas import Failure, Kubectl, cluster_args, no_cluster_yet
 
 NAMESPACE = "kube-system"
 
@@ -104,20 +103,17 @@ def same(kubectl, args, digest):
 def main():
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={
+        argument_spec=dict(cluster_args(300), **{
             "manifest": {"type": "str", "required": True},
             "digest_name": {"type": "str"},
             "present": {"type": "list", "elements": "str", "default": []},
             "present_namespace": {"type": "str", "default": "kube-system"},
-            "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
-            "kubectl": {"type": "str", "default": "kubectl"},
-            "timeout": {"type": "int", "default": 300},
-        },
+        }),
         supports_check_mode=True)
     args = module.params
-    if module.check_mode and not os.path.exists(args["kubeconfig"]):
+    if no_cluster_yet(module):
         module.exit_json(changed=True, objects=["everything"], msg="there is no cluster yet")
-    kubectl = Kubectl(args["kubectl"], args["kubeconfig"], args["timeout"])
+    kubectl = Kubectl.of(args)
     digest = hashlib.sha256(args["manifest"].encode("utf-8")).hexdigest()
     try:
         if args["digest_name"] and same(kubectl, args, digest):

@@ -84,11 +84,10 @@ checks:
 """
 
 import json
-import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, Kubectl, clean
+from ansible.module_utils.kaas import Failure, Kubectl, clean, cluster_args, no_cluster_yet, readiness
 
 PORT = 8080
 LABELS = {"app.kubernetes.io/name": "probe"}
@@ -133,11 +132,7 @@ def manifest(args):
 
 def not_ready(document, wanted):
     """Return {node: why} of the wanted nodes that are not Ready."""
-    seen = {}
-    for node in document.get("items", []):
-        ready = [item for item in node["status"].get("conditions", []) if item["type"] == "Ready"]
-        why = "" if ready and ready[0]["status"] == "True" else (ready[0].get("message", "") if ready else "no condition yet")
-        seen[node["metadata"]["name"]] = why
+    seen = {node["metadata"]["name"]: readiness(node) for node in document.get("items", [])}
     return {name: seen.get(name, "it has not joined") for name in wanted if seen.get(name, "it has not joined")}
 
 
@@ -164,12 +159,8 @@ class Proof:
 
     def __init__(self, args):
         self.args = args
-        self.kubectl = Kubectl(args["kubectl"], args["kubeconfig"], args["timeout"])
+        self.kubectl = Kubectl.of(args)
         self.checks = []
-
-    def get(self, *argv):
-        """Return objects."""
-        return json.loads(self.kubectl.do("get", "-o", "json", *argv))
 
     def proven(self, what, begin):
         """Note what was proven."""
@@ -189,14 +180,14 @@ class Proof:
     def nodes(self):
         """Wait for the nodes."""
         def look():
-            return ["%s (%s)" % pair for pair in sorted(not_ready(self.get("nodes"), self.args["nodes"]).items())]
+            return ["%s (%s)" % pair for pair in sorted(not_ready(self.kubectl.get("nodes"), self.args["nodes"]).items())]
         self.until("nodes are Ready", look, "Look at `journalctl -u kubelet` on the node, and at the pod network's pods")
 
     def rollouts(self):
         """Wait for the system's workload."""
         def look():
             missing = []
-            for item in self.get("-n", self.args["system_namespace"], *self.args["rollouts"]).get("items", []):
+            for item in self.kubectl.get("-n", self.args["system_namespace"], *self.args["rollouts"]).get("items", []):
                 status, spec = item.get("status", {}), item.get("spec", {})
                 wanted = status.get("desiredNumberScheduled", spec.get("replicas", 1))
                 have = status.get("numberAvailable", status.get("availableReplicas", 0))
@@ -214,7 +205,7 @@ class Proof:
         self.kubectl.do("apply", "--validate=false", "-f", "-", stdin=manifest(self.args), what="starting the probes")
 
         def look():
-            ready, waiting = probes(self.get("-n", self.args["namespace"], "pods"))
+            ready, waiting = probes(self.kubectl.get("-n", self.args["namespace"], "pods"))
             found.update(ready)
             return ["no probe on %s" % node for node in self.args["nodes"] if node not in ready] + waiting
         self.until("a probe runs on every node", look, "Look at `kubectl -n %s describe pods`" % self.args["namespace"])
@@ -254,7 +245,7 @@ class Proof:
 def main():
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={
+        argument_spec=dict(cluster_args(600), **{
             "nodes": {"type": "list", "elements": "str", "required": True},
             "rollouts": {"type": "list", "elements": "str", "default": ["daemonset/kube-proxy", "deployment/coredns"]},
             "system_namespace": {"type": "str", "default": "kube-system"},
@@ -263,13 +254,10 @@ def main():
             "urls": {"type": "list", "elements": "str", "default": []},
             "ca": {"type": "str", "default": ""},
             "namespace": {"type": "str", "default": "kaas-check"},
-            "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
-            "kubectl": {"type": "str", "default": "kubectl"},
-            "timeout": {"type": "int", "default": 600},
-        },
+        }),
         supports_check_mode=True)
     args = module.params
-    if module.check_mode and not os.path.exists(args["kubeconfig"]):
+    if no_cluster_yet(module):
         module.exit_json(changed=False, checks=[], msg="there is no cluster yet")
     proof = Proof(args)
     try:

@@ -149,6 +149,28 @@ def existing(patterns):
     return sorted(found)
 
 
+def readiness(node):
+    """Return why a node is not ready, nothing when it is."""
+    ready = [item for item in node.get("status", {}).get("conditions", []) if item["type"] == "Ready"]
+    if not ready:
+        return "no condition yet"
+    return "" if ready[0]["status"] == "True" else ready[0].get("message") or ready[0].get("reason") or "not ready"
+
+
+def cluster_args(timeout):
+    """Return the arguments of a module that talks to the cluster through kubectl on a master."""
+    return {
+        "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
+        "kubectl": {"type": "str", "default": "kubectl"},
+        "timeout": {"type": "int", "default": timeout},
+    }
+
+
+def no_cluster_yet(module):
+    """Say whether check mode looks at a master that is none yet, so that nothing can be asked."""
+    return module.check_mode and not os.path.exists(module.params["kubeconfig"])
+
+
 class Kubectl:
     """kubectl with one kubeconfig; every call is retried while the API server is not reachable, until the deadline."""
 
@@ -163,6 +185,24 @@ class Kubectl:
         self.program, self.kubeconfig = program, kubeconfig
         self.clock, self.sleep = clock, sleep
         self.deadline = clock() + timeout
+
+    @classmethod
+    def of(cls, args, more=0):
+        """Return a Kubectl for the arguments of cluster_args, with a deadline that many seconds later than their timeout."""
+        return cls(args["kubectl"], args["kubeconfig"], args["timeout"] + more)
+
+    def get(self, *argv):
+        """Return objects."""
+        return json.loads(self.do("get", "-o", "json", *argv))
+
+    def find(self, kind, name, namespace=""):
+        """Return one object, None when there is none."""
+        out = self.do("get", kind, name, "--ignore-not-found", "-o", "json", *(["-n", namespace] if namespace else []))
+        return json.loads(out) if out.strip() else None
+
+    def passing(self, rc, err):
+        """Say whether a failed call may succeed when it is repeated."""
+        return rc == 124 or any(word in err for word in self.GONE)
 
     def left(self):
         """Return the seconds until the deadline, never below one."""
@@ -183,7 +223,7 @@ class Kubectl:
             rc, out, err = self.call(*argv, stdin=stdin)
             if rc == 0:
                 return out
-            passing = rc == 124 or any(word in err for word in self.GONE)
+            passing = self.passing(rc, err)
             if not passing or self.over():
                 raise Failure("%s failed: %s" % (what or "kubectl " + " ".join(argv), clean(err or out, 1500)),
                               "The API server did not answer in time: look at `crictl ps -a` on a master" if passing else "",
