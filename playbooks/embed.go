@@ -9,7 +9,7 @@ import (
 // The patterns name what a run needs. Tests, lint settings and this file stay out, so that changing them does not change the hash
 // that a plan keeps.
 //
-//go:embed ansible.cfg *.yml collections install/*.yml library/*.py module_utils/*.py callback_plugins/*.py
+//go:embed ansible.cfg *.yml collections install/*.yml vars/*.yml library/*.py module_utils/*.py callback_plugins/*.py
 //go:embed roles/*/defaults roles/*/meta roles/*/tasks roles/*/templates
 var tree embed.FS
 

@@ -25,6 +25,7 @@ def load(path, name):
 
 sys.dont_write_bytecode = True
 kaas = load("module_utils/kaas.py", "ansible.module_utils.kaas")
+load("module_utils/kaas_nodes.py", "ansible.module_utils.kaas_nodes")
 
 
 def run(module, args, check=False, path=""):
@@ -79,6 +80,17 @@ class Case(unittest.TestCase):
         """Put a program into the test's PATH that notes its arguments in calls."""
         return self.write("bin/" + name, "#!/bin/sh\necho \"%s $*\" >> %s\n%s" % (
             name, self.path("calls"), textwrap.dedent(script)), 0o755)
+
+    def cluster(self, **things):
+        """Stand up a cluster that tests/fake_kubectl.py serves, with the things given by kind, and return the program."""
+        self.write("cluster.json", json.dumps(things))
+        self.write("admin.conf", "")
+        return self.write("bin/kubectl", "#!/bin/sh\nexec %s %s %s \"$@\"\n" % (
+            sys.executable, os.path.join(HERE, "fake_kubectl.py"), self.root), 0o755)
+
+    def things(self, kind):
+        """Return what the cluster holds of a kind."""
+        return json.loads(self.read("cluster.json")).get(kind, [])
 
     def calls(self):
         """Return what the programs were called with."""
