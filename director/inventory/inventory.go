@@ -51,6 +51,8 @@ type Input struct {
 	RegistryCA       string            // PEM
 	ImageTags        map[string]string // by image name: etcd, coredns, pause, toolbox
 	Bundle           string            // directory of the release bundle on the director
+	BinariesURL      string            // where the release's programs are fetched from, by name; empty when nodes have them from their image
+	Binaries         map[string]string // SHA-256 of the release's programs by name
 
 	DNS     []string // name servers of the nodes
 	NTP     []string // time servers of the nodes
@@ -194,10 +196,15 @@ func (in Input) facts() map[string]any {
 			facts[name] = n
 		}
 	}
-	for name, text := range map[string]string{"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser} {
+	for name, text := range map[string]string{
+		"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser, "release_binaries_url": in.BinariesURL,
+	} {
 		if text != "" {
 			facts[name] = text
 		}
+	}
+	if in.Binaries != nil {
+		facts["release_binaries"] = in.Binaries
 	}
 	if in.Bundle != "" {
 		facts["calico_manifest"] = path.Join(in.Bundle, "manifests", "calico.yaml")

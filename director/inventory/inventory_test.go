@@ -38,6 +38,8 @@ func large() Input {
 	in.PodMTU = 1450
 	in.RegistryCA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 	in.Bundle = "/var/lib/director/releases/k8s-1.37.2"
+	in.BinariesURL = "https://172.30.0.1:8443/artifacts/sha256-0123/bin"
+	in.Binaries = map[string]string{"kubelet": strings.Repeat("0a", 32), "kubeadm": strings.Repeat("1b", 32)}
 	in.DNS, in.NTP = []string{"10.0.0.53"}, []string{"10.0.0.123", "yes"}
 	in.Aliases = []Alias{{Address: "10.0.0.9", Names: []string{"nfs", "nfs.example"}}}
 	in.EtcdHeartbeat, in.EtcdElection = 500*time.Millisecond, 5*time.Second
@@ -133,6 +135,10 @@ func TestRenderRefuses(t *testing.T) {
 			[]string{
 				"spec.vars.chrony_config_server", "spec.vars.cluster_dns_ip", "spec.vars.host_aliases", "spec.vars.pod_cidr", "spec.vars.vxlan_port",
 			},
+		},
+		"checksums": {
+			func(in *Input) { in.Binaries = map[string]string{"kubelet": "0A"} },
+			[]string{"release_binaries"},
 		},
 		"nodes": {
 			func(in *Input) {

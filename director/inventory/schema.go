@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"sort"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ const (
 	TypeAliases Type = "aliases" // a list of {address, names}
 	TypeLabels  Type = "labels"  // strings by name
 	TypeTaints  Type = "taints"  // a list of {key, value, effect}; may be null
+	// TypeChecksums is SHA-256 in hexadecimal by file name.
+	TypeChecksums Type = "checksums"
 )
 
 // Variable is one variable of the playbooks.
@@ -157,6 +160,10 @@ func (t Type) mismatch(value any) string {
 		if value != nil && !every(value, func(item any) bool { return hasOnly(item, "key", "value", "effect") }) {
 			return "must be a list of {key, value, effect}"
 		}
+	case TypeChecksums:
+		if !sums(value) {
+			return "must hold a SHA-256 in hexadecimal for each name"
+		}
 	default:
 		return "has the unknown type " + string(t)
 	}
@@ -177,6 +184,28 @@ func every(value any, ok func(any) bool) bool {
 	case []map[string]any:
 		for _, item := range list {
 			if !ok(item) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+var sumRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func sums(value any) bool {
+	switch m := value.(type) {
+	case map[string]string:
+		for _, sum := range m {
+			if !sumRE.MatchString(sum) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		for _, v := range m {
+			if sum, ok := v.(string); !ok || !sumRE.MatchString(sum) {
 				return false
 			}
 		}

@@ -33,6 +33,15 @@ options:
     description: Where M(kaas_kubeadm) keeps the node's membership.
     type: path
     default: /etc/kubernetes/kaas/state.json
+  versions:
+    description: Programs that are asked for their version, at the same time. An upgrade in place leaves others than the image carried.
+    type: list
+    elements: str
+    default: []
+  address:
+    description: Address whose network interface is looked for.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -75,8 +84,17 @@ node:
       type: list
       elements: str
     release:
-      description: The content of /etc/kaas-release; empty when there is none.
+      description: The content of /etc/kaas-release, which is what the image carried; empty when there is none.
       type: dict
+    versions:
+      description: What the programs of O(versions) say, such as v1.37.2; without those that say nothing.
+      type: dict
+    machine_id:
+      description: The content of /etc/machine-id.
+      type: str
+    interface:
+      description: Name of the network interface that has O(address); empty when none has.
+      type: str
     nameservers:
       description: The name servers that pods with the node's resolver would ask.
       type: list
@@ -92,12 +110,17 @@ node:
       type: bool
 """
 
+import concurrent.futures
 import json
 import os
+import re
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import read_json
+from ansible.module_utils.kaas import read_json, run
+
+VERSION = re.compile(r"\bv\d+\.\d+\.\d+[-+.\w]*")
+ASK = {"kubeadm": ["version", "-o", "short"], "kubectl": ["version", "--client"]}
 
 
 class Node:
@@ -135,10 +158,29 @@ class Node:
             return None
         return " ".join(self.text("proc/sys", name.replace(".", "/")).split())
 
-    def has_program(self, name):
-        """Say whether a program is in PATH."""
-        search = os.pathsep.join(self.path(part) for part in self.PATH.split(os.pathsep))
-        return shutil.which(name, path=search) is not None
+    def program(self, name):
+        """Return the path of a program, None when it is not in PATH."""
+        return shutil.which(name, path=os.pathsep.join(self.path(part) for part in self.PATH.split(os.pathsep)))
+
+    def version(self, name):
+        """Return what a program says that its version is."""
+        path = self.program(name)
+        rc, out, _ = run([path] + ASK.get(name, ["--version"]), timeout=60) if path else (127, "", "")
+        found = VERSION.search(out) if rc == 0 else None
+        return found.group(0) if found else ""
+
+    def versions(self, names):
+        """Return the versions of programs by name."""
+        with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+            return {name: version for name, version in zip(names, pool.map(self.version, names)) if version}
+
+    def interface(self, address):
+        """Return the network interface that has the address."""
+        rc, out, _ = run([self.program("ip") or "ip", "-json", "address"], timeout=30) if address else (1, "", "")
+        for link in json.loads(out) if rc == 0 else []:
+            if any(item.get("local") == address for item in link.get("addr_info", [])):
+                return link["ifname"]
+        return ""
 
     def release(self):
         """Return /etc/kaas-release."""
@@ -163,19 +205,22 @@ class Node:
         return 0
 
 
-def look(node, modules, sysctls, programs, state_file):
+def look(node, args):
     """Return what the module answers."""
     return {
         "hostname": node.text("proc/sys/kernel/hostname").strip(),
         "swap": [line.split()[0] for line in node.text("proc/swaps").splitlines()[1:] if line.strip()],
-        "modules_missing": [name for name in modules if not node.has_module(name)],
-        "sysctls_differing": sorted(name for name, value in sysctls.items() if node.sysctl(name) != " ".join(str(value).split())),
-        "programs_missing": [name for name in programs if not node.has_program(name)],
+        "modules_missing": [name for name in args["modules"] if not node.has_module(name)],
+        "sysctls_differing": sorted(name for name, value in args["sysctls"].items() if node.sysctl(name) != " ".join(str(value).split())),
+        "programs_missing": [name for name in args["programs"] if node.program(name) is None],
         "release": node.release(),
+        "versions": node.versions(args["versions"]),
+        "machine_id": node.text("etc/machine-id").strip(),
+        "interface": node.interface(args["address"]),
         "nameservers": node.nameservers(),
         "memory_mb": node.memory_mb(),
         "cpus": os.cpu_count() or 0,
-        "member": (read_json(node.path(state_file)) or {}).get("phase") == "done",
+        "member": (read_json(node.path(args["state_file"])) or {}).get("phase") == "done",
     }
 
 
@@ -187,12 +232,12 @@ def main():
             "modules": {"type": "list", "elements": "str", "default": []},
             "sysctls": {"type": "dict", "default": {}},
             "programs": {"type": "list", "elements": "str", "default": []},
+            "versions": {"type": "list", "elements": "str", "default": []},
+            "address": {"type": "str", "default": ""},
             "state_file": {"type": "path", "default": "/etc/kubernetes/kaas/state.json"},
         },
         supports_check_mode=True)
-    args = module.params
-    module.exit_json(changed=False, node=look(
-        Node(args["root"]), args["modules"], args["sysctls"], args["programs"], args["state_file"]))
+    module.exit_json(changed=False, node=look(Node(module.params["root"]), module.params))
 
 
 if __name__ == "__main__":

@@ -82,11 +82,12 @@ class Case(unittest.TestCase):
             name, self.path("calls"), textwrap.dedent(script)), 0o755)
 
     def cluster(self, **things):
-        """Stand up a cluster that tests/fake_kubectl.py serves, with the things given by kind, and return the program."""
+        """Stand up a cluster that fake_kubectl.py and fake_etcdctl.py serve, with the things given by kind."""
         self.write("cluster.json", json.dumps(things))
         self.write("admin.conf", "")
-        return self.write("bin/kubectl", "#!/bin/sh\nexec %s %s %s \"$@\"\n" % (
-            sys.executable, os.path.join(HERE, "fake_kubectl.py"), self.root), 0o755)
+        for name in ("kubectl", "etcdctl"):
+            self.write("bin/" + name, "#!/bin/sh\nexec %s %s %s \"$@\"\n" % (
+                sys.executable, os.path.join(HERE, "fake_%s.py" % name), self.root), 0o755)
 
     def things(self, kind):
         """Return what the cluster holds of a kind."""

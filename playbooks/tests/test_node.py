@@ -17,21 +17,29 @@ class NodeInfo(Case):
         self.write("etc/kaas-release", '{"kubernetes": "v1.37.2"}')
         self.write("etc/resolv.conf", "search x\nnameserver 10.0.0.53\n")
         self.write("etc/kubernetes/kaas/state.json", '{"phase": "done"}')
-        self.write("usr/bin/kubelet", "", 0o755)
+        self.write("etc/machine-id", "0123\n")
+        self.write("usr/bin/kubelet", "#!/bin/sh\necho Kubernetes v1.37.2\n", 0o755)
+        self.write("usr/bin/kubectl", "#!/bin/sh\ntest \"$*\" = 'version --client' && printf 'Client Version: v1.37.1-x\\nKustomize Version: v5.7.1\\n'\n", 0o755)
+        self.write("usr/bin/kubeadm", "#!/bin/sh\nexit 1\n", 0o755)
+        self.write("usr/bin/ip", "#!/bin/sh\necho '[{\"ifname\": \"lo\", \"addr_info\": []}, "
+                   "{\"ifname\": \"eth0\", \"addr_info\": [{\"local\": \"10.0.0.1\"}]}]'\n", 0o755)
         os.makedirs(self.path("sys/module/br_netfilter"))
         self.write("lib/modules/%s/modules.builtin" % os.uname().release, "kernel/fs/overlayfs/overlay.ko\n")
         got = run("kaas_node_info", {
             "root": self.root, "modules": ["overlay", "br-netfilter", "ip_vs"], "programs": ["kubelet", "crictl"],
+            "versions": ["kubelet", "kubectl", "kubeadm", "crictl"], "address": "10.0.0.1",
             "sysctls": {"net.ipv4.ip_forward": "1", "net.ipv4.tcp_mem": "1 2 3", "net.none": 1}})["node"]
         got.pop("cpus")
         self.assertEqual(got, {
             "hostname": "m1", "swap": ["/dev/vda2"], "modules_missing": ["ip_vs"], "programs_missing": ["crictl"],
             "sysctls_differing": ["net.ipv4.ip_forward", "net.none"], "release": {"kubernetes": "v1.37.2"},
-            "nameservers": ["10.0.0.53"], "memory_mb": 2000, "member": True})
+            "nameservers": ["10.0.0.53"], "memory_mb": 2000, "member": True, "machine_id": "0123", "interface": "eth0",
+            "versions": {"kubelet": "v1.37.2", "kubectl": "v1.37.1-x"}})
 
     def test_nothing_there(self):
         got = run("kaas_node_info", {"root": self.root})["node"]
         self.assertEqual((got["release"], got["swap"], got["member"], got["nameservers"]), ({}, [], False, []))
+        self.assertEqual((got["versions"], got["machine_id"], got["interface"]), ({}, "", ""))
 
 
 class Units(Case):
