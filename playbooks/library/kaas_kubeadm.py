@@ -135,7 +135,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import (
-    TOKEN, Failure, Kubectl, api_ready, clean, existing, locked, read_json, run, wait_for, write_atomically)
+    TOKEN, Failure, Kubectl, api_ready, clean, existing, kubeadm_says, locked, read_json, run, wait_for, write_atomically)
 
 # A continued init finds its own files, its own etcd and its own open ports.
 CONTINUED = ["DirAvailable--var-lib-etcd", "Port-6443", "Port-10250", "Port-10257", "Port-10259", "Port-2379", "Port-2380",
@@ -187,7 +187,7 @@ class Member:
             hint = "The next run does this node again from the start"
             if action == "reset":
                 hint = "Look at the message, mend the node, and run again"
-            raise Failure("kubeadm %s failed: %s" % (action, reason(out, err)), hint,
+            raise Failure("kubeadm %s failed: %s" % (action, kubeadm_says(out, err)), hint,
                           rc=rc, stdout=clean(out), stderr=clean(err))
 
     def enter(self, action, config, continued):
@@ -250,6 +250,8 @@ class Member:
         self.record(action, "started")
         self.enter(action, config, continued)
         self.record(action, "done")
+        if args["local_endpoint"]:
+            self.gate(args["local_endpoint"], "this node has become a member")
 
     def token(self):
         """Have the bootstrap tokens of the configuration in the cluster."""
@@ -266,7 +268,7 @@ class Member:
         rc, out, err = run([self.args["kubeadm"], "token", "create", "--config", self.args["config"],
                             "--kubeconfig", self.args["kubeconfig"]], timeout=self.args["timeout"])
         if rc != 0 and "already exists" not in err:
-            raise Failure("kubeadm token create failed: %s" % reason(out, err), rc=rc, stderr=clean(err))
+            raise Failure("kubeadm token create failed: %s" % kubeadm_says(out, err), rc=rc, stderr=clean(err))
 
     def leave(self):
         """Take everything away that makes this node a member."""
@@ -290,14 +292,6 @@ class Member:
             self.did.append("remove table %s %s" % (family, table))
             if not self.check:
                 run(["nft", "delete", "table", family, table], timeout=60)
-
-
-def reason(out, err):
-    """Return the lines of kubeadm's output that say why it failed."""
-    lines = [line.strip() for line in (err or out or "").splitlines() if line.strip()]
-    telling = [line for line in lines if "[ERROR" in line or line.startswith(("error:", "error ", "Error"))
-               or "did not end within" in line or "cannot be run" in line]
-    return clean("; ".join(telling or lines[-5:]) or "no output", 1500)
 
 
 def remove(path):

@@ -63,6 +63,14 @@ def run(argv, stdin=None, timeout=None, env=None, pass_fds=()):
     return done.returncode, done.stdout, done.stderr
 
 
+def kubeadm_says(out, err):
+    """Return the lines of kubeadm's output that say why it failed."""
+    lines = [line.strip() for line in (err or out or "").splitlines() if line.strip()]
+    telling = [line for line in lines if "[ERROR" in line or line.startswith(("error:", "error ", "Error"))
+               or "did not end within" in line or "cannot be run" in line]
+    return clean("; ".join(telling or lines[-5:]) or "no output", 1500)
+
+
 def api_status(url, ca_file, timeout=10):
     """Return the HTTP status that url answers, 0 when nothing answers with a certificate that ca_file signed."""
     context = ssl.create_default_context(cafile=ca_file)

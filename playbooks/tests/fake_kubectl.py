@@ -40,7 +40,7 @@ def main():
 
 def get(world, argv):
     words = [word for word in argv if not word.startswith("-") and word != "json"]
-    if words[0] in ("node", "configmap"):
+    if words[0] in ("node", "configmap", "daemonset", "deployment"):
         kind = words[0] + "s"
         found = [item for item in world.get(kind, []) if item["metadata"]["name"] == words[1]]
         return json.dumps(found[0]) if found else ""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from support import HERE, Case, load, run
+from support import HERE, Case, kaas, run
 
 # Stands for kubeadm: init leaves the static pod and etcd's data, reset takes away what the real one takes away.
 KUBEADM = """
@@ -123,6 +123,16 @@ class Kubeadm(Case):
         self.assertIn("cannot join: the API server at https://10.0.0.1:6443", got["msg"])
         self.assertEqual(self.calls(), [])
 
+    def test_master_waits_for_its_own_api_server(self):
+        self.api(True)
+        self.assertNotIn("failed", self.ensure("join", config="join.yaml", local_endpoint="https://10.0.0.2:6443"))
+        self.write("etc/kaas/state.json", "")
+        os.unlink(self.path("etc/kubelet.conf"))
+        self.program("kubeadm", "rm %s" % self.path("api"))  # the cluster's answers, its own never does
+        got = self.ensure("join", config="join.yaml", local_endpoint="https://10.0.0.2:6443")
+        self.assertIn("this node has become a member: the API server at https://10.0.0.2:6443 was not ready", got["msg"])
+        self.assertEqual(json.loads(self.read("etc/kaas/state.json"))["phase"], "done", "the next run may not begin the node anew")
+
     def test_join_cut_off(self):
         self.api(True)
         self.write("fail", "")
@@ -163,10 +173,9 @@ class Kubeadm(Case):
         self.assertFalse(self.ensure("token", **args)["changed"])
 
     def test_reason(self):
-        module = load("library/kaas_kubeadm.py", "kaas_kubeadm")
-        self.assertEqual(module.reason("", "W0101 warning\n[preflight] x\n\t[ERROR Swap]: swap is on\nerror: giving up\n"),
+        self.assertEqual(kaas.kubeadm_says("", "W0101 warning\n[preflight] x\n\t[ERROR Swap]: swap is on\nerror: giving up\n"),
                          "[ERROR Swap]: swap is on; error: giving up")
-        self.assertEqual(module.reason("", ""), "no output")
+        self.assertEqual(kaas.kubeadm_says("", ""), "no output")
 
 
 class Tables(Case):
