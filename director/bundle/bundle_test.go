@@ -119,6 +119,36 @@ func TestOpenAndVerify(t *testing.T) {
 	}
 }
 
+func TestCopyFiles(t *testing.T) {
+	t.Parallel()
+	dir, to := sealed(t), t.TempDir()
+	b := open(t, dir)
+	for range 2 { // the second time finds them
+		if err := b.CopyFiles(t.Context(), to, b.Release().Files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(to, "bin", "kubelet"))
+	if err != nil || string(got) != "a kubelet" {
+		t.Errorf("copied %q, %v", got, err)
+	}
+
+	write(t, filepath.Join(dir, "bin", "kubelet"), "A kubelet", 0o755)
+	fresh := t.TempDir()
+	if err := b.CopyFiles(t.Context(), fresh, b.Release().Files); director.KindOf(err) != director.KindInvalid || director.HintOf(err) == "" {
+		t.Errorf("a damaged file: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(fresh, "bin", "*kubelet*"))
+	if parts, _ := filepath.Glob(filepath.Join(fresh, "bin", ".part*")); err != nil || len(left)+len(parts) > 0 {
+		t.Errorf("a damaged file leaves %v %v, %v", left, parts, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.CopyFiles(ended, t.TempDir(), b.Release().Files); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context has ended: %v", err)
+	}
+}
+
 func TestSealIsDeterministic(t *testing.T) {
 	t.Parallel()
 	dir := sealed(t)

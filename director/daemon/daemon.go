@@ -206,7 +206,7 @@ func (d *Daemon) startRegistry(ctx context.Context, identity *pki.Server) (bundl
 	_, _ = rand.Read(password) // crypto/rand.Read never fails
 	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
 	reg, err := registry.New(registry.Config{
-		Root: d.path("registry"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Logger: d.log,
+		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Logger: d.log,
 	})
 	if err != nil {
 		return bundle.PushOptions{}, err
@@ -256,7 +256,7 @@ func (d *Daemon) environment(
 	env := steps.Env{
 		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
 		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
-		Push: push, PushHost: net.JoinHostPort("127.0.0.1", port), Now: time.Now, Log: d.log,
+		Push: push, PushHost: net.JoinHostPort("127.0.0.1", port), Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {

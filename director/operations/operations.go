@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -456,9 +457,12 @@ func readBundle(r model.Release) (planner.Bundle, error) {
 	if err != nil {
 		return planner.Bundle{}, err
 	}
-	out := planner.Bundle{Digest: digest, Components: b.Release().Components, ImageTags: map[string]string{}}
+	out := planner.Bundle{Digest: digest, Components: b.Release().Components, ImageTags: map[string]string{}, Programs: map[string]string{}}
 	for _, i := range b.Images() {
 		out.ImageTags[i.Name] = i.Tag
+	}
+	for _, f := range steps.Programs(b) {
+		out.Programs[path.Base(f.Path)] = f.SHA256
 	}
 	return out, nil
 }

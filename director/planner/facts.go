@@ -19,6 +19,8 @@ type Facts struct {
 	Bundle     string             `json:"bundle"` // directory of the release bundle on the director
 	Tags       map[string]string  `json:"tags"`
 	Registry   string             `json:"registry"`
+	Digest     string             `json:"digest"`   // of the bundle
+	Programs   map[string]string  `json:"programs"` // SHA-256 of what an upgrade puts on nodes, by name
 	Nodes      []director.Machine `json:"nodes"` // masters first, by name
 }
 
@@ -44,6 +46,7 @@ func (w World) facts(machines []sized) Facts {
 	f := Facts{
 		Cluster: w.Cluster.Metadata.Name, UID: w.Cluster.UID, Document: *w.Cluster.Cluster, Network: *w.Network.Network,
 		Kubernetes: w.Release.Release.Kubernetes, Bundle: w.Release.Release.Bundle, Tags: w.Bundle.ImageTags, Registry: w.Director.Registry,
+		Digest: w.Bundle.Digest, Programs: w.Bundle.Programs,
 	}
 	for _, m := range machines {
 		f.Nodes = append(f.Nodes, m.Machine)

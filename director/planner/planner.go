@@ -42,6 +42,7 @@ type Bundle struct {
 	Digest     string            // SHA-256 of release.yaml: the plan is for these bytes
 	Components map[string]string // versions by name
 	ImageTags  map[string]string // tag by image name
+	Programs   map[string]string // SHA-256 of the programs that an upgrade puts on nodes, by name
 }
 
 // Installed is what the last finished plan brought about.

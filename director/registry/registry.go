@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,15 +37,19 @@ const (
 	purgeEvery = 24 * time.Hour
 )
 
-// Config is what a registry needs. All fields but Addr and Listener are required.
+// ArtifactsPath is below what a registry serves the files of Config.Artifacts.
+const ArtifactsPath = "/artifacts/"
+
+// Config is what a registry needs. All fields but Addr, Listener and Artifacts are required.
 type Config struct {
-	Root     string          // directory of the content; made when missing
-	Addr     string          // address to listen on, such as 172.30.0.1:5000; used when Listener is nil
-	Listener net.Listener    // plain; the registry wraps it in TLS, owns it from New on and closes it
-	TLS      *tls.Config     // of the server
-	User     string          // who may write
-	Password director.Secret // of User; long and random, since tries are not counted
-	Logger   *slog.Logger
+	Root      string          // directory of the content; made when missing
+	Addr      string          // address to listen on, such as 172.30.0.1:5000; used when Listener is nil
+	Listener  net.Listener    // plain; the registry wraps it in TLS, owns it from New on and closes it
+	TLS       *tls.Config     // of the server
+	Artifacts string          // directory of plain files that everybody may read below ArtifactsPath; empty for none
+	User      string          // who may write
+	Password  director.Secret // of User; long and random, since tries are not counted
+	Logger    *slog.Logger
 }
 
 // Registry serves one directory. Safe for concurrent use.
@@ -91,6 +96,11 @@ func New(cfg Config) (*Registry, error) {
 	app, err := newApp(root)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Artifacts != "" {
+		if app, err = withArtifacts(app, cfg.Artifacts); err != nil {
+			return nil, err
+		}
 	}
 	r := &Registry{
 		cfg:      cfg,
@@ -208,6 +218,39 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 		defer r.requests.RUnlock()
 		next.ServeHTTP(w, req)
 	})
+}
+
+// withArtifacts serves the files of dir beside the images. Directories are not listed: who fetches a file knows its name and its checksum.
+func withArtifacts(images http.Handler, dir string) (http.Handler, error) {
+	if err := probe(dir); err != nil {
+		return nil, director.Errorf(director.KindInternal, "registry.new", "the directory of artifacts %s cannot be written: %w", dir, err)
+	}
+	root, err := os.OpenRoot(dir) // nothing outside of it is ever opened
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, "registry.new", "the directory of artifacts %s cannot be opened: %w", dir, err)
+	}
+	files := http.StripPrefix(ArtifactsPath, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		f, err := root.Open(req.URL.Path)
+		if err != nil {
+			http.NotFound(w, req)
+			return
+		}
+		defer func() { _ = f.Close() }()
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			http.NotFound(w, req)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		http.ServeContent(w, req, "", info.ModTime(), f)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.URL.Path, ArtifactsPath) {
+			files.ServeHTTP(w, req)
+			return
+		}
+		images.ServeHTTP(w, req)
+	}), nil
 }
 
 // purge removes what interrupted uploads left behind, at once and then daily.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -68,7 +69,7 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 		t.Fatal(err)
 	}
 	reg, err := New(Config{
-		Root: root, Listener: ln, TLS: identity.TLSConfig(), User: testUser, Password: testPassword,
+		Root: root, Artifacts: filepath.Join(root, "artifacts"), Listener: ln, TLS: identity.TLSConfig(), User: testUser, Password: testPassword,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
@@ -186,6 +187,55 @@ func TestNodesPullWithoutCredentials(t *testing.T) {
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.Header.Get("Docker-Content-Digest") == "" {
 			t.Errorf("%s: %s, %v", method, resp.Status, resp.Header)
+		}
+	}
+}
+
+// Nodes fetch the programs of a release from where they fetch its images.
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	b := setup(t, root, nil)
+	dir := filepath.Join(root, "artifacts", "d1", "bin")
+	outside := filepath.Join(root, "outside")
+	if err := errors.Join(
+		os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kubelet"), []byte("a kubelet"), 0o644), os.WriteFile(outside, []byte("secret"), 0o600),
+		os.Symlink(outside, filepath.Join(dir, "way-out")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: b.client}
+	for path, want := range map[string]struct {
+		method, headers string
+		status          int
+		body            string
+	}{
+		"d1/bin/kubelet":         {status: 200, body: "a kubelet"},
+		"d1/bin/kubelet?resumed": {status: 206, headers: "bytes=2-", body: "kubelet"},
+		"d1/bin/kubectl":         {status: 404},
+		"d1/bin/":                {status: 404},
+		"":                       {status: 404},
+		"d1/bin/way-out":         {status: 404},
+		"..%2f..%2foutside":      {status: 404},
+		"d1/bin/kubelet?written": {method: http.MethodPut, status: 401},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), cmp.Or(want.method, http.MethodGet), "https://"+b.reg.Addr().String()+ArtifactsPath+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.headers != "" {
+			req.Header.Set("Range", want.headers)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want.status || (want.body != "" && string(body) != want.body) || strings.Contains(string(body), "secret") {
+			t.Errorf("%q: %d %q, want %d %q", path, resp.StatusCode, body, want.status, want.body)
 		}
 	}
 }

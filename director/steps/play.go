@@ -98,6 +98,7 @@ func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, er
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
 		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU, ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
 		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle, NTP: f.Network.NTP,
+		BinariesURL: "https://" + f.Registry + e.ArtifactsPath + f.Digest + "/bin", Binaries: f.Programs,
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout), Vars: c.Vars,
 	}
 	if c.API.VIP.IsValid() {

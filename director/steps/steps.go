@@ -8,6 +8,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -92,10 +94,13 @@ type Env struct {
 	CA       string             // PEM of the authority that signs the registry's certificate
 	Push     bundle.PushOptions // how images get into the registry
 	PushHost string             // host:port of the registry as the director sees it
-	SSH      SSHIdentity
-	Now      func() time.Time
-	Log      *slog.Logger
-	NTP      []string
+	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest of its bundle.
+	Artifacts     string
+	ArtifactsPath string
+	SSH           SSHIdentity
+	Now           func() time.Time
+	Log           *slog.Logger
+	NTP           []string
 }
 
 // RegistryName stands for the director's registry in the names of images, on every node of every director: node images carry the release's
@@ -246,8 +251,18 @@ func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParam
 			r.Note(ctx, "image "+ev.Image.Ref())
 		}
 	}
-	_, err = b.Push(ctx, e.PushHost, RegistryPrefix, opts)
-	return err
+	if _, err = b.Push(ctx, e.PushHost, RegistryPrefix, opts); err != nil {
+		return err
+	}
+	return b.CopyFiles(ctx, filepath.Join(e.Artifacts, p.Digest), Programs(b))
+}
+
+// programs are the files of a bundle that an upgrade in place puts on nodes.
+var programs = []string{"bin/kubeadm", "bin/kubelet", "bin/kubectl"}
+
+// Programs returns the files of the bundle that an upgrade in place puts on nodes.
+func Programs(b *bundle.Bundle) []bundle.File {
+	return slices.DeleteFunc(slices.Clone(b.Release().Files), func(f bundle.File) bool { return !slices.Contains(programs, f.Path) })
 }
 
 func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
