@@ -229,6 +229,8 @@ type Maintenance struct {
 	MaxUnavailable int      `json:"maxUnavailable,omitempty" doc:"Workers that may be out at once. Masters are always worked on one by one." default:"1" min:"1" max:"1000"`
 	PerHost        int      `json:"maxUnavailablePerHost,omitempty" doc:"Workers of one hypervisor host that may be out at once; 0 for no bound of its own." min:"0" max:"1000"`
 	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
+	DeleteEmptyDir bool     `json:"deleteEmptyDirData,omitempty" doc:"Whether drains evict pods whose local data (emptyDir) goes with them. Off, such pods block a drain."`
+	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing makes anew. Off, such pods block a drain."`
 }
 
 // HostAlias is one line of /etc/hosts.

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -127,13 +128,11 @@ func (d *draft) cluster(m sized) map[string]any {
 
 // drain moves the pods of m away.
 func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) string {
-	timeout := how.Timeout
-	if timeout == 0 {
-		timeout = time.Duration(d.w.Cluster.Cluster.Maintenance.DrainTimeout)
-	}
+	care := d.w.Cluster.Cluster.Maintenance
+	timeout := cmp.Or(how.Timeout, time.Duration(care.DrainTimeout))
 	vars := d.cluster(m)
 	vars["drain_timeout_seconds"] = int(timeout.Seconds())
-	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged, how.DeleteEmptyDir
+	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged || care.EvictUnmanaged, how.DeleteEmptyDir || care.DeleteEmptyDir
 	return d.play(playbook{
 		name: "drain_" + string(m.Role), id: "drain", title: "Drain " + m.Name, limit: []string{m.Name}, vars: vars, estimate: 30 * time.Second,
 		timeout: timeout + 10*time.Minute,

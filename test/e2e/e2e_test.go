@@ -31,7 +31,8 @@ type suite struct {
 	dir      string // everything that the test makes
 	bundle   string
 	image    string
-	sum      string // of the image
+	sum      string   // of the image
+	minors   []string // of Kubernetes, whose documents were written
 	director *exec.Cmd
 	log      *os.File
 }
@@ -49,10 +50,7 @@ func TestEndToEnd(t *testing.T) {
 	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_BUNDLE"), image: need(t, "KAAS_E2E_IMAGE")}
 	t.Cleanup(s.killDirector)
 	s.writeFiles()
-	for _, part := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	s.runParts(t, []part{
 		{"starts and asks for a login", s.startsAndAsksForALogin},
 		{"refuses bad input before anything is made", s.refusesBadInput},
 		{"a failing playbook says what to do", s.failingTaskIsExplained},
@@ -62,8 +60,19 @@ func TestEndToEnd(t *testing.T) {
 		{"no secret is in sight", s.noSecretInSight},
 		{"a second apply changes nothing", s.secondApplyChangesNothing},
 		{"deletes everything", s.deletesEverything},
-	} {
-		if !t.Run(part.name, part.run) {
+	})
+}
+
+// part is one act of a play; each stands on those before it.
+type part struct {
+	name string
+	run  func(*testing.T)
+}
+
+// runParts runs the parts until one fails.
+func (s *suite) runParts(t *testing.T, parts []part) {
+	for _, p := range parts {
+		if !t.Run(p.name, p.run) {
 			s.tellWhatHappened()
 			t.FailNow()
 		}
@@ -99,7 +108,9 @@ func (s *suite) writeFiles() {
 	}
 	version := regexp.MustCompile(`(?m)^ *kubernetes: "?(v[0-9.]+)`).FindStringSubmatch(string(release))[1]
 	s.sum = strings.Fields(string(sum))[0]
-	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version)
+	minor := strings.TrimPrefix(version[:strings.LastIndexByte(version, '.')], "v")
+	s.minors = append(s.minors, minor)
+	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version, "k8s-1.37", "k8s-"+minor)
 	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
 	if err != nil || len(examples) < 5 {
 		s.t.Fatalf("%d examples, %v", len(examples), err)
@@ -365,14 +376,19 @@ func (s *suite) createsOverAKill(t *testing.T) {
 			t.Errorf("%s was done before the kill and ran again: %+v then %+v", st.ID, st, now)
 		}
 	}
-	for _, st := range after.Steps {
-		t.Logf("%-32s %8.1f s  attempt %d", st.ID, st.FinishedAt.Sub(st.StartedAt).Seconds(), st.Attempt)
-	}
+	s.logSteps(t, after)
 	t.Logf("created in %.0f s, the kill included", time.Since(began).Seconds())
 	if n := len(strings.Fields(s.ok(t, time.Minute, "virsh", "list", "--all", "--name"))); n != 2 {
 		t.Errorf("%d VMs, want 2", n)
 	}
 	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"))
+}
+
+func (s *suite) logSteps(t *testing.T, v planView) {
+	t.Helper()
+	for _, st := range v.Steps {
+		t.Logf("%-32s %8.1f s  attempt %d", st.ID, st.FinishedAt.Sub(st.StartedAt).Seconds(), st.Attempt)
+	}
 }
 
 // processes returns the ids of processes of this lab whose command line has the word as its program.
@@ -492,7 +508,7 @@ func (s *suite) noSecretInSight(t *testing.T) {
 	var looked int
 	err = filepath.WalkDir(s.dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			if d != nil && d.IsDir() && (d.Name() == "inventory" || d.Name() == "registry") {
+			if d != nil && d.IsDir() && slices.Contains([]string{"inventory", "registry", "artifacts"}, d.Name()) {
 				return filepath.SkipDir
 			}
 			return err
@@ -555,10 +571,12 @@ func (s *suite) deletesEverything(t *testing.T) {
 			t.Errorf("virsh %v is not empty:\n%s", args, out)
 		}
 	}
-	for _, kind := range []string{"network", "image", "release", "provider"} {
-		name := map[string]string{"network": "demo", "image": "debian12-k8s-1.37", "release": "k8s-1.37", "provider": "lab"}[kind]
-		s.ctl(t, "delete", kind, name, "--yes")
+	s.ctl(t, "delete", "network", "demo", "--yes")
+	for _, minor := range s.minors {
+		s.ctl(t, "delete", "image", "debian12-k8s-"+minor, "--yes")
+		s.ctl(t, "delete", "release", "k8s-"+minor, "--yes")
 	}
+	s.ctl(t, "delete", "provider", "lab", "--yes")
 	if out := volumes(s.ok(t, time.Minute, "virsh", "vol-list", "default")); len(out) != 0 {
 		t.Errorf("volumes are left: %v", out)
 	}

@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestDayTwo is what administrators do after the first day, on real VMs: a cluster of the older minor is made, its nodes are drained, taken out, brought back,
+// destroyed by somebody else and mended, there are more of them and fewer, and it is upgraded to the next minor under a running service (B3-B7, B12).
+func TestDayTwo(t *testing.T) {
+	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_OLD_BUNDLE"), image: need(t, "KAAS_E2E_OLD_IMAGE")}
+	t.Cleanup(s.killDirector)
+	s.writeFiles()
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates a cluster of the older minor", s.createsACluster},
+		{"a drain that a budget blocks gives the node back", s.blockedDrain},
+		{"takes a worker out and brings it back", s.outAndBackIn},
+		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
+		{"one worker more", s.oneWorkerMore},
+		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
+		{"that worker less", s.thatWorkerLess},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
+func (s *suite) createsACluster(t *testing.T) {
+	s.timed(t, "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
+	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"), "--ttl", "4h")
+	s.wantNodes(t, "demo-master-1", "demo-worker-1")
+}
+
+// timed runs the CLI and logs how long it took, with the times of the plan's steps.
+func (s *suite) timed(t *testing.T, args ...string) string {
+	t.Helper()
+	began := time.Now()
+	out := s.ctl(t, args...)
+	t.Logf("%s: %.0f s", strings.Join(args, " "), time.Since(began).Seconds())
+	s.logSteps(t, s.plan(t, s.newestPlan(t)))
+	return out
+}
+
+// wantNodes wants exactly these nodes in the cluster, all ready, and the director to see them so.
+func (s *suite) wantNodes(t *testing.T, names ...string) {
+	t.Helper()
+	got := strings.Fields(s.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	if strings.Join(got, " ") != strings.Join(names, " ") {
+		t.Errorf("the nodes are %v, want %v", got, names)
+	}
+	var seen struct {
+		Items []struct {
+			Name, Power, Problem string
+			Ready, Cordoned      bool
+		} `json:"items"`
+	}
+	out := s.ctl(t, "node", "list", "demo", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &seen); err != nil {
+		t.Fatal(err)
+	}
+	well := 0
+	for _, n := range seen.Items {
+		if n.Ready && !n.Cordoned && n.Power == "on" && n.Problem == "" {
+			well++
+		}
+	}
+	if well != len(names) {
+		t.Errorf("%d of %d nodes are well:\n%s", well, len(names), out)
+	}
+}
+
+// service is a replicated service that answers with the name of its pod, on the nodes named by the selector, behind a budget.
+func service(image, name string, replicas int, budget bool, where string) string {
+	text := fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: default}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      %[4]s
+      terminationGracePeriodSeconds: 5
+      containers:
+        - name: web
+          image: %[3]s
+          command: [toolbox, serve, ":8080"]
+          readinessProbe: {tcpSocket: {port: 8080}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec: {type: NodePort, selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+`, name, replicas, image, where)
+	if budget {
+		text += fmt.Sprintf(`---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: %[1]s, namespace: default}
+spec: {minAvailable: 1, selector: {matchLabels: {app: %[1]s}}}
+`, name)
+	}
+	return text
+}
+
+func (s *suite) toolbox(t *testing.T) string {
+	t.Helper()
+	image := s.kubectl(t, "-n", "kube-system", "get", "ds", "kube-proxy", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	prefix, _, ok := strings.Cut(strings.TrimSpace(image), "/kube-proxy:")
+	if !ok {
+		t.Fatalf("kube-proxy's image is %q", image)
+	}
+	var tags struct {
+		Tags []string `json:"tags"`
+	}
+	out := s.ok(t, time.Minute, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), "https://172.30.0.1:5000/v2/kaas/toolbox/tags/list")
+	if err := json.Unmarshal([]byte(out), &tags); err != nil || len(tags.Tags) == 0 {
+		t.Fatalf("toolbox has the tags %s (%v)", out, err)
+	}
+	return prefix + "/toolbox:" + tags.Tags[0]
+}
+
+func (s *suite) blockedDrain(t *testing.T) {
+	file := s.write("held.yaml", service(s.toolbox(t), "held", 1, true, "nodeSelector: {kubernetes.io/hostname: demo-worker-1}"), 0o644)
+	s.kubectl(t, "apply", "-f", file)
+	s.kubectl(t, "rollout", "status", "deployment/held", "--timeout=100s")
+	s.await(t, time.Minute, "the budget sees its pod", func() bool {
+		return strings.TrimSpace(s.kubectl(t, "get", "pdb", "held", "-o", "jsonpath={.status.currentHealthy}")) == "1"
+	})
+	if out := s.ctl(t, "node", "drain", "demo", "demo-worker-1", "--rehearse"); !strings.Contains(out, "disruption budget held allows no disruption") {
+		t.Errorf("the rehearsal does not tell of the budget:\n%s", out)
+	}
+	began := time.Now()
+	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "20s", "--yes", "--wait")
+	t.Logf("a blocked drain was told of after %.0f s", time.Since(began).Seconds())
+	id := s.newestPlan(t)
+	if v := s.plan(t, id); v.Phase != "parked" {
+		t.Errorf("the plan is %s, want parked: a person has to decide", v.Phase)
+	}
+	s.wantNodes(t, "demo-master-1", "demo-worker-1") // schedulable again
+
+	// Somebody loosens the budget, and the parked plan goes on.
+	s.kubectl(t, "delete", "pdb", "held")
+	s.ctl(t, "retry", id, "--wait")
+	if v := s.plan(t, id); v.Phase != "done" {
+		t.Errorf("the plan is %s, want done", v.Phase)
+	}
+	if out := s.kubectl(t, "get", "node", "demo-worker-1", "-o", "jsonpath={.spec.unschedulable}"); out != "true" {
+		t.Errorf("the drained node is schedulable")
+	}
+	s.timed(t, "node", "uncordon", "demo", "demo-worker-1", "--yes", "--wait")
+	s.kubectl(t, "rollout", "status", "deployment/held", "--timeout=100s")
+	s.kubectl(t, "delete", "-f", file, "--ignore-not-found")
+}
+
+func (s *suite) outAndBackIn(t *testing.T) {
+	s.timed(t, "node", "delete", "demo", "demo-worker-1", "--keep-vm", "--yes", "--wait")
+	if out := s.kubectl(t, "get", "nodes", "-o", "name"); strings.Contains(out, "worker") {
+		t.Errorf("the worker is still a node:\n%s", out)
+	}
+	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "it was taken out of the cluster") {
+		t.Errorf("the list does not tell:\n%s", out)
+	}
+	if n := len(strings.Fields(s.ok(t, time.Minute, "virsh", "list", "--name"))); n != 2 {
+		t.Errorf("%d VMs run, want 2: the VM was to stay", n)
+	}
+	s.timed(t, "node", "rejoin", "demo", "demo-worker-1", "--yes", "--wait")
+	s.wantNodes(t, "demo-master-1", "demo-worker-1")
+}
+
+func (s *suite) mendsADestroyedVM(t *testing.T) {
+	s.ok(t, time.Minute, "virsh", "destroy", "demo-worker-1")
+	s.ok(t, time.Minute, "virsh", "undefine", "demo-worker-1", "--nvram")
+	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "its VM is gone") {
+		t.Errorf("the list does not tell:\n%s", out)
+	}
+	s.await(t, 10*time.Minute, "the cluster notices", func() bool {
+		return !strings.Contains(s.kubectl(t, "get", "node", "demo-worker-1", "--no-headers"), " Ready")
+	})
+	s.timed(t, "node", "repair", "demo", "--yes", "--wait")
+	s.wantNodes(t, "demo-master-1", "demo-worker-1")
+}
+
+func (s *suite) oneWorkerMore(t *testing.T) {
+	s.timed(t, "scale", "demo", "--pool", "worker=2", "--yes", "--wait")
+	s.wantNodes(t, "demo-master-1", "demo-worker-1", "demo-worker-2")
+}
+
+func (s *suite) thatWorkerLess(t *testing.T) {
+	s.timed(t, "scale", "demo", "--pool", "worker=1", "--remove", "demo-worker-1", "--yes", "--wait")
+	s.wantNodes(t, "demo-master-1", "demo-worker-2")
+	if out := s.ok(t, time.Minute, "virsh", "list", "--all", "--name"); strings.Contains(out, "demo-worker-1") {
+		t.Errorf("its VM is still there:\n%s", out)
+	}
+}
+
+// upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded.
+func (s *suite) upgrades(t *testing.T) {
+	file := s.write("web.yaml", service(s.toolbox(t), "web", 2, true,
+		"topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]"), 0o644)
+	s.kubectl(t, "apply", "-f", file)
+	s.kubectl(t, "rollout", "status", "deployment/web", "--timeout=110s")
+	ask := s.asking(t, "http://10.88.0.10:30080/")
+
+	s.bundle, s.image = need(t, "KAAS_E2E_BUNDLE"), need(t, "KAAS_E2E_IMAGE")
+	s.writeFiles() // the same cluster of the other release
+	skipped := s.variant("skip", "kubernetes: \"v1.37", "kubernetes: \"v1.39")
+	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
+		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
+	}
+	s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
+	id := s.newestPlan(t)
+	s.await(t, 30*time.Minute, "the first worker is upgraded", func() bool {
+		v := s.plan(t, id)
+		if v.Phase != "running" {
+			t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
+		}
+		for _, st := range v.Steps {
+			if st.ID == "upgrade/demo-worker-1" && st.Status == "running" {
+				return true
+			}
+		}
+		return false
+	})
+	s.killDirector()
+	s.startDirector(t)
+	out, code := s.run(t, 30*time.Minute, s.root+"/bin/directorctl", "follow", id)
+	if code != 0 {
+		t.Fatalf("the upgrade did not end well: exit code %d\n%s", code, out)
+	}
+	s.logSteps(t, s.plan(t, id))
+	versions := s.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+	if strings.Count(versions, "v1.37.") != 3 {
+		t.Errorf("the kubelets run %s", versions)
+	}
+	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "v1.37.`) {
+		t.Errorf("the API server: %s", v)
+	}
+	asked, failed, first := ask()
+	t.Logf("the service was asked %d times during the upgrade, %d answers were missing", asked, failed)
+	if failed > 0 || asked < 10 {
+		t.Errorf("%d of %d requests failed, the first with: %v", failed, asked, first)
+	}
+	s.kubectl(t, "delete", "-f", file)
+	if out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes"); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {
+		t.Logf("%s", out)
+	}
+}
+
+// asking asks the URL over and over, each time on a new connection, until the returned function is called, which tells how often, how many requests failed, and how
+// the first of them did. Two tries within the client's patience count as one request, as any client of a service behind several endpoints makes.
+func (s *suite) asking(t *testing.T, url string) func() (asked, failed int, first error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var asked, failed int
+	var first error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			err := get(ctx, client, url)
+			if err != nil {
+				err = get(ctx, client, url)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			asked++
+			if err != nil {
+				failed++
+				if first == nil {
+					first = fmt.Errorf("request %d: %w", asked, err)
+				}
+			}
+		}
+	})
+	return func() (int, int, error) {
+		cancel()
+		wg.Wait()
+		return asked, failed, first
+	}
+}
+
+func get(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s", resp.Status)
+	}
+	return nil
+}
