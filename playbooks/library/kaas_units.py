@@ -8,8 +8,8 @@ module: kaas_units
 short_description: Has systemd units enabled, running, and running with their present configuration
 description:
   - Handles a list of units in one task.
-  - A unit that became active before the newest of its O(units[].reads) files was written is restarted. Unlike a handler this also
-    happens when the run that wrote the file was cut off before it could notify anything.
+  - A unit that became active before the newest of its O(units[].reads) files was written is restarted, or reloaded when it is of
+    O(units[].reload). Unlike a handler this also happens when the run that wrote the file was cut off before it could notify anything.
 options:
   units:
     description: The units.
@@ -30,6 +30,14 @@ options:
         type: list
         elements: path
         default: []
+      reload:
+        description: Whether it is told to read the files again instead of being restarted.
+        type: bool
+        default: false
+      running:
+        description: Whether it runs. One that does not is not enabled either, and need not be there.
+        type: bool
+        default: true
   systemctl:
     description: The program.
     type: str
@@ -67,7 +75,8 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, clean, run
 
-PROPERTIES = ["Id", "LoadState", "ActiveState", "UnitFileState", "ActiveEnterTimestampMonotonic"]
+PROPERTIES = ["Id", "LoadState", "ActiveState", "UnitFileState", "ActiveEnterTimestampMonotonic",
+              "StateChangeTimestampMonotonic"]
 
 
 class Units:
@@ -99,20 +108,27 @@ class Units:
         """Bring one unit to its state."""
         name = unit["name"]
         has = self.show(name)
+        if not unit["running"]:
+            if has.get("UnitFileState") in ("enabled", "enabled-runtime"):
+                self.act("disable", name)
+            if has.get("ActiveState") in ("active", "activating", "reloading"):
+                self.act("stop", name)
+            return
         if has.get("LoadState") != "loaded":
             raise Failure("unit %s is not there (%s)" % (name, has.get("LoadState")), "The node image has to carry it")
         if unit["enabled"] and has.get("UnitFileState") not in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated"):
             self.act("enable", name)
         if has.get("ActiveState") not in ("active", "activating", "reloading"):
             self.act("start", name)
-        elif older(has, unit["reads"]):
-            self.act("restart", name)
+        # A reload leaves the time at which the unit became active as it was, and changes the time of its last change of state.
+        elif older(has, unit["reads"], "StateChange" if unit["reload"] else "ActiveEnter"):
+            self.act("reload" if unit["reload"] else "restart", name)
 
 
-def older(has, paths):
-    """Say whether the unit became active before one of the files was written."""
+def older(has, paths, what):
+    """Say whether what happened to the unit was before one of the files was written."""
     try:
-        since = int(has.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        since = int(has.get(what + "TimestampMonotonic") or 0) / 1e6
     except ValueError:
         return False
     # The file's change time, not its modification time, which copies may set back.
@@ -128,6 +144,8 @@ def main():
                 "name": {"type": "str", "required": True},
                 "enabled": {"type": "bool", "default": True},
                 "reads": {"type": "list", "elements": "path", "default": []},
+                "reload": {"type": "bool", "default": False},
+                "running": {"type": "bool", "default": True},
             }},
             "systemctl": {"type": "str", "default": "systemctl"},
             "timeout": {"type": "int", "default": 180},

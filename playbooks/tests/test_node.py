@@ -60,9 +60,9 @@ class Units(Case):
         self.program("systemctl", self.SYSTEMCTL % {"root": self.root})
         self.config = self.write("config", "x")
 
-    def show(self, load="loaded", active="active", enabled="enabled", since=0):
-        self.write("x.service", "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n" % (
-            load, active, enabled, since))
+    def show(self, load="loaded", active="active", enabled="enabled", since=0, changed=0):
+        self.write("x.service", "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n"
+                   "StateChangeTimestampMonotonic=%d\n" % (load, active, enabled, since, changed))
 
     def test_as_it_should_be(self):
         self.show(since=1 << 62)
@@ -74,6 +74,24 @@ class Units(Case):
         self.assertEqual(len(self.calls()), 1)
         self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"], ["restart x.service"])
         self.assertEqual(self.calls()[-1], "systemctl restart x.service")
+
+    def test_reload(self):
+        unit = {"name": "x.service", "reads": [self.config], "reload": True}
+        self.show(since=1, changed=1)
+        self.assertEqual(self.ensure(unit)["did"], ["reload x.service"])
+        self.show(since=1, changed=1 << 62)
+        self.assertEqual(self.ensure(unit)["did"], [])
+
+    def test_stopped(self):
+        unit = {"name": "x.service", "running": False}
+        self.show()
+        self.assertEqual(self.ensure(unit, check=True)["did"], ["disable x.service", "stop x.service"])
+        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(self.ensure(unit)["did"], ["disable x.service", "stop x.service"])
+        self.show(active="inactive", enabled="disabled")
+        self.assertEqual(self.ensure(unit)["did"], [])
+        self.show(load="not-found", active="inactive", enabled="")
+        self.assertEqual(self.ensure(unit)["did"], [])
 
     def test_off(self):
         self.show(active="failed", enabled="disabled")
