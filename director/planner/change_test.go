@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"encoding/json"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/playbooks"
 )
 
 // running is the world of the demo's cluster after its creation, with so many masters and workers at version.
@@ -69,6 +72,15 @@ func ids(t *testing.T, c plan.Content, err error) []string {
 	for _, s := range c.Steps {
 		if s.Safety == "" {
 			t.Errorf("%s does not say what is safe meanwhile", s.ID)
+		}
+		if s.Kind == StepPlay {
+			var p PlayParams
+			if err := json.Unmarshal(s.Params, &p); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fs.Stat(playbooks.FS(), p.Playbook); err != nil {
+				t.Errorf("%s runs a playbook that is not there: %v", s.ID, err)
+			}
 		}
 		out = append(out, s.ID)
 	}
@@ -194,7 +206,9 @@ func TestPlansOfARunningCluster(t *testing.T) {
 
 func TestRefusalsOnARunningCluster(t *testing.T) {
 	t.Parallel()
-	node := func(op plan.Operation, names ...string) plan.Request { return plan.Request{Operation: op, Nodes: names} }
+	node := func(op plan.Operation, names ...string) plan.Request {
+		return plan.Request{Operation: op, Nodes: names}
+	}
 	tests := map[string]struct {
 		masters int
 		change  func(*World)
@@ -202,20 +216,20 @@ func TestRefusalsOnARunningCluster(t *testing.T) {
 		kind    director.Kind
 		says    string
 	}{
-		"a skipped minor":    {1, func(w *World) { release(w, "v1.39.0") }, plan.Request{}, director.KindConflict, "would skip 1 minor version"},
-		"a downgrade":        {1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back"},
-		"another network":    {1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) }, plan.Request{}, director.KindConflict, "mtu: 9000"},
+		"a skipped minor":     {1, func(w *World) { release(w, "v1.39.0") }, plan.Request{}, director.KindConflict, "would skip 1 minor version"},
+		"a downgrade":         {1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back"},
+		"another network":     {1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) }, plan.Request{}, director.KindConflict, "mtu: 9000"},
 		"masters without VIP": {1, func(w *World) { want(w, func(c *model.Cluster) { c.Masters.Count = 3 }) }, plan.Request{}, director.KindConflict, "without a virtual address"},
 		"release and numbers at once": {1, func(w *World) {
 			release(w, "v1.38.0")
 			want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
 		}, plan.Request{}, director.KindConflict, "at once"},
-		"an unknown node":      {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
-		"no node":              {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
-		"a node twice":         {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
-		"the last master":      {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
-		"the only master anew": {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
-		"two of three masters": {3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "last master"},
+		"an unknown node":            {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
+		"no node":                    {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
+		"a node twice":               {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
+		"the last master":            {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
+		"the only master anew":       {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
+		"two of three masters":       {3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "last master"},
 		"a master beside a dead one": {3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "lose its quorum"},
 		"a master that nobody sees": {
 			3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "connection refused",
