@@ -51,7 +51,7 @@ func (a *app) rootCommand() *cobra.Command {
 		}
 	}
 	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
-	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(),
+	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(), a.eventsCommand(),
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())
 	add("cluster", a.nodeCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())

@@ -55,6 +55,8 @@ type Config struct {
 	Observer Observer
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
 	Stopping context.Context
+	// Streams is how many streams of events may be open at once; 0 means defaultStreams.
+	Streams int
 	// Now is the clock of the login limit; nil means time.Now.
 	Now func() time.Time
 	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means none.
@@ -67,9 +69,13 @@ const (
 	maxBody      = 64 << 10
 )
 
+// defaultStreams is more than a director has watchers, and few enough for its memory and its file descriptors.
+const defaultStreams = 256
+
 type server struct {
 	Config
-	limit *loginLimit
+	limit   *loginLimit
+	streams chan struct{} // holds an entry for each open stream
 }
 
 // frameworkOnce guards huma's package variable for errors, which is the same for all servers of a process.
@@ -104,7 +110,10 @@ func build(c Config) (http.Handler, huma.API) {
 			return frameworkProblem(nil, status, msg, errs...)
 		}
 	})
-	s := &server{Config: c, limit: newLoginLimit(c.Now)}
+	if c.Streams == 0 {
+		c.Streams = defaultStreams
+	}
+	s := &server{Config: c, limit: newLoginLimit(c.Now), streams: make(chan struct{}, c.Streams)}
 
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
@@ -144,6 +153,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.clusters(api)
 	s.plans(api)
 	s.events(api)
+	s.stream(api)
 	s.schedules(api)
 	return engine, api
 }

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -48,12 +46,12 @@ func (s *server) events(api huma.API) {
 		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags, Summary: "Follow what happens in a plan",
 		Description: "A stream sends each event with its number as id, and a last message of the type end when the plan has ended. It can be " +
 			"taken up again with Last-Event-ID.",
-		Errors: []int{http.StatusNotFound},
+		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, typeEvents), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
 			after := max(in.After, in.LastEvent)
 			if strings.Contains(in.Accept, typeEvents) {
-				return s.stream(ctx, in.ID, after)
+				return s.follow(ctx, in.ID, after)
 			}
 			out, err := s.poll(ctx, in, after)
 			if err != nil {
@@ -121,69 +119,36 @@ func unlimited(ctx huma.Context) {
 	_ = http.NewResponseController(humagin.Unwrap(ctx).Writer).SetWriteDeadline(time.Time{}) // a writer without deadlines has none to lift
 }
 
-// stream sends events as they happen until the plan has ended. The first look happens before the status is out, so that an unknown plan
+// follow sends events as they happen until the plan has ended. The first look happens before the status is out, so that an unknown plan
 // is a problem and not a stream.
-func (s *server) stream(ctx context.Context, id string, after int64) (*anyOf, error) {
+func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, error) {
 	events, err := s.Operations.Events(ctx, id, after, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &anyOf{Body: func(hctx huma.Context) {
-		ctx, cancel := s.untilStop(hctx.Context())
-		defer cancel()
-		if s.Observer != nil {
-			defer s.Observer.Stream()()
-		}
-		unlimited(hctx)
-		w := humagin.Unwrap(hctx).Writer
-		hctx.SetHeader("Content-Type", typeEvents)
-		hctx.SetHeader("X-Accel-Buffering", "no")
-		hctx.SetStatus(http.StatusOK)
-		w.WriteHeaderNow()
-		w.Flush()
+	return s.sse(func(ctx context.Context, w *sse) error {
 		for {
-			after = send(w, events, after)
-			w.Flush()
+			for _, e := range wire.EventsOf(events) {
+				w.send("event", e.Seq, e)
+				after = e.Seq
+			}
+			if err := w.flush(); err != nil {
+				return err
+			}
 			v, err := s.Operations.Plan(ctx, id)
 			if err != nil {
-				s.lost(ctx, id, err)
-				return
+				return err
 			}
 			if v.State.Phase.Ended() && after >= v.State.Seq {
-				data, _ := json.Marshal(wire.End{Phase: string(v.State.Phase)}) // two strings always marshal
-				_, _ = fmt.Fprintf(w, "event: end\ndata: %s\n\n", data)
-				w.Flush()
-				return
+				w.send("end", 0, wire.End{Phase: string(v.State.Phase)})
+				return w.flush()
 			}
 			if events, err = s.Operations.Events(ctx, id, after, heartbeat); err != nil {
-				s.lost(ctx, id, err)
-				return
-			}
-			if ctx.Err() != nil {
-				return
+				return err
 			}
 			if len(events) == 0 {
-				if _, err := io.WriteString(w, ": alive\n\n"); err != nil {
-					return
-				}
+				w.alive(0)
 			}
 		}
-	}}, nil
-}
-
-// lost notes why a stream broke off. The caller takes it up again and is told then.
-func (s *server) lost(ctx context.Context, id string, err error) {
-	if ctx.Err() == nil {
-		s.Log.ErrorContext(ctx, "event stream broke off", "request_id", requestID(ctx), "plan_id", id, "err", err)
-	}
-}
-
-// send writes events and returns the number of the last one. Write errors show at the next flush or wait.
-func send(w io.Writer, events []plan.Event, after int64) int64 {
-	for _, e := range wire.EventsOf(events) {
-		data, _ := json.Marshal(e) // plain fields always marshal
-		_, _ = fmt.Fprintf(w, "id: %d\nevent: event\ndata: %s\n\n", e.Seq, data)
-		after = e.Seq
-	}
-	return after
+	}), nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -42,6 +43,8 @@ type Operations interface {
 	Plan(ctx context.Context, id string) (PlanView, error)
 	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
+	// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.
+	Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error)
 	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.
 	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -28,33 +29,135 @@ const silence = 60 * time.Second
 func (c *Client) Follow(
 	ctx context.Context, id string, after int64, each func(wire.Event) error, lost func(error),
 ) (phase string, err error) {
+	err = c.follow(ctx, "/plans/"+id+"/events", nil, &after, func(event, data string) (bool, error) {
+		switch event {
+		case "end":
+			var end wire.End
+			if err := json.Unmarshal([]byte(data), &end); err != nil || end.Phase == "" {
+				return false, director.Errorf(director.KindInternal, "client.follow", "the stream's end cannot be read")
+			}
+			phase = end.Phase
+			return true, nil
+		case "event":
+			var e wire.Event
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				return false, director.Errorf(director.KindInternal, "client.follow", "an event cannot be read: %w", err)
+			}
+			if e.Seq <= after {
+				return false, nil
+			}
+			return false, mine(each(e))
+		}
+		return false, nil // a newer director has more to say
+	}, lost)
+	return phase, err
+}
+
+// StreamFilter narrows what is read of the director's stream. What is empty does not narrow.
+type StreamFilter struct {
+	After   int64 // only what has a greater id
+	Tail    int   // if After is 0: begin so many before the end
+	Kinds   []string
+	Cluster string
+}
+
+func (f StreamFilter) query() url.Values {
+	q := url.Values{}
+	if f.After > 0 {
+		q.Set("after", strconv.FormatInt(f.After, 10))
+	}
+	if f.Tail > 0 && f.After == 0 {
+		q.Set("tail", strconv.Itoa(f.Tail))
+	}
+	if len(f.Kinds) > 0 {
+		q.Set("kind", strings.Join(f.Kinds, ","))
+	}
+	if f.Cluster != "" {
+		q.Set("cluster", f.Cluster)
+	}
+	return q
+}
+
+// Stream returns a part of the director's stream; ask after its Last for what follows.
+func (c *Client) Stream(ctx context.Context, f StreamFilter) (wire.Stream, error) {
+	var s wire.Stream
+	err := c.call(ctx, request{method: http.MethodGet, path: "/events", query: f.query()}, &s)
+	return s, err
+}
+
+// Watch calls each for every event of the director's stream, in order and once, and gap where the director does not have any more what was
+// missed. It ends with the context or with an error of each. lost is as in Follow; gap may be nil, too.
+func (c *Client) Watch(ctx context.Context, f StreamFilter, each func(wire.StreamEvent) error, gap func(wire.StreamGap), lost func(error)) error {
+	after := f.After
+	return c.follow(ctx, "/events", f.query(), &after, func(event, data string) (bool, error) {
+		switch event {
+		case "gap":
+			var g wire.StreamGap
+			if err := json.Unmarshal([]byte(data), &g); err != nil {
+				return false, director.Errorf(director.KindInternal, "client.watch", "a message of the stream cannot be read: %w", err)
+			}
+			if gap != nil {
+				gap(g)
+			}
+			after = g.Through // may be lower than before, on an older database
+		case "event":
+			var e wire.StreamEvent
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				return false, director.Errorf(director.KindInternal, "client.watch", "an event cannot be read: %w", err)
+			}
+			if e.ID <= after {
+				return false, nil
+			}
+			return false, mine(each(e))
+		}
+		return false, nil
+	}, lost)
+}
+
+// mine marks an error of the caller.
+func mine(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &callbackError{err}
+}
+
+type callbackError struct{ err error }
+
+func (e *callbackError) Error() string { return e.err.Error() }
+
+// follow reads a stream until on says that it is over, and takes it up again behind after whenever it breaks.
+func (c *Client) follow(
+	ctx context.Context, path string, query url.Values, after *int64, on func(event, data string) (over bool, err error), lost func(error),
+) error {
 	if lost == nil {
 		lost = func(error) {}
 	}
-	failures, told := 0, false
+	failures, told, connected := 0, false, false
 	for {
-		phase, last, err := c.stream(ctx, id, after, each, func() {
+		over, err := c.stream(ctx, path, query, after, on, func() {
 			if told {
 				lost(nil)
 			}
-			failures, told = 0, false
+			failures, told, connected = 0, false, true
 		})
-		after = last
 		var own *callbackError
+		kind := director.KindOf(err)
 		switch {
-		case err == nil && phase != "":
-			return phase, nil
+		case over:
+			return nil
 		case ctx.Err() != nil:
-			return "", ctx.Err()
+			return ctx.Err()
 		case errors.As(err, &own):
-			return "", own.err
-		case err != nil && director.KindOf(err) != director.KindUnavailable:
-			return "", err
+			return own.err
+		// Whoever had a place among the director's streams waits until there is one again.
+		case err != nil && kind != director.KindUnavailable && (kind != director.KindExhausted || !connected):
+			return err
 		}
 		failures++
 		if err != nil {
 			if failures >= maxSilence {
-				return "", err
+				return err
 			}
 			if !told {
 				lost(err)
@@ -63,29 +166,25 @@ func (c *Client) Follow(
 		}
 		select {
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return ctx.Err()
 		case <-time.After(c.backoff(failures)):
 		}
 	}
 }
 
-type callbackError struct{ err error }
-
-func (e *callbackError) Error() string { return e.err.Error() }
-
-// stream reads one connection. phase is set when the server said that the plan has ended.
+// stream reads one connection. after follows the ids of its messages; alive is called for every line.
 func (c *Client) stream(
-	ctx context.Context, id string, after int64, each func(wire.Event) error, alive func(), // called for every line
-) (phase string, last int64, err error) {
+	ctx context.Context, path string, query url.Values, after *int64, on func(event, data string) (bool, error), alive func(),
+) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := request{method: http.MethodGet, path: "/plans/" + id + "/events", accept: "text/event-stream", header: http.Header{}}
-	if after > 0 {
-		r.header.Set("Last-Event-ID", strconv.FormatInt(after, 10))
+	r := request{method: http.MethodGet, path: path, query: query, accept: "text/event-stream", header: http.Header{}}
+	if *after > 0 {
+		r.header.Set("Last-Event-ID", strconv.FormatInt(*after, 10))
 	}
 	resp, err := c.open(ctx, r)
 	if err != nil {
-		return "", after, err
+		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	watch := time.AfterFunc(silence, cancel)
@@ -93,13 +192,14 @@ func (c *Client) stream(
 
 	lines := bufio.NewReader(resp.Body)
 	var event, data string
+	var id int64
 	for {
 		line, err := lines.ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			return "", after, nil // the director stops; it is back soon
+			return false, nil // the director stops; it is back soon
 		}
 		if err != nil {
-			return "", after, director.Errorf(director.KindUnavailable, "client.follow", "the stream broke off: %w", err)
+			return false, director.Errorf(director.KindUnavailable, "client.follow", "the stream broke off: %w", err)
 		}
 		watch.Reset(silence)
 		alive()
@@ -107,29 +207,20 @@ func (c *Client) stream(
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
+		case field == "id":
+			id, _ = strconv.ParseInt(value, 10, 64) // what is no number is no place
 		case field == "event":
 			event = value
 		case field == "data":
 			data = value
-		case line != "":
-		case event == "end":
-			var end wire.End
-			if err := json.Unmarshal([]byte(data), &end); err != nil || end.Phase == "" {
-				return "", after, director.Errorf(director.KindInternal, "client.follow", "the stream's end cannot be read")
-			}
-			return end.Phase, after, nil
-		case event == "event":
-			var e wire.Event
-			if err := json.Unmarshal([]byte(data), &e); err != nil {
-				return "", after, director.Errorf(director.KindInternal, "client.follow", "an event cannot be read: %w", err)
-			}
-			if e.Seq > after {
-				if err := each(e); err != nil {
-					return "", after, &callbackError{err}
+		case line == "":
+			if event != "" {
+				if over, err := on(event, data); over || err != nil {
+					return over, err
 				}
-				after = e.Seq
 			}
-			event, data = "", ""
+			*after = max(*after, id)
+			event, data, id = "", "", 0
 		}
 	}
 }

@@ -491,6 +491,28 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 	}
 }
 
+// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.
+func (o *Operations) Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		here, elsewhere := o.Store.News(), o.Engine.Changed() // the engine hears of what other directors do
+		page, err := o.Store.Stream(ctx, q)
+		if err != nil || len(page.Events) > 0 || page.Gap != nil || wait == 0 {
+			return page, err
+		}
+		q.After, q.Tail = page.Last, 0 // what does not fit is looked at once
+		select {
+		case <-here:
+		case <-elsewhere:
+		case <-timer.C:
+			return page, nil
+		case <-ctx.Done():
+			return page, ctx.Err()
+		}
+	}
+}
+
 // kubeconfigLife is how long a kubeconfig is good for when nobody says: a working day, because it cannot be taken back.
 const kubeconfigLife = 12 * time.Hour
 

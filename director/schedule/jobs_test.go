@@ -162,14 +162,15 @@ func TestPrune(t *testing.T) {
 	b := setup(t, "2026-06-01T03:00:00Z")
 	runs := t.TempDir()
 	old, young := b.now().Add(-100*24*time.Hour), b.now().Add(-24*time.Hour)
-	for id, p := range map[string]struct {
+	for _, p := range []struct {
+		id    string
 		ended time.Time
 		kind  plan.EventKind
 	}{
-		"old-done": {old, plan.PlanDone}, "old-failed": {old, plan.PlanFailed}, "young-done": {young, plan.PlanDone},
+		{"old-done", old, plan.PlanDone}, {"old-failed", old, plan.PlanFailed}, {"young-done", young, plan.PlanDone},
 	} {
-		addPlan(t, b.db, id, p.ended, p.kind)
-		log(t, runs, id, p.ended)
+		addPlan(t, b.db, p.id, p.ended, p.kind)
+		log(t, runs, p.id, p.ended)
 	}
 	log(t, runs, "nobody-old", old)
 	log(t, runs, "nobody-young", young)
@@ -191,7 +192,7 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "removed 2 events of 1 plan, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules"
+	want := "removed 2 events of 1 plan, 4 events of the stream, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules"
 	if res.Message != want {
 		t.Errorf("said %q, want %q", res.Message, want)
 	}

@@ -16,6 +16,7 @@ import (
 // Records is what prune takes old records from.
 type Records interface {
 	PruneEvents(ctx context.Context, before time.Time) (plans, events int64, err error)
+	PruneStream(ctx context.Context, before time.Time) (int64, error) // of the director's stream of events
 	KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error)
 	PruneSessions(ctx context.Context, before time.Time) (int64, error)
 	PruneRuns(ctx context.Context, before time.Time) (int64, error)
@@ -24,10 +25,10 @@ type Records interface {
 
 const day = 24 * time.Hour
 
-// PruneJob removes what is no longer needed: events and run logs of old plans, ended sessions, old records of schedules. runs is the directory of
+// PruneJob removes what is no longer needed: events and run logs of old plans, the old part of the director's stream, ended sessions, old records of schedules. runs is the directory of
 // run logs, with a directory for each plan.
 func PruneJob(records Records, runs string, now func() time.Time) Job {
-	about := "Removes events and run logs of old plans, ended sessions and old records of schedules. A plan that can still go on keeps all it has."
+	about := "Removes events and run logs of old plans, old events of the director's stream, ended sessions and old records of schedules. A plan that can still go on keeps all it has."
 	return Job{Name: "prune", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		events := p.Span("events", 90*day, day)
 		logs := p.Span("logs", 30*day, day)
@@ -37,13 +38,15 @@ func PruneJob(records Records, runs string, now func() time.Time) Job {
 			var said []string
 			plans, n, err1 := records.PruneEvents(ctx, at.Add(-events))
 			said = append(said, count(n, "event")+" of "+count(plans, "plan"))
+			streamed, err5 := records.PruneStream(ctx, at.Add(-events))
+			said = append(said, count(streamed, "event")+" of the stream")
 			dirs, bytes, err2 := pruneLogs(ctx, records, runs, at.Add(-logs))
 			said = append(said, "logs of "+count(dirs, "plan")+" ("+megabytes(bytes)+")")
 			sessions, err3 := records.PruneSessions(ctx, at)
 			said = append(said, count(sessions, "ended session"))
 			old, err4 := records.PruneRuns(ctx, at.Add(-history))
 			said = append(said, count(old, "record")+" of schedules")
-			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, records.PruneOnce(ctx, at))
+			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, err5, records.PruneOnce(ctx, at))
 		}
 	}}
 }

@@ -151,6 +151,8 @@ type Tx struct {
 	conn  *sql.Conn // PostgreSQL's connection of the transaction; nil on SQLite
 	moved bool      // peers may want to read again
 	look  bool      // peers must look at their leases
+
+	stream []streamRow // what goes into the stream when fn is through
 }
 
 var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
@@ -158,12 +160,23 @@ var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
 // Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour of another one:
 // then fn is called again, and must not count on what it did before.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	announced := false
+	whole := func(t *Tx) error {
+		if err := fn(t); err != nil {
+			return err
+		}
+		announced = len(t.stream) > 0
+		return t.flushStream()
+	}
 	err := s.retried(ctx, func() error {
 		if s.pool != nil {
-			return s.updatePostgres(ctx, fn)
+			return s.updatePostgres(ctx, whole)
 		}
-		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return fn(&Tx{db: db, store: s}) })
+		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return whole(&Tx{db: db, store: s}) })
 	})
+	if err == nil && announced {
+		s.news.send()
+	}
 	return dbError("store.update", "a transaction", err)
 }
 
@@ -205,6 +218,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	if err := t.db.Create(&eventRow{PlanID: e.Plan, Seq: e.Seq, Body: marshal(e)}).Error; err != nil {
 		return dbError("store.append", "event of plan "+e.Plan, err)
 	}
+	t.announceEvent(e)
 	set := map[string]any{"seq": e.Seq}
 	if e.Step == "" {
 		set = map[string]any{

@@ -40,6 +40,7 @@ const (
 	lockMigrations int64 = 0x6b616173_00000001 + iota
 	lockDocuments
 	lockBudgets
+	lockStream
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

@@ -31,6 +31,7 @@ type Store struct {
 	pool  *pgxpool.Pool // PostgreSQL's connections; nil on SQLite
 	id    string
 	log   *slog.Logger
+	news  news
 }
 
 // init brings the schema up to date, and gives a new database the id of the installation.

@@ -3,6 +3,7 @@ package wire
 import (
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -93,6 +94,21 @@ func EventsOf(events []plan.Event) []Event {
 			Plan: e.Plan, Seq: e.Seq, At: e.At.UTC(), Kind: string(e.Kind), Step: e.Step, Attempt: e.Attempt,
 			By: e.By, Message: e.Message, Hint: e.Hint, NotBefore: Optional(e.NotBefore),
 		}
+	}
+	return out
+}
+
+// StreamOf converts a part of the stream.
+func StreamOf(p director.StreamPage) Stream {
+	out := Stream{Items: make([]StreamEvent, len(p.Events)), Last: p.Last}
+	for i, e := range p.Events {
+		out.Items[i] = StreamEvent{
+			ID: e.ID, At: e.At.UTC(), Source: e.Source, Kind: e.Kind, Name: e.Name, Cluster: e.Cluster, What: e.What, By: e.By,
+			Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
+		}
+	}
+	if p.Gap != nil {
+		out.Gap = &StreamGap{After: p.Gap.After, Through: p.Gap.Through}
 	}
 	return out
 }

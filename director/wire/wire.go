@@ -431,6 +431,36 @@ type Events struct {
 	Ended bool    `json:"ended" doc:"No event follows unless a person acts."`
 }
 
+// StreamEvent is one thing that happened on the director.
+type StreamEvent struct {
+	ID      int64     `json:"id" doc:"Orders what happens on the director, with gaps."`
+	At      time.Time `json:"at"`
+	Source  string    `json:"source" enum:"audit,plan" doc:"audit: somebody did something. plan: a plan or a step moved."`
+	Kind    string    `json:"kind" doc:"Of the thing that it is about: a kind of document, or Plan."`
+	Name    string    `json:"name"`
+	Cluster string    `json:"cluster,omitempty" doc:"Absent for what belongs to none."`
+	What    string    `json:"what" doc:"What was done, or the kind of the plan's event."`
+	By      string    `json:"by,omitempty"`
+	Step    string    `json:"step,omitempty"`
+	Attempt int       `json:"attempt,omitempty"`
+	Seq     int64     `json:"seq,omitempty" doc:"Number of the event in the plan's own stream."`
+	Message string    `json:"message,omitempty"`
+	Hint    string    `json:"hint,omitempty"`
+}
+
+// StreamGap is a part of the stream that the director does not have any more.
+type StreamGap struct {
+	After   int64 `json:"after" doc:"What was asked for."`
+	Through int64 `json:"through" doc:"What is known begins behind this id."`
+}
+
+// Stream is an answer to one poll of the director's stream.
+type Stream struct {
+	Items []StreamEvent `json:"items"`
+	Last  int64         `json:"last" doc:"Id to ask after next."`
+	Gap   *StreamGap    `json:"gap,omitempty" doc:"Present if something that was asked for is gone."`
+}
+
 // KubeconfigRequest asks for a kubeconfig.
 type KubeconfigRequest struct {
 	TTLSeconds int64 `json:"ttl_seconds,omitempty" doc:"How long it is good for. Left out, the director chooses." minimum:"0" maximum:"31536000"`

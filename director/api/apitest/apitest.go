@@ -34,6 +34,8 @@ type Operations struct {
 	docs    map[model.Ref]model.Stored
 	plans   []*run
 	up      map[string]bool // clusters whose VMs exist
+	stream  []director.StreamEvent
+	pruned  int64 // of the stream
 	now     func() time.Time
 }
 
@@ -106,6 +108,11 @@ func (o *Operations) ApplyIf(_ context.Context, actor string, text []byte, sourc
 		}
 		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), actor
 		o.docs[d.Ref()] = s
+		e := director.StreamEvent{Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: actor}
+		if d.Cluster != nil {
+			e.Cluster = e.Name
+		}
+		o.announce(e)
 	}
 	return changes, nil
 }
@@ -314,7 +321,10 @@ func (o *Operations) emit(r *run, e plan.Event) error {
 		return &director.Error{Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Phase), Err: err}
 	}
 	r.events = append(r.events, e)
-	o.wake()
+	o.announce(director.StreamEvent{
+		Source: director.SourcePlan, Kind: "Plan", Name: e.Plan, Cluster: r.plan.Cluster, What: string(e.Kind), By: e.By,
+		Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
+	})
 	return nil
 }
 
