@@ -77,6 +77,9 @@ type Event struct {
 	Stream string               `json:"stream,omitempty"` // stdout or stderr
 	Count  int                  `json:"count,omitempty"`
 	Stats  map[string]HostStats `json:"stats,omitempty"`
+
+	// HostsLeftOut is set in a log alone, where a line has no room for the counts of all hosts.
+	HostsLeftOut int `json:"hosts_left_out,omitempty"`
 }
 
 // Items counts the outcomes of a loop's items on one host.

@@ -3,7 +3,6 @@ package ansible
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -58,9 +57,9 @@ func (s *sink) emit(e Event) {
 	e.N = s.n
 	s.fold.add(e)
 	if s.broken == nil {
-		line, err := json.Marshal(e)
+		line, err := logLine(e)
 		if err == nil {
-			_, err = s.log.Write(append(line, '\n'))
+			_, err = s.log.Write(line)
 		}
 		s.broken = err
 	}
