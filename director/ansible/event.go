@@ -165,7 +165,7 @@ func decode(line []byte) (Event, error) {
 }
 
 // sanitize removes secrets from every text of e and bounds it. tree is cut from paths.
-func (e *Event) sanitize(secrets *redactor, tree string) {
+func (e *Event) sanitize(secrets *Redactor, tree string) {
 	cut := func(name string) bool {
 		for _, c := range e.Cut {
 			if c == name {
@@ -178,7 +178,7 @@ func (e *Event) sanitize(secrets *redactor, tree string) {
 		if *s == "" {
 			return
 		}
-		*s = secrets.redact(*s)
+		*s = secrets.Redact(*s)
 		if cut(name) {
 			*s = shorten(*s, max(len(*s)-spare, 0), tail)
 		}
@@ -195,10 +195,10 @@ func (e *Event) sanitize(secrets *redactor, tree string) {
 	bound("stdout", &e.Stdout, true)
 	bound("stderr", &e.Stderr, true)
 	for _, s := range []*string{&e.Playbook, &e.Play, &e.Task, &e.Role, &e.Path, &e.Action} {
-		*s = secrets.redact(*s)
+		*s = secrets.Redact(*s)
 	}
 	for i := range e.Warnings {
-		e.Warnings[i] = secrets.redact(e.Warnings[i])
+		e.Warnings[i] = secrets.Redact(e.Warnings[i])
 	}
 	e.Path = strings.TrimPrefix(e.Path, strings.TrimSuffix(tree, "/")+"/")
 }

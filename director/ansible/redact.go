@@ -11,24 +11,24 @@ import (
 // minSecret is the length from which a string in the secrets is taken for one: shorter ones would black out plain words.
 const minSecret = 8
 
-// redactor replaces secrets in texts. no_log in the playbooks is what keeps secrets out of events; this is for the place
+// Redactor replaces secrets in texts. no_log in the playbooks is what keeps secrets out of events; this is for the place
 // where it was forgotten, or where ansible-playbook quotes a file. The zero value replaces nothing.
-type redactor struct {
+type Redactor struct {
 	replacer *strings.Replacer
 }
 
-// newRedactor knows every string in the JSON document extraVars, the lines of those that have several, their base64 form, and
+// NewRedactor knows every string in the JSON document extraVars, the lines of those that have several, their base64 forms, and
 // the lines of the private texts. It fails if extraVars is not a JSON object; its error does not quote it.
-func newRedactor(extraVars []byte, private ...[]byte) (*redactor, error) {
+func NewRedactor(extraVars []byte, private ...[]byte) (*Redactor, error) {
 	found := map[string]bool{}
 	add := func(s string) {
 		s = strings.TrimSpace(s)
 		if len(s) < minSecret {
 			return
 		}
+		encoded(s, func(form string) { found[form] = true })
 		if !strings.Contains(s, "\n") {
 			found[s] = true
-			found[base64.StdEncoding.EncodeToString([]byte(s))] = true
 			if quoted, err := json.Marshal(s); err == nil {
 				found[string(quoted[1:len(quoted)-1])] = true
 			}
@@ -40,8 +40,6 @@ func newRedactor(extraVars []byte, private ...[]byte) (*redactor, error) {
 				found[line] = true
 			}
 		}
-		whole := base64.StdEncoding.EncodeToString([]byte(s))
-		found[whole] = true
 	}
 	if len(extraVars) > 0 {
 		var vars map[string]any
@@ -54,7 +52,7 @@ func newRedactor(extraVars []byte, private ...[]byte) (*redactor, error) {
 		add(string(p))
 	}
 	if len(found) == 0 {
-		return &redactor{}, nil
+		return &Redactor{}, nil
 	}
 	secrets := make([]string, 0, len(found))
 	for s := range found {
@@ -66,10 +64,30 @@ func newRedactor(extraVars []byte, private ...[]byte) (*redactor, error) {
 	for _, s := range secrets {
 		pairs = append(pairs, s, "<secret>")
 	}
-	return &redactor{strings.NewReplacer(pairs...)}, nil
+	return &Redactor{strings.NewReplacer(pairs...)}, nil
 }
 
-func (r *redactor) redact(s string) string {
+// encoded visits what s looks like in base64: as a whole, what is common to it with a newline behind it (which most filters leave there) and
+// without padding, and the lines into which base64(1) breaks it.
+func encoded(s string, visit func(string)) {
+	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		visit(e.EncodeToString([]byte(s)))
+		whole := e.EncodeToString([]byte(s[:len(s)/3*3]))
+		if len(whole) >= minSecret {
+			visit(whole)
+		}
+		const wrap = 76
+		for ; len(whole) > wrap; whole = whole[wrap:] {
+			visit(whole[:wrap])
+		}
+		if len(whole) >= 2*minSecret {
+			visit(whole)
+		}
+	}
+}
+
+// Redact returns s with <secret> in the place of every secret. It is safe for concurrent use.
+func (r *Redactor) Redact(s string) string {
 	if r == nil || r.replacer == nil || s == "" {
 		return s
 	}

@@ -203,7 +203,7 @@ func ending(err error) string {
 }
 
 // check refuses what cannot work before anything is made, and finds the binary.
-func (r *Runner) check(p *Play) (*redactor, string, error) {
+func (r *Runner) check(p *Play) (*Redactor, string, error) {
 	switch {
 	case !filepath.IsAbs(p.Tree) || strings.Contains(p.Tree, ":"):
 		return nil, "", invalid("the tree of playbooks %q is not an absolute path without a colon", p.Tree)
@@ -229,7 +229,7 @@ func (r *Runner) check(p *Play) (*redactor, string, error) {
 			return nil, "", invalid("%q is neither a host nor a tag", s)
 		}
 	}
-	secrets, err := newRedactor(p.ExtraVars, p.SSHKey)
+	secrets, err := NewRedactor(p.ExtraVars, p.SSHKey)
 	if err != nil {
 		return nil, "", invalid("%v", err)
 	}

@@ -16,7 +16,7 @@ import (
 // at a time uses it, but for output.
 type sink struct {
 	n       int
-	secrets *redactor
+	secrets *Redactor
 	tree    string
 	fold    *fold
 	onEvent func(Event)
@@ -31,7 +31,7 @@ type sink struct {
 }
 
 // openSink opens the log, which only the director's user may read.
-func openSink(logPath string, secrets *redactor, tree string, onEvent func(Event)) (*sink, error) {
+func openSink(logPath string, secrets *Redactor, tree string, onEvent func(Event)) (*sink, error) {
 	s := &sink{secrets: secrets, tree: tree, fold: newFold(), onEvent: onEvent}
 	if logPath == "" {
 		s.log = bufio.NewWriter(io.Discard)
@@ -80,7 +80,7 @@ func (s *sink) output(stream, line string, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if stream == "stderr" {
-		if s.tail = append(s.tail, s.secrets.redact(line)); len(s.tail) > 40 {
+		if s.tail = append(s.tail, s.secrets.Redact(line)); len(s.tail) > 40 {
 			s.tail = s.tail[1:]
 		}
 	}
