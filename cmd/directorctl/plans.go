@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
@@ -184,8 +187,75 @@ func (a *app) plansCommand() *cobra.Command {
 		}),
 	}
 	outputFlag(showCmd, &form)
-	cmd.AddCommand(listCmd, showCmd)
+	cmd.AddCommand(listCmd, showCmd, a.archiveCommand())
 	return cmd
+}
+
+func (a *app) archiveCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "archive PLAN",
+		Short: "Save all that is known of a plan, for support",
+		Long: "Save the plan, its events, the logs of all attempts, the inventory, the versions of all parts and the director's configuration as a\n" +
+			"tar.gz. Secrets are left out. Only the director that is asked has the logs of what it ran.",
+		Example:           "  directorctl plans archive 1121-063203-ad81a1\n  directorctl plans archive 1121-063203-ad81a1 -o - | tar tz",
+		Args:              exact("PLAN"),
+		ValidArgsFunction: a.complete(0, planIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer api.Close()
+			body, err := api.Archive(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = body.Close() }()
+			if out == "-" {
+				_, err := io.Copy(a.out, body)
+				return brokenArchive(err)
+			}
+			if out == "" {
+				out = "plan-" + args[0] + ".tar.gz"
+			}
+			if err := saveArchive(out, body); err != nil {
+				return err
+			}
+			say(a.err, "written: %s\n", out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write; - prints it (default plan-PLAN.tar.gz)")
+	return cmd
+}
+
+// saveArchive writes a file that only the user can read, and none at all if the archive is not whole.
+func saveArchive(path string, from io.Reader) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".archive-*")
+	if err != nil {
+		return fileError("directorctl.archive", err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone by then, unless it failed
+	_, err = io.Copy(f, from)
+	if cerr := f.Close(); err == nil && cerr != nil {
+		return fileError("directorctl.archive", cerr)
+	}
+	if err != nil {
+		return brokenArchive(err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fileError("directorctl.archive", err)
+	}
+	return nil
+}
+
+func brokenArchive(err error) error {
+	if err == nil {
+		return nil
+	}
+	return director.Errorf(director.KindUnavailable, "directorctl.archive", "the archive is not whole: %w", err).
+		WithHint("try again; the director's log says what it could not read")
 }
 
 func phaseNames() []string {

@@ -223,6 +223,51 @@ func TestPlansAndEvents(t *testing.T) {
 	b.do(t, http.MethodGet, "/plans/"+p.ID+"/log?step=none/none", "", http.StatusNotFound, nil)
 }
 
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "")
+	p := b.start(t)
+	resp := b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", "")
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || string(text) != "archive of "+p.ID+" for admin\n" || resp.Header.Get("Content-Type") != "application/gzip" ||
+		!strings.Contains(resp.Header.Get("Content-Disposition"), "plan-"+p.ID+".tar.gz") {
+		t.Errorf("%q, %v, %v", text, resp.Header, err)
+	}
+	if p := problemOf(t, b.send(t, http.MethodGet, "/plans/none/archive", "")); p.Kind != string(director.KindNotFound) {
+		t.Errorf("%+v", p)
+	}
+	user, err := b.users.GetUser(t.Context(), "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user.Name, user.Role = "ursula", director.RoleUser
+	if err := b.users.PutUser(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	var s wire.Session
+	b.do(t, http.MethodPost, "/login", `{"user":"ursula","password":"`+password+`"}`, http.StatusOK, &s)
+	b.token = s.Token
+	if p := problemOf(t, b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", "")); p.Kind != string(director.KindForbidden) {
+		t.Errorf("who may not see inventories gets an archive: %+v", p)
+	}
+}
+
+// Half an archive does not look like a whole one.
+func TestArchiveThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "fail")
+	p := b.start(t)
+	resp := b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", "")
+	if text, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("it ends well: %q", text)
+	}
+	if !strings.Contains(b.log.String(), "archive broke off") {
+		t.Error("the log does not tell")
+	}
+}
+
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

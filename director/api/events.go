@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	typeEvents = "text/event-stream"
-	typeLines  = "application/x-ndjson"
-	heartbeat  = 15 * time.Second // silence after which a stream says that it lives
-	maxWait    = 50 * time.Second // of a poll; below the write timeout
+	typeEvents  = "text/event-stream"
+	typeArchive = "application/gzip"
+	typeLines   = "application/x-ndjson"
+	heartbeat   = 15 * time.Second // silence after which a stream says that it lives
+	maxWait     = 50 * time.Second // of a poll; below the write timeout
 )
 
 type eventsInput struct {
@@ -76,6 +77,35 @@ func (s *server) events(api huma.API) {
 				ctx.SetHeader("Content-Type", typeLines)
 				ctx.SetStatus(http.StatusOK)
 				_, _ = io.Copy(ctx.BodyWriter(), r) // the status is out: a failure is a caller who has gone
+			}}, nil
+		})
+	s.archive(api)
+}
+
+// archive is a read that tells more than the plan: how the director is set up, and what its runs were given.
+func (s *server) archive(api huma.API) {
+	operation(s, api, huma.Operation{
+		OperationID: "get-archive", Method: http.MethodGet, Path: "/plans/{id}/archive", Tags: []string{"Plans"},
+		Summary: "Download all that is known of a plan, for support",
+		Description: "A tar.gz with the plan, its events, the logs of all attempts, the inventory, the versions of all parts and the director's " +
+			"configuration. Secrets are left out. It is noted in the audit trail.",
+		Errors: []int{http.StatusNotFound}, Responses: textResponse(typeArchive, "The archive."),
+	}, director.ActInventory, kindPlan,
+		func(ctx context.Context, a director.Actor, in *planRef) (*anyOf, error) {
+			write, err := s.Operations.Archive(ctx, a.User, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return &anyOf{Body: func(hctx huma.Context) {
+				unlimited(hctx)
+				hctx.SetHeader("Content-Type", typeArchive)
+				hctx.SetHeader("Content-Disposition", `attachment; filename="plan-`+in.ID+`.tar.gz"`)
+				hctx.SetStatus(http.StatusOK)
+				humagin.Unwrap(hctx).Writer.Flush() // what breaks off from here on is a broken answer, and not none
+				if err := write(hctx.BodyWriter()); err != nil {
+					s.Log.ErrorContext(ctx, "archive broke off", "request_id", requestID(ctx), "plan_id", in.ID, "err", err)
+					panic(http.ErrAbortHandler) // half an archive must not look like a whole one
+				}
 			}}, nil
 		})
 }

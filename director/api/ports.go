@@ -48,6 +48,9 @@ type Operations interface {
 	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.
 	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)
 
+	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
+	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
+
 	// Kubeconfig mints a kubeconfig with a client certificate of its own.
 	Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
 	// Inventory renders what a run would get: path -> content. Secrets are not in it unless secrets is set, then "secrets.json" is.

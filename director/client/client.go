@@ -469,3 +469,12 @@ func (c *Client) StepLog(ctx context.Context, id, step string, attempt int, offs
 	}
 	return resp.Body, nil
 }
+
+// Archive opens the archive of a plan, a tar.gz. The caller closes it.
+func (c *Client) Archive(ctx context.Context, id string) (io.ReadCloser, error) {
+	resp, err := c.open(ctx, request{method: http.MethodGet, path: "/plans/" + id + "/archive", accept: "application/gzip"})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}

@@ -59,6 +59,9 @@ func (s *Span) UnmarshalText(b []byte) error {
 	return err
 }
 
+// MarshalText writes what UnmarshalText reads.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
 // DefaultConfig returns the configuration of a director without a file. Address has no default.
 func DefaultConfig() Config {
 	return Config{

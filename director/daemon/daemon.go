@@ -144,7 +144,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
-		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval),
+		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
 		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
 	})

@@ -45,6 +45,8 @@ type Config struct {
 	CheckSchedule func(model.Schedule) []director.Field
 	// Applied is called after documents have changed; nil for nobody.
 	Applied func()
+	// Support is what archives hold about the director itself; nil for nothing.
+	Support func(context.Context) Support
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 }

@@ -86,6 +86,14 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 	})
 }
 
+// ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left out.
+func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
+	return e.inventory(f, func(machine string) (string, error) {
+		key, err := e.KnownHostKey(ctx, machine)
+		return key.Public, err
+	})
+}
+
 // CheckInventory returns what would stop the cluster's inventory from being rendered. It makes nothing.
 func (e Env) CheckInventory(f planner.Facts) error {
 	_, err := e.inventory(f, func(string) (string, error) { return "", nil })

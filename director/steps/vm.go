@@ -106,6 +106,14 @@ func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, er
 	return e.keyPair(ctx, machine, SecretHostKey)
 }
 
+// KnownHostKey returns the machine's SSH host key if there is one, and an empty one before HostKey has made it.
+func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
+	if sealed, err := e.Secrets.Secret(ctx, machine, SecretHostKey); err != nil || sealed == nil {
+		return cloudinit.HostKey{}, err
+	}
+	return e.HostKey(ctx, machine)
+}
+
 // keyPair returns the sealed SSH key pair of that owner and name, and makes it at the first call.
 func (e Env) keyPair(ctx context.Context, owner, name string) (cloudinit.HostKey, error) {
 	sealed, err := e.Secrets.Secret(ctx, owner, name)

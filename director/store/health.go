@@ -12,6 +12,12 @@ func (s *Store) Writable(ctx context.Context, now time.Time) error {
 	return dbError("store.probe", "the database", err)
 }
 
+// Schema returns which kind of database it is, and the last of the schema's versions.
+func (s *Store) Schema(ctx context.Context) (dialect, version string, err error) {
+	err = s.read.WithContext(ctx).Raw("SELECT COALESCE(MAX(version), '') FROM schema_migrations").Scan(&version).Error
+	return s.dialect(), version, dbError("store.schema", "the schema's versions", err)
+}
+
 // Counts is how many of what there are, for metrics.
 type Counts struct {
 	Machines map[string]int // of the ledger, by state

@@ -519,6 +519,17 @@ func (o *Operations) StepLog(_ context.Context, id, step string, _ int, offset i
 	return io.NopCloser(bytes.NewReader(slices.Clone(log[offset:]))), nil
 }
 
+// Archive writes a text in the place of an archive, and breaks off in the middle of that of a failed plan.
+func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Writer) error, error) {
+	v, err := o.change(id, func(*run) error { return nil })
+	return func(w io.Writer) error {
+		if _, err := fmt.Fprintf(w, "archive of %s for %s\n", id, actor); err != nil || v.State.Phase != plan.PhaseFailed {
+			return err
+		}
+		return director.Errorf(director.KindInternal, "apitest.archive", "a log cannot be read")
+	}, err
+}
+
 // Kubeconfig returns a text.
 func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
 	o.mu.Lock()

@@ -1,0 +1,230 @@
+package operations
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Support is what archives hold about the director itself.
+type Support struct {
+	Versions map[string]string
+	Config   []byte            // YAML
+	Private  []director.Secret // never in an archive, wherever they may have got to
+}
+
+// archive is one that is being written.
+type archive struct {
+	dir     string
+	tar     *tar.Writer
+	secrets *ansible.Redactor
+	at      time.Time
+	missing []string // what could not be had, and why
+}
+
+// Archive returns a function that writes all that is known of the plan as a tar.gz: the plan, its events, the logs of all attempts that are here,
+// the inventory, versions and the director's configuration. None of it should hold a secret; all of it is searched for those of the cluster and of
+// the director all the same. That somebody asked is in the audit trail.
+func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
+	v, err := o.Plan(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var s Support
+	if o.Support != nil {
+		s = o.Support(ctx)
+	}
+	facts, ferr := planner.DecodeFacts(v.Plan.Content)
+	secrets, err := o.secretsOf(ctx, facts, s.Private)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "archive", "Plan/"+id) }); err != nil {
+		return nil, err
+	}
+	return func(w io.Writer) error {
+		zip := gzip.NewWriter(w)
+		a := &archive{dir: "plan-" + id, tar: tar.NewWriter(zip), secrets: secrets, at: o.Now().UTC()}
+		err := o.fill(ctx, a, v, s, facts, ferr)
+		if err != nil {
+			return err // without the ends of tar and gzip, so that nobody takes it for whole
+		}
+		return errors.Join(a.tar.Close(), zip.Close())
+	}, nil
+}
+
+// secretsOf returns what replaces the secrets of the cluster and of the director.
+func (o *Operations) secretsOf(ctx context.Context, f planner.Facts, private []director.Secret) (*ansible.Redactor, error) {
+	var vars []byte
+	if f.UID != "" {
+		var err error
+		vars, err = o.Env.SecretVars(ctx, f.UID)
+		if err != nil && director.KindOf(err) != director.KindNotFound { // before its plan has made any
+			return nil, err
+		}
+	}
+	texts := [][]byte{[]byte(o.Env.SSH.Private.Reveal()), []byte(o.Env.Push.Password.Reveal())}
+	for _, p := range private {
+		texts = append(texts, []byte(p.Reveal()))
+	}
+	for _, m := range f.Nodes {
+		key, err := o.Env.KnownHostKey(ctx, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, []byte(key.Private.Reveal()))
+	}
+	return ansible.NewRedactor(vars, texts...)
+}
+
+func (o *Operations) fill(ctx context.Context, a *archive, v api.PlanView, s Support, facts planner.Facts, ferr error) error {
+	p := wire.PlanOf(v.Plan, v.State)
+	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
+	if s.Versions == nil {
+		s.Versions = map[string]string{}
+	}
+	s.Versions["plan_playbooks"] = v.Plan.Playbooks
+	for _, f := range []struct {
+		name  string
+		value any
+	}{{"versions.json", s.Versions}, {"plan.json", p}, {"content.json", v.Plan.Content}} {
+		text, err := json.MarshalIndent(f.value, "", "  ")
+		if err == nil {
+			err = a.add(f.name, append(text, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.add("config.yaml", s.Config); err != nil {
+		return err
+	}
+	if err := o.archiveEvents(ctx, a, v.Plan.ID); err != nil {
+		return err
+	}
+	for _, st := range v.State.Steps {
+		for n := 1; n <= st.Attempt; n++ {
+			if err := a.addLog(o.Env.LogPath(v.Plan.ID, st.ID, n)); err != nil {
+				return err
+			}
+		}
+	}
+	files := map[string][]byte{}
+	err := ferr
+	if err == nil {
+		files, err = o.Env.ShowInventory(ctx, facts)
+	}
+	if err != nil {
+		a.missing = append(a.missing, "inventory: "+err.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := a.add("inventory/"+name, files[name]); err != nil {
+			return err
+		}
+	}
+	if len(a.missing) == 0 {
+		return nil
+	}
+	return a.add("missing.txt", []byte(strings.Join(a.missing, "\n")+"\n"))
+}
+
+// archiveEvents adds the plan's journal, page by page.
+func (o *Operations) archiveEvents(ctx context.Context, a *archive, id string) error {
+	const page = 1000
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for after := int64(0); ; {
+		events, err := o.Store.Events(ctx, id, after, page)
+		if err != nil {
+			return err
+		}
+		for _, e := range wire.EventsOf(events) {
+			if err := enc.Encode(e); err != nil {
+				return err
+			}
+			after = e.Seq
+		}
+		if len(events) < page {
+			return a.add("events.jsonl", text.Bytes())
+		}
+	}
+}
+
+// add writes a file.
+func (a *archive) add(name string, text []byte) error {
+	clean := []byte(a.secrets.Redact(string(text)))
+	if err := a.tar.WriteHeader(a.header(name, int64(len(clean)))); err != nil {
+		return err
+	}
+	_, err := a.tar.Write(clean)
+	return err
+}
+
+func (a *archive) header(name string, size int64) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: a.dir + "/" + name, Size: size, Mode: 0o600, ModTime: a.at}
+}
+
+// addLog writes a log as it is now. It goes through a file, line by line: how long it is without its secrets has to be known before, and it may be
+// longer than the memory. A log that is not here is on another director, was pruned, or never was: most steps write none.
+func (a *archive) addLog(path string) error {
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		a.missing = append(a.missing, "logs/"+filepath.Base(path)+": "+err.Error())
+		return nil
+	}
+	defer in.Close()
+	clean, err := os.CreateTemp("", "archive-log-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = errors.Join(clean.Close(), os.Remove(clean.Name())) }() // of no use any more
+	out := bufio.NewWriter(clean)
+	for lines := bufio.NewReader(in); ; {
+		line, err := lines.ReadString('\n')
+		if _, werr := out.WriteString(a.secrets.Redact(line)); werr != nil {
+			return werr
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	size, err := clean.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = clean.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = a.tar.WriteHeader(a.header("logs/"+filepath.Base(path), size))
+	}
+	if err == nil {
+		_, err = io.Copy(a.tar, clean)
+	}
+	return err
+}
