@@ -22,6 +22,10 @@ import (
 // The test binary plays ansible-playbook for the directors that simulate.
 func TestMain(m *testing.M) {
 	if pretend.Called(os.Args[0]) {
+		if err := witness(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(pretend.Main(os.Args, os.Stderr))
 	}
 	os.Exit(storetest.Main(m))
