@@ -43,7 +43,7 @@ func (a *app) logsCommand() *cobra.Command {
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r := &logReader{
-				api: api, out: a.out, raw: raw, id: args[0], step: step, failed: failed, attempt: attempt,
+				api: api, out: a.out, err: a.err, raw: raw, id: args[0], step: step, failed: failed, attempt: attempt, every: logPoll,
 				places: make(map[string]*logPlace),
 			}
 			err := r.run(cmd.Context(), follow)
@@ -75,11 +75,13 @@ const logPoll = time.Second
 type logReader struct {
 	api     *client.Client
 	out     io.Writer
+	err     io.Writer
 	raw     bool
 	id      string
 	step    string
 	failed  bool
 	attempt int
+	every   time.Duration
 	places  map[string]*logPlace
 	heading string // whose lines were printed last
 }
@@ -91,28 +93,46 @@ type logPlace struct {
 	settled bool // the attempt had ended when its log was read last
 }
 
+// logPatience is how many polls in a row may fail before following logs gives up: restarts of the director take less.
+const logPatience = 60
+
+// run prints what there is, and with follow what comes until the plan ends. It goes on where it was when the director is back.
 func (r *logReader) run(ctx context.Context, follow bool) error {
-	for {
-		p, err := r.api.Plan(ctx, r.id)
-		if err != nil {
+	for failures := 0; ; {
+		phase, err := r.look(ctx)
+		switch {
+		case err == nil && failures > 0:
+			sayLine(r.err, "connected again")
+			failures = 0
+		case err != nil && follow && ctx.Err() == nil && director.KindOf(err) == director.KindUnavailable && failures < logPatience:
+			if failures++; failures == 1 {
+				say(r.err, "the connection is lost, trying again: %v\n", err)
+			}
+		case err != nil:
 			return err
 		}
-		if r.step != "" && findStep(p, r.step).Status == "" {
-			return director.Errorf(director.KindNotFound, "directorctl.logs", "plan %s has no step %q", r.id, r.step).
-				WithHint("directorctl plans show %s lists them", r.id)
-		}
-		if err := r.round(ctx, p); err != nil {
-			return err
-		}
-		if !follow || wire.Ended(p.Phase) {
+		if err == nil && (!follow || wire.Ended(phase)) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(logPoll):
+		case <-time.After(r.every):
 		}
 	}
+}
+
+// look prints what is new, and returns the phase that the plan was in before.
+func (r *logReader) look(ctx context.Context) (string, error) {
+	p, err := r.api.Plan(ctx, r.id)
+	if err != nil {
+		return "", err
+	}
+	if r.step != "" && findStep(p, r.step).Status == "" {
+		return "", director.Errorf(director.KindNotFound, "directorctl.logs", "plan %s has no step %q", r.id, r.step).
+			WithHint("directorctl plans show %s lists them", r.id)
+	}
+	return p.Phase, r.round(ctx, p)
 }
 
 // round prints what is new in the logs of the steps that were chosen.
