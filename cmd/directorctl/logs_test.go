@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
 )
 
 // Following logs goes on where it was when the director was away, and prints nothing twice.
@@ -72,7 +73,7 @@ func TestLogsAreFollowedOverARestart(t *testing.T) {
 	if _, err := c.Apply(t.Context(), []byte(cluster), "", false); err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.MakePlan(t.Context(), "demo", "")
+	p, err := c.MakePlan(t.Context(), "demo", plan.Request{})
 	if err == nil {
 		_, err = c.StartPlan(t.Context(), p.ID, p.Hash)
 	}

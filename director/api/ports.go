@@ -90,14 +90,14 @@ type NodesView struct {
 // NodeView is one node: what the ledger says, what the hypervisor says, and what the cluster says.
 type NodeView struct {
 	Name, Role, Pool, Address, Host string
-	State                           string // of the ledger's row
-	Power                           string // of the VM: on, off, missing, or empty if the hypervisor could not be asked
-	Version                         string // that it was brought to as a member; empty while it is none
-	Wanted                          string // of the cluster's document
-	Kubelet                         string // version that the kubelet reports
-	Ready, Cordoned, Etcd           bool   // as the cluster shows them
-	Reason                          string // why it is not ready
-	Problem                         string // what is wrong with it, for people; empty if nothing is
+	State                           string         // of the ledger's row
+	Power                           string         // of the VM: on, off, missing, or empty if the hypervisor could not be asked
+	Version                         string         // that it was brought to as a member; empty while it is none
+	Wanted                          string         // of the cluster's document
+	Kubelet                         string         // version that the kubelet reports
+	Ready, Cordoned, Etcd           bool           // as the cluster shows them
+	Reason                          string         // why it is not ready
+	Problem                         string         // what is wrong with it, for people; empty if nothing is
 	Repair                          plan.Operation // what would mend that
 }
 

@@ -147,7 +147,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := api.MakePlan(t.Context(), "demo", string(plan.ClusterCreate))
+	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
 	if err == nil {
 		p, err = api.StartPlan(t.Context(), p.ID, p.Hash)
 	}

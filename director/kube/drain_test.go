@@ -97,4 +97,3 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		t.Errorf("a node without pods: %v, %v", none, err)
 	}
 }
-

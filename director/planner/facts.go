@@ -21,7 +21,7 @@ type Facts struct {
 	Registry   string             `json:"registry"`
 	Digest     string             `json:"digest"`   // of the bundle
 	Programs   map[string]string  `json:"programs"` // SHA-256 of what an upgrade puts on nodes, by name
-	Nodes      []director.Machine `json:"nodes"` // masters first, by name
+	Nodes      []director.Machine `json:"nodes"`    // masters first, by name
 }
 
 // FactsOf returns the facts of a cluster whose machines exist, for an inventory outside a plan.
