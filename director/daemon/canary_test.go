@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,13 +240,13 @@ func TestNoSecretGetsOut(t *testing.T) {
 	}
 
 	// The search finds what is there: the careless playbook did print the secrets, and each of them is found in each of its forms.
-	if !slices.ContainsFunc(slices.Collect(values(places)), func(text []byte) bool {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(places)), func(text []byte) bool {
 		return bytes.Contains(text, []byte(`leak of bootstrap_token: \"\u003csecret\u003e\"`))
 	}) {
 		t.Error("the playbooks did not print what they were given, so nothing was proved")
 	}
 	if len(secrets) < 10 {
-		t.Errorf("only %d secrets were looked for: %v", len(secrets), slices.Collect(keysOf(secrets)))
+		t.Errorf("only %d secrets were looked for: %v", len(secrets), slices.Sorted(maps.Keys(secrets)))
 	}
 	for name, forms := range secrets {
 		for _, form := range forms {
@@ -257,26 +258,6 @@ func TestNoSecretGetsOut(t *testing.T) {
 	key, err := os.ReadFile(filepath.Join(c.StateDir, "sealing.key"))
 	if err != nil || len(secrets.find(key)) == 0 {
 		t.Errorf("the sealing key is not found in its own file: %v", err)
-	}
-}
-
-func values(m map[string][]byte) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for _, v := range m {
-			if !yield(v) {
-				return
-			}
-		}
-	}
-}
-
-func keysOf(c canaries) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range c {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 
