@@ -1,0 +1,42 @@
+package operations
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// The conflict names the plan in the way, who started it (and not who made it) and since when; and what is not known of it is left out.
+func TestHeldByNamesThePlanInTheWay(t *testing.T) {
+	t.Parallel()
+	s, _ := scheduling(t)
+	at := time.Unix(1000, 0).UTC()
+	p := plan.Plan{ID: "p1", CreatedAt: at.Add(-time.Hour), CreatedBy: "ann", Content: plan.Content{Operation: plan.ClusterCreate, Cluster: "demo"}}
+	other := plan.Plan{ID: "p2", CreatedAt: at, CreatedBy: "eve", Content: plan.Content{Operation: plan.ClusterDelete, Cluster: "demo"}}
+	err := s.Store.Update(t.Context(), func(tx *store.Tx) error {
+		st := plan.NewState(&p)
+		return errors.Join(tx.AddPlan(p), tx.AddPlan(other), tx.Append(&st, plan.Event{Plan: "p1", Kind: plan.PlanStarted, At: at, By: "bob"}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]director.Holder{
+		"p1":   {Plan: "p1", Cluster: "demo", Operation: string(plan.ClusterCreate), Phase: string(plan.PhaseRunning), By: "bob", Since: at},
+		"gone": {Plan: "gone", Cluster: "demo"},
+	} {
+		err := s.heldBy(t.Context(), "t", id, "demo")
+		e, ok := errors.AsType[*director.Error](err)
+		if !ok || e.Kind != director.KindConflict || e.Hint == "" || e.Holder == nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		if diff := cmp.Diff(want, *e.Holder); diff != "" {
+			t.Errorf("%s: %s", id, diff)
+		}
+	}
+}
