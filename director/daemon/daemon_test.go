@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -37,7 +38,9 @@ func start(t *testing.T, c Config, out io.Writer) (*Daemon, error) {
 	d, err := Start(t.Context(), c, Build{Version: "test"}, slog.New(slog.NewTextHandler(t.Output(), nil)), out)
 	if err == nil {
 		t.Cleanup(func() {
-			if err := d.Stop(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute) // the test's own has ended
+			defer cancel()
+			if err := d.Stop(ctx); err != nil {
 				t.Error(err)
 			}
 		})

@@ -339,8 +339,8 @@ func (o *Operations) content(ctx context.Context, w planner.World, r plan.Reques
 		return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", r.Operation).
 			WithHint("one of %s", joined(plan.Operations()))
 	}
-	if err != nil || len(content.Steps) == 0 {
-		return content, err
+	if err != nil || !slices.ContainsFunc(content.Steps, func(s plan.Step) bool { return s.Kind == planner.StepVMEnsure }) {
+		return content, err // what makes no VM needs no room, no image and no quota
 	}
 	warnings, err := o.precheck(ctx, w, content)
 	content.Warnings = append(content.Warnings, warnings...)

@@ -113,7 +113,8 @@ func (e Env) Cluster(ctx context.Context, uid, name, endpoint string) (API, erro
 	if err != nil {
 		return nil, err
 	}
+	if e.Connect == nil {
+		return kube.Connect([]byte(config.Reveal()))
+	}
 	return e.Connect([]byte(config.Reveal()))
 }
-
-func connect(kubeconfig []byte) (API, error) { return kube.Connect(kubeconfig) }

@@ -115,9 +115,6 @@ func Handlers(env Env) map[string]plan.Handler {
 	if env.Nodes == nil {
 		env.Nodes = sshNodes{identity: env.SSH}
 	}
-	if env.Connect == nil {
-		env.Connect = connect
-	}
 	return map[string]plan.Handler{
 		planner.StepReleasePush:   handler(env.releasePush),
 		planner.StepNetworkEnsure: handler(env.networkEnsure),

@@ -201,6 +201,10 @@ class Proof:
 
     def start(self):
         """Start the probes and wait for one on each node."""
+        def going():
+            left = self.kubectl.find("namespace", self.args["namespace"])
+            return ["namespace %s" % self.args["namespace"]] if left and left["metadata"].get("deletionTimestamp") else []
+        self.until("the probes of an earlier check are gone", going, "Look at `kubectl get namespace %s -o yaml`" % self.args["namespace"])
         found = {}
         self.kubectl.do("apply", "--validate=false", "-f", "-", stdin=manifest(self.args), what="starting the probes")
 
@@ -236,9 +240,9 @@ class Proof:
             self.ask(node, found[node][0], questions)
 
     def tidy(self):
-        """Remove the probes. What is left of the time does not matter here."""
+        """Have the cluster remove the probes; the next check waits for that. What is left of the time does not matter here."""
         self.kubectl.deadline = time.monotonic() + 120
-        self.kubectl.do("delete", "namespace", self.args["namespace"], "--ignore-not-found", "--wait=true",
+        self.kubectl.do("delete", "namespace", self.args["namespace"], "--ignore-not-found", "--wait=false",
                         what="removing the probes")
 
 

@@ -79,6 +79,24 @@ class Check(unittest.TestCase):
         self.assertIn("DaemonSet", kinds)
 
 
+class Probes(Case):
+    """kaas_check against a kubectl that plays a cluster whose earlier probes are still going."""
+
+    def test_waits_for_an_earlier_check(self):
+        self.write("admin.conf", "")
+        self.program("kubectl", """
+            case "$*" in
+            *"get namespace"*) echo '{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}' ;;
+            *"get nodes"*|*"nodes"*) echo '{"items": [{"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
+            *) echo '{}' ;;
+            esac
+            """)
+        result = run("kaas_check", {"nodes": ["a"], "rollouts": [], "image": "i", "kubeconfig": self.path("admin.conf"),
+                                    "kubectl": self.path("bin/kubectl"), "timeout": 1})
+        self.assertIn("the probes of an earlier check are gone: not within", result["msg"])
+        self.assertFalse([call for call in self.calls() if "apply" in call], "probes were started into a namespace that goes")
+
+
 class Shared(unittest.TestCase):
     """module_utils/kaas.py."""
 

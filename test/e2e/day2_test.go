@@ -137,7 +137,7 @@ func (s *suite) blockedDrain(t *testing.T) {
 		t.Errorf("the rehearsal does not tell of the budget:\n%s", out)
 	}
 	began := time.Now()
-	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "20s", "--yes", "--wait")
+	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "90s", "--yes", "--wait")
 	t.Logf("a blocked drain was told of after %.0f s", time.Since(began).Seconds())
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "parked" {
