@@ -69,8 +69,8 @@ func (a *app) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// logPoll is how often logs are asked for when they are followed.
-const logPoll = time.Second
+// logPoll is how often logs are asked for when they are followed: so much is a line late. What takes long to read is asked for less often.
+const logPoll = 500 * time.Millisecond
 
 type logReader struct {
 	api     *client.Client
@@ -99,6 +99,7 @@ const logPatience = 60
 // run prints what there is, and with follow what comes until the plan ends. It goes on where it was when the director is back.
 func (r *logReader) run(ctx context.Context, follow bool) error {
 	for failures := 0; ; {
+		began := time.Now()
 		phase, err := r.look(ctx)
 		switch {
 		case err == nil && failures > 0:
@@ -117,7 +118,7 @@ func (r *logReader) run(ctx context.Context, follow bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(r.every):
+		case <-time.After(max(r.every, 2*time.Since(began))):
 		}
 	}
 }

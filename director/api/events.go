@@ -131,9 +131,9 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 	if err != nil {
 		return out, err
 	}
-	v, err := s.Operations.Plan(ctx, in.ID)
-	out.Items, out.Phase = wire.EventsOf(events), string(v.State.Phase)
-	out.Ended = v.State.Phase.Ended() && out.Last >= v.State.Seq
+	phase, seq, err := s.Operations.Progress(ctx, in.ID)
+	out.Items, out.Phase = wire.EventsOf(events), string(phase)
+	out.Ended = phase.Ended() && out.Last >= seq
 	return out, err
 }
 
@@ -165,12 +165,12 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 			if err := w.flush(); err != nil {
 				return err
 			}
-			v, err := s.Operations.Plan(ctx, id)
+			phase, seq, err := s.Operations.Progress(ctx, id)
 			if err != nil {
 				return err
 			}
-			if v.State.Phase.Ended() && after >= v.State.Seq {
-				w.send("end", 0, wire.End{Phase: string(v.State.Phase)})
+			if phase.Ended() && after >= seq {
+				w.send("end", 0, wire.End{Phase: string(phase)})
 				return w.flush()
 			}
 			if events, err = s.Operations.Events(ctx, id, after, heartbeat); err != nil {

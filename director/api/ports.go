@@ -41,6 +41,8 @@ type Operations interface {
 	MovePlan(ctx context.Context, actor, id string, m Move) (PlanView, error)
 	// Plan returns one plan with its state.
 	Plan(ctx context.Context, id string) (PlanView, error)
+	// Progress returns the phase of the plan and the number of its last event, which costs little for a plan of any size.
+	Progress(ctx context.Context, id string) (plan.Phase, int64, error)
 	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
 	// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.

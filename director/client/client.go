@@ -345,11 +345,28 @@ func (c *Client) DeleteDocument(ctx context.Context, ref model.Ref) error {
 
 // Clusters lists the clusters with their state.
 func (c *Client) Clusters(ctx context.Context) ([]wire.Cluster, error) {
-	return all(func(q url.Values) ([]wire.Cluster, string, error) {
-		var l wire.Clusters
-		err := c.call(ctx, request{method: http.MethodGet, path: "/clusters", query: q}, &l)
-		return l.Items, l.Continue, err
-	})
+	var items []wire.Cluster
+	for after := ""; ; {
+		part, err := c.ClusterPage(ctx, after)
+		if err != nil {
+			return items, err
+		}
+		items = append(items, part.Items...)
+		if after = part.Continue; after == "" {
+			return items, nil
+		}
+	}
+}
+
+// ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for "".
+func (c *Client) ClusterPage(ctx context.Context, after string) (wire.Clusters, error) {
+	q := url.Values{"limit": {strconv.Itoa(mostPerPage)}}
+	if after != "" {
+		q.Set("continue", after)
+	}
+	var l wire.Clusters
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters", query: q}, &l)
+	return l, err
 }
 
 // Cluster returns the state of one cluster.

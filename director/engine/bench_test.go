@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,4 +102,44 @@ func BenchmarkNoOpRuns(b *testing.B) {
 	}
 	b.ReportMetric(float64(round*runs)/drained.Seconds(), "runs/s")
 	b.ReportMetric(longest.Seconds(), "s-longest-stall")
+}
+
+// BenchmarkThousandNodes runs a plan of 1,000 nodes whose 4,000 steps do nothing: what a step costs must not grow with the plan.
+func BenchmarkThousandNodes(b *testing.B) {
+	const nodes = 1000
+	s, e, began := benchEngine(b)
+	params := fmt.Appendf(nil, "%q", strings.Repeat("x", 1000)) // about as long as those of a VM
+	var took time.Duration
+	steps := 0
+	for round := 0; b.Loop(); round++ {
+		c := plan.Content{Operation: plan.ClusterCreate, Cluster: fmt.Sprintf("c%d", round)}
+		add := func(id, node string, needs ...string) string {
+			c.Steps = append(c.Steps, plan.Step{ID: id, Kind: "work", Node: node, Needs: needs, Params: params, Attempts: 1})
+			return id
+		}
+		network := add("network", "")
+		var joined []string
+		for n := range nodes {
+			node := fmt.Sprintf("node-%d", n)
+			made := add("vm.ensure/"+node, node, network)
+			booted := add("vm.boot/"+node, node, made)
+			prepared := add("prepare/"+node, node, booted)
+			joined = append(joined, add("join/"+node, node, prepared))
+		}
+		add("ready", "", joined...)
+		steps += len(c.Steps)
+		p := plan.Plan{ID: c.Cluster, CreatedAt: time.Unix(1, 0), CreatedBy: "b", Hash: plan.HashOf(c), Content: c}
+		if err := s.Store.Update(b.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
+			b.Fatal(err)
+		}
+		start := time.Now()
+		if err := e.Begin(b.Context(), p.ID, "b", nil); err != nil {
+			b.Fatal(err)
+		}
+		for range c.Steps {
+			<-began
+		}
+		took += time.Since(start)
+	}
+	b.ReportMetric(float64(steps)/took.Seconds(), "steps/s")
 }

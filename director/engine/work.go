@@ -290,11 +290,19 @@ func whileUndoing(k plan.EventKind) plan.EventKind {
 // taking back. The others are queued already.
 func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []string {
 	var out []string
-	for _, id := range ready {
-		step, _ := p.Step(id)
-		if id == ended.ID || slices.Contains(step.Needs, ended.ID) || (step.Window != "" && step.Window == ended.Window) ||
-			s.Step(id).Status == plan.UndoDue {
-			out = append(out, id)
+	next := 0 // ready is in the plan's order
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if next == len(ready) {
+			break
+		}
+		if step.ID != ready[next] {
+			continue
+		}
+		next++
+		if step.ID == ended.ID || slices.Contains(step.Needs, ended.ID) || (step.Window != "" && step.Window == ended.Window) ||
+			s.Steps[i].Status == plan.UndoDue {
+			out = append(out, step.ID)
 		}
 	}
 	return out

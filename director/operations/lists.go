@@ -34,7 +34,11 @@ func (o *Operations) ListDocuments(ctx context.Context, q api.DocumentQuery) ([]
 		return o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Page)
 	}
 	var out []model.Stored
-	next, err := o.scan(ctx, q, func(docs []model.Stored) ([]bool, error) {
+	read := func(p director.Page) ([]model.Stored, *director.Place, error) {
+		return o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, p)
+	}
+	place := func(d model.Stored) *director.Place { return store.DocumentPlace(d, q.Sort) }
+	next, err := scan(q.Page, read, place, func(docs []model.Stored) ([]bool, error) {
 		keep := make([]bool, len(docs))
 		for i, d := range docs {
 			if keep[i] = q.Labels.Match(d.Metadata.Labels); keep[i] {
@@ -49,12 +53,14 @@ func (o *Operations) ListDocuments(ctx context.Context, q api.DocumentQuery) ([]
 // ListClusters lists clusters by name with what is known of each.
 func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]api.ClusterView, *director.Place, error) {
 	var out []api.ClusterView
-	docs := api.DocumentQuery{Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix}
-	next, err := o.scan(ctx, docs, func(docs []model.Stored) ([]bool, error) {
-		views, err := o.clusterViews(ctx, docs)
+	read := func(p director.Page) ([]store.ClusterItem, *director.Place, error) {
+		return o.Store.ClusterPage(ctx, q.NamePrefix, p)
+	}
+	next, err := scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
+		views, err := o.clusterViews(ctx, items)
 		keep := make([]bool, len(views))
 		for i, v := range views {
-			keep[i] = q.Labels.Match(docs[i].Metadata.Labels) &&
+			keep[i] = q.Labels.Match(items[i].Labels) &&
 				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) && (len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
 			if keep[i] {
 				out = append(out, v)
@@ -65,16 +71,17 @@ func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]ap
 	return out[:min(len(out), q.Limit)], next, err
 }
 
-// scan shows documents to pick, part by part, until it has kept as many as the query wants, and returns the place after the last of them. What
-// a document is filtered by beside its name is in its text, so the database cannot do it.
-func (o *Operations) scan(ctx context.Context, q api.DocumentQuery, pick func([]model.Stored) ([]bool, error)) (*director.Place, error) {
-	kept := 0
-	for p := q.Page; ; {
-		docs, next, err := o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, p)
+// scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the place after the last of them.
+// What a document is filtered by beside its name is in its text, so the database cannot do it.
+func scan[T any](
+	p director.Page, read func(director.Page) ([]T, *director.Place, error), place func(T) *director.Place, pick func([]T) ([]bool, error),
+) (*director.Place, error) {
+	for kept := 0; ; {
+		items, next, err := read(p)
 		if err != nil {
 			return nil, err
 		}
-		keep, err := pick(docs)
+		keep, err := pick(items)
 		if err != nil {
 			return nil, err
 		}
@@ -82,8 +89,8 @@ func (o *Operations) scan(ctx context.Context, q api.DocumentQuery, pick func([]
 			if k {
 				kept++
 			}
-			if kept == q.Limit && q.Limit > 0 && (next != nil || i < len(docs)-1) {
-				return store.DocumentPlace(docs[i], p.Sort), nil
+			if kept == p.Limit && p.Limit > 0 && (next != nil || i < len(items)-1) {
+				return place(items[i]), nil
 			}
 		}
 		if next == nil {
@@ -99,7 +106,9 @@ func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterV
 	if err != nil {
 		return api.ClusterView{}, err
 	}
-	views, err := o.clusterViews(ctx, []model.Stored{doc})
+	views, err := o.clusterViews(ctx, []store.ClusterItem{{
+		UID: doc.UID, Name: name, Generation: doc.Generation, Release: doc.Cluster.Release, Labels: doc.Metadata.Labels,
+	}})
 	if err != nil {
 		return api.ClusterView{}, err
 	}
@@ -107,10 +116,10 @@ func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterV
 }
 
 // clusterViews looks many clusters up at once: the list of a fleet asks the database a few times and not a few times for each cluster.
-func (o *Operations) clusterViews(ctx context.Context, docs []model.Stored) ([]api.ClusterView, error) {
-	uids, names := make([]string, len(docs)), make([]string, len(docs))
-	for i, d := range docs {
-		uids[i], names[i] = d.UID, d.Metadata.Name
+func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem) ([]api.ClusterView, error) {
+	uids, names := make([]string, len(items)), make([]string, len(items))
+	for i, c := range items {
+		uids[i], names[i] = c.UID, c.Name
 	}
 	machines, err := o.Store.MachinesOf(ctx, uids)
 	if err != nil {
@@ -124,14 +133,14 @@ func (o *Operations) clusterViews(ctx context.Context, docs []model.Stored) ([]a
 	if err != nil {
 		return nil, err
 	}
-	views := make([]api.ClusterView, len(docs))
-	for i, d := range docs {
+	views := make([]api.ClusterView, len(items))
+	for i, c := range items {
 		v := &views[i]
-		*v = api.ClusterView{Name: names[i], Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
-		for _, m := range machines[d.UID] {
+		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release}
+		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineView(m))
 		}
-		if endpoint, installed := endpoints[d.UID]; installed {
+		if endpoint, installed := endpoints[c.UID]; installed {
 			v.Status, v.Endpoint = "ready", endpoint
 		} else if len(v.Machines) > 0 {
 			v.Status = "unfinished"

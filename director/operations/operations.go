@@ -474,7 +474,7 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 	const most = 1000
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	if _, _, err := o.Store.Plan(ctx, id); err != nil {
+	if _, _, err := o.Store.Progress(ctx, id); err != nil {
 		return nil, err
 	}
 	for {

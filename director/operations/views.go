@@ -9,6 +9,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/plan"
 )
 
 // Plan returns the plan with its state, or not_found.
@@ -21,19 +22,26 @@ func (o *Operations) Plan(ctx context.Context, id string) (api.PlanView, error) 
 	return v, o.waits(ctx, &v)
 }
 
+// Progress returns the phase of the plan and the number of its last event, or not_found.
+func (o *Operations) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+	return o.Store.Progress(ctx, id)
+}
+
 // StepLog opens the log of the step's attempt from a byte offset; attempt 0 is the latest. It ends where the file ends now.
 func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
-	v, err := o.Plan(ctx, id)
-	if err != nil {
+	if _, _, err := o.Store.Progress(ctx, id); err != nil {
 		return nil, err
 	}
-	st := v.State.Step(step)
-	if st == nil {
+	last, err := o.Store.StepAttempt(ctx, id, step)
+	if director.KindOf(err) == director.KindNotFound && err != nil {
 		return nil, director.Errorf(director.KindNotFound, "operations.log", "plan %s has no step %q", id, step).
 			WithHint("list its steps: directorctl describe plan %s", id)
 	}
+	if err != nil {
+		return nil, err
+	}
 	if attempt == 0 {
-		attempt = st.Attempt
+		attempt = last
 	}
 	f, err := os.Open(o.Env.LogPath(id, step, attempt))
 	if errors.Is(err, fs.ErrNotExist) {

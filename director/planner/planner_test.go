@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite golden files")
 
 // demo is the world before the demo's cluster, with the documents of the model's own tests.
-func demo(t *testing.T) World {
+func demo(t testing.TB) World {
 	t.Helper()
 	text, err := os.ReadFile("../model/testdata/demo.yaml")
 	if err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -98,23 +99,13 @@ var planOrders = map[string]order{
 	"phase":       {"phase", false},
 }
 
-type planItemRow struct {
-	Row               planRow `gorm:"embedded"`
-	Summary, Estimate *string
-}
-
-func (s *Store) planColumns() string {
-	return "id, operation, cluster, hash, created_at, created_by, phase, started_at, finished_at, message, hint, seq, " +
-		s.jsonText("content", "summary") + " AS summary, " + s.jsonText("content", "estimate") + " AS estimate"
-}
-
 // PlanPage lists plans without their steps, in the page's order. next is nil at the end of the list.
 func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (items []PlanItem, next *director.Place, err error) {
 	by, err := sortBy(planOrders, p.Sort, "plans")
 	if err != nil {
 		return nil, nil, err
 	}
-	q := prefixed(s.read.WithContext(ctx).Model(&planRow{}).Select(s.planColumns()), "id", f.IDPrefix)
+	q := prefixed(s.read.WithContext(ctx).Model(&planRow{}), "id", f.IDPrefix)
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
 	}
@@ -127,13 +118,13 @@ func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (ite
 	if q, err = page(q, p, by, "id"); err != nil {
 		return nil, nil, err
 	}
-	var rows []planItemRow
-	if err := q.Scan(&rows).Error; err != nil {
+	var rows []planRow
+	if err := q.Find(&rows).Error; err != nil {
 		return nil, nil, dbError("store.plans", "plans", err)
 	}
 	if p.Limit > 0 && len(rows) > p.Limit {
 		rows = rows[:p.Limit]
-		last := rows[len(rows)-1].Row
+		last := rows[len(rows)-1]
 		next = &director.Place{Name: last.ID, Value: map[string]string{
 			"created_at": strconv.FormatInt(last.CreatedAt, 10), "started_at": strconv.FormatInt(last.StartedAt, 10),
 			"finished_at": strconv.FormatInt(last.FinishedAt, 10), "cluster": last.Cluster, "phase": last.Phase,
@@ -143,26 +134,25 @@ func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (ite
 	return items, next, err
 }
 
-// NewestPlans returns the newest plan of each of the clusters that has one, by the cluster's name.
+// NewestPlans returns the newest plan of each of the clusters that has one, by the cluster's name, without its count of steps.
 func (s *Store) NewestPlans(ctx context.Context, clusters []string) (map[string]PlanItem, error) {
-	var rows []planItemRow
-	err := s.read.WithContext(ctx).Raw("SELECT "+s.planColumns()+" FROM plans AS p WHERE cluster IN ? AND NOT EXISTS (SELECT 1 FROM plans AS q "+
+	var rows []planRow
+	err := s.read.WithContext(ctx).Raw("SELECT * FROM plans AS p WHERE cluster IN ? AND NOT EXISTS (SELECT 1 FROM plans AS q "+
 		"WHERE q.cluster = p.cluster AND (q.created_at > p.created_at OR (q.created_at = p.created_at AND q.id < p.id)))", clusters).Scan(&rows).Error
 	if err != nil {
 		return nil, dbError("store.plans", "plans", err)
 	}
-	items, err := s.planItems(ctx, rows)
-	out := make(map[string]PlanItem, len(items))
-	for _, i := range items {
-		out[i.Plan.Cluster] = i
+	out := make(map[string]PlanItem, len(rows))
+	for _, r := range rows {
+		out[r.Cluster] = r.toItem()
 	}
-	return out, err
+	return out, nil
 }
 
-func (s *Store) planItems(ctx context.Context, rows []planItemRow) ([]PlanItem, error) {
+func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, error) {
 	ids := make([]string, len(rows))
 	for i, r := range rows {
-		ids[i] = r.Row.ID
+		ids[i] = r.ID
 	}
 	var counts []struct {
 		PlanID      string
@@ -180,27 +170,18 @@ func (s *Store) planItems(ctx context.Context, rows []planItemRow) ([]PlanItem, 
 	items := make([]PlanItem, len(rows))
 	for i, r := range rows {
 		items[i] = r.toItem()
-		items[i].Done, items[i].Total = of[r.Row.ID][0], of[r.Row.ID][1]
+		items[i].Done, items[i].Total = of[r.ID][0], of[r.ID][1]
 	}
 	return items, nil
 }
 
-func (i planItemRow) toItem() PlanItem {
-	r := i.Row
+func (r planRow) toItem() PlanItem {
 	item := PlanItem{
-		Plan: plan.Plan{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, Hash: r.Hash},
-		State: plan.State{
-			Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), Message: r.Message, Hint: r.Hint, Seq: r.Seq,
-		},
+		Plan:  plan.Plan{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, Hash: r.Hash},
+		State: r.toState(nil),
 	}
 	item.Plan.Operation, item.Plan.Cluster = plan.Operation(r.Operation), r.Cluster
-	if i.Summary != nil {
-		item.Plan.Summary = *i.Summary
-	}
-	if i.Estimate != nil {
-		ns, _ := strconv.ParseInt(*i.Estimate, 10, 64) // written by us; an estimate is not worth an error
-		item.Plan.Estimate = time.Duration(ns)
-	}
+	item.Plan.Summary, item.Plan.Estimate = r.Summary, time.Duration(r.Estimate)
 	return item
 }
 
@@ -236,6 +217,48 @@ func (s *Store) DocumentPage(ctx context.Context, kind model.Kind, prefix string
 		}
 	}
 	return docs, next, nil
+}
+
+// ClusterItem is what lists show of a cluster's document: reading the whole of it takes too long for a fleet.
+type ClusterItem struct {
+	UID, Name, Release string
+	Generation         int64
+	Labels             map[string]string
+}
+
+// Place is the place after the cluster in a list sorted by name.
+func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Name, Value: c.Name} }
+
+// ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
+func (s *Store) ClusterPage(ctx context.Context, prefix string, p director.Page) (items []ClusterItem, next *director.Place, err error) {
+	q := prefixed(s.read.WithContext(ctx).Where("kind = ?", model.KindCluster), "name", prefix)
+	if q, err = page(q, p, documentOrders["name"], "name"); err != nil {
+		return nil, nil, err
+	}
+	var rows []documentRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, nil, dbError("store.documents", "clusters", err)
+	}
+	if p.Limit > 0 && len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		next = rows[len(rows)-1].place("name")
+	}
+	items = make([]ClusterItem, len(rows))
+	for i, r := range rows {
+		var body struct {
+			Metadata struct {
+				Labels map[string]string `json:"labels"`
+			} `json:"metadata"`
+			Spec struct {
+				Release string `json:"release"`
+			} `json:"spec"`
+		}
+		if err := json.Unmarshal([]byte(r.Body), &body); err != nil {
+			return nil, nil, &director.Error{Kind: director.KindInternal, Op: "store.document", Msg: "the stored Cluster/" + r.Name + " cannot be read", Err: err}
+		}
+		items[i] = ClusterItem{UID: r.UID, Name: r.Name, Generation: r.Generation, Release: body.Spec.Release, Labels: body.Metadata.Labels}
+	}
+	return items, next, nil
 }
 
 func (r documentRow) place(column string) *director.Place {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -15,18 +16,24 @@ import (
 )
 
 type planRow struct {
-	ID, Operation, Cluster, Hash, Content string
-	CreatedAt                             int64 `gorm:"autoCreateTime:false"`
-	CreatedBy                             string
-	Phase                                 string
-	StartedAt, FinishedAt                 int64
-	Message, Hint                         string
-	Seq                                   int64
-	Since                                 int64
-	ApprovedBy                            string
+	ID, Operation, Cluster, Hash string
+	CreatedAt                    int64 `gorm:"autoCreateTime:false"`
+	CreatedBy                    string
+	Phase                        string
+	StartedAt, FinishedAt        int64
+	Message, Hint                string
+	Seq                          int64
+	Since                        int64
+	ApprovedBy                   string
+	Summary                      string
+	Estimate                     int64
 }
 
 func (planRow) TableName() string { return "plans" }
+
+type contentRow struct{ PlanID, Content string }
+
+func (contentRow) TableName() string { return "plan_contents" }
 
 type stepRow struct {
 	PlanID, StepID                   string
@@ -50,45 +57,124 @@ type eventRow struct {
 
 func (eventRow) TableName() string { return "events" }
 
-func (r planRow) toDomain(steps []stepRow) (plan.Plan, plan.State, error) {
-	p := plan.Plan{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, Hash: r.Hash}
-	if err := json.Unmarshal([]byte(r.Content), &p.Content); err != nil {
-		return plan.Plan{}, plan.State{}, &director.Error{Kind: director.KindInternal, Op: "store.plan", Msg: "the stored plan " + r.ID + " cannot be read", Err: err}
-	}
-	s := plan.State{
+func (r planRow) toState(steps []plan.StepState) plan.State {
+	return plan.State{
 		Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt),
-		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Since: instant(r.Since), ApprovedBy: r.ApprovedBy, Steps: make([]plan.StepState, len(steps)),
+		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Since: instant(r.Since), ApprovedBy: r.ApprovedBy, Steps: steps,
 	}
-	for i, st := range steps {
-		s.Steps[i] = plan.StepState{
-			ID: st.StepID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
-			StartedAt: instant(st.StartedAt), FinishedAt: instant(st.FinishedAt), NotBefore: instant(st.NotBefore), Since: instant(st.Since),
-			Message: st.Message, Hint: st.Hint,
-		}
-	}
-	return p, s, nil
 }
 
-// loadPlan reads the plan's row through locked, and its steps through db.
-func loadPlan(locked, db *gorm.DB, id string) (plan.Plan, plan.State, error) {
+func (r stepRow) toDomain() plan.StepState {
+	return plan.StepState{
+		ID: r.StepID, Status: plan.Status(r.Status), Attempt: r.Attempt, Failures: r.Failures,
+		StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), NotBefore: instant(r.NotBefore), Since: instant(r.Since),
+		Message: r.Message, Hint: r.Hint,
+	}
+}
+
+// loadPlan reads the plan's row through locked, and what of the rest is not in the cache through db. Both see committed data alone if committed
+// says so; only that goes into the cache, or comes from it.
+func (s *Store) loadPlan(locked, db *gorm.DB, id string, committed bool) (plan.Plan, plan.State, error) {
+	fail := func(err error) (plan.Plan, plan.State, error) {
+		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
+	}
 	var row planRow
 	if err := locked.Where("id = ?", id).Take(&row).Error; err != nil {
-		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
+		return fail(err)
 	}
-	var steps []stepRow
-	if err := db.Where("plan_id = ?", id).Order("ord").Find(&steps).Error; err != nil {
-		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
+	cached := s.plans.get(id, row.Hash)
+	if cached == nil {
+		var text contentRow
+		if err := db.Where("plan_id = ?", id).Take(&text).Error; err != nil {
+			return fail(err)
+		}
+		var err error
+		if cached, err = s.plans.put(id, row.Hash, text.Content); err != nil {
+			return fail(&director.Error{Kind: director.KindInternal, Op: "store.plan", Msg: "the stored plan " + id + " cannot be read", Err: err})
+		}
 	}
-	return row.toDomain(steps)
+	steps, err := loadSteps(db, cached, row.Seq, committed)
+	if err != nil {
+		return fail(err)
+	}
+	p := plan.Plan{ID: row.ID, CreatedAt: instant(row.CreatedAt), CreatedBy: row.CreatedBy, Hash: row.Hash, Content: cached.lend()}
+	return p, row.toState(steps), nil
 }
 
-// Plan returns the plan with its state, or not_found.
+// mostMissed is how many events are read to bring steps up to date; beyond it the steps themselves are less to read.
+const mostMissed = 100
+
+// loadSteps returns the steps as after the event seq.
+func loadSteps(db *gorm.DB, cached *cachedPlan, seq int64, committed bool) ([]plan.StepState, error) {
+	if committed {
+		steps, at := cached.known()
+		if steps != nil && at == seq {
+			return steps, nil
+		}
+		if steps != nil && at < seq && seq-at <= mostMissed {
+			caught, err := catchUp(db, cached.id, steps, at, seq)
+			if err != nil {
+				return nil, err
+			}
+			if caught {
+				cached.keep(steps, seq)
+				return steps, nil
+			}
+		}
+	}
+	var rows []stepRow
+	if err := db.Where("plan_id = ?", cached.id).Order("ord").Find(&rows).Error; err != nil {
+		return nil, err
+	}
+	steps := make([]plan.StepState, len(rows))
+	for i, r := range rows {
+		steps[i] = r.toDomain()
+	}
+	if committed {
+		cached.keep(steps, seq)
+	}
+	return steps, nil
+}
+
+// catchUp moves the steps on by the events in (at, seq], or returns false if the journal does not have them all any more.
+func catchUp(db *gorm.DB, id string, steps []plan.StepState, at, seq int64) (bool, error) {
+	var rows []eventRow
+	if err := db.Where("plan_id = ? AND seq > ? AND seq <= ?", id, at, seq).Order("seq").Find(&rows).Error; err != nil {
+		return false, err
+	}
+	events, err := eventsOf(id, rows)
+	if err != nil || int64(len(events)) != seq-at {
+		return false, err
+	}
+	for _, e := range events {
+		if err := moveSteps(steps, e); err != nil {
+			return false, nil //nolint:nilerr // the rows are the truth then
+		}
+	}
+	return true, nil
+}
+
+// Plan returns the plan with its state, or not_found. What the elements of the plan's lists hold is shared, and must not be written to.
 func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
-	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for both tables
-		p, st, err = loadPlan(tx, tx, id)
+	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for all tables
+		p, st, err = s.loadPlan(tx, tx, id, true)
 		return err
 	}, s.snapshot())
 	return p, st, dbError("store.plan", "plan "+id, err)
+}
+
+// Progress returns the phase of the plan and the number of its last event, or not_found.
+func (s *Store) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+	var row planRow
+	err := s.read.WithContext(ctx).Select("phase", "seq").Where("id = ?", id).Take(&row).Error
+	return plan.Phase(row.Phase), row.Seq, dbError("store.plan", "plan "+id, err)
+}
+
+// StepAttempt returns the number of the step's current or last attempt, or not_found.
+func (s *Store) StepAttempt(ctx context.Context, id, step string) (int, error) {
+	var row stepRow
+	err := s.read.WithContext(ctx).Select("attempt").Where("plan_id = ? AND step_id = ?", id, step).Take(&row).Error
+	return row.Attempt, dbError("store.plan", "step "+step+" of plan "+id, err)
 }
 
 // PlanFilter narrows Plans.
@@ -152,7 +238,8 @@ type Tx struct {
 	moved bool      // peers may want to read again
 	look  bool      // peers must look at their leases
 
-	stream []streamRow // what goes into the stream when fn is through
+	stream   []streamRow // what goes into the stream when fn is through
+	appended []plan.Event
 }
 
 var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
@@ -160,8 +247,10 @@ var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
 // Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour of another one:
 // then fn is called again, and must not count on what it did before.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	var last *Tx
 	announced := false
 	whole := func(t *Tx) error {
+		last, announced = t, false
 		if err := fn(t); err != nil {
 			return err
 		}
@@ -174,6 +263,9 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 		}
 		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return whole(&Tx{db: db, store: s}) })
 	})
+	if err == nil && last != nil {
+		s.plans.advance(last.appended)
+	}
 	if err == nil && announced {
 		s.news.send()
 	}
@@ -183,16 +275,23 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 // SQL returns the transaction for a job queue that works on SQLite.
 func (t *Tx) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
 
-// Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the plan.
-func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) { return loadPlan(t.locked(), t.db, id) }
+// Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the plan. What the elements
+// of the plan's lists hold is shared, and must not be written to.
+func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) {
+	committed := !slices.ContainsFunc(t.appended, func(e plan.Event) bool { return e.Plan == id })
+	return t.store.loadPlan(t.locked(), t.db, id, committed)
+}
 
 // AddPlan stores a new plan in its first state.
 func (t *Tx) AddPlan(p plan.Plan) error {
 	state := plan.NewState(&p)
 	err := t.db.Create(&planRow{
-		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Content: marshal(p.Content),
+		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary, Estimate: int64(p.Estimate),
 		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Phase: string(state.Phase),
 	}).Error
+	if err == nil {
+		err = t.db.Create(&contentRow{PlanID: p.ID, Content: marshal(p.Content)}).Error
+	}
 	if err != nil {
 		return dbError("store.plan", "plan "+p.ID, err)
 	}
@@ -211,10 +310,12 @@ func (t *Tx) AddPlan(p plan.Plan) error {
 func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	e.Seq = s.Seq + 1
 	e.Message, e.Hint = text(e.Message), text(e.Hint)
+	e.At, e.NotBefore = instant(micros(e.At)), instant(micros(e.NotBefore)) // as exact as the tables are: a state is the fold of the journal
 	t.moved = true
 	if err := s.Apply(e); err != nil {
 		return err
 	}
+	t.appended = append(t.appended, e)
 	if err := t.db.Create(&eventRow{PlanID: e.Plan, Seq: e.Seq, Body: marshal(e)}).Error; err != nil {
 		return dbError("store.append", "event of plan "+e.Plan, err)
 	}

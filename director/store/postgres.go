@@ -87,7 +87,7 @@ func OpenPostgres(ctx context.Context, p Postgres, log *slog.Logger) (*Store, er
 		pool.Close()
 		return nil, postgresOpenError(where, err)
 	}
-	s := &Store{write: db, read: db, pool: pool, log: log}
+	s := &Store{write: db, read: db, pool: pool, log: log, plans: newPlanCache(cacheSize)}
 	if err := s.retried(ctx, func() error { return s.init(ctx) }); err != nil {
 		return nil, errors.Join(postgresOpenError(where, err), s.Close())
 	}

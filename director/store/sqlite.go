@@ -18,7 +18,7 @@ func Open(ctx context.Context, path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, sqliteOpenError(path, err)
 	}
-	s := &Store{write: write, log: log}
+	s := &Store{write: write, log: log, plans: newPlanCache(cacheSize)}
 	if err := s.init(ctx); err != nil {
 		return nil, errors.Join(sqliteOpenError(path, err), s.Close())
 	}

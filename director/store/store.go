@@ -32,6 +32,7 @@ type Store struct {
 	id    string
 	log   *slog.Logger
 	news  news
+	plans *planCache
 }
 
 // init brings the schema up to date, and gives a new database the id of the installation.

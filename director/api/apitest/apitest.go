@@ -504,6 +504,12 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 	}
 }
 
+// Progress returns where the plan stands.
+func (o *Operations) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+	v, err := o.Plan(ctx, id)
+	return v.State.Phase, v.State.Seq, err
+}
+
 // StepLog opens a log.
 func (o *Operations) StepLog(_ context.Context, id, step string, _ int, offset int64) (io.ReadCloser, error) {
 	o.mu.Lock()
