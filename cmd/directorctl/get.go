@@ -59,7 +59,7 @@ func (a *app) get(cmd *cobra.Command, api *client.Client, ref model.Ref, form st
 		var list []wire.Cluster
 		var err error
 		if ref.Name == "" {
-			list, err = api.Clusters(ctx)
+			list, err = api.Clusters(ctx, client.ClusterColumns...)
 		} else {
 			var one wire.Cluster
 			one, err = api.Cluster(ctx, ref.Name)
@@ -126,7 +126,7 @@ func printClusters(w io.Writer, list []wire.Cluster) {
 			if doing != "" && c.PlanPhase != "" {
 				doing += " (" + c.PlanPhase + ")"
 			}
-			row(c.Name, c.Status, c.Release, c.Endpoint, strconv.Itoa(len(c.Machines)), doing)
+			row(c.Name, c.Status, c.Release, c.Endpoint, strconv.Itoa(c.Nodes), doing)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -166,7 +167,10 @@ func (s *server) clusters(api huma.API) {
 
 func (s *server) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
 	filters := []any{in.NamePrefix, in.Label, in.Status, in.Phase}
-	q := ClusterQuery{NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status}
+	q := ClusterQuery{
+		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status,
+		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
+	}
 	for _, p := range in.Phase {
 		q.Phases = append(q.Phases, plan.Phase(p))
 	}
@@ -210,7 +214,7 @@ func nodesOf(v NodesView) wire.Nodes {
 func clusterOf(v ClusterView) wire.Cluster {
 	c := wire.Cluster{
 		Name: v.Name, Generation: v.Generation, Status: v.Status, Release: v.Release, Endpoint: v.Endpoint,
-		Plan: v.Plan, PlanPhase: string(v.PlanPhase), Machines: make([]wire.Machine, len(v.Machines)),
+		Nodes: v.Nodes, Plan: v.Plan, PlanPhase: string(v.PlanPhase), Machines: make([]wire.Machine, len(v.Machines)),
 	}
 	for i, m := range v.Machines {
 		c.Machines[i] = wire.Machine{

@@ -124,8 +124,9 @@ type ClusterView struct {
 	Status     string // absent, creating, ready, deleting, failed, changing
 	Release    string
 	Endpoint   string
-	Machines   []MachineView
-	Plan       string // id of the plan that holds it; empty if none
+	Nodes      int           // how many machines it has
+	Machines   []MachineView // empty in a list without machines
+	Plan       string        // id of the plan that holds it; empty if none
 	PlanPhase  plan.Phase
 }
 

@@ -343,11 +343,11 @@ func (c *Client) DeleteDocument(ctx context.Context, ref model.Ref) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: documentPath(ref)}, nil)
 }
 
-// Clusters lists the clusters with their state.
-func (c *Client) Clusters(ctx context.Context) ([]wire.Cluster, error) {
+// Clusters lists the clusters with their state, or the named fields of it.
+func (c *Client) Clusters(ctx context.Context, fields ...string) ([]wire.Cluster, error) {
 	var items []wire.Cluster
 	for after := ""; ; {
-		part, err := c.ClusterPage(ctx, after)
+		part, err := c.ClusterPage(ctx, after, fields...)
 		if err != nil {
 			return items, err
 		}
@@ -359,8 +359,11 @@ func (c *Client) Clusters(ctx context.Context) ([]wire.Cluster, error) {
 }
 
 // ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for "".
-func (c *Client) ClusterPage(ctx context.Context, after string) (wire.Clusters, error) {
+func (c *Client) ClusterPage(ctx context.Context, after string, fields ...string) (wire.Clusters, error) {
 	q := url.Values{"limit": {strconv.Itoa(mostPerPage)}}
+	if len(fields) > 0 {
+		q.Set("fields", strings.Join(fields, ","))
+	}
 	if after != "" {
 		q.Set("continue", after)
 	}

@@ -14,6 +14,9 @@ import (
 // mostPerPage is how many items one answer of the director holds at most.
 const mostPerPage = 500
 
+// ClusterColumns are the fields of clusters that tables show.
+var ClusterColumns = []string{"name", "status", "release", "endpoint", "nodes", "plan", "plan_phase"}
+
 // all reads a list to its end.
 func all[T any](part func(url.Values) ([]T, string, error)) ([]T, error) {
 	var items []T

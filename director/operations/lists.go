@@ -57,7 +57,7 @@ func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]ap
 		return o.Store.ClusterPage(ctx, q.NamePrefix, p)
 	}
 	next, err := scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
-		views, err := o.clusterViews(ctx, items)
+		views, err := o.clusterViews(ctx, items, !q.NoMachines)
 		keep := make([]bool, len(views))
 		for i, v := range views {
 			keep[i] = q.Labels.Match(items[i].Labels) &&
@@ -108,22 +108,28 @@ func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterV
 	}
 	views, err := o.clusterViews(ctx, []store.ClusterItem{{
 		UID: doc.UID, Name: name, Generation: doc.Generation, Release: doc.Cluster.Release, Labels: doc.Metadata.Labels,
-	}})
+	}}, true)
 	if err != nil {
 		return api.ClusterView{}, err
 	}
 	return views[0], nil
 }
 
-// clusterViews looks many clusters up at once: the list of a fleet asks the database a few times and not a few times for each cluster.
-func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem) ([]api.ClusterView, error) {
+// clusterViews looks many clusters up at once, with or without their machines: the list of a fleet asks the database a few times and not a few times for each cluster.
+func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem, withMachines bool) ([]api.ClusterView, error) {
 	uids, names := make([]string, len(items)), make([]string, len(items))
 	for i, c := range items {
 		uids[i], names[i] = c.UID, c.Name
 	}
-	machines, err := o.Store.MachinesOf(ctx, uids)
+	nodes, err := o.Store.MachineCounts(ctx, uids)
 	if err != nil {
 		return nil, err
+	}
+	var machines map[string][]director.Machine
+	if withMachines {
+		if machines, err = o.Store.MachinesOf(ctx, uids); err != nil {
+			return nil, err
+		}
 	}
 	endpoints, err := o.Store.EndpointsOf(ctx, uids)
 	if err != nil {
@@ -136,13 +142,13 @@ func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem
 	views := make([]api.ClusterView, len(items))
 	for i, c := range items {
 		v := &views[i]
-		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release}
+		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Nodes: nodes[c.UID]}
 		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineView(m))
 		}
 		if endpoint, installed := endpoints[c.UID]; installed {
 			v.Status, v.Endpoint = "ready", endpoint
-		} else if len(v.Machines) > 0 {
+		} else if v.Nodes > 0 {
 			v.Status = "unfinished"
 		}
 		if p, ok := plans[v.Name]; ok {

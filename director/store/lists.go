@@ -287,6 +287,24 @@ func (s *Store) MachinesOf(ctx context.Context, uids []string) (map[string][]dir
 	return out, nil
 }
 
+// MachineCounts returns how many live machines the clusters with these uids have, by uid.
+func (s *Store) MachineCounts(ctx context.Context, uids []string) (map[string]int, error) {
+	var rows []struct {
+		ClusterUID string
+		Live       int
+	}
+	err := s.read.WithContext(ctx).Raw("SELECT cluster_uid, COUNT(*) AS live FROM machines WHERE cluster_uid IN ? AND deleted_at = 0 GROUP BY cluster_uid", uids).
+		Scan(&rows).Error
+	if err != nil {
+		return nil, dbError("store.machines", "machines", err)
+	}
+	out := make(map[string]int, len(rows))
+	for _, r := range rows {
+		out[r.ClusterUID] = r.Live
+	}
+	return out, nil
+}
+
 // EndpointsOf returns the endpoints of those of the clusters with these uids that are installed, by uid.
 func (s *Store) EndpointsOf(ctx context.Context, uids []string) (map[string]string, error) {
 	var rows []clusterRow

@@ -176,7 +176,8 @@ type Cluster struct {
 	Status     string    `json:"status" doc:"absent, creating, ready, changing, deleting or failed."`
 	Release    string    `json:"release,omitempty"`
 	Endpoint   string    `json:"endpoint,omitempty" doc:"Address of its Kubernetes API."`
-	Machines   []Machine `json:"machines"`
+	Nodes      int       `json:"nodes" doc:"How many machines it has."`
+	Machines   []Machine `json:"machines" doc:"A list of many clusters is much faster when its fields leave them out."`
 	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it."`
 	PlanPhase  string    `json:"plan_phase,omitempty"`
 }

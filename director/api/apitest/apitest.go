@@ -173,6 +173,7 @@ func (o *Operations) cluster(d model.Stored) api.ClusterView {
 				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2, Memory: 4 * model.GiB,
 			})
 		}
+		v.Nodes = len(v.Machines)
 	}
 	if r := o.holder(name); r != nil {
 		v.Plan, v.PlanPhase = r.plan.ID, r.state.Phase
