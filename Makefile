@@ -32,7 +32,7 @@ demo/clean: ## Take away all that make demo made, except the caches
 	test/demo/demo.sh clean
 
 .PHONY: test
-test: ## Lint, unit and integration tests; real Ansible, API server, registry, libvirt
+test: ## Everything: lint, unit and integration tests on real parts, and the end-to-end run on real VMs
 	test/run.sh
 
 .PHONY: test/unit
@@ -44,9 +44,11 @@ test/unit: ## The tests that need no VM
 test/race: ## The unit tests of the rooms with goroutines, under the race detector
 	go test -race ./director/...
 
-.PHONY: test/e2e
+.PHONY: test/e2e test/day2
 test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
+test/day2: build ## Drain, take out, rejoin, mend, scale and upgrade nodes from Kubernetes 1.36 to 1.37; on real VMs
+	test/e2e/e2e.sh day2
 
 .PHONY: test/kill
 test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database
