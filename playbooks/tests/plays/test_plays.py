@@ -225,6 +225,10 @@ class Plays(unittest.TestCase):
             self.assertEqual((self.names("nodes"), os.path.exists("/etc/kubernetes")), ([], False))
         self.prove("delete_worker", "w1", begin, verify)
 
+    def test_scale_out(self):
+        self.prove("scale_out", "w1", lambda: self.begin(installed=OLD, nodes=[node("m1")]), lambda: self.assertEqual(
+            [(item["metadata"]["name"], item["status"]["nodeInfo"]["kubeletVersion"]) for item in self.things("nodes")], [("m1", NEW), ("w1", NEW)]))
+
     def test_rejoin_worker(self):
         def verify():
             self.assertEqual([item["status"]["nodeInfo"]["machineID"] for item in self.things("nodes")], ["machine-of-this"])
