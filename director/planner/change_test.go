@@ -147,7 +147,7 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
 			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1",
-			"join/demo-master-1", "node.ready/demo-master-1", "pod_network/demo",
+			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo",
 			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},

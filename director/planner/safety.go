@@ -63,6 +63,7 @@ var onNodes = map[string]string{
 	StepVMRemove:     safeOut,
 	"upgrade":        safeUpgrading,
 	"uncordon":       safeUpgrading,
+	"addons":         safeShared,
 	"pod_network":    safeShared,
 	"api_balancer":   safeShared,
 	"verify":         safeRuns,

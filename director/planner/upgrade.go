@@ -59,6 +59,14 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		}
 		before = append(slices.Clone(base), last)
 	}
+	if n := len(oldMasters); n > 0 && d.strategy(oldMasters[n-1]) != model.UpgradeInPlace {
+		// kubeadm brings CoreDNS and kube-proxy to the release only in an upgrade of a master, and these joined anew.
+		m := masters[len(masters)-1]
+		before = []string{d.play(playbook{
+			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{m.Name},
+			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute, effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
+		}, before, plan.Step{})}
+	}
 	if len(oldMasters) > 0 {
 		before = []string{d.play(playbook{
 			name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Bring the pod network to the release", estimate: time.Minute,

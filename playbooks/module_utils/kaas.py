@@ -185,7 +185,7 @@ class Kubectl:
     GONE = ("connection refused", "was refused", "i/o timeout", "TLS handshake timeout", "EOF", "etcdserver: request timed out",
             "etcdserver: leader changed", "connection reset", "context deadline exceeded", "net/http: request canceled",
             "the server is currently unable to handle the request", "ServiceUnavailable", "too many requests",
-            "no route to host", "http2: client connection lost", "InternalError",
+            "unable to return a response in the time allotted", "no route to host", "http2: client connection lost", "InternalError",
             # The administrator may do everything: an API server that says otherwise has not read its rules yet.
             'forbidden: User "kubernetes-admin" cannot')
 
