@@ -80,10 +80,10 @@ type belonging struct {
 }
 
 // matches tells whether the process is one of the run's. Its answer counts only as long as the process is the same one: the
-// caller holds it by a process file descriptor.
-func (b belonging) matches(pid int, leads bool) bool {
+// caller holds it by a process file descriptor. What started before since is none of the run's.
+func (b belonging) matches(pid int, leads bool, since uint64) bool {
 	s, err := readStat(pid)
-	if err != nil || s.ended() {
+	if err != nil || s.ended() || s.start < since {
 		return false
 	}
 	if leads && s.group == b.leader.PID {
@@ -114,24 +114,32 @@ func (b belonging) leads() bool {
 	return err == nil && s.start == b.leader.Start
 }
 
+// since is when the first of the run's processes started, in clock ticks since the boot; 0 if that is not known.
+func (b belonging) since() uint64 {
+	if b.leader.PID <= 0 || b.leader.BootID != bootID() {
+		return 0
+	}
+	return b.leader.Start
+}
+
 // find returns the processes that belong, each held so that a signal cannot reach another one that took its id.
 func (b belonging) find() []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	leads := b.leads()
+	leads, since := b.leads(), b.since()
 	var found []*os.Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || !b.matches(pid, leads) {
+		if err != nil || pid == os.Getpid() || !b.matches(pid, leads, since) {
 			continue
 		}
 		p, err := os.FindProcess(pid)
 		if err != nil {
 			continue
 		}
-		if b.matches(pid, leads) { // again, now that it is held
+		if b.matches(pid, leads, since) { // again, now that it is held
 			found = append(found, p)
 		} else {
 			_ = p.Release()
