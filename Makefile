@@ -86,8 +86,8 @@ verify: generate ## Fail if generated files or module files are stale
 	git diff --exit-code -- docs director cmd
 
 .PHONY: bench
-bench: ## Measure; see docs/benchmarks.md
-	go test -run '^$$' -bench . -benchmem ./director/...
+bench: build ## Measure every bar of docs/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,kill,log,fleet
+	go run ./test/bench -bars "$(BARS)"
 
 .PHONY: clean
 clean: ## Remove what was built in the tree
