@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -29,6 +31,11 @@ func thousand(b *testing.B, machines bool) World {
 			b.Fatal(err)
 		}
 		w.Machines = f.Nodes
+		for i := range w.Machines {
+			w.Machines[i].State, w.Machines[i].Kubernetes = director.MachinePresent, "v1.36.4"
+		}
+		w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
+		want(&w, func(c *model.Cluster) { c.Maintenance.MaxUnavailable = 10 })
 	}
 	return w
 }
@@ -43,6 +50,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}{
 		{"create", false, Create},
 		{"delete", true, Delete},
+		{"upgrade", true, func(w World) (plan.Content, error) { return Apply(w, plan.Request{}) }},
 	} {
 		b.Run(op.name, func(b *testing.B) {
 			w := thousand(b, op.machines)

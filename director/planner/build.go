@@ -14,11 +14,12 @@ import (
 // draft is a plan that is being written.
 type draft struct {
 	plan.Content
-	w World
+	w       World
+	masters []director.Machine // the cluster's members among them, looked up once
 }
 
 func (w World) draft(op plan.Operation) *draft {
-	return &draft{w: w, Content: plan.Content{Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs()}}
+	return &draft{w: w, masters: w.masters(), Content: plan.Content{Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs()}}
 }
 
 // concerns names machines that the plan makes, works on or takes away.

@@ -123,7 +123,25 @@ func (d *draft) uncordon(m sized, needs []string, like plan.Step) string {
 
 // cluster returns the variables of a run on node m that works on the cluster through a master.
 func (d *draft) cluster(m sized) map[string]any {
-	return map[string]any{"acting_master": d.w.acting(m.Name), "node_reachable": d.w.up(m.Name)}
+	return map[string]any{"acting_master": d.acting(m.Name), "node_reachable": d.w.up(m.Name)}
+}
+
+// acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and another one if there is any.
+func (d *draft) acting(node string) string {
+	for _, m := range d.masters {
+		if m.Name != node && d.w.up(m.Name) {
+			return m.Name
+		}
+	}
+	for _, m := range d.masters {
+		if d.w.up(m.Name) {
+			return m.Name
+		}
+	}
+	if len(d.masters) > 0 {
+		return d.masters[0].Name
+	}
+	return ""
 }
 
 // drain moves the pods of m away.
@@ -210,7 +228,7 @@ func (d *draft) leave(m sized, r plan.Request, out map[string]bool, needs []stri
 // forgetMaster has the balancers of the other masters forget those that are out.
 func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
 	var stay, gone []sized
-	for _, m := range d.w.masters() {
+	for _, m := range d.masters {
 		if out[m.Name] {
 			gone = append(gone, d.w.sized(m))
 		} else {
@@ -235,7 +253,7 @@ func (d *draft) rejoinAgain(m sized, needs []string) (string, error) {
 // oldest returns the lowest version that a master runs, or "" without masters.
 func (d *draft) oldest() string {
 	oldest := ""
-	for _, m := range d.w.masters() {
+	for _, m := range d.masters {
 		if oldest == "" || older(m.Kubernetes, oldest) {
 			oldest = m.Kubernetes
 		}
@@ -246,7 +264,7 @@ func (d *draft) oldest() string {
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of the same name has left.
 func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (string, error) {
 	others := 0
-	for _, o := range d.w.masters() {
+	for _, o := range d.masters {
 		if o.Name != m.Name {
 			others++
 		}
@@ -261,11 +279,11 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 		name, title = "rejoin_"+string(m.Role), "Bring "+m.Name+" back into the cluster"
 	}
 	joined := d.play(playbook{
-		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.w.acting(m.Name)}, estimate: 90 * time.Second,
+		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 90 * time.Second,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 	}, []string{boot}, like)
 	masters := []sized{}
-	for _, o := range d.w.masters() {
+	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))
 	}
 	return d.ready(m, masters, d.w.Cluster.Cluster.Image, []string{joined}, like), nil

@@ -15,7 +15,7 @@ func (d *draft) quorum(m sized, out map[string]bool) error {
 	}
 	const op = "planner.quorum"
 	members, well, wellOthers := 0, 0, 0
-	for _, o := range d.w.masters() {
+	for _, o := range d.masters {
 		if out[o.Name] {
 			continue
 		}

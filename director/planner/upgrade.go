@@ -149,7 +149,7 @@ func (w World) reachable(target string) error {
 // another one may come first.
 func (d *draft) strategy(m sized) string {
 	s := d.w.Cluster.Cluster.Maintenance.Strategy
-	if m.Role == director.RoleMaster && len(d.w.masters()) == 1 && (s != model.UpgradeReplace || !d.w.Cluster.Cluster.API.VIP.IsValid()) {
+	if m.Role == director.RoleMaster && len(d.masters) == 1 && (s != model.UpgradeReplace || !d.w.Cluster.Cluster.API.VIP.IsValid()) {
 		return model.UpgradeInPlace
 	}
 	return cmp.Or(s, model.UpgradeInPlace)
@@ -221,7 +221,7 @@ func (d *draft) renew(m sized, masters []sized, r plan.Request, out map[string]b
 	drained := d.drain(m, r.Drain, needs, like)
 	upgraded := d.play(playbook{
 		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + d.w.Release.Release.Kubernetes, limit: []string{m.Name},
-		vars: map[string]any{"acting_master": d.w.acting(m.Name)}, estimate: 3 * time.Minute,
+		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 3 * time.Minute,
 		effects: []plan.Effect{{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"}, {Verb: "restart", Object: "api", Name: "node/" + m.Name}},
 	}, []string{drained}, like)
 	ready := d.ready(m, masters, "", []string{upgraded}, like)

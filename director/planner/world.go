@@ -58,25 +58,6 @@ func (w World) endpoint(masters []sized) string {
 	return host + ":" + strconv.Itoa(Port)
 }
 
-// acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and another one if there is any.
-func (w World) acting(node string) string {
-	masters := w.masters()
-	for _, m := range masters {
-		if m.Name != node && w.up(m.Name) {
-			return m.Name
-		}
-	}
-	for _, m := range masters {
-		if w.up(m.Name) {
-			return m.Name
-		}
-	}
-	if len(masters) > 0 {
-		return masters[0].Name
-	}
-	return ""
-}
-
 // machine returns the living machine of that name, or not_found with the names that there are.
 func (w World) machine(op, name string) (director.Machine, error) {
 	var names []string
