@@ -122,7 +122,7 @@ func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, 
 }
 
 func (r records) SetNode(ctx context.Context, p planner.NodeParams) error {
-	return r.Store.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
+	return r.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
 }
 
 func (r records) ForgetCluster(ctx context.Context, p planner.ClusterParams, _ string, _ time.Time) error {

@@ -371,7 +371,7 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 	case nodes != nil:
 		w.Seen = map[string]planner.Seen{}
 		for _, n := range nodes {
-			w.Seen[n.Name] = planner.Seen{Ready: n.Ready, Cordoned: n.Unschedulable, Version: n.Version, Etcd: n.Etcd}
+			w.Seen[n.Name] = planner.Seen{Ready: n.Ready, Etcd: n.Etcd}
 		}
 	}
 	return w, nil

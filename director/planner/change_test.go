@@ -37,7 +37,7 @@ func running(t *testing.T, masters, workers int, version string) World {
 		m := &w.Machines[i]
 		m.State, m.Kubernetes, m.VMID = director.MachinePresent, version, "vm-"+m.Name
 		w.Used[netip.MustParseAddr(m.Address)] = true
-		w.Seen[m.Name] = Seen{Ready: true, Version: version, Etcd: m.Role == director.RoleMaster}
+		w.Seen[m.Name] = Seen{Ready: true, Etcd: m.Role == director.RoleMaster}
 	}
 	w.Installed = &Installed{Generation: 1, Cluster: c}
 	return w
@@ -104,7 +104,8 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
 		}},
 		"that worker less, and its VM stays": {
-			1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) }, plan.Request{Nodes: []string{"demo-worker-1"}, KeepVM: true},
+			1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) },
+			plan.Request{Nodes: []string{"demo-worker-1"}, KeepVM: true},
 			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "cluster.ready/demo"},
 		},
 		"a worker that was taken out comes back": {1, 1, func(w *World) {
@@ -166,14 +167,16 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			1, 1, nil, plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}}, []string{"cordon/demo-worker-1", "cordon/demo-master-1"},
 		},
 		"delete a worker and keep its VM": {
-			1, 1, nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
+			1, 1, nil,
+			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
 			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1"},
 		},
 		"delete what is out already": {1, 1, func(w *World) {
 			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
 		}, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true}, []string{}},
 		"rejoin": {
-			1, 1, nil, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
+			1, 1, nil,
+			plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
 			[]string{"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"},
 		},
 		"replace a dead first master": {3, 0, func(w *World) { w.Seen["demo-master-1"] = Seen{} }, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{

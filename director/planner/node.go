@@ -62,7 +62,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 		case plan.NodeCordon, plan.NodeUncordon:
 			last, err = d.mark(r.Operation, m, before)
 		case plan.NodeDrain:
-			if err = d.wantMember(m, r.Operation); err == nil {
+			if err = d.wantMember(m); err == nil {
 				last = d.drain(m, r.Drain, before, plan.Step{})
 			}
 		case plan.NodeDelete:
@@ -92,7 +92,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 	return nil
 }
 
-func (d *draft) wantMember(m sized, op plan.Operation) error {
+func (d *draft) wantMember(m sized) error {
 	if m.Kubernetes == "" {
 		return conflict("planner.node", fmt.Sprintf("%s is not a node of the cluster now: its machine is %s", m.Name, m.State),
 			fmt.Sprintf("bring it back first: directorctl node rejoin %s %s", d.Cluster, m.Name))
@@ -102,7 +102,7 @@ func (d *draft) wantMember(m sized, op plan.Operation) error {
 
 // mark cordons or uncordons.
 func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error) {
-	if err := d.wantMember(m, op); err != nil {
+	if err := d.wantMember(m); err != nil {
 		return "", err
 	}
 	if op == plan.NodeCordon {

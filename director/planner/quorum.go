@@ -20,7 +20,7 @@ func (d *draft) quorum(m sized, out map[string]bool) error {
 			continue
 		}
 		members++
-		if d.w.Seen != nil && !(d.w.Seen[o.Name].Ready && d.w.Seen[o.Name].Etcd) {
+		if d.w.Seen != nil && (!d.w.Seen[o.Name].Ready || !d.w.Seen[o.Name].Etcd) {
 			continue
 		}
 		well++

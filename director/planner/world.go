@@ -11,10 +11,8 @@ import (
 
 // Seen is what the cluster's own API says of a node.
 type Seen struct {
-	Ready    bool
-	Cordoned bool
-	Version  string // of the kubelet
-	Etcd     bool   // its etcd member runs and is ready
+	Ready bool
+	Etcd  bool // its etcd member runs and is ready
 }
 
 // alive returns the machines that exist or are about to, masters first, then by pool and number.
@@ -45,9 +43,6 @@ func (w World) up(node string) bool {
 	}
 	return w.Seen[node].Ready
 }
-
-// cordoned reports whether the node was seen to take no new pods.
-func (w World) cordoned(node string) bool { return w.Seen[node].Cordoned }
 
 // endpoint is where the cluster's API answers: the virtual address, or that of the first of its masters.
 func (w World) endpoint(masters []sized) string {

@@ -72,7 +72,8 @@ func TestStream(t *testing.T) {
 		want := []director.StreamEvent{
 			of("start", "ann", "", 0, 0), of("plan_started", "d1", "", 0, 1), of("started", "d1", "a", 1, 2), of("started", "d1", "a", 2, 5),
 			of("aborted", "d1", "a", 2, 6), of("skip", "bob", "a", 0, 0),
-			{At: at, Kind: "Cluster", Name: "c", Cluster: "c", What: "apply", By: "bob"}, {At: at, Kind: "Network", Name: "n", What: "apply", By: "bob"},
+			{At: at, Kind: "Cluster", Name: "c", Cluster: "c", What: "apply", By: "bob"},
+			{At: at, Kind: "Network", Name: "n", What: "apply", By: "bob"},
 		}
 		want[4].Message, want[4].Hint = "bad \uFFFD", "mend"
 		for _, i := range []int{0, 5, 6, 7} {

@@ -115,7 +115,7 @@ func goneOn(ctx context.Context, r *rig.Rig, id string, starts []time.Time) (tim
 
 // begin makes a plan for the cluster and starts it.
 func begin(ctx context.Context, c *client.Client, cluster string) (wire.Plan, error) {
-	p, err := c.MakePlan(ctx, cluster, string(plan.ClusterCreate))
+	p, err := c.MakePlan(ctx, cluster, plan.Request{Operation: plan.ClusterCreate})
 	if err != nil {
 		return p, err
 	}

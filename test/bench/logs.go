@@ -40,7 +40,7 @@ func logs(ctx context.Context, b *bench) ([]row, error) {
 	}
 	defer func() { _ = r.Stop() }()
 	defer c.Close()
-	p, err := c.MakePlan(ctx, "wide", string(plan.ClusterCreate))
+	p, err := c.MakePlan(ctx, "wide", plan.Request{Operation: plan.ClusterCreate})
 	if err != nil {
 		return nil, err
 	}

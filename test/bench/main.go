@@ -120,10 +120,10 @@ func run(ctx context.Context) error {
 // printTable prints in the form of docs/benchmarks.md. A goal that was missed is no error: on a busy machine it says little.
 func printTable(rows []row) {
 	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(tw, "| bar\t| goal\t| measured\t| met\t|")
-	fmt.Fprintln(tw, "|---\t|---\t|---\t|---\t|")
+	_, _ = fmt.Fprintln(tw, "| bar\t| goal\t| measured\t| met\t|")
+	_, _ = fmt.Fprintln(tw, "|---\t|---\t|---\t|---\t|")
 	for _, r := range rows {
-		fmt.Fprintf(tw, "| %s\t| %s\t| %s\t| %s\t|\n", r.what, r.goal, r.measured, map[bool]string{true: "yes", false: "**no**"}[r.met])
+		_, _ = fmt.Fprintf(tw, "| %s\t| %s\t| %s\t| %s\t|\n", r.what, r.goal, r.measured, map[bool]string{true: "yes", false: "**no**"}[r.met])
 	}
 	_ = tw.Flush() // to a terminal that has gone
 }

@@ -259,8 +259,10 @@ func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, er
 	}
 	return api.NodesView{Nodes: []api.NodeView{
 		{Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true},
-		{Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off", Version: "v1.37.1", Wanted: "v1.37.1",
-			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off", Repair: plan.NodeRejoin},
+		{
+			Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off", Version: "v1.37.1", Wanted: "v1.37.1",
+			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off", Repair: plan.NodeRejoin,
+		},
 	}}, nil
 }
 
