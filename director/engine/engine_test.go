@@ -290,11 +290,13 @@ func TestOutcomes(t *testing.T) {
 			wantPhase plan.Phase
 			wantRuns  int
 		}{
-			"retry then done":      {[]error{boom}, plan.PhaseDone, 2},
-			"abort fails at once":  {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
-			"park waits":           {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
-			"after costs nothing":  {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
-			"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
+			"retry then done":         {[]error{boom}, plan.PhaseDone, 2},
+			"abort fails at once":     {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
+			"park waits":              {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
+			"after costs nothing":     {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
+			"out of reach, then back": {[]error{plan.ParkLast(boom, "is it off?")}, plan.PhaseDone, 2},
+			"out of reach for long":   {[]error{plan.ParkLast(boom, "is it off?"), plan.ParkLast(boom, "is it off?")}, plan.PhaseParked, 2},
+			"attempts are used up":    {[]error{boom, boom}, plan.PhaseFailed, 2},
 		}
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {

@@ -133,7 +133,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	e.mu.Unlock()
 	for _, ref := range orphans {
 		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
-		err = errors.Join(err, e.finish(ctx, ref, plan.Event{Kind: plan.Interrupted, Message: "its outcome could not be written"}))
+		err = errors.Join(err, e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Interrupted, Message: "its outcome could not be written"}}))
 	}
 	return err
 }
@@ -206,7 +206,7 @@ func (e *Engine) reclaim(ctx context.Context) error {
 		}
 		e.mu.Unlock()
 		still := func(tx Tx) (bool, error) { return tx.Lapsed(ref, now, prefix, e.owner) } // its holder may have renewed meanwhile
-		if err := e.finish(ctx, ref, plan.Event{Kind: plan.Interrupted, Message: "the director that ran it went away"}, still); err != nil {
+		if err := e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Interrupted, Message: "the director that ran it went away"}}, still); err != nil {
 			return err
 		}
 	}

@@ -164,7 +164,7 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 			return
 		}
 		last = message
-		if err := e.finish(ctx, ref, plan.Event{Kind: plan.Noted, Message: message}); err != nil {
+		if err := e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Noted, Message: message}}); err != nil {
 			e.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
 		}
 	}
@@ -176,14 +176,14 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 }
 
 // outcome turns the handler's error into the event that it means.
-func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) plan.Event {
+func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) ending {
 	o := plan.OutcomeOf(err)
-	ev := plan.Event{Kind: o.Kind}
+	ev := ending{Event: plan.Event{Kind: o.Kind}, last: o.Last}
 	if err == nil {
 		return ev
 	}
 	if cause := context.Cause(ctx); cause != nil && (o.Kind == plan.Retry || o.Kind == plan.NotReady) {
-		return plan.Event{Kind: plan.Interrupted, Message: cause.Error()}
+		return ending{Event: plan.Event{Kind: plan.Interrupted, Message: cause.Error()}}
 	}
 	switch o.Kind {
 	case plan.NotReady:
@@ -211,13 +211,19 @@ func backoff(n int) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d/5)))
 }
 
-// finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes an abort when the attempts are used up. An
+// ending is an event of an attempt with what a retry becomes when the attempts are used up.
+type ending struct {
+	plan.Event
+	last plan.EventKind
+}
+
+// finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes its last resort when the attempts are used up. An
 // event of an attempt that is no longer current is dropped: somebody else has the step now.
-func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event plan.Event, guards ...func(Tx) (bool, error)) error {
+func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, guards ...func(Tx) (bool, error)) error {
 	var wake, refused bool
 	var ev plan.Event
 	err := e.cfg.Store.Update(ctx, func(tx Tx) error {
-		ev, wake, refused = event, false, false // the transaction may run twice
+		ev, wake, refused = event.Event, false, false // the transaction may run twice
 		p, s, err := tx.Plan(ref.Plan)
 		if err != nil {
 			return err
@@ -236,7 +242,7 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event plan.Event,
 		step, _ := p.Step(ref.Step)
 		if ev.Kind == plan.Retry {
 			if st.Failures+1 >= step.Attempts {
-				ev.Kind = plan.Aborted
+				ev.Kind = event.last
 			} else {
 				ev.NotBefore = e.cfg.Now().Add(backoff(st.Failures + 1))
 			}
@@ -310,7 +316,7 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 
 // journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not be lost, however long a disk
 // is full. Should the lease end meanwhile, the step belongs to whoever took it over, and finish drops the outcome.
-func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev plan.Event) {
+func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := e.finish(context.WithoutCancel(ctx), ref, ev)
 		if err == nil {

@@ -12,6 +12,7 @@ type instruction struct {
 	kind  EventKind
 	after time.Duration
 	text  string
+	last  bool
 }
 
 func (i *instruction) Error() string {
@@ -30,6 +31,12 @@ func Park(err error, question string) error {
 	return &instruction{err: err, kind: NeedsHuman, text: question}
 }
 
+// ParkLast returns an error that is tried again like a plain one, and waits for a person when the attempts are used up: what was out of reach is not
+// broken, and may come back.
+func ParkLast(err error, question string) error {
+	return &instruction{err: err, kind: Retry, text: question, last: true}
+}
+
 // After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of the wait.
 func After(d time.Duration, why string) error {
 	return &instruction{kind: NotReady, after: d, text: why}
@@ -40,6 +47,7 @@ type Outcome struct {
 	Kind  EventKind     // Succeeded, Retry, NotReady, Aborted or NeedsHuman
 	After time.Duration // for NotReady
 	Text  string        // the reason or the question; empty if there is none but the error
+	Last  EventKind     // for Retry: what it becomes when the attempts are used up, Aborted or NeedsHuman
 }
 
 // OutcomeOf returns what err instructs; nil means Succeeded and an error without an instruction means Retry.
@@ -48,7 +56,11 @@ func OutcomeOf(err error) Outcome {
 		return Outcome{Kind: Succeeded}
 	}
 	if i, ok := errors.AsType[*instruction](err); ok {
-		return Outcome{Kind: i.kind, After: i.after, Text: i.text}
+		o := Outcome{Kind: i.kind, After: i.after, Text: i.text, Last: Aborted}
+		if i.last {
+			o.Last = NeedsHuman
+		}
+		return o
 	}
-	return Outcome{Kind: Retry}
+	return Outcome{Kind: Retry, Last: Aborted}
 }

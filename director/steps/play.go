@@ -57,7 +57,9 @@ func playOutcome(err error) error {
 		return plan.Park(err, question)
 	}
 	switch pe.Class {
-	case ansible.ClassCancelled, ansible.ClassUnreachable, ansible.ClassTimeout:
+	case ansible.ClassUnreachable:
+		return plan.ParkLast(retry(err), "bring the machine back, or see why the director does not reach it, and retry the step")
+	case ansible.ClassCancelled, ansible.ClassTimeout:
 		return retry(err)
 	case ansible.ClassFailed:
 		if cause := pe.Cause(); cause != nil && cause.Class == ansible.Transient {

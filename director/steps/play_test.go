@@ -25,7 +25,7 @@ func TestPlayOutcome(t *testing.T) {
 		want plan.EventKind
 		ask  string
 	}{
-		"unreachable":                   {ansible.PlayError{Class: ansible.ClassUnreachable}, director.KindUnavailable, plan.Retry, ""},
+		"unreachable":                   {ansible.PlayError{Class: ansible.ClassUnreachable}, director.KindUnavailable, plan.Retry, "bring the machine back, or see why the director does not reach it, and retry the step"},
 		"unreachable for a person":      {ansible.PlayError{Class: ansible.ClassUnreachable, Groups: known(ansible.Person)}, director.KindUnavailable, plan.NeedsHuman, "On host h1: it is so. Then: mend it."},
 		"timeout":                       {ansible.PlayError{Class: ansible.ClassTimeout}, director.KindUnavailable, plan.Retry, ""},
 		"cancelled":                     {ansible.PlayError{Class: ansible.ClassCancelled}, director.KindUnavailable, plan.Retry, ""},
