@@ -29,6 +29,8 @@ type Ledger interface {
 	// RemoveVM records that the VM is gone and another one will follow.
 	RemoveVM(ctx context.Context, id string) error
 	BuryMachine(ctx context.Context, id string, now time.Time) error
+	// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved, or "".
+	NetworkUser(ctx context.Context, provider, network string) (string, error)
 }
 
 // Clusters keeps what was installed.
@@ -198,7 +200,7 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 	})
 }
 
-func (e Env) networkDelete(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
+func (e Env) networkDelete(ctx context.Context, r plan.Run, p planner.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -206,6 +208,13 @@ func (e Env) networkDelete(ctx context.Context, _ plan.Run, p planner.NetworkPar
 	n, ok := hypervisor.Capability[hypervisor.Networking](b)
 	if !ok {
 		return nil
+	}
+	// A creation may have been started since the plan was made.
+	if user, err := e.Ledger.NetworkUser(ctx, p.Provider, p.Name); err != nil || user != "" {
+		if err == nil {
+			r.Note(ctx, "the network stays: cluster "+user+" uses it now")
+		}
+		return err
 	}
 	return n.DeleteNetwork(ctx, p.Name, e.stamp(p.UID))
 }

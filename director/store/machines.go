@@ -62,6 +62,17 @@ func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machi
 	return out, nil
 }
 
+// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved, or "".
+func (s *Store) NetworkUser(ctx context.Context, provider, network string) (string, error) {
+	var names []string
+	err := s.read.WithContext(ctx).Model(&machineRow{}).Where("provider = ? AND network = ? AND deleted_at = 0", provider, network).
+		Order("cluster").Limit(1).Pluck("cluster", &names).Error
+	if err != nil || len(names) == 0 {
+		return "", dbError("store.network_user", "machines", err)
+	}
+	return names[0], nil
+}
+
 // IntendMachine reserves the machine with its address. No error if the same id is there already; conflict if its name or address
 // belongs to another machine.
 func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {

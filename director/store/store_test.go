@@ -155,6 +155,35 @@ func TestLedger(t *testing.T) {
 		if err := s.SetMachine(ctx, "m1", director.MachinePresent, "h1", "vm1"); err != nil {
 			t.Fatal(err)
 		}
+		now1 := func() director.Machine {
+			t.Helper()
+			all, err := s.Machines(ctx, MachineFilter{Cluster: "c"})
+			if err != nil || len(all) != 1 {
+				t.Fatalf("%+v, %v", all, err)
+			}
+			return all[0]
+		}
+		if err := update(t, s, func(tx *Tx) error { return tx.SetMembers("u", []string{"c-master-1", "c-worker-9"}, "v1.37.1") }); err != nil || now1().Kubernetes != "v1.37.1" {
+			t.Errorf("after it became a member: %+v, %v", now1(), err)
+		}
+		if err := s.SetMembership(ctx, "m1", Membership{State: director.MachineDetached}); err != nil || now1().Kubernetes != "" || now1().State != director.MachineDetached || now1().VMID != "vm1" {
+			t.Errorf("after it has left: %+v, %v", now1(), err)
+		}
+		if err := s.RemoveVM(ctx, "m1"); err != nil || now1().State != director.MachineIntended || now1().VMID != "" || now1().Address != m.Address {
+			t.Errorf("after its VM was removed to be made anew: %+v, %v", now1(), err)
+		}
+		if err := s.SetMachine(ctx, "m1", director.MachinePresent, "h1", "vm1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetMembership(ctx, "m1", Membership{State: director.MachinePresent, Kubernetes: "v1.38.0", Image: "new"}); err != nil || now1().Image != "new" {
+			t.Errorf("after it has rejoined from another image: %+v, %v", now1(), err)
+		}
+		if user, err := s.NetworkUser(ctx, m.Provider, "n"); err != nil || user != "c" {
+			t.Errorf("the network's user is %q, %v", user, err)
+		}
+		if user, err := s.NetworkUser(ctx, m.Provider, "other"); err != nil || user != "" {
+			t.Errorf("the user of a network without machines is %q, %v", user, err)
+		}
 		if err := s.SetMachine(ctx, "m1", director.MachineDeleting, "", ""); err != nil {
 			t.Fatal(err)
 		}
