@@ -97,15 +97,41 @@ func (l lab) plan(t *testing.T, s scene, id string, op plan.Operation, cluster s
 			w.Machines = append(w.Machines, m)
 		}
 	}
-	make := planner.Create
-	if op == plan.ClusterDelete {
-		make = planner.Delete
-	}
-	content, err := make(w)
+	content, err := contentFor(w, op)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(content), Content: content}
+}
+
+// contentFor plans the operation for a cluster that was created from the document of w, if the operation is for one that runs.
+func contentFor(w planner.World, op plan.Operation) (plan.Content, error) {
+	name := w.Cluster.Metadata.Name
+	w.Installed = &planner.Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
+	switch op {
+	case plan.ClusterDelete:
+		return planner.Delete(w)
+	case plan.ClusterScale:
+		one, other := w.Cluster.Cluster.Workers[0], w.Cluster.Cluster.Workers[0]
+		one.Count, other.Count, other.Name = 1, 1, "x" // one less here, one more there
+		w.Cluster.Cluster.Workers = []model.WorkerPool{one, other}
+		return planner.Apply(w, plan.Request{Operation: op})
+	case plan.ClusterUpgrade:
+		w.Release.Release.Kubernetes = "v1.38.0"
+		w.Cluster.Cluster.Maintenance.Strategy, w.Cluster.Cluster.Maintenance.MaxUnavailable = model.UpgradeReconstitute, 2
+		return planner.Apply(w, plan.Request{Operation: op})
+	case plan.NodeReplace:
+		return planner.Node(w, plan.Request{Operation: op, Nodes: []string{name + "-w-1"}})
+	case plan.NodeDelete, plan.NodeRejoin:
+		return planner.Node(w, plan.Request{Operation: op, Nodes: []string{name + "-w-2"}, KeepVM: true})
+	}
+	w.Installed = nil
+	return planner.Create(w)
+}
+
+// life is every kind of plan with steps that act, in an order in which a cluster can have them.
+var life = []plan.Operation{
+	plan.ClusterCreate, plan.NodeReplace, plan.NodeDelete, plan.NodeRejoin, plan.ClusterScale, plan.ClusterUpgrade, plan.ClusterDelete,
 }
 
 // records is the store as the steps want it.
@@ -160,6 +186,8 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	for _, kind := range []string{planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady} {
 		out[kind] = nothing
 	}
+	// There is no cluster to ask: what was joined is ready.
+	out[planner.StepNodeReady] = out[planner.StepNodeLeft]
 	return out
 }
 
@@ -195,7 +223,7 @@ func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
 	t.Helper()
 	addPlan(t, s.db, p)
 	err := e.Begin(t.Context(), p.ID, "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
-		if p.Operation != plan.ClusterCreate {
+		if len(p.Facts) == 0 {
 			return nil
 		}
 		facts, err := planner.DecodeFacts(p.Content)
@@ -286,7 +314,7 @@ func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
 func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 	t.Helper()
 	s := newScene(t)
-	if op == plan.ClusterDelete {
+	if op != plan.ClusterCreate {
 		e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 		beginReal(t, e, s, l.plan(t, s, "p0", plan.ClusterCreate, "demo"))
 		await(t, e, s.db, "p0", ended)
@@ -310,7 +338,7 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 // without repeating what was done. Frames before an outcome are those where an act was done and nobody wrote it down.
 func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
-	for _, op := range []plan.Operation{plan.ClusterCreate, plan.ClusterDelete} {
+	for _, op := range life {
 		t.Run(string(op), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
@@ -354,11 +382,11 @@ func wrapped(in map[string]plan.Handler, around func(h plan.Handler, ctx context
 	return out
 }
 
-// both creates and deletes the cluster on one scene and returns the two ends.
-func (l lab) both(t *testing.T, s scene, e *engine.Engine, settle func(id string)) [][]string {
+// live runs the operations on one scene, each on what the one before it has left, and returns the ends.
+func (l lab) live(t *testing.T, s scene, e *engine.Engine, ops []plan.Operation, settle func(id string)) [][]string {
 	t.Helper()
 	var ends [][]string
-	for i, op := range []plan.Operation{plan.ClusterCreate, plan.ClusterDelete} {
+	for i, op := range ops {
 		id := fmt.Sprintf("p%d", i)
 		beginReal(t, e, s, l.plan(t, s, id, op, "demo"))
 		settle(id)
@@ -370,16 +398,16 @@ func (l lab) both(t *testing.T, s scene, e *engine.Engine, settle func(id string
 	return ends
 }
 
-func (l lab) ends(t *testing.T) [][]string {
+func (l lab) ends(t *testing.T, ops []plan.Operation) [][]string {
 	t.Helper()
 	s := newScene(t)
-	return l.both(t, s, runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8), func(string) {})
+	return l.live(t, s, runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8), ops, func(string) {})
 }
 
 func TestEachStepTwice(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	want := l.ends(t)
+	want := l.ends(t, life)
 	s := newScene(t)
 	twice := wrapped(l.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
 		if err := h.Run(ctx, r); err != nil {
@@ -387,7 +415,7 @@ func TestEachStepTwice(t *testing.T) {
 		}
 		return h.Run(ctx, r)
 	})
-	got := l.both(t, s, runOn(t, s.db, s.db.DirectorID(), twice, 8), func(string) {})
+	got := l.live(t, s, runOn(t, s.db, s.db.DirectorID(), twice, 8), life, func(string) {})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("another end (-want +got):\n%s", diff)
 	}
@@ -397,7 +425,8 @@ func TestEachStepTwice(t *testing.T) {
 func TestEachStepFails(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	want := l.ends(t)
+	ops := []plan.Operation{plan.ClusterCreate, plan.NodeReplace, plan.ClusterScale, plan.ClusterDelete}
+	want := l.ends(t, ops)
 	gone := director.Errorf(director.KindUnavailable, "test", "it does not answer")
 	for name, tt := range map[string]struct {
 		after     bool
@@ -428,7 +457,7 @@ func TestEachStepFails(t *testing.T) {
 				return gone
 			})
 			e := runOn(t, s.db, s.db.DirectorID(), failing, 8)
-			got := l.both(t, s, e, func(id string) {
+			got := l.live(t, s, e, ops, func(id string) {
 				for tt.permanent { // every step fails once, and a person tries again
 					st := await(t, e, s.db, id, ended)
 					if st.Phase == plan.PhaseDone {

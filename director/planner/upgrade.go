@@ -110,11 +110,15 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	return d.done(), nil
 }
 
-// outdated returns the members that do not run the document's release, or whose VM was made from another image where that matters.
+// outdated returns the members that do not run the document's release, or whose VM was made from another image where that matters. Members of a pool that
+// the document does not have any more are left alone: they are to go.
 func (w World) outdated() []sized {
 	c, target := w.Cluster.Cluster, w.Release.Release.Kubernetes
 	var out []sized
 	for _, m := range w.members() {
+		if m.Role == director.RoleWorker && !slices.ContainsFunc(c.Workers, func(p model.WorkerPool) bool { return p.Name == m.Pool }) {
+			continue
+		}
 		if m.Kubernetes != target || (m.Image != c.Image && c.Maintenance.Strategy != model.UpgradeInPlace) {
 			out = append(out, w.sized(m))
 		}
