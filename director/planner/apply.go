@@ -26,8 +26,14 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	scale := len(roster.add)+len(roster.remove) > 0
+	back := 0 // nodes that were taken out for a time: they come back after an upgrade, at its release
+	for _, m := range roster.add {
+		if Out(m.Machine) {
+			back++
+		}
+	}
 	switch {
-	case len(upgrade) > 0 && scale && w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
+	case len(upgrade) > 0 && len(roster.add)-back+len(roster.remove) > 0 && w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
 		return plan.Content{}, conflict("planner.apply", fmt.Sprintf("the document of cluster %s asks for another release and for other nodes at once", w.Cluster.Metadata.Name),
 			"apply one after the other: the numbers first, then the release")
 	case len(upgrade) > 0:

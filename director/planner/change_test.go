@@ -179,6 +179,24 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
 			[]string{"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"},
 		},
+		"rejoin a master, and the balancers learn of it": {3, 0, func(w *World) {
+			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+		}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-1"}}, []string{
+			"vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1", "node.ready/demo-master-1", "api_balancer/demo",
+		}},
+		"upgrade while nodes are out": {3, 1, func(w *World) {
+			release(w, "v1.38.0")
+			for i := range w.Machines {
+				if w.Machines[i].Name == "demo-master-1" || w.Machines[i].Name == "demo-worker-1" {
+					w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
+				}
+			}
+		}, plan.Request{}, []string{
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"drain/demo-master-2", "upgrade/demo-master-2", "node.ready/demo-master-2", "uncordon/demo-master-2",
+			"drain/demo-master-3", "upgrade/demo-master-3", "node.ready/demo-master-3", "uncordon/demo-master-3",
+			"pod_network/demo", "verify/demo", "cluster.ready/demo",
+		}},
 		"replace a dead first master": {3, 0, func(w *World) { w.Seen["demo-master-1"] = Seen{} }, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
 			"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1",
 			"node.ready/demo-master-1",
@@ -227,12 +245,30 @@ func TestRefusalsOnARunningCluster(t *testing.T) {
 			release(w, "v1.38.0")
 			want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
 		}, plan.Request{}, director.KindConflict, "at once"},
-		"an unknown node":            {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
-		"no node":                    {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
-		"a node twice":               {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
-		"the last master":            {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
-		"the only master anew":       {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
-		"two of three masters":       {3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "last master"},
+		"an unknown node":      {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
+		"no node":              {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
+		"a node twice":         {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
+		"the last master":      {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
+		"the only master anew": {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
+		"two of three masters": {
+			3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2"), director.KindConflict,
+			"without demo-master-2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 must stay",
+		},
+		"a second master anew while one is out": {3, func(w *World) {
+			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+		}, node(plan.NodeReplace, "demo-master-2"), director.KindConflict, "would have 1 of the 3 masters"},
+		"three of five masters": {
+			5, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "would have 2 of the 5 masters that its document asks for, and 3 must stay",
+		},
+		"an upgrade by new VMs while a master is out": {3, func(w *World) {
+			release(w, "v1.38.0")
+			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+		}, plan.Request{}, director.KindConflict, "would have 1 of the 3 masters"},
+		"a rejoin before the upgrade": {3, func(w *World) {
+			release(w, "v1.38.0")
+			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+		}, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "its document wants v1.38.0"},
 		"a master beside a dead one": {3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "lose its quorum"},
 		"a master that nobody sees": {
 			3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "connection refused",
@@ -333,5 +369,85 @@ func TestThreeMasters(t *testing.T) {
 	}
 	if len(hosts) != 3 {
 		t.Errorf("the masters share hosts: %v", hosts)
+	}
+}
+
+// What is recorded of an upgrade must not make members of nodes that were out meanwhile.
+func TestUpgradeRecordsMembersAlone(t *testing.T) {
+	t.Parallel()
+	w := running(t, 3, 2, v)
+	release(&w, "v1.38.0")
+	for i := range w.Machines {
+		if strings.HasSuffix(w.Machines[i].Name, "-1") {
+			w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
+		}
+	}
+	c, err := Apply(w, plan.Request{})
+	ids(t, c, err)
+	var p ClusterParams
+	if err := json.Unmarshal(c.Steps[len(c.Steps)-1].Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"demo-master-2", "demo-master-3", "demo-worker-2"}, p.Nodes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestASecondHost(t *testing.T) {
+	t.Parallel()
+	onHost := func(w World, host string) (names []string) {
+		for _, m := range w.Machines {
+			if m.Host == host {
+				names = append(names, m.Name)
+			}
+		}
+		return names
+	}
+	out := func(w World, names ...string) {
+		for i := range w.Machines {
+			if slices.Contains(names, w.Machines[i].Name) {
+				w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
+			}
+		}
+	}
+	const again = "directorctl phase post-node-unlock --host h1 --task-id ID --wait"
+	tests := map[string]struct {
+		masters, workers, allowed int
+		away, leaving             []string
+		host                      string
+		says, hint                string // says "" for allowed
+	}{
+		"the first host":                    {3, 3, 1, nil, nil, "h1", "", ""},
+		"the first host, with many workers": {3, 9, 1, nil, nil, "h1", "", ""},
+		"the same host again":               {3, 3, 1, []string{"demo-worker-1"}, nil, "h1", "", ""},
+		"a master is out":                   {3, 3, 9, []string{"demo-master-1"}, nil, "h2", "host h1 is out with demo-master-1 of cluster demo, and without the masters on host h2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 must stay", again},
+		"a master is on its way out":        {3, 3, 9, nil, []string{"demo-master-1"}, "h2", "host h1 is out with demo-master-1", again},
+		"a master of five is out":           {5, 3, 9, []string{"demo-master-3"}, nil, "h2", "host h3 is out with demo-master-3 of cluster demo, and without the masters on host h2 cluster demo would have 2 of the 5 masters", "--host h3 "},
+		"a worker is out":                   {3, 3, 1, []string{"demo-worker-1"}, nil, "h2", "host h1 is out with demo-worker-1 of cluster demo, and with demo-worker-2 on host h2 2 workers would be out, and spec.maintenance.maxUnavailable is 1", again},
+		"a worker is out, and two may be":   {3, 3, 2, []string{"demo-worker-1"}, nil, "h2", "", ""},
+		"a worker is on its way out":        {3, 3, 1, nil, []string{"demo-worker-1"}, "h2", "host h1 is out with demo-worker-1", again},
+		"workers out on the other hosts":    {3, 6, 2, []string{"demo-worker-1"}, nil, "h2", "3 workers would be out", again},
+		"all masters on one host":           {1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "put them on different hosts"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := running(t, tt.masters, tt.workers, v)
+			w.Cluster.Cluster.Maintenance.MaxUnavailable = tt.allowed
+			for i := range w.Machines { // masters and workers by turns: demo-worker-2 is on h2
+				w.Machines[i].Host = "h" + strconv.Itoa((number(w.Machines[i])-1)%3+1)
+			}
+			out(w, tt.away...)
+			err := TakeOut(w, tt.host, onHost(w, tt.host), tt.leaving)
+			if tt.says == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), tt.says) || !strings.Contains(director.HintOf(err), tt.hint) {
+				t.Errorf("got %v\nhint %s\nwant %q\nhint %q", err, director.HintOf(err), tt.says, tt.hint)
+			}
+		})
 	}
 }

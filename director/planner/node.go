@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 	list := strings.Join(names(machines), ", ")
 	var before []string
 	out := map[string]bool{} // masters that the plan has taken out so far
+	var back []sized         // masters that the plan has brought back so far
 	for _, m := range machines {
 		var last string
 		var err error
@@ -68,7 +70,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 		case plan.NodeDelete:
 			last, err = d.leave(m, r, out, before)
 		case plan.NodeRejoin:
-			last, err = d.rejoinAgain(m, before)
+			last, err = d.rejoinAgain(m, &back, before)
 		case plan.NodeReplace:
 			last, err = d.replace(m, r, out, before)
 		default:
@@ -241,24 +243,37 @@ func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
 	return d.balance(stay, gone, needs)
 }
 
-// rejoinAgain is node.rejoin.
-func (d *draft) rejoinAgain(m sized, needs []string) (string, error) {
-	if version := d.w.Release.Release.Kubernetes; d.oldest() != "" && d.oldest() != version {
-		return "", conflict("planner.node", fmt.Sprintf("cluster %s runs %s and its document wants %s", d.Cluster, d.oldest(), version),
+// rejoinAgain is node.rejoin. The balancers of the other masters have forgotten a master that was out; they learn of it again.
+func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, error) {
+	if runs, wants := d.w.Behind(); runs != "" {
+		return "", conflict("planner.node", fmt.Sprintf("cluster %s runs %s and its document wants %s", d.Cluster, runs, wants),
 			"finish the upgrade first: directorctl plan "+d.Cluster)
 	}
-	return d.join(m, true, needs, plan.Step{})
+	last, err := d.join(m, true, needs, plan.Step{})
+	if err != nil || m.Role != director.RoleMaster || m.Kubernetes != "" || !d.w.Cluster.Cluster.API.VIP.IsValid() {
+		return last, err
+	}
+	*back = append(*back, m)
+	masters := slices.Clone(*back)
+	for _, o := range d.masters {
+		masters = append(masters, d.w.sized(o))
+	}
+	slices.SortStableFunc(masters, func(a, b sized) int { return byPlace(a.Machine, b.Machine) })
+	return d.balance(masters, nil, []string{last}), nil
 }
 
-// oldest returns the lowest version that a master runs, or "" without masters.
-func (d *draft) oldest() string {
-	oldest := ""
-	for _, m := range d.masters {
-		if oldest == "" || older(m.Kubernetes, oldest) {
-			oldest = m.Kubernetes
+// Behind returns the lowest version that a master runs and the one that the document wants if they differ, and "" otherwise: no node can join then before
+// the masters are upgraded.
+func (w World) Behind() (runs, wants string) {
+	for _, m := range w.masters() {
+		if runs == "" || older(m.Kubernetes, runs) {
+			runs = m.Kubernetes
 		}
 	}
-	return oldest
+	if wants = w.Release.Release.Kubernetes; runs == wants {
+		return "", ""
+	}
+	return runs, wants
 }
 
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of the same name has left.

@@ -14,6 +14,7 @@ import (
 
 // Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy makes VMs anew: masters first and one by
 // one, then workers in a window. Members that are there already are left alone, so an upgrade that stopped half way is gone on with by planning again.
+// Machines that are no members, such as nodes that were taken out for a time, are not touched: they join at the new release afterwards.
 // Errors: conflict for a downgrade or a skipped minor.
 func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	target := w.Release.Release.Kubernetes
@@ -23,7 +24,7 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	d := w.draft(plan.ClusterUpgrade)
 	d.Request = r
 	var all []sized
-	for _, m := range w.alive() {
+	for _, m := range w.members() {
 		all = append(all, w.sized(m))
 	}
 	old := w.outdated()
