@@ -1,0 +1,67 @@
+package director
+
+import "time"
+
+// PhaseName is a phase of an outer plan: somebody upgrades the hypervisor hosts one by one, and tells the director before and after each.
+type PhaseName string
+
+// The phases.
+const (
+	PhaseCluster        PhaseName = "cluster"          // before everything: may the hosts of the cluster be worked on
+	PhasePreNodeLock    PhaseName = "pre_node_lock"    // before a host is worked on: its nodes leave their clusters, and their VMs stay
+	PhasePostNodeUnlock PhaseName = "post_node_unlock" // after a host was worked on: its nodes come back
+	PhasePostCluster    PhaseName = "post_cluster"     // after everything: is the cluster as it should be
+)
+
+// OnNodes reports whether the phase is for the nodes of a host, and not for a cluster as a whole.
+func (p PhaseName) OnNodes() bool { return p == PhasePreNodeLock || p == PhasePostNodeUnlock }
+
+// PhaseRequest is what a task of an outer plan asks for. Two requests are the same if they are equal.
+type PhaseRequest struct {
+	Phase          PhaseName     `json:"phase"`
+	Cluster        string        `json:"cluster,omitempty"`  // of the phases of a cluster
+	Host           string        `json:"host,omitempty"`     // of the phases of nodes: all nodes on it
+	Node           string        `json:"node,omitempty"`     // of the phases of nodes: this one alone
+	Provider       string        `json:"provider,omitempty"` // where several have a host, or a node, of the name
+	Undrained      bool          `json:"undrained,omitempty"`
+	DrainTimeout   time.Duration `json:"drain_timeout,omitempty"`
+	Unmanaged      bool          `json:"unmanaged,omitempty"`
+	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"`
+}
+
+// PhaseState is where a task of an outer plan, or its part in one cluster, stands.
+type PhaseState string
+
+// The states. Waiting and running move on when somebody asks for the task, failed and parked when a person has mended the plan.
+const (
+	PhaseWaiting PhaseState = "waiting" // not begun: something stands in the way
+	PhaseRunning PhaseState = "running" // a plan is at work
+	PhaseParked  PhaseState = "parked"  // a plan needs a person
+	PhaseFailed  PhaseState = "failed"  // a plan failed; final if the task has an end
+	PhaseDone    PhaseState = "done"    // final
+)
+
+// PhaseTask is a task of an outer plan under the id that its caller gave it.
+type PhaseTask struct {
+	ID       string
+	Request  PhaseRequest
+	By       string
+	State    PhaseState
+	Message  string
+	Hint     string
+	Parts    []PhasePart
+	Started  time.Time
+	Finished time.Time // zero until the outcome is final
+	Revision int64     // counts what was stored of it, so that of two that move it one does
+}
+
+// PhasePart is what a task does in one cluster.
+type PhasePart struct {
+	Cluster string     `json:"cluster"`
+	Nodes   []string   `json:"nodes,omitempty"` // in the order in which they are worked on
+	Plans   []string   `json:"plans,omitempty"` // ids, the newest last
+	State   PhaseState `json:"state"`
+	Message string     `json:"message,omitempty"`
+	Hint    string     `json:"hint,omitempty"`
+	Ended   bool       `json:"ended,omitempty"` // the state is final
+}
