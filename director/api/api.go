@@ -152,6 +152,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.documents(api)
 	s.clusters(api)
 	s.plans(api)
+	s.phases(api)
 	s.events(api)
 	s.stream(api)
 	s.schedules(api)

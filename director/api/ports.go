@@ -50,6 +50,12 @@ type Operations interface {
 	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.
 	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)
 
+	// AskPhase takes a task of an outer plan under the caller's id, once: the same id with the same request returns the same task, moved on as far as it
+	// goes now; with another request it is a conflict. What stands in the way from the beginning is a conflict too, and is not kept.
+	AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (PhaseView, error)
+	// Phase returns the task, moved on as far as it goes now, or not_found.
+	Phase(ctx context.Context, id string) (PhaseView, error)
+
 	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
 	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
 
@@ -101,6 +107,12 @@ type NodeView struct {
 	Reason                          string         // why it is not ready
 	Problem                         string         // what is wrong with it, for people; empty if nothing is
 	Repair                          plan.Operation // what would mend that
+}
+
+// PhaseView is a task of an outer plan with its plans.
+type PhaseView struct {
+	director.PhaseTask
+	Plans map[string]PlanView // by id
 }
 
 // Eviction is a pod that a drain would move away, or would not.

@@ -12,6 +12,9 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
+// pretends is why the cluster of a simulation is not seen.
+const pretends = "the cluster only pretends"
+
 // Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12). What cannot be asked is left out, and
 // said so.
 func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, error) {
@@ -32,7 +35,7 @@ func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, 
 		}
 		v.Unseen = message(err)
 	} else if seen == nil {
-		v.Unseen = "the cluster only pretends"
+		v.Unseen = pretends
 	} else {
 		for _, n := range seen {
 			nodes[n.Name] = n

@@ -54,7 +54,8 @@ type Config struct {
 // Operations implements api.Operations. It is safe for concurrent use.
 type Operations struct {
 	Config
-	sums *checksums
+	sums   *checksums
+	phases sync.Mutex // held by who moves a task of an outer plan
 }
 
 var _ api.Operations = (*Operations)(nil)
@@ -283,6 +284,11 @@ func (o *Operations) deleteImage(ctx context.Context, name string) error {
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the cluster that never ran are discarded.
 func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+	return o.makePlan(ctx, actor, cluster, r, func(*store.Tx, string) error { return nil })
+}
+
+// makePlan is MakePlan; with, called with the plan's id, belongs to the transaction that stores the plan.
+func (o *Operations) makePlan(ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error) (api.PlanView, error) {
 	w, err := o.seen(ctx, cluster, r)
 	if err != nil {
 		return api.PlanView{}, err
@@ -312,6 +318,9 @@ func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan
 			return err
 		}
 		if err := witnessed(ctx, tx, p.ID); err != nil {
+			return err
+		}
+		if err := with(tx, p.ID); err != nil {
 			return err
 		}
 		return tx.Audit(o.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)

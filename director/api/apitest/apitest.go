@@ -34,6 +34,7 @@ type Operations struct {
 	docs    map[model.Ref]model.Stored
 	plans   []*run
 	up      map[string]bool // clusters whose VMs exist
+	tasks   map[string]director.PhaseTask
 	stream  []director.StreamEvent
 	pruned  int64 // of the stream
 	now     func() time.Time

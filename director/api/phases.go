@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (s *server) phases(api huma.API) {
+	type askInput struct {
+		Body wire.PhaseRequest
+	}
+	type taskRef struct {
+		TaskID string `path:"task_id" maxLength:"128" doc:"The caller's own id of the task."`
+	}
+	tags := []string{"Phases"}
+	operation(s, api, huma.Operation{
+		OperationID: "ask-phase", Method: http.MethodPost, Path: "/phases", Tags: tags,
+		Summary: "Tell what an outer plan is about to do with a host, or has done",
+		Description: "Happens once for each task id: the same request again returns the same task and starts nothing twice, another request with the id is a " +
+			"conflict. What stands in the way from the beginning is a conflict too, and is not kept, so the id can be used again. A cluster that another plan " +
+			"holds is waited for: the task goes on when somebody asks for it, here or at its place.",
+		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, director.ActRun, kindPlan, func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
+		v, err := s.Operations.AskPhase(ctx, a.User, in.Body.TaskID, in.Body.Request())
+		if err != nil {
+			return nil, err
+		}
+		return &created[wire.PhaseTask]{Location: prefixed("/phases/" + v.ID), Body: phaseOf(v)}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags, Summary: "Get a task of an outer plan",
+		Description: "A task that waits goes on if it can now.", Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *taskRef) (*body[wire.PhaseTask], error) {
+		v, err := s.Operations.Phase(ctx, in.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		return &body[wire.PhaseTask]{phaseOf(v)}, nil
+	})
+}
+
+func phaseOf(v PhaseView) wire.PhaseTask {
+	out := wire.PhaseTask{
+		PhaseRequest: wire.PhaseRequestOf(v.ID, v.Request), By: v.By, State: string(v.State), Message: v.Message, Hint: v.Hint,
+		StartedAt: v.Started.UTC(), FinishedAt: wire.Optional(v.Finished), Clusters: make([]wire.PhaseCluster, len(v.Parts)),
+	}
+	for i, p := range v.Parts {
+		c := wire.PhaseCluster{
+			Cluster: p.Cluster, State: string(p.State), Message: p.Message, Hint: p.Hint,
+			Plans: make([]wire.PhasePlan, len(p.Plans)), Nodes: make([]wire.PhaseNode, len(p.Nodes)),
+		}
+		var newest PlanView
+		for j, id := range p.Plans {
+			newest = v.Plans[id]
+			s := wire.SummaryOf(newest.Plan, newest.State)
+			c.Plans[j] = wire.PhasePlan{ID: id, Operation: s.Operation, Phase: s.Phase, Message: s.Message, StepsDone: s.StepsDone, StepsTotal: s.StepsTotal}
+		}
+		for j, name := range p.Nodes {
+			c.Nodes[j] = phaseNode(name, newest)
+		}
+		out.Clusters[i] = c
+	}
+	return out
+}
+
+// phaseNode tells how far the plan is with the node: its first step that is not done.
+func phaseNode(name string, v PlanView) wire.PhaseNode {
+	n := wire.PhaseNode{Name: name}
+	for _, step := range v.Plan.Steps {
+		if step.Node != name {
+			continue
+		}
+		n.StepsTotal++
+		st := v.State.Step(step.ID)
+		if st == nil {
+			continue
+		}
+		if st.Status.Satisfied() {
+			n.StepsDone++
+		} else if n.Step == "" {
+			n.Step, n.Status = step.Title, string(st.Status)
+		}
+	}
+	return n
+}

@@ -1,0 +1,650 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// phaseTime bounds how long plans are made for one question. That goes on without the asker: what was begun is of use to the next one.
+const phaseTime = 45 * time.Second
+
+// AskPhase takes a task of an outer plan (requirement D5). It is written down before anything is planned, and every plan in the transaction that stores it, so
+// that a director which dies anywhere in between goes on where it was when somebody asks again.
+func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (api.PhaseView, error) {
+	if err := checkPhase(r); err != nil {
+		return api.PhaseView{}, err
+	}
+	t, err := o.Store.PhaseTask(ctx, id)
+	if director.KindOf(err) == director.KindNotFound {
+		t = director.PhaseTask{ID: id, Request: r, By: actor, State: director.PhaseWaiting, Message: "nothing was begun yet", Started: o.instant()}
+		if err = o.acceptPhase(ctx, &t); err == nil {
+			t, err = o.addPhase(ctx, t)
+		}
+	}
+	if err != nil {
+		return api.PhaseView{}, err
+	}
+	if t.Request != r {
+		return api.PhaseView{}, director.Errorf(director.KindConflict, "operations.phase", "task %s was given for %s, and is now asked for %s", id, phaseText(t.Request), phaseText(r)).
+			WithHint("use an id of its own for each task; look at this one: GET /phases/%s", id)
+	}
+	return o.movePhase(ctx, t)
+}
+
+// Phase returns the task, moved on as far as it goes now.
+func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error) {
+	t, err := o.Store.PhaseTask(ctx, id)
+	if err != nil {
+		return api.PhaseView{}, err
+	}
+	return o.movePhase(ctx, t)
+}
+
+// checkPhase refuses requests that name the wrong things for their phase.
+func checkPhase(r director.PhaseRequest) error {
+	var problems []director.Field
+	bad := func(path, msg, hint string) {
+		problems = append(problems, director.Field{Path: path, Msg: msg, Hint: hint})
+	}
+	switch {
+	case r.Phase.OnNodes():
+		if (r.Host == "") == (r.Node == "") {
+			bad("host", string(r.Phase)+" is for a host or for a node", "name exactly one of host and node")
+		}
+		if r.Cluster != "" {
+			bad("cluster", string(r.Phase)+" concerns every cluster that has nodes there", "leave it out")
+		}
+	default:
+		if r.Cluster == "" {
+			bad("cluster", string(r.Phase)+" is for a cluster", "name it")
+		}
+		if r.Host != "" || r.Node != "" || r.Provider != "" {
+			bad("host", string(r.Phase)+" is for a cluster as a whole", "leave host, node and provider out")
+		}
+	}
+	return director.Invalid("operations.phase", "the task does not fit its phase", problems)
+}
+
+// phaseText tells what a request asks for, with all that makes it differ from another one.
+func phaseText(r director.PhaseRequest) string {
+	text := string(r.Phase) + " of"
+	for _, part := range [][2]string{{"cluster", r.Cluster}, {"host", r.Host}, {"node", r.Node}} {
+		if part[1] != "" {
+			text += " " + part[0] + " " + part[1]
+		}
+	}
+	if r.Provider != "" {
+		text += " of provider " + r.Provider
+	}
+	var how []string
+	if r.DrainTimeout != 0 {
+		how = append(how, "drain timeout "+r.DrainTimeout.String())
+	}
+	for word, set := range map[string]bool{"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained} {
+		if set {
+			how = append(how, word)
+		}
+	}
+	if slices.Sort(how); len(how) > 0 {
+		text += " (" + strings.Join(how, ", ") + ")"
+	}
+	return text
+}
+
+// acceptPhase finds what a new task is about, and refuses it for what stands in its way beside other plans: those it waits for.
+func (o *Operations) acceptPhase(ctx context.Context, t *director.PhaseTask) error {
+	parts, err := o.phaseParts(ctx, t.Request)
+	if err != nil {
+		return err
+	}
+	t.Parts = parts
+	if len(parts) == 0 {
+		t.State, t.Message, t.Finished = director.PhaseDone, nothingToDo(t.Request), t.Started
+		return nil
+	}
+	// Side by side: a cluster that does not answer takes its time, and the caller waits.
+	refusals := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, p := range parts {
+		all.Go(func() { refusals[i] = o.acceptPart(ctx, t.Request, p) })
+	}
+	all.Wait()
+	for _, err := range refusals {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acceptPart makes the plan that the part would have, to see what is in its way, and forgets it.
+func (o *Operations) acceptPart(ctx context.Context, r director.PhaseRequest, p director.PhasePart) error {
+	if err := o.mayBegin(ctx, r, p.Cluster, p.Nodes); err != nil || !r.Phase.OnNodes() {
+		return err
+	}
+	holder, err := o.Store.Holder(ctx, p.Cluster)
+	if err != nil || holder != "" {
+		return err
+	}
+	request, err := o.phasePlan(ctx, r, p)
+	if err != nil {
+		return err
+	}
+	w, err := o.seen(ctx, p.Cluster, request)
+	if err == nil {
+		_, err = o.content(ctx, w, request)
+	}
+	return err
+}
+
+func nothingToDo(r director.PhaseRequest) string {
+	what := "host " + r.Host + " has no node of a cluster"
+	if r.Node != "" {
+		what = "node " + r.Node + " is out of its cluster already"
+	}
+	if r.Phase == director.PhasePostNodeUnlock {
+		what = "host " + r.Host + " has no node that is out of its cluster"
+		if r.Node != "" {
+			what = "node " + r.Node + " is in its cluster"
+		}
+	}
+	return what + ": nothing is to be done"
+}
+
+// addPhase stores the task, and returns the one that is stored then: another try may have been quicker.
+func (o *Operations) addPhase(ctx context.Context, t director.PhaseTask) (director.PhaseTask, error) {
+	err := o.Store.Update(ctx, func(tx *store.Tx) error {
+		added, err := tx.AddPhaseTask(t)
+		if err != nil || !added {
+			return err
+		}
+		for _, p := range t.Parts {
+			if err := tx.Audit(o.Now(), t.By, string(t.Request.Phase)+" "+t.ID, "Cluster/"+p.Cluster); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	return o.Store.PhaseTask(ctx, t.ID)
+}
+
+// phaseParts finds the clusters that the request concerns now, and their nodes in the order in which they are worked on. A cluster that a plan holds and
+// that has machines there is one of them whatever their state is, because the plan may change that.
+func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([]director.PhasePart, error) {
+	if !r.Phase.OnNodes() {
+		if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: r.Cluster}); err != nil {
+			return nil, err
+		}
+		return []director.PhasePart{{Cluster: r.Cluster, State: director.PhaseWaiting}}, nil
+	}
+	machines, err := o.machinesAt(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	// Workers leave first and masters come back first: the control plane is whole for as long as it can be.
+	slices.SortStableFunc(machines, func(a, b director.Machine) int {
+		first := director.RoleWorker
+		if r.Phase == director.PhasePostNodeUnlock {
+			first = director.RoleMaster
+		}
+		if a.Role == b.Role {
+			return strings.Compare(a.Name, b.Name)
+		}
+		if a.Role == first {
+			return -1
+		}
+		return 1
+	})
+	clusters := map[string][]string{}
+	for _, m := range machines {
+		nodes := clusters[m.Cluster]
+		if concerned(r.Phase, m) {
+			nodes = append(nodes, m.Name)
+		}
+		clusters[m.Cluster] = nodes
+	}
+	var parts []director.PhasePart
+	for cluster, nodes := range clusters {
+		holder, err := o.Store.Holder(ctx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		if len(nodes) > 0 || holder != "" {
+			parts = append(parts, director.PhasePart{Cluster: cluster, Nodes: nodes, State: director.PhaseWaiting})
+		}
+	}
+	slices.SortFunc(parts, func(a, b director.PhasePart) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return parts, nil
+}
+
+// concerned reports whether the phase has work on the machine.
+func concerned(p director.PhaseName, m director.Machine) bool {
+	if p == director.PhasePostNodeUnlock {
+		return planner.Out(m)
+	}
+	return m.Kubernetes != ""
+}
+
+// machinesAt lists the machines on the host, or the one that is the node. A host that no provider knows is an error: to say that it is free of nodes would
+// be a guess.
+func (o *Operations) machinesAt(ctx context.Context, r director.PhaseRequest) ([]director.Machine, error) {
+	const op = "operations.phase"
+	docs, err := o.Store.Documents(ctx, model.KindProvider)
+	if err != nil {
+		return nil, err
+	}
+	all, err := o.Store.Machines(ctx, store.MachineFilter{Provider: r.Provider})
+	if err != nil {
+		return nil, err
+	}
+	var here []director.Machine
+	for _, m := range all {
+		if m.Name == r.Node || (r.Host != "" && m.Host == r.Host) {
+			here = append(here, m)
+		}
+	}
+	if r.Node != "" {
+		switch len(here) {
+		case 0:
+			return nil, director.Errorf(director.KindNotFound, op, "no cluster has a node %q", r.Node).WithHint("see: directorctl node list CLUSTER")
+		case 1:
+			return here, nil
+		}
+		return nil, director.Errorf(director.KindConflict, op, "clusters %s and %s both have a node %s", here[0].Cluster, here[1].Cluster, r.Node).
+			WithHint("name the provider, or the host")
+	}
+	var owners, hosts []string
+	known := false
+	for _, d := range docs {
+		if r.Provider != "" && d.Metadata.Name != r.Provider {
+			continue
+		}
+		known = true
+		hosts = append(hosts, d.Provider.HostNames()...)
+		if slices.Contains(d.Provider.HostNames(), r.Host) || slices.ContainsFunc(here, func(m director.Machine) bool { return m.Provider == d.Metadata.Name }) {
+			owners = append(owners, d.Metadata.Name)
+		}
+	}
+	switch {
+	case r.Provider != "" && !known:
+		return nil, director.Errorf(director.KindNotFound, op, "there is no Provider/%s", r.Provider).WithHint("see: directorctl get providers")
+	case len(owners) == 0:
+		return nil, director.Errorf(director.KindNotFound, op, "no provider has a host %q", r.Host).WithHint("the hosts are %s", strings.Join(hosts, ", "))
+	case len(owners) > 1:
+		return nil, director.Invalid(op, "several providers have a host "+r.Host, []director.Field{
+			{Path: "provider", Msg: "is needed here", Hint: "one of " + strings.Join(owners, ", ")},
+		})
+	}
+	return here, nil
+}
+
+// mayBegin checks what the phase asks of a cluster beside that no plan holds it.
+func (o *Operations) mayBegin(ctx context.Context, r director.PhaseRequest, cluster string, nodes []string) error {
+	switch r.Phase {
+	case director.PhasePreNodeLock:
+		w, err := o.world(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		leaving, err := o.leaving(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		host := r.Host
+		for _, m := range w.Machines {
+			if m.Name == r.Node && m.Deleted.IsZero() {
+				host = m.Host
+			}
+		}
+		return planner.TakeOut(w, host, nodes, leaving)
+	case director.PhaseCluster, director.PhasePostCluster:
+		holder, err := o.Store.Holder(ctx, cluster)
+		if err != nil || holder != "" {
+			return err // what a plan is at is judged after it
+		}
+		return o.allWell(ctx, cluster)
+	}
+	return nil
+}
+
+// leaving returns the nodes that the plan which holds the cluster takes out for good or for a time.
+func (o *Operations) leaving(ctx context.Context, cluster string) ([]string, error) {
+	holder, err := o.Store.Holder(ctx, cluster)
+	if err != nil || holder == "" {
+		return nil, err
+	}
+	p, _, err := o.Store.Plan(ctx, holder)
+	if err != nil || (p.Operation != plan.NodeDelete && p.Operation != plan.NodeReplace) {
+		return nil, err
+	}
+	return p.Request.Nodes, nil
+}
+
+// allWell returns nil if the cluster is installed and every node of it is well, and otherwise a conflict that names those that are not.
+func (o *Operations) allWell(ctx context.Context, cluster string) error {
+	const op = "operations.phase"
+	v, err := o.Nodes(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if _, installed, err := o.Store.Installed(ctx, cluster); err != nil {
+		return err
+	} else if !installed {
+		return director.Errorf(director.KindConflict, op, "cluster %s is not installed", cluster).WithHint("finish its creation first: directorctl plan %s", cluster)
+	}
+	if v.Unseen != "" && v.Unseen != pretends {
+		return director.Errorf(director.KindConflict, op, "nobody knows how the nodes of cluster %s are: %s", cluster, v.Unseen).
+			WithHint("bring its Kubernetes API back first; see: directorctl node list %s", cluster)
+	}
+	var ill []string
+	for _, n := range v.Nodes {
+		switch {
+		case n.Problem != "":
+			ill = append(ill, n.Name+": "+n.Problem)
+		case n.Version == "":
+			ill = append(ill, n.Name+": it is not in the cluster yet")
+		}
+	}
+	if len(ill) > 0 {
+		return director.Errorf(director.KindConflict, op, "nodes of cluster %s are not well: %s", cluster, strings.Join(ill, "; ")).
+			WithHint("mend them first: directorctl node repair %s --wait", cluster)
+	}
+	return nil
+}
+
+// phasePlan returns the plan that the part needs next. Nodes cannot join while the document asks for a release that the masters do not run yet: then the
+// members are upgraded first, and the nodes come back at that release.
+func (o *Operations) phasePlan(ctx context.Context, r director.PhaseRequest, p director.PhasePart) (plan.Request, error) {
+	drain := plan.Drain{Timeout: r.DrainTimeout, Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}
+	if r.Phase == director.PhasePreNodeLock {
+		return plan.Request{Operation: plan.NodeDelete, Nodes: p.Nodes, KeepVM: true, Undrained: r.Undrained, Drain: drain}, nil
+	}
+	w, err := o.world(ctx, p.Cluster)
+	if err != nil {
+		return plan.Request{}, err
+	}
+	if runs, _ := w.Behind(); runs != "" {
+		return plan.Request{Operation: plan.ClusterUpgrade, Drain: drain}, nil
+	}
+	return plan.Request{Operation: plan.NodeRejoin, Nodes: p.Nodes}, nil
+}
+
+// movePhase moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where it stands.
+func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.PhaseView, error) {
+	if t.Finished.IsZero() && o.phases.TryLock() {
+		defer o.phases.Unlock()
+		whole := context.WithoutCancel(ctx)
+		var err error
+		if t, err = o.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() { // somebody may have moved it before we had the lock
+			err = o.moveParts(whole, &t)
+		}
+		if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
+			t, err = o.Store.PhaseTask(whole, t.ID)
+		}
+		if err != nil {
+			return api.PhaseView{}, err
+		}
+	}
+	v := api.PhaseView{PhaseTask: t, Plans: map[string]api.PlanView{}}
+	for _, p := range t.Parts {
+		for _, id := range p.Plans {
+			view, err := o.Plan(ctx, id)
+			if err != nil {
+				return v, err
+			}
+			v.Plans[id] = view
+		}
+	}
+	return v, nil
+}
+
+func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error {
+	now, err := o.phaseParts(ctx, t.Request)
+	if err != nil && director.KindOf(err) == director.KindInternal {
+		return err
+	}
+	for _, p := range now { // a plan that held its cluster may have brought nodes to the host
+		if !slices.ContainsFunc(t.Parts, func(old director.PhasePart) bool { return old.Cluster == p.Cluster }) {
+			t.Parts = append(t.Parts, p)
+		}
+	}
+	planning, cancel := context.WithTimeout(ctx, phaseTime)
+	defer cancel()
+	for i := range t.Parts {
+		p := &t.Parts[i]
+		if p.Ended {
+			continue
+		}
+		if err := o.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
+			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer", "it is tried again when somebody asks for the task"
+		} else if err != nil {
+			return err
+		}
+	}
+	o.judgePhase(t)
+	return o.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutPhaseTask(*t) })
+}
+
+// movePart looks at the part's newest plan, and makes or starts the next one.
+func (o *Operations) movePart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	var newest plan.Plan
+	var s plan.State
+	if n := len(p.Plans); n > 0 {
+		var err error
+		if newest, s, err = o.Store.Plan(ctx, p.Plans[n-1]); err != nil {
+			return err
+		}
+	}
+	// Who has given up asking must not be surprised by a drain when somebody looks at the task days later.
+	if begun := len(p.Plans) > 1 || !s.StartedAt.IsZero(); !begun && o.PlanLife > 0 && o.Now().After(t.Started.Add(o.PlanLife)) {
+		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", o.PlanLife, p.Message), askAnew)
+		return nil
+	}
+	if !t.Request.Phase.OnNodes() {
+		return waitOr(p, o.checkPart(ctx, t, p))
+	}
+	if s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
+		if o.wantsApproval(newest, s) {
+			waitForApproval(p, newest)
+			return nil
+		}
+		err := o.start(ctx, t.By, newest.ID, newest.Hash)
+		switch {
+		case err == nil:
+			if _, s, err = o.Store.Plan(ctx, newest.ID); err != nil {
+				return err
+			}
+		case director.KindOf(err) == director.KindConflict && !held(err):
+			s.Phase = plan.PhaseDiscarded // the world has moved since it was made: another one takes its place
+		default:
+			return waitOr(p, err)
+		}
+	}
+	goal := plan.NodeDelete
+	if t.Request.Phase == director.PhasePostNodeUnlock {
+		goal = plan.NodeRejoin
+	}
+	switch {
+	case len(p.Plans) == 0, s.Phase == plan.PhaseDone && newest.Operation != goal:
+	case s.Phase == plan.PhaseDiscarded && s.StartedAt.IsZero():
+		p.Plans = p.Plans[:len(p.Plans)-1]
+	default:
+		settlePart(p, newest, s)
+		return nil
+	}
+	return waitOr(p, o.nextPlan(ctx, t, p))
+}
+
+func held(err error) bool {
+	e, ok := errors.AsType[*director.Error](err)
+	return ok && e.Holder != nil
+}
+
+// wantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made again instead.
+func (o *Operations) wantsApproval(p plan.Plan, s plan.State) bool {
+	expired := o.PlanLife > 0 && o.Now().After(p.CreatedAt.Add(o.PlanLife))
+	return s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone && !expired
+}
+
+func waitForApproval(p *director.PhasePart, pl plan.Plan) {
+	p.State, p.Message = director.PhaseWaiting, "plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
+	p.Hint = "somebody who has read it says: directorctl approve " + pl.ID
+}
+
+// nextPlan makes the part's next plan and starts it.
+func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+		return err
+	} else if holder != "" {
+		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+	}
+	parts, err := o.phaseParts(ctx, t.Request)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(parts, func(x director.PhasePart) bool { return x.Cluster == p.Cluster })
+	if i < 0 {
+		endPart(p, director.PhaseDone, nothingToDo(t.Request), "")
+		p.Nodes = nil
+		return nil
+	}
+	p.Nodes = parts[i].Nodes
+	if err := o.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
+		return err
+	}
+	r, err := o.phasePlan(ctx, t.Request, *p)
+	if err != nil {
+		return err
+	}
+	made, err := o.makePlan(ctx, t.By, p.Cluster, r, func(tx *store.Tx, id string) error {
+		stored := *t
+		stored.Parts = slices.Clone(t.Parts)
+		for i := range stored.Parts {
+			if stored.Parts[i].Cluster == p.Cluster {
+				stored.Parts[i].Plans = append(slices.Clone(p.Plans), id)
+			}
+		}
+		return tx.PutPhaseTask(stored)
+	})
+	if err != nil {
+		return err
+	}
+	if len(made.Plan.Steps) == 0 {
+		endPart(p, director.PhaseDone, made.Plan.Summary, "")
+		return nil
+	}
+	t.Revision++
+	p.Plans = append(p.Plans, made.Plan.ID)
+	if o.wantsApproval(made.Plan, made.State) {
+		waitForApproval(p, made.Plan)
+		return nil
+	}
+	if err := o.start(ctx, t.By, made.Plan.ID, made.Plan.Hash); err != nil {
+		return err
+	}
+	settlePart(p, made.Plan, plan.State{Phase: plan.PhaseRunning})
+	return nil
+}
+
+// checkPart is the phases cluster and post_cluster.
+func (o *Operations) checkPart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+		return err
+	} else if holder != "" {
+		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+	}
+	if err := o.mayBegin(ctx, t.Request, p.Cluster, nil); err != nil {
+		return err
+	}
+	endPart(p, director.PhaseDone, "it is installed, no plan holds it, and all of its nodes are well", "")
+	return nil
+}
+
+// waitOr turns an error that may pass into a wait that says why.
+func waitOr(p *director.PhasePart, err error) error {
+	kind := director.KindOf(err)
+	if err == nil || kind == director.KindInternal || kind == director.KindStale {
+		return err
+	}
+	p.State, p.Message, p.Hint = director.PhaseWaiting, message(err), director.HintOf(err)
+	for _, f := range fieldsOf(err) {
+		p.Message += "; " + f.String()
+	}
+	return nil
+}
+
+// instant is now, as exactly as the store keeps it: the same task looks the same however often it is asked for.
+func (o *Operations) instant() time.Time { return o.Now().UTC().Truncate(time.Microsecond) }
+
+// askAnew is what is left to do about a part that cannot go on.
+const askAnew = "ask again under another task id"
+
+func endPart(p *director.PhasePart, state director.PhaseState, msg, hint string) {
+	p.State, p.Message, p.Hint, p.Ended = state, msg, hint, true
+}
+
+// settlePart says where the part stands whose newest plan is in s.
+func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
+	id := newest.ID
+	msg := "plan " + id + " is " + string(s.Phase)
+	if s.Message != "" {
+		msg += ": " + s.Message
+	}
+	if newest.Operation == plan.ClusterUpgrade {
+		msg = "the document asks for another release, so the members are upgraded first, and then " + strings.Join(p.Nodes, ", ") + " come back at it; " + msg
+	}
+	switch s.Phase {
+	case plan.PhaseDone:
+		endPart(p, director.PhaseDone, msg, "")
+	case plan.PhaseDiscarded, plan.PhaseUndone:
+		endPart(p, director.PhaseFailed, msg, askAnew)
+	case plan.PhaseParked, plan.PhasePaused:
+		p.State, p.Message, p.Hint = director.PhaseParked, msg, joinedHint(s.Hint, "when it is settled: directorctl retry "+id)
+	case plan.PhaseFailed, plan.PhaseCancelled:
+		p.State, p.Message = director.PhaseFailed, msg
+		p.Hint = joinedHint(s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id)
+	default:
+		p.State, p.Message, p.Hint = director.PhaseRunning, msg, ""
+	}
+}
+
+func joinedHint(first, second string) string {
+	if first == "" {
+		return second
+	}
+	return first + "; " + second
+}
+
+// judgePhase says where the task stands from where its parts stand: as long as anything moves it runs, and then the worst counts.
+func (o *Operations) judgePhase(t *director.PhaseTask) {
+	order := []director.PhaseState{director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning}
+	worst := director.PhasePart{State: director.PhaseDone}
+	var said []string
+	final := true
+	for _, p := range t.Parts {
+		if slices.Index(order, p.State) > slices.Index(order, worst.State) {
+			worst = p
+		}
+		said = append(said, p.Cluster+": "+p.Message)
+		final = final && p.Ended
+	}
+	t.State, t.Hint, t.Message = worst.State, worst.Hint, strings.Join(said, "; ")
+	if final {
+		t.Finished = o.instant()
+	}
+}

@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// PhaseRequest is a task of an outer plan.
+type PhaseRequest struct {
+	TaskID    string `json:"task_id" doc:"The caller's own id of the task. The same id with the same request returns the same task." minLength:"1" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@=+~-]*$"`
+	Phase     string `json:"phase" doc:"What the outer plan is about to do, or has done." enum:"cluster,pre_node_lock,post_node_unlock,post_cluster"`
+	Cluster   string `json:"cluster,omitempty" doc:"For cluster and post_cluster." maxLength:"64"`
+	Host      string `json:"host,omitempty" doc:"For pre_node_lock and post_node_unlock: all nodes on this hypervisor host. Exactly one of host and node." maxLength:"253"`
+	Node      string `json:"node,omitempty" doc:"For pre_node_lock and post_node_unlock: this node alone." maxLength:"80"`
+	Provider  string `json:"provider,omitempty" doc:"Whose host it is. Needed where several providers have a host of the name." maxLength:"64"`
+	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes may leave though their pods could not be moved away."`
+}
+
+// Request converts what was asked for.
+func (r PhaseRequest) Request() director.PhaseRequest {
+	out := director.PhaseRequest{
+		Phase: director.PhaseName(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider, Undrained: r.Undrained,
+	}
+	if d := r.Drain; d != nil {
+		out.DrainTimeout, out.Unmanaged, out.DeleteEmptyDir = Span(d.TimeoutSeconds), d.Unmanaged, d.DeleteEmptyDir
+	}
+	return out
+}
+
+// PhaseRequestOf is the inverse of Request.
+func PhaseRequestOf(id string, r director.PhaseRequest) PhaseRequest {
+	out := PhaseRequest{
+		TaskID: id, Phase: string(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider, Undrained: r.Undrained,
+	}
+	if d := (Drain{TimeoutSeconds: Seconds(r.DrainTimeout), Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}); d != (Drain{}) {
+		out.Drain = &d
+	}
+	return out
+}
+
+// PhaseTask is a task of an outer plan with what it does.
+type PhaseTask struct {
+	PhaseRequest
+	By         string         `json:"by" doc:"Who asked for it first."`
+	State      string         `json:"state" doc:"waiting, running, parked, failed or done." enum:"waiting,running,parked,failed,done"`
+	Message    string         `json:"message,omitempty" doc:"Why it is in its state."`
+	Hint       string         `json:"hint,omitempty" doc:"What to do next."`
+	StartedAt  time.Time      `json:"started_at" doc:"When it was taken."`
+	FinishedAt *time.Time     `json:"finished_at,omitempty" doc:"Absent while the outcome may still change."`
+	Clusters   []PhaseCluster `json:"clusters" doc:"What it does in each cluster that it concerns."`
+}
+
+// PhaseCluster is what a task does in one cluster.
+type PhaseCluster struct {
+	Cluster string      `json:"cluster"`
+	State   string      `json:"state" enum:"waiting,running,parked,failed,done"`
+	Message string      `json:"message,omitempty"`
+	Hint    string      `json:"hint,omitempty"`
+	Plans   []PhasePlan `json:"plans" doc:"The newest last; that one is at work, or has brought the outcome."`
+	Nodes   []PhaseNode `json:"nodes" doc:"In the order in which they are worked on."`
+}
+
+// PhasePlan is a plan of a task.
+type PhasePlan struct {
+	ID         string `json:"id"`
+	Operation  string `json:"operation"`
+	Phase      string `json:"phase" doc:"Of the plan: planned, running, done ..."`
+	Message    string `json:"message,omitempty"`
+	StepsDone  int    `json:"steps_done"`
+	StepsTotal int    `json:"steps_total"`
+}
+
+// PhaseNode is how far a task is with a node.
+type PhaseNode struct {
+	Name       string `json:"name"`
+	Step       string `json:"step,omitempty" doc:"What is done with it now, or what stopped."`
+	Status     string `json:"status,omitempty" doc:"Of that step."`
+	StepsDone  int    `json:"steps_done"`
+	StepsTotal int    `json:"steps_total" doc:"0 while no plan has work on it."`
+}
