@@ -33,6 +33,7 @@ const (
 	codePlanParked  = 11
 	codePlanStopped = 12
 	codeStale       = 13
+	codeTimeout     = 14
 	codeInterrupted = 130
 )
 
@@ -51,10 +52,11 @@ var exitTable = []struct {
 	{kindCodes[director.KindExhausted], "a pool, a quota, a disk or a rate is used up"},
 	{kindCodes[director.KindUnavailable], "the director, or a system that it needs, does not answer"},
 	{codeDiffers, "diff --exit-code: there are differences"},
-	{codePlanFailed, "the plan that was waited for has failed"},
-	{codePlanParked, "the plan that was waited for needs an answer from a person"},
-	{codePlanStopped, "the plan that was waited for was cancelled or discarded"},
+	{codePlanFailed, "the plan or the phase that was waited for has failed"},
+	{codePlanParked, "the plan or the phase that was waited for needs an answer from a person"},
+	{codePlanStopped, "the plan or the phase that was waited for was cancelled or discarded"},
 	{codeStale, "what was to be changed has changed meanwhile"},
+	{codeTimeout, "the time to wait was over first; what the director runs goes on"},
 	{codeInterrupted, "interrupted; what the director runs goes on"},
 }
 
@@ -71,6 +73,14 @@ func (e *planError) Error() string {
 	}
 	return text
 }
+
+// taskError says that a task of an outer plan did not come to a good end, or not in time.
+type taskError struct {
+	text, hint string
+	code       int
+}
+
+func (e *taskError) Error() string { return e.text }
 
 // interruptedError says that the person stopped waiting.
 type interruptedError struct{ hint string }
@@ -92,6 +102,9 @@ func exitCode(err error) int {
 		return 0
 	}
 	if e, ok := errors.AsType[*planError](err); ok {
+		return e.code
+	}
+	if e, ok := errors.AsType[*taskError](err); ok {
 		return e.code
 	}
 	if _, ok := errors.AsType[*interruptedError](err); ok {
@@ -120,6 +133,9 @@ func printError(w io.Writer, err error) {
 		}
 	}
 	if e, ok := errors.AsType[*planError](err); ok {
+		hint = e.hint
+	}
+	if e, ok := errors.AsType[*taskError](err); ok {
 		hint = e.hint
 	}
 	if e, ok := errors.AsType[*interruptedError](err); ok {

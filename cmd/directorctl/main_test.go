@@ -35,7 +35,7 @@ const password = "correct horse battery"
 
 // TestScripts drives the command line against the real API over TLS, in front of an in-memory director. Every script has one of
 // its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's password in the file password,
-// and the documents of documents.yaml.
+// the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -87,8 +87,12 @@ func setupScript(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	roll, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "rolling-over-hosts", "roll.sh"))
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string][]byte{
-		"ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents, "fingerprint.in": []byte("yes\n"),
+		"roll.sh": roll, "ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents, "fingerprint.in": []byte("yes\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), content, 0o600); err != nil {
 			return err

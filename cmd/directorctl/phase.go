@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) phaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "phase",
+		Short: "Tell what an outer plan is about to do with a hypervisor host, or has done",
+		Long: "Phases are for a program that upgrades hypervisor hosts one by one: cluster before everything, pre-node-lock before each host, post-node-unlock\n" +
+			"after it, post-cluster after everything. Each is a task with an id of the caller's own; the same command again returns the same task and its\n" +
+			"outcome. With --wait, the exit code is 0 only if the task is done; without it, 0 means that the task is taken. See directorctl help exit-codes.",
+		Example: "  directorctl phase cluster --cluster demo --task-id up7-begin --wait\n" +
+			"  directorctl phase pre-node-lock --host hv1 --task-id up7-hv1-lock --wait --timeout 1h\n" +
+			"  directorctl phase post-node-unlock --host hv1 --task-id up7-hv1-unlock --wait\n" +
+			"  directorctl phase post-cluster --cluster demo --task-id up7-end --wait",
+		Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.phaseVerb("cluster", director.PhaseCluster, "Before everything: is the cluster well, and held by no plan"),
+		a.phaseVerb("pre-node-lock", director.PhasePreNodeLock, "Before a host is worked on: take its nodes out of their clusters, and keep their VMs"),
+		a.phaseVerb("post-node-unlock", director.PhasePostNodeUnlock, "After a host was worked on: bring its nodes back"),
+		a.phaseVerb("post-cluster", director.PhasePostCluster, "After everything: is the cluster well, and held by no plan"),
+		a.phaseShowCommand(),
+	)
+	return cmd
+}
+
+func (a *app) phaseShowCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "show TASK", Short: "Show a task that was asked for", Args: exact("TASK"),
+		Long: "Show a task that was asked for, whatever has become of it. A task that waits goes on if it can now. The exit code tells whether there is such a task.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			t, err := api.Phase(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(form, t, func() { a.printPhase(t) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) printPhase(t wire.PhaseTask) {
+	facts(a.out, func(line func(name, text string)) {
+		line("Task", t.TaskID)
+		line("Phase", t.Phase)
+		for _, f := range [][2]string{{"Cluster", t.Cluster}, {"Host", t.Host}, {"Node", t.Node}, {"Provider", t.Provider}} {
+			if f[1] != "" {
+				line(f[0], f[1])
+			}
+		}
+		line("State", t.State)
+		line("Message", t.Message)
+		if t.Hint != "" {
+			line("Hint", t.Hint)
+		}
+	})
+	if len(t.Clusters) == 0 {
+		return
+	}
+	sayLine(a.out)
+	table(a.out, "CLUSTER NODE STEPS PLAN STATE", func(row func(...string)) {
+		for _, c := range t.Clusters {
+			newest := ""
+			if len(c.Plans) > 0 {
+				newest = c.Plans[len(c.Plans)-1].ID
+			}
+			row(c.Cluster, "", "", newest, c.State)
+			for _, n := range c.Nodes {
+				row(c.Cluster, n.Name, fmt.Sprintf("%d/%d", n.StepsDone, n.StepsTotal), newest, n.Status)
+			}
+		}
+	})
+}
+
+func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobra.Command {
+	r := director.PhaseRequest{Phase: name}
+	var id string
+	var wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: exact(),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case id == "":
+				return usage(cmd, "--task-id is missing: it makes the command happen once, however often it is given")
+			case name.OnNodes() && (r.Host == "") == (r.Node == ""):
+				return usage(cmd, "name exactly one of --host and --node")
+			case !name.OnNodes() && r.Cluster == "":
+				return usage(cmd, "--cluster is missing")
+			case timeout != 0 && !wait:
+				return usage(cmd, "--timeout is for --wait")
+			}
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			return a.phase(cmd.Context(), api, id, r, wait, timeout)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&id, "task-id", "", "the caller's own id of the task, 1 to 128 letters, digits and . _ : @ = + ~ -")
+	f.BoolVar(&wait, "wait", false, "wait until the task is done, or cannot go on by itself")
+	f.DurationVar(&timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
+	if !name.OnNodes() {
+		f.StringVar(&r.Cluster, "cluster", "", "the cluster")
+		return cmd
+	}
+	f.StringVar(&r.Host, "host", "", "the hypervisor host, as the provider's document calls it")
+	f.StringVar(&r.Node, "node", "", "this node alone")
+	f.StringVar(&r.Provider, "provider", "", "whose host it is, if several providers have one of the name")
+	var d plan.Drain
+	drainFlags(cmd, &d)
+	if name == director.PhasePreNodeLock {
+		f.BoolVar(&r.Undrained, "undrained", false, "go on though pods could not be moved away: what runs there may be lost")
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.DrainTimeout, r.Unmanaged, r.DeleteEmptyDir = d.Timeout, d.Unmanaged, d.DeleteEmptyDir
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// phase asks for the task and, with wait, until it does not move any more.
+func (a *app) phase(ctx context.Context, api *client.Client, id string, r director.PhaseRequest, wait bool, timeout time.Duration) error {
+	t, err := api.AskPhase(ctx, id, r)
+	if err != nil {
+		return err
+	}
+	shown := map[string]string{}
+	a.showPhase(t, shown)
+	if !wait && (t.State == string(director.PhaseWaiting) || t.State == string(director.PhaseRunning)) {
+		say(a.out, "Task %s is taken; see how it ends by the same command with --wait\n", id)
+		return nil
+	}
+	over := make(<-chan time.Time)
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		over = timer.C
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for t.State == string(director.PhaseWaiting) || t.State == string(director.PhaseRunning) {
+		select {
+		case <-ctx.Done():
+			return interrupted("task %s goes on; take it up again by the same command", id)
+		case <-over:
+			return &taskError{
+				text: "task " + id + " is still " + t.State + " after " + timeout.String() + ": " + t.Message, code: codeTimeout,
+				hint: joinHints(t.Hint, "what runs goes on; take it up again by the same command"),
+			}
+		case <-tick.C:
+		}
+		fresh, err := api.Phase(ctx, id)
+		switch {
+		case err == nil:
+			t = fresh
+			a.showPhase(t, shown)
+		case director.KindOf(err) == director.KindUnavailable && ctx.Err() == nil: // a director that starts again goes on with the task
+			a.phaseLine(shown, "director", err.Error())
+		case ctx.Err() == nil:
+			return err
+		}
+	}
+	return a.phaseOutcome(t)
+}
+
+// showPhase prints what is new.
+func (a *app) showPhase(t wire.PhaseTask, shown map[string]string) {
+	for _, c := range t.Clusters {
+		for _, n := range c.Nodes {
+			switch {
+			case n.StepsTotal == 0:
+			case n.StepsDone == n.StepsTotal:
+				a.phaseLine(shown, n.Name, fmt.Sprintf("done, %d steps", n.StepsTotal))
+			default:
+				a.phaseLine(shown, n.Name, fmt.Sprintf("%d/%d %s (%s)", n.StepsDone, n.StepsTotal, n.Step, n.Status))
+			}
+		}
+	}
+	a.phaseLine(shown, "task "+t.TaskID, t.State+": "+t.Message)
+}
+
+func (a *app) phaseLine(shown map[string]string, about, text string) {
+	if shown[about] != text {
+		shown[about] = text
+		say(a.out, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), about, plain(text))
+	}
+}
+
+// phaseOutcome says how the task ended.
+func (a *app) phaseOutcome(t wire.PhaseTask) error {
+	if t.State == string(director.PhaseDone) {
+		say(a.out, "Task %s is done.\n", t.TaskID)
+		return nil
+	}
+	e := &taskError{text: "task " + t.TaskID + " is " + t.State + ": " + t.Message, hint: t.Hint, code: codePlanFailed}
+	if t.State == string(director.PhaseParked) {
+		e.code = codePlanParked
+		return e
+	}
+	for _, c := range t.Clusters {
+		if c.State != t.State || len(c.Plans) == 0 {
+			continue
+		}
+		switch plan.Phase(c.Plans[len(c.Plans)-1].Phase) {
+		case plan.PhaseCancelled, plan.PhaseDiscarded, plan.PhaseUndone:
+			e.code = codePlanStopped
+		}
+	}
+	return e
+}
