@@ -514,3 +514,36 @@ func TestPhasesWaitForApproval(t *testing.T) {
 		t.Errorf("it made plans of %v", got)
 	}
 }
+
+// The machines of a creation that stopped half way keep no host from its unlock: there is no cluster that they could come back to.
+func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
+	t.Parallel()
+	c := simulating(t, threeHosts)
+	c.Simulation.Plays.Faults = []simulate.PlayFault{{Playbook: "control_plane", Outcome: "failed", Percent: 100}}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := connect(t, c, d)
+	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
+	if err == nil {
+		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(50 * time.Millisecond); err == nil && p.Phase != string(plan.PhaseFailed) && p.Phase != string(plan.PhaseParked); <-tick.C {
+		p, err = api.Plan(ctx, p.ID)
+	}
+	if err == nil {
+		_, err = api.DiscardPlan(t.Context(), p.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, _ := hosts(t, api)
+	if len(machines["h1"]) == 0 {
+		t.Fatal("nothing was left half way")
+	}
+	wantDone(t, phase(t, api, "unlock", unlock("h1")))
+	wantDone(t, phase(t, api, "lock", lock("h1")))
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +225,13 @@ func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([
 		if err != nil {
 			return nil, err
 		}
+		if r.Phase == director.PhasePostNodeUnlock && len(nodes) > 0 { // machines of a creation that stopped half way have no cluster to come back to
+			if _, installed, err := o.Store.Installed(ctx, cluster); err != nil {
+				return nil, err
+			} else if !installed {
+				nodes = nil
+			}
+		}
 		if len(nodes) > 0 || holder != "" {
 			parts = append(parts, director.PhasePart{Cluster: cluster, Nodes: nodes, State: director.PhaseWaiting})
 		}
@@ -414,6 +422,8 @@ func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.P
 }
 
 func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error {
+	before := *t
+	before.Parts = slices.Clone(t.Parts)
 	now, err := o.phaseParts(ctx, t.Request)
 	if err != nil && director.KindOf(err) == director.KindInternal {
 		return err
@@ -437,6 +447,9 @@ func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error
 		}
 	}
 	o.judgePhase(t)
+	if reflect.DeepEqual(before, *t) {
+		return nil // most questions find that nothing has changed
+	}
 	return o.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutPhaseTask(*t) })
 }
 
