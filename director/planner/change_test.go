@@ -427,7 +427,10 @@ func TestASecondHost(t *testing.T) {
 		"a worker is out, and two may be":   {3, 3, 2, []string{"demo-worker-1"}, nil, "h2", "", ""},
 		"a worker is on its way out":        {3, 3, 1, nil, []string{"demo-worker-1"}, "h2", "host h1 is out with demo-worker-1", again},
 		"workers out on the other hosts":    {3, 6, 2, []string{"demo-worker-1"}, nil, "h2", "3 workers would be out", again},
-		"all masters on one host":           {1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "put them on different hosts"},
+		"the only master":                   {1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "a cluster with one master stands still"},
+		"two of five masters on a host":     {5, 3, 1, nil, nil, "h1", "", ""},
+		"two hosts of five masters":         {5, 3, 9, []string{"demo-master-1"}, nil, "h2", "would have 2 of the 5 masters", again},
+		"most masters on one host":          {3, 0, 1, nil, nil, "same", "without the masters on host same cluster demo would have 0 of the 3 masters", "put them on different hosts"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -436,6 +439,9 @@ func TestASecondHost(t *testing.T) {
 			w.Cluster.Cluster.Maintenance.MaxUnavailable = tt.allowed
 			for i := range w.Machines { // masters and workers by turns: demo-worker-2 is on h2
 				w.Machines[i].Host = "h" + strconv.Itoa((number(w.Machines[i])-1)%3+1)
+				if tt.host == "same" {
+					w.Machines[i].Host = tt.host
+				}
 			}
 			out(w, tt.away...)
 			err := TakeOut(w, tt.host, onHost(w, tt.host), tt.leaving)

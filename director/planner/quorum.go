@@ -82,6 +82,9 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 	}
 	name, asked := w.Cluster.Metadata.Name, w.Cluster.Cluster.Masters.Count
 	first, hint := "", fmt.Sprintf("the masters of cluster %s on host %s cannot be away together: put them on different hosts, or delete the cluster", name, host)
+	if asked == 1 {
+		hint = "a cluster with one master stands still without it: work on this host without the director when that is allowed, and repair the cluster afterwards: directorctl node repair " + name
+	}
 	if len(away) > 0 {
 		var out []string
 		for _, m := range away {
