@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -546,4 +547,31 @@ func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
 	}
 	wantDone(t, phase(t, api, "unlock", unlock("h1")))
 	wantDone(t, phase(t, api, "lock", lock("h1")))
+}
+
+// However many ask at once, also with the same breath, a task makes one plan.
+func TestAPhaseThatManyAskFor(t *testing.T) {
+	t.Parallel()
+	c := simulating(t, threeHosts)
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := connect(t, c, d)
+	run(t, api, plan.ClusterCreate)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := api.AskPhase(t.Context(), "lock", lock("h1")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	task := phase(t, api, "lock", lock("h1"))
+	wantDone(t, task)
+	plans, err := api.Plans(t.Context(), client.PlanFilter{Cluster: "demo"})
+	if err != nil || len(plans) != 2 || plans[0].ID != task.Clusters[0].Plans[0].ID {
+		t.Errorf("%d plans beside the creation's: %+v, %v", len(plans)-1, plans, err)
+	}
 }
