@@ -436,7 +436,7 @@ func (s *suite) answersFromOutside(t *testing.T) {
 	// Secrets are encrypted at rest: etcd must not hold the plain text.
 	s.kubectl(t, "-n", "default", "create", "secret", "generic", "canary", "--from-literal=word=canary-in-etcd")
 	master := strings.TrimSpace(s.kubectl(t, "-n", "kube-system", "get", "pod", "-l", "component=etcd", "-o", "jsonpath={.items[0].metadata.name}"))
-	stored := s.kubectl(t, "-n", "kube-system", "exec", master, "--", "etcdctl", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
+	stored := s.kubectl(t, "-n", "kube-system", "exec", master, "--", "etcdctl", "--command-timeout=60s", "--dial-timeout=60s", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
 		"--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "get", "/registry/secrets/default/canary")
 	if !strings.Contains(stored, "k8s:enc:") || strings.Contains(stored, "canary-in-etcd") {
 		t.Errorf("the secret lies in etcd in the clear: %.200q", stored)

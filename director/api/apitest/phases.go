@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
@@ -54,7 +55,11 @@ func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error
 				_, err = o.StartPlan(ctx, t.By, made.Plan.ID, made.Plan.Hash)
 			}
 			if err != nil {
-				t.State, t.Message, t.Hint = director.PhaseWaiting, p.Cluster+": "+err.(*director.Error).Msg, director.HintOf(err)
+				why := err.Error()
+				if e, ok := errors.AsType[*director.Error](err); ok {
+					why = e.Msg
+				}
+				t.State, t.Message, t.Hint = director.PhaseWaiting, p.Cluster+": "+why, director.HintOf(err)
 				p.State = director.PhaseWaiting
 				continue
 			}
