@@ -23,29 +23,6 @@ import (
 	"time"
 )
 
-const server = "https://172.30.0.1:8443"
-
-type suite struct {
-	t        *testing.T
-	root     string // of the repository
-	dir      string // everything that the test makes
-	bundle   string
-	image    string
-	sum      string   // of the image
-	minors   []string // of Kubernetes, whose documents were written
-	director *exec.Cmd
-	log      *os.File
-}
-
-func need(t *testing.T, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Skipf("%s is not set: run test/e2e/e2e.sh", name)
-	}
-	return v
-}
-
 func TestEndToEnd(t *testing.T) {
 	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_BUNDLE"), image: need(t, "KAAS_E2E_IMAGE")}
 	t.Cleanup(s.killDirector)
@@ -61,155 +38,6 @@ func TestEndToEnd(t *testing.T) {
 		{"a second apply changes nothing", s.secondApplyChangesNothing},
 		{"deletes everything", s.deletesEverything},
 	})
-}
-
-// part is one act of a play; each stands on those before it.
-type part struct {
-	name string
-	run  func(*testing.T)
-}
-
-// runParts runs the parts until one fails.
-func (s *suite) runParts(t *testing.T, parts []part) {
-	for _, p := range parts {
-		if !t.Run(p.name, p.run) {
-			s.tellWhatHappened()
-			t.FailNow()
-		}
-	}
-}
-
-func (s *suite) path(parts ...string) string {
-	return filepath.Join(append([]string{s.dir}, parts...)...)
-}
-
-func (s *suite) write(name, text string, mode os.FileMode) string {
-	s.t.Helper()
-	p := s.path(name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), mode)); err != nil {
-		s.t.Fatal(err)
-	}
-	return p
-}
-
-const password = "a password for tests only"
-
-func (s *suite) writeFiles() {
-	s.write("admin.password", password+"\n", 0o600)
-	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: 172.30.0.1\nadminPasswordFile: %s\n",
-		s.path("state"), s.path("admin.password")), 0o644)
-	sum, err := os.ReadFile(s.image + ".sha256")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	release, err := os.ReadFile(filepath.Join(s.bundle, "release.yaml"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	version := regexp.MustCompile(`(?m)^ *kubernetes: "?(v[0-9.]+)`).FindStringSubmatch(string(release))[1]
-	s.sum = strings.Fields(string(sum))[0]
-	minor := strings.TrimPrefix(version[:strings.LastIndexByte(version, '.')], "v")
-	s.minors = append(s.minors, minor)
-	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version, "k8s-1.37", "k8s-"+minor)
-	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
-	if err != nil || len(examples) < 5 {
-		s.t.Fatalf("%d examples, %v", len(examples), err)
-	}
-	for _, e := range examples {
-		text, err := os.ReadFile(e)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.write("models/"+strings.TrimSuffix(filepath.Base(e), ".in"), fill.Replace(string(text)), 0o644)
-	}
-}
-
-// run executes a command and returns its output and exit code.
-func (s *suite) run(t *testing.T, limit time.Duration, name string, args ...string) (string, int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "DIRECTOR_CONFIG="+s.path("cli.yaml"))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out.String())
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
-}
-
-func (s *suite) ok(t *testing.T, limit time.Duration, name string, args ...string) string {
-	t.Helper()
-	out, code := s.run(t, limit, name, args...)
-	if code != 0 {
-		t.Fatalf("%s %s: exit code %d\n%s", filepath.Base(name), strings.Join(args, " "), code, out)
-	}
-	return out
-}
-
-func (s *suite) ctl(t *testing.T, args ...string) string {
-	t.Helper()
-	return s.ok(t, 25*time.Minute, s.root+"/bin/directorctl", args...)
-}
-
-// refused runs the CLI and wants it to fail with all of the words.
-func (s *suite) refused(t *testing.T, words []string, args ...string) {
-	t.Helper()
-	out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", args...)
-	if code == 0 {
-		t.Errorf("%v was accepted:\n%s", args, out)
-	}
-	for _, w := range words {
-		if !strings.Contains(out, w) {
-			t.Errorf("%v: the error does not say %q:\n%s", args, w, out)
-		}
-	}
-}
-
-func (s *suite) startDirector(t *testing.T) {
-	t.Helper()
-	var err error
-	if s.log, err = os.OpenFile(s.path("director.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.director = exec.Command(s.root+"/bin/director", "-config", s.path("director.yaml"))
-	s.director.Stdout, s.director.Stderr = s.log, s.log
-	if err := s.director.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.await(t, time.Minute, "the director answers", func() bool {
-		_, code := s.run(t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), server+"/api/v1/readyz")
-		return code == 0
-	})
-}
-
-// killDirector ends the process as a power cut would, and waits for it.
-func (s *suite) killDirector() {
-	if s.director == nil {
-		return
-	}
-	_ = s.director.Process.Kill()
-	_ = s.director.Wait()
-	_ = s.log.Close()
-	s.director = nil
-}
-
-// await polls a condition of the outside world.
-func (s *suite) await(t *testing.T, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("not within %s: %s", limit, what)
-		case <-tick.C:
-		}
-	}
 }
 
 func (s *suite) startsAndAsksForALogin(t *testing.T) {
@@ -233,24 +61,6 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 	if info, err := os.Stat(s.path("state")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the state directory is open to others: %v", err)
 	}
-}
-
-// variant applies the demo's documents with changes, under other names where they would collide.
-func (s *suite) variant(name string, replace ...string) string {
-	var text strings.Builder
-	files, err := filepath.Glob(s.path("models/*.yaml"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		text.WriteString("---\n")
-		text.Write(b)
-	}
-	return s.write("variants/"+name+".yaml", strings.NewReplacer(replace...).Replace(text.String()), 0o644)
 }
 
 func (s *suite) refusesBadInput(t *testing.T) {
@@ -287,48 +97,6 @@ func (s *suite) refusesBadInput(t *testing.T) {
 	if out := s.ok(t, time.Minute, "virsh", "list", "--all", "--name"); strings.TrimSpace(out) != "" {
 		t.Errorf("refused plans left VMs behind:\n%s", out)
 	}
-}
-
-type planView struct {
-	ID    string `json:"id"`
-	Phase string `json:"phase"`
-	Steps []struct {
-		ID         string    `json:"id"`
-		Status     string    `json:"status"`
-		Attempt    int       `json:"attempt"`
-		StartedAt  time.Time `json:"started_at"`
-		FinishedAt time.Time `json:"finished_at"`
-		Message    string    `json:"message"`
-	} `json:"steps"`
-}
-
-func (s *suite) plan(t *testing.T, id string) planView {
-	t.Helper()
-	var v planView
-	if err := json.Unmarshal([]byte(s.ctl(t, "plans", "show", id, "-o", "json")), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// newest returns the id of the first plan of a list, or "".
-func newest(list []byte) string {
-	var v struct {
-		Items []planView `json:"items"`
-	}
-	if json.Unmarshal(list, &v) != nil || len(v.Items) == 0 {
-		return ""
-	}
-	return v.Items[0].ID
-}
-
-func (s *suite) newestPlan(t *testing.T) string {
-	t.Helper()
-	id := newest([]byte(s.ctl(t, "plans", "list", "--limit", "1", "-o", "json")))
-	if id == "" {
-		t.Fatal("there is no plan")
-	}
-	return id
 }
 
 // createsOverAKill starts the creation, kills the director while Ansible works on the control plane, and lets it go on.
@@ -382,37 +150,6 @@ func (s *suite) createsOverAKill(t *testing.T) {
 		t.Errorf("%d VMs, want 2", n)
 	}
 	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"))
-}
-
-func (s *suite) logSteps(t *testing.T, v planView) {
-	t.Helper()
-	for _, st := range v.Steps {
-		t.Logf("%-32s %8.1f s  attempt %d", st.ID, st.FinishedAt.Sub(st.StartedAt).Seconds(), st.Attempt)
-	}
-}
-
-// processes returns the ids of processes of this lab whose command line has the word as its program.
-func processes(word string) []string {
-	var out []string
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range all {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		for _, arg := range bytes.SplitN(b, []byte{0}, 4) {
-			if filepath.Base(string(arg)) == word {
-				out = append(out, filepath.Base(filepath.Dir(f)))
-				break
-			}
-		}
-	}
-	return out
-}
-
-func (s *suite) kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	return s.ok(t, 2*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
 }
 
 func (s *suite) answersFromOutside(t *testing.T) {
@@ -488,8 +225,6 @@ func (s *suite) runsByHand(t *testing.T) {
 		t.Logf("%v: %v", mode, hosts)
 	}
 }
-
-func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
 // noSecretInSight looks for the cluster's private keys wherever they must not be.
 func (s *suite) noSecretInSight(t *testing.T) {
@@ -606,19 +341,4 @@ func volumes(list string) []string {
 		}
 	}
 	return out
-}
-
-// tellWhatHappened prints what a person would look at first.
-func (s *suite) tellWhatHappened() {
-	if b, err := os.ReadFile(s.path("director.log")); err == nil {
-		s.t.Logf("the director's log ends with:\n%s", tail(b, 6000))
-	}
-	if s.director != nil {
-		if out, code := s.run(s.t, time.Minute, s.root+"/bin/directorctl", "plans", "list", "--limit", "1", "-o", "json"); code == 0 {
-			if id := newest([]byte(out)); id != "" {
-				out, _ = s.run(s.t, time.Minute, s.root+"/bin/directorctl", "logs", id, "--failed")
-				s.t.Logf("failed steps of plan %s:\n%s", id, tail([]byte(out), 8000))
-			}
-		}
-	}
 }

@@ -1,0 +1,286 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// movePhase moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where it stands.
+func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.PhaseView, error) {
+	if t.Finished.IsZero() && o.phases.TryLock() {
+		defer o.phases.Unlock()
+		whole := context.WithoutCancel(ctx)
+		var err error
+		if t, err = o.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() { // somebody may have moved it before we had the lock
+			err = o.moveParts(whole, &t)
+		}
+		if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
+			t, err = o.Store.PhaseTask(whole, t.ID)
+		}
+		if err != nil {
+			return api.PhaseView{}, err
+		}
+	}
+	v := api.PhaseView{PhaseTask: t, Plans: map[string]api.PlanView{}}
+	for _, p := range t.Parts {
+		for _, id := range p.Plans {
+			view, err := o.Plan(ctx, id)
+			if err != nil {
+				return v, err
+			}
+			v.Plans[id] = view
+		}
+	}
+	return v, nil
+}
+
+func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error {
+	before := *t
+	before.Parts = slices.Clone(t.Parts)
+	now, err := o.phaseParts(ctx, t.Request)
+	if err != nil && director.KindOf(err) == director.KindInternal {
+		return err
+	}
+	for _, p := range now { // a plan that held its cluster may have brought nodes to the host
+		if !slices.ContainsFunc(t.Parts, func(old director.PhasePart) bool { return old.Cluster == p.Cluster }) {
+			t.Parts = append(t.Parts, p)
+		}
+	}
+	planning, cancel := context.WithTimeout(ctx, phaseTime)
+	defer cancel()
+	for i := range t.Parts {
+		p := &t.Parts[i]
+		if p.Ended {
+			continue
+		}
+		if err := o.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
+			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer", "it is tried again when somebody asks for the task"
+		} else if err != nil {
+			return err
+		}
+	}
+	o.judgePhase(t)
+	if reflect.DeepEqual(before, *t) {
+		return nil // most questions find that nothing has changed
+	}
+	return o.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutPhaseTask(*t) })
+}
+
+// movePart looks at the part's newest plan, and makes or starts the next one.
+func (o *Operations) movePart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	var newest plan.Plan
+	var s plan.State
+	if n := len(p.Plans); n > 0 {
+		var err error
+		if newest, s, err = o.Store.Plan(ctx, p.Plans[n-1]); err != nil {
+			return err
+		}
+	}
+	// Who has given up asking must not be surprised by a drain when somebody looks at the task days later.
+	if begun := len(p.Plans) > 1 || !s.StartedAt.IsZero(); !begun && o.PlanLife > 0 && o.Now().After(t.Started.Add(o.PlanLife)) {
+		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", o.PlanLife, p.Message), askAnew)
+		return nil
+	}
+	if !t.Request.Phase.OnNodes() {
+		return waitOr(p, o.checkPart(ctx, t, p))
+	}
+	if s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
+		if o.wantsApproval(newest, s) {
+			waitForApproval(p, newest)
+			return nil
+		}
+		err := o.start(ctx, t.By, newest.ID, newest.Hash)
+		switch {
+		case err == nil:
+			if _, s, err = o.Store.Plan(ctx, newest.ID); err != nil {
+				return err
+			}
+		case director.KindOf(err) == director.KindConflict && !held(err):
+			s.Phase = plan.PhaseDiscarded // the world has moved since it was made: another one takes its place
+		default:
+			return waitOr(p, err)
+		}
+	}
+	goal := plan.NodeDelete
+	if t.Request.Phase == director.PhasePostNodeUnlock {
+		goal = plan.NodeRejoin
+	}
+	switch {
+	case len(p.Plans) == 0, s.Phase == plan.PhaseDone && newest.Operation != goal:
+	case s.Phase == plan.PhaseDiscarded && s.StartedAt.IsZero():
+		p.Plans = p.Plans[:len(p.Plans)-1]
+	default:
+		settlePart(p, newest, s)
+		return nil
+	}
+	return waitOr(p, o.nextPlan(ctx, t, p))
+}
+
+func held(err error) bool {
+	e, ok := errors.AsType[*director.Error](err)
+	return ok && e.Holder != nil
+}
+
+// wantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made again instead.
+func (o *Operations) wantsApproval(p plan.Plan, s plan.State) bool {
+	expired := o.PlanLife > 0 && o.Now().After(p.CreatedAt.Add(o.PlanLife))
+	return s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone && !expired
+}
+
+func waitForApproval(p *director.PhasePart, pl plan.Plan) {
+	p.State, p.Message = director.PhaseWaiting, "plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
+	p.Hint = "somebody who has read it says: directorctl approve " + pl.ID
+}
+
+// nextPlan makes the part's next plan and starts it.
+func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+		return err
+	} else if holder != "" {
+		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+	}
+	parts, err := o.phaseParts(ctx, t.Request)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(parts, func(x director.PhasePart) bool { return x.Cluster == p.Cluster })
+	if i < 0 {
+		endPart(p, director.PhaseDone, nothingToDo(t.Request), "")
+		p.Nodes = nil
+		return nil
+	}
+	p.Nodes = parts[i].Nodes
+	if err := o.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
+		return err
+	}
+	r, err := o.phasePlan(ctx, t.Request, *p)
+	if err != nil {
+		return err
+	}
+	made, err := o.makePlan(ctx, t.By, p.Cluster, r, func(tx *store.Tx, id string) error {
+		stored := *t
+		stored.Parts = slices.Clone(t.Parts)
+		for i := range stored.Parts {
+			if stored.Parts[i].Cluster == p.Cluster {
+				stored.Parts[i].Plans = append(slices.Clone(p.Plans), id)
+			}
+		}
+		return tx.PutPhaseTask(stored)
+	})
+	if err != nil {
+		return err
+	}
+	if len(made.Plan.Steps) == 0 {
+		endPart(p, director.PhaseDone, made.Plan.Summary, "")
+		return nil
+	}
+	t.Revision++
+	p.Plans = append(p.Plans, made.Plan.ID)
+	if o.wantsApproval(made.Plan, made.State) {
+		waitForApproval(p, made.Plan)
+		return nil
+	}
+	if err := o.start(ctx, t.By, made.Plan.ID, made.Plan.Hash); err != nil {
+		return err
+	}
+	settlePart(p, made.Plan, plan.State{Phase: plan.PhaseRunning})
+	return nil
+}
+
+// checkPart is the phases cluster and post_cluster.
+func (o *Operations) checkPart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+		return err
+	} else if holder != "" {
+		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+	}
+	if err := o.mayBegin(ctx, t.Request, p.Cluster, nil); err != nil {
+		return err
+	}
+	endPart(p, director.PhaseDone, "it is installed, no plan holds it, and all of its nodes are well", "")
+	return nil
+}
+
+// waitOr turns an error that may pass into a wait that says why.
+func waitOr(p *director.PhasePart, err error) error {
+	kind := director.KindOf(err)
+	if err == nil || kind == director.KindInternal || kind == director.KindStale {
+		return err
+	}
+	p.State, p.Message, p.Hint = director.PhaseWaiting, message(err), director.HintOf(err)
+	for _, f := range fieldsOf(err) {
+		p.Message += "; " + f.String()
+	}
+	return nil
+}
+
+// instant is now, as exactly as the store keeps it: the same task looks the same however often it is asked for.
+func (o *Operations) instant() time.Time { return o.Now().UTC().Truncate(time.Microsecond) }
+
+// askAnew is what is left to do about a part that cannot go on.
+const askAnew = "ask again under another task id"
+
+func endPart(p *director.PhasePart, state director.PhaseState, msg, hint string) {
+	p.State, p.Message, p.Hint, p.Ended = state, msg, hint, true
+}
+
+// settlePart says where the part stands whose newest plan is in s.
+func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
+	id := newest.ID
+	msg := "plan " + id + " is " + string(s.Phase)
+	if s.Message != "" {
+		msg += ": " + s.Message
+	}
+	if newest.Operation == plan.ClusterUpgrade {
+		msg = "the document asks for another release, so the members are upgraded first, and then " + strings.Join(p.Nodes, ", ") + " come back at it; " + msg
+	}
+	switch s.Phase {
+	case plan.PhaseDone:
+		endPart(p, director.PhaseDone, msg, "")
+	case plan.PhaseDiscarded, plan.PhaseUndone:
+		endPart(p, director.PhaseFailed, msg, askAnew)
+	case plan.PhaseParked, plan.PhasePaused:
+		p.State, p.Message, p.Hint = director.PhaseParked, msg, joinedHint(s.Hint, "when it is settled: directorctl retry "+id)
+	case plan.PhaseFailed, plan.PhaseCancelled:
+		p.State, p.Message = director.PhaseFailed, msg
+		p.Hint = joinedHint(s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id)
+	default:
+		p.State, p.Message, p.Hint = director.PhaseRunning, msg, ""
+	}
+}
+
+func joinedHint(first, second string) string {
+	if first == "" {
+		return second
+	}
+	return first + "; " + second
+}
+
+// judgePhase says where the task stands from where its parts stand: as long as anything moves it runs, and then the worst counts.
+func (o *Operations) judgePhase(t *director.PhaseTask) {
+	order := []director.PhaseState{director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning}
+	worst := director.PhasePart{State: director.PhaseDone}
+	var said []string
+	final := true
+	for _, p := range t.Parts {
+		if slices.Index(order, p.State) > slices.Index(order, worst.State) {
+			worst = p
+		}
+		said = append(said, p.Cluster+": "+p.Message)
+		final = final && p.Ended
+	}
+	t.State, t.Hint, t.Message = worst.State, worst.Hint, strings.Join(said, "; ")
+	if final {
+		t.Finished = o.instant()
+	}
+}
