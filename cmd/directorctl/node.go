@@ -65,7 +65,7 @@ func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 		drainFlags(cmd, &r.Drain)
 	}
 	if v.deletes {
-		cmd.Flags().BoolVar(&r.Undrained, "undrained", false, "delete nodes though their pods could not be moved away: what runs there may be lost")
+		cmd.Flags().BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
 	}
 	if v.op == plan.NodeDelete {
 		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")

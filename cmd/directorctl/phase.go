@@ -125,7 +125,7 @@ func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobr
 	var d plan.Drain
 	drainFlags(cmd, &d)
 	if name == director.PhasePreNodeLock {
-		f.BoolVar(&r.Undrained, "undrained", false, "go on though pods could not be moved away: what runs there may be lost")
+		f.BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

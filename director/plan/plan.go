@@ -44,7 +44,7 @@ type Request struct {
 	Operation Operation `json:"operation,omitempty"` // empty for what brings the cluster to its document
 	Nodes     []string  `json:"nodes,omitempty"`     // of a node operation; of a scale, which go before others
 	KeepVM    bool      `json:"keep_vm,omitempty"`   // of a deletion or a scale: the VMs stay, outside of the cluster
-	// Undrained is a person's word that nodes may be deleted though their pods could not be moved away.
+	// Undrained is a person's word that nodes are taken out without a drain.
 	Undrained bool  `json:"undrained,omitempty"`
 	Drain     Drain `json:"drain,omitzero"`
 }

@@ -171,6 +171,11 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
 			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1"},
 		},
+		"delete without a drain, on a person's word": {
+			1, 1, nil,
+			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true, Undrained: true},
+			[]string{"delete/demo-worker-1", "node.left/demo-worker-1"},
+		},
 		"delete what is out already": {1, 1, func(w *World) {
 			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
 		}, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true}, []string{}},

@@ -160,12 +160,16 @@ func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) s
 	}, needs, like)
 }
 
-// takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no more, or nobody knows.
+// takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no more, or nobody knows. Neither is one
+// of which a person has said so: a drain that fails would stop the plan before the deletion.
 func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step) string {
 	up := d.w.up(m.Name)
-	if up {
+	switch {
+	case up && !r.Undrained:
 		needs = []string{d.drain(m, r.Drain, needs, like)}
-	} else {
+	case up:
+		d.Approvals = append(d.Approvals, fmt.Sprintf("%s is taken out without a drain, as was asked for: what runs there ends at once", m.Name))
+	default:
 		d.Approvals = append(d.Approvals, fmt.Sprintf("%s does not answer: its pods cannot be moved away, and are given up", m.Name))
 	}
 	vars := d.cluster(m)

@@ -15,7 +15,7 @@ type PhaseRequest struct {
 	Node      string `json:"node,omitempty" doc:"For pre_node_lock and post_node_unlock: this node alone." maxLength:"80"`
 	Provider  string `json:"provider,omitempty" doc:"Whose host it is. Needed where several providers have a host of the name." maxLength:"64"`
 	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
-	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes may leave though their pods could not be moved away."`
+	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
 }
 
 // Request converts what was asked for.

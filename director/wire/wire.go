@@ -206,7 +206,7 @@ type PlanRequest struct {
 	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
-	Undrained bool     `json:"undrained,omitempty" doc:"The word of a person that nodes may be deleted though their pods could not be moved away."`
+	Undrained bool     `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
 	Drain     *Drain   `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
 }
 
