@@ -3,13 +3,14 @@
 #
 #   e2e.sh            the first day: create over a kill -9, look from outside, run by hand, delete
 #   e2e.sh day2       the days after: drain, delete, rejoin, mend, scale, upgrade from the older minor
+#   e2e.sh ha         three masters behind a virtual address: one off and on, the first out and in, upgrade, a dead one replaced
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-run=TestEndToEnd
-[[ ${1:-} == day2 ]] && run=TestDayTwo
+declare -A plays=([day1]=TestEndToEnd [day2]=TestDayTwo [ha]=TestHighlyAvailable)
+run=${plays[${1:-day1}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
 image() { "$root/images/node/build.sh" --release "$1" | tail -n 1; }
@@ -18,7 +19,7 @@ image() { "$root/images/node/build.sh" --release "$1" | tail -n 1; }
 KAAS_E2E_BUNDLE=$(bundle 1.37)
 KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
-if [[ $run == TestDayTwo ]]; then
+if [[ $run != TestEndToEnd ]]; then
     KAAS_E2E_OLD_BUNDLE=$(bundle 1.36)
     KAAS_E2E_OLD_IMAGE=$(image "$KAAS_E2E_OLD_BUNDLE")
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
@@ -37,4 +38,4 @@ mkdir -p "$KAAS_E2E_DIR"
 cd "$root"
 GOFLAGS=-tags=libvirt_dlopen go test -c -o bin/e2e.test ./test/e2e
 cd "$root/test/e2e"
-"$lab" exec -- "$root/bin/e2e.test" -test.v -test.timeout 120m -test.run "^$run\$"
+"$lab" exec -- "$root/bin/e2e.test" -test.v -test.timeout 170m -test.run "^$run\$"

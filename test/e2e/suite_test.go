@@ -25,6 +25,8 @@ type suite struct {
 	image    string
 	sum      string   // of the image
 	minors   []string // of Kubernetes, whose documents were written
+	masters  int      // 0 for what the demo's documents say: one of each
+	workers  int
 	director *exec.Cmd
 	log      *os.File
 }
@@ -95,8 +97,34 @@ func (s *suite) writeFiles() {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.write("models/"+strings.TrimSuffix(filepath.Base(e), ".in"), fill.Replace(string(text)), 0o644)
+		s.write("models/"+strings.TrimSuffix(filepath.Base(e), ".in"), s.sized(fill.Replace(string(text))), 0o644)
 	}
+}
+
+// sized gives the demo's cluster as many masters as the play wants, behind a virtual address.
+func (s *suite) sized(text string) string {
+	if s.masters < 2 {
+		return text
+	}
+	return strings.NewReplacer(
+		"  masters:\n    count: 1\n    cpus: 2\n    memory: 4GiB", fmt.Sprintf("  api: {vip: %s}\n  masters:\n    count: %d\n    cpus: 2\n    memory: 3GiB", vip, s.masters),
+	).Replace(text)
+}
+
+func (s *suite) masterNames() []string {
+	var names []string
+	for i := range max(s.masters, 1) {
+		names = append(names, fmt.Sprintf("demo-master-%d", i+1))
+	}
+	return names
+}
+
+func (s *suite) nodeNames() []string {
+	names := s.masterNames()
+	for i := range max(s.workers, 1) {
+		names = append(names, fmt.Sprintf("demo-worker-%d", i+1))
+	}
+	return names
 }
 
 // run executes a command and returns its output and exit code.
@@ -126,7 +154,7 @@ func (s *suite) ok(t *testing.T, limit time.Duration, name string, args ...strin
 
 func (s *suite) ctl(t *testing.T, args ...string) string {
 	t.Helper()
-	return s.ok(t, 25*time.Minute, s.root+"/bin/directorctl", args...)
+	return s.ok(t, 90*time.Minute, s.root+"/bin/directorctl", args...)
 }
 
 // refused runs the CLI and wants it to fail with all of the words.
@@ -275,7 +303,16 @@ func processes(word string) []string {
 
 func (s *suite) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	return s.ok(t, 2*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+	out, code := s.tryKubectl(t, args...)
+	if code != 0 {
+		t.Fatalf("kubectl %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+func (s *suite) tryKubectl(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	return s.run(t, 2*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
 }
 
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }

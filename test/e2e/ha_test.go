@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	vip       = "10.88.0.5"
+	noAnswers = 90 * time.Second // that a client may have to bear while the virtual address moves on emulated hosts
+)
+
+// TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, made of the older minor: a master is powered off and on, the first one is
+// taken out and brought back, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13, C2).
+func TestHighlyAvailable(t *testing.T) {
+	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_OLD_BUNDLE"), image: need(t, "KAAS_E2E_OLD_IMAGE"), masters: 3, workers: 1}
+	t.Cleanup(s.killDirector)
+	s.writeFiles()
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates three masters and a worker of the older minor", s.createsACluster},
+		{"the API answers while a master is off", s.masterOffAndOn},
+		{"takes the first master out and brings it back", s.firstMasterOutAndBackIn},
+		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
+		{"replaces a dead master", s.replacesADeadMaster},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
+// holder returns the master that answers for the virtual address, by what its host's neighbour table says.
+func (s *suite) holder(t *testing.T) string {
+	t.Helper()
+	s.ok(t, 10*time.Second, "ping", "-c", "1", "-W", "5", vip)
+	fields := strings.Fields(s.ok(t, 10*time.Second, "ip", "neigh", "show", vip))
+	for i, f := range fields {
+		if f != "lladdr" || i+1 == len(fields) {
+			continue
+		}
+		for _, name := range s.masterNames() {
+			if strings.Contains(s.ok(t, time.Minute, "virsh", "domiflist", name), fields[i+1]) {
+				return name
+			}
+		}
+	}
+	t.Fatalf("no master has the address %s: %v", vip, fields)
+	return ""
+}
+
+func (s *suite) masterOffAndOn(t *testing.T) {
+	victim := s.holder(t)
+	gap := s.watchGap(t, "https://"+vip+":6443/readyz")
+	s.ok(t, time.Minute, "virsh", "destroy", victim)
+	off := time.Now()
+	// The API has to carry on by itself: it is written to and read from, and the director says what is wrong.
+	s.await(t, 5*time.Minute, "the API takes a change with a master off", func() bool {
+		_, code := s.tryKubectl(t, "create", "configmap", "with-a-master-off", "--request-timeout=10s")
+		return code == 0
+	})
+	t.Logf("a change was taken %.0f s after %s was powered off", time.Since(off).Seconds(), victim)
+	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "its VM is switched off") {
+		t.Errorf("the list does not tell:\n%s", out)
+	}
+	if now := s.holder(t); now == victim {
+		t.Errorf("%s is off and still has the virtual address", victim)
+	}
+	for _, other := range s.masterNames() {
+		if other != victim {
+			s.refused(t, []string{"quorum"}, "node", "delete", "demo", other, "--yes", "--wait")
+		}
+	}
+	s.ok(t, time.Minute, "virsh", "start", victim)
+	on := time.Now()
+	s.await(t, 15*time.Minute, "all nodes are well again", func() bool { return s.well(t) == len(s.nodeNames()) })
+	t.Logf("all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim)
+	longest := gap()
+	t.Logf("the longest time without an answer at the virtual address was %.1f s", longest.Seconds())
+	if longest > noAnswers {
+		t.Errorf("the virtual address was without an answer for %s", longest)
+	}
+	s.kubectl(t, "delete", "configmap", "with-a-master-off")
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// watchGap asks the URL five times a second until the returned function is called, which returns the longest time between two answers.
+func (s *suite) watchGap(t *testing.T, url string) func() time.Duration {
+	t.Helper()
+	ca, err := base64.StdEncoding.DecodeString(s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"))
+	pool := x509.NewCertPool()
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatalf("no authority in the kubeconfig: %v", err)
+	}
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	done, longest, last := make(chan struct{}), time.Duration(0), time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if get(t.Context(), client, url) == nil {
+				now := time.Now()
+				longest, last = max(longest, now.Sub(last)), now
+			}
+		}
+	})
+	return func() time.Duration {
+		close(done)
+		wg.Wait()
+		return max(longest, time.Since(last))
+	}
+}
+
+func (s *suite) firstMasterOutAndBackIn(t *testing.T) {
+	const first = "demo-master-1"
+	s.timed(t, "node", "drain", "demo", first, "--yes", "--wait")
+	s.timed(t, "node", "delete", "demo", first, "--keep-vm", "--yes", "--wait")
+	if out := s.kubectl(t, "get", "nodes", "-o", "name"); strings.Contains(out, first) {
+		t.Errorf("%s is still a node:\n%s", first, out)
+	}
+	if n := s.etcdMembers(t); n != 2 {
+		t.Errorf("etcd has %d members, want 2", n)
+	}
+	s.timed(t, "node", "rejoin", "demo", first, "--yes", "--wait")
+	s.wantNodes(t, s.nodeNames()...)
+	if n := s.etcdMembers(t); n != 3 {
+		t.Errorf("etcd has %d members, want 3", n)
+	}
+}
+
+// etcdMembers asks etcd on the last master, which no part of the play takes out.
+func (s *suite) etcdMembers(t *testing.T) int {
+	t.Helper()
+	out := s.kubectl(t, "-n", "kube-system", "exec", fmt.Sprintf("etcd-demo-master-%d", s.masters), "--", "etcdctl", "--command-timeout=60s", "--dial-timeout=60s",
+		"--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt", "--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "member", "list")
+	return strings.Count(out, "started")
+}
+
+func (s *suite) replacesADeadMaster(t *testing.T) {
+	const dead = "demo-master-2"
+	s.ok(t, time.Minute, "virsh", "destroy", dead)
+	s.ok(t, time.Minute, "virsh", "undefine", dead, "--nvram")
+	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "its VM is gone") {
+		t.Errorf("the list does not tell:\n%s", out)
+	}
+	s.await(t, 10*time.Minute, "the cluster notices", func() bool {
+		out, code := s.tryKubectl(t, "get", "node", dead, "--no-headers")
+		return code == 0 && !strings.Contains(out, " Ready")
+	})
+	s.timed(t, "node", "replace", "demo", dead, "--yes", "--wait")
+	s.wantNodes(t, s.nodeNames()...)
+	if n := s.etcdMembers(t); n != 3 {
+		t.Errorf("etcd has %d members, want 3", n)
+	}
+}
