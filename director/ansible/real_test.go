@@ -7,7 +7,9 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -269,6 +271,33 @@ func TestRealCheckMode(t *testing.T) {
 		t.Errorf("check mode changed the file: %q %v", data, err)
 	}
 	noCanary(t, b, err, res)
+}
+
+// Plays that take every core do not keep the director from answering.
+func TestRealPlaysAreNice(t *testing.T) {
+	t.Parallel()
+	b := setupReal(t)
+	place := filepath.Join(t.TempDir(), "niceness")
+	p := b.local(t, `
+- name: The play
+  hosts: h1
+  gather_facts: false
+  tasks:
+    - name: Tell
+      ansible.builtin.shell: nice > `+place+`
+      changed_when: true
+`)
+	if _, err := b.Play(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := os.ReadFile(place)
+	if got, want := strings.TrimSpace(string(told)), strconv.Itoa(min(20-own+5, 19)); err != nil || got != want {
+		t.Errorf("got %q, %v; want %s", got, err, want)
+	}
 }
 
 // What never starts is told apart from what fails, although the exit codes are the same.
