@@ -23,10 +23,10 @@ import (
 	"time"
 )
 
+// TestEndToEnd is the first day and the days after: a cluster of the older minor is made, looked at, drained, taken apart and put together, enlarged and
+// upgraded to the newer one.
 func TestEndToEnd(t *testing.T) {
-	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_BUNDLE"), image: need(t, "KAAS_E2E_IMAGE")}
-	t.Cleanup(s.killDirector)
-	s.writeFiles()
+	s := begin(t, suite{})
 	s.runParts(t, []part{
 		{"starts and asks for a login", s.startsAndAsksForALogin},
 		{"refuses bad input before anything is made", s.refusesBadInput},
@@ -36,6 +36,10 @@ func TestEndToEnd(t *testing.T) {
 		{"the inventory runs by hand and changes nothing", s.runsByHand},
 		{"no secret is in sight", s.noSecretInSight},
 		{"a second apply changes nothing", s.secondApplyChangesNothing},
+		{"a drain that a budget blocks gives the node back", s.blockedDrain},
+		{"takes a worker out and brings it back", s.outAndBackIn},
+		{"one worker more", s.oneWorkerMore},
+		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -78,7 +82,7 @@ func (s *suite) refusesBadInput(t *testing.T) {
 		"too-large":   {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
 		"over-quota":  {[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"}, []string{"quota.machines"}},
 		"unknown-var": {[]string{"  etcd:\n", "  vars: {no_such_thing: 1}\n  etcd:\n"}, []string{"spec.vars.no_such_thing", "no playbook knows this variable"}},
-		"wrong-world": {[]string{"kubernetes: \"v1.37", "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
+		"wrong-world": {[]string{"kubernetes: \"v" + s.minors[0], "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
 	} {
 		file := s.variant(name, v.replace...)
 		out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", "apply", "-f", file, "--start", "--yes")

@@ -20,9 +20,7 @@ const (
 // TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, made of the older minor: a master is powered off and on, the first one is
 // taken out and brought back, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13, C2).
 func TestHighlyAvailable(t *testing.T) {
-	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_OLD_BUNDLE"), image: need(t, "KAAS_E2E_OLD_IMAGE"), masters: 3, workers: 1}
-	t.Cleanup(s.killDirector)
-	s.writeFiles()
+	s := begin(t, suite{masters: 3})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates three masters and a worker of the older minor", s.createsACluster},
@@ -148,8 +146,7 @@ func (s *suite) etcdMembers(t *testing.T) int {
 
 func (s *suite) replacesADeadMaster(t *testing.T) {
 	const dead = "demo-master-2"
-	s.ok(t, time.Minute, "virsh", "destroy", dead)
-	s.ok(t, time.Minute, "virsh", "undefine", dead, "--nvram")
+	s.destroy(t, dead)
 	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "its VM is gone") {
 		t.Errorf("the list does not tell:\n%s", out)
 	}

@@ -25,8 +25,7 @@ type suite struct {
 	image    string
 	sum      string   // of the image
 	minors   []string // of Kubernetes, whose documents were written
-	masters  int      // 0 for what the demo's documents say: one of each
-	workers  int
+	masters  int
 	director *exec.Cmd
 	log      *os.File
 }
@@ -38,6 +37,24 @@ func need(t *testing.T, name string) string {
 		t.Skipf("%s is not set: run test/e2e/e2e.sh", name)
 	}
 	return v
+}
+
+// begin sets the stage with the documents of the older minor. wanted says how many masters and workers there are to be.
+func begin(t *testing.T, wanted suite) *suite {
+	t.Helper()
+	s := &wanted
+	s.t, s.root, s.dir = t, need(t, "KAAS_E2E_ROOT"), need(t, "KAAS_E2E_DIR")
+	s.masters = max(s.masters, 1)
+	s.use(t, "OLD_")
+	t.Cleanup(s.killDirector)
+	return s
+}
+
+// use writes the documents of one of the two releases: OLD_, or the newer one.
+func (s *suite) use(t *testing.T, which string) {
+	t.Helper()
+	s.bundle, s.image = need(t, "KAAS_E2E_"+which+"BUNDLE"), need(t, "KAAS_E2E_"+which+"IMAGE")
+	s.writeFiles()
 }
 
 // part is one act of a play; each stands on those before it.
@@ -103,7 +120,7 @@ func (s *suite) writeFiles() {
 
 // sized gives the demo's cluster as many masters as the play wants, behind a virtual address.
 func (s *suite) sized(text string) string {
-	if s.masters < 2 {
+	if s.masters == 1 {
 		return text
 	}
 	return strings.NewReplacer(
@@ -113,19 +130,14 @@ func (s *suite) sized(text string) string {
 
 func (s *suite) masterNames() []string {
 	var names []string
-	for i := range max(s.masters, 1) {
+	for i := range s.masters {
 		names = append(names, fmt.Sprintf("demo-master-%d", i+1))
 	}
 	return names
 }
 
-func (s *suite) nodeNames() []string {
-	names := s.masterNames()
-	for i := range max(s.workers, 1) {
-		names = append(names, fmt.Sprintf("demo-worker-%d", i+1))
-	}
-	return names
-}
+// nodeNames are the nodes that the documents ask for.
+func (s *suite) nodeNames() []string { return append(s.masterNames(), "demo-worker-1") }
 
 // run executes a command and returns its output and exit code.
 func (s *suite) run(t *testing.T, limit time.Duration, name string, args ...string) (string, int) {

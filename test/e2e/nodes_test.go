@@ -11,21 +11,17 @@ import (
 	"time"
 )
 
-// TestDayTwo is what administrators do after the first day, on real VMs: a cluster of the older minor is made, its nodes are drained, taken out, brought back,
-// destroyed by somebody else and mended, there are more of them and fewer, and it is upgraded to the next minor under a running service (B3-B7, B12).
-func TestDayTwo(t *testing.T) {
-	s := &suite{t: t, root: need(t, "KAAS_E2E_ROOT"), dir: need(t, "KAAS_E2E_DIR"), bundle: need(t, "KAAS_E2E_OLD_BUNDLE"), image: need(t, "KAAS_E2E_OLD_IMAGE")}
-	t.Cleanup(s.killDirector)
-	s.writeFiles()
+// TestMend is what happens to nodes beside what administrators plan, on real VMs: an outer plan locks a node and makes its VM anew, somebody destroys a VM, and
+// there is one node less in the end (B3, B5, B7, D5).
+func TestMend(t *testing.T) {
+	s := begin(t, suite{})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster of the older minor", s.createsACluster},
-		{"a drain that a budget blocks gives the node back", s.blockedDrain},
-		{"takes a worker out and brings it back", s.outAndBackIn},
-		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
+		{"an outer plan takes a worker out, and its VM is made anew", s.outerPlan},
 		{"one worker more", s.oneWorkerMore},
-		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
-		{"that worker less", s.thatWorkerLess},
+		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
+		{"a worker less, by name", s.thatWorkerLess},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -179,9 +175,34 @@ func (s *suite) outAndBackIn(t *testing.T) {
 	s.wantNodes(t, "demo-master-1", "demo-worker-1")
 }
 
+// outerPlan locks a worker as the program does that upgrades hypervisor hosts, which then destroys its VM.
+func (s *suite) outerPlan(t *testing.T) {
+	lock := []string{"phase", "pre-node-lock", "--node", "demo-worker-1", "--task-id", "up-1", "--wait"}
+	s.timed(t, lock...)
+	plan := s.newestPlan(t)
+	s.ctl(t, lock...)
+	if again := s.newestPlan(t); again != plan {
+		t.Errorf("the same task id made another plan: %s after %s", again, plan)
+	}
+	s.refused(t, []string{"up-1"}, "phase", "pre-node-lock", "--node", "demo-master-1", "--task-id", "up-1", "--wait")
+	if out := s.kubectl(t, "get", "nodes", "-o", "name"); strings.Contains(out, "worker") {
+		t.Errorf("the worker is still a node:\n%s", out)
+	}
+	s.destroy(t, "demo-worker-1")
+	s.timed(t, "phase", "post-node-unlock", "--node", "demo-worker-1", "--task-id", "up-2", "--wait")
+	s.timed(t, "phase", "post-cluster", "--cluster", "demo", "--task-id", "up-3", "--wait")
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// destroy takes a VM away behind the director's back.
+func (s *suite) destroy(t *testing.T, name string) {
+	t.Helper()
+	s.ok(t, time.Minute, "virsh", "destroy", name)
+	s.ok(t, time.Minute, "virsh", "undefine", name, "--nvram")
+}
+
 func (s *suite) mendsADestroyedVM(t *testing.T) {
-	s.ok(t, time.Minute, "virsh", "destroy", "demo-worker-1")
-	s.ok(t, time.Minute, "virsh", "undefine", "demo-worker-1", "--nvram")
+	s.destroy(t, "demo-worker-1")
 	if out := s.ctl(t, "node", "list", "demo"); !strings.Contains(out, "its VM is gone") {
 		t.Errorf("the list does not tell:\n%s", out)
 	}
@@ -189,7 +210,7 @@ func (s *suite) mendsADestroyedVM(t *testing.T) {
 		return !strings.Contains(s.kubectl(t, "get", "node", "demo-worker-1", "--no-headers"), " Ready")
 	})
 	s.timed(t, "node", "repair", "demo", "--yes", "--wait")
-	s.wantNodes(t, "demo-master-1", "demo-worker-1")
+	s.wantNodes(t, "demo-master-1", "demo-worker-1", "demo-worker-2")
 }
 
 func (s *suite) oneWorkerMore(t *testing.T) {
@@ -214,9 +235,9 @@ func (s *suite) upgrades(t *testing.T) {
 	ask := s.asking(t, "http://10.88.0.10:30080/")
 
 	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
-	s.bundle, s.image = need(t, "KAAS_E2E_BUNDLE"), need(t, "KAAS_E2E_IMAGE")
-	s.writeFiles() // the same cluster of the other release
-	skipped := s.variant("skip", "kubernetes: \"v1.37", "kubernetes: \"v1.39")
+	s.use(t, "")
+	minor := "v" + s.minors[1] + "."
+	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
 	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
 		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
 	}
@@ -242,10 +263,10 @@ func (s *suite) upgrades(t *testing.T) {
 	}
 	s.logSteps(t, s.plan(t, id))
 	versions := s.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
-	if strings.Count(versions, "v1.37.") != nodes {
+	if strings.Count(versions, minor) != nodes {
 		t.Errorf("the %d kubelets run %s", nodes, versions)
 	}
-	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "v1.37.`) {
+	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
 		t.Errorf("the API server: %s", v)
 	}
 	asked, failed, first := ask()
