@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -177,9 +178,9 @@ func (a *app) nodeListCommand() *cobra.Command {
 }
 
 func (a *app) printNodes(cluster string, v wire.Nodes) {
-	table(a.out, "NODE ROLE ADDRESS HOST VM VERSION WANTED STATUS PROBLEM", func(row func(...string)) {
+	table(a.out, "NODE ROLE ADDRESS HOST VM VERSION WANTED STATUS CERTIFICATES PROBLEM", func(row func(...string)) {
 		for _, n := range v.Items {
-			row(n.Name, n.Role, n.Address, n.Host, n.Power, n.Version, n.Wanted, nodeStatus(n, v.Unseen == ""), n.Problem)
+			row(n.Name, n.Role, n.Address, n.Host, n.Power, n.Version, n.Wanted, nodeStatus(n, v.Unseen == ""), soonestEnd(n), n.Problem)
 		}
 	})
 	if v.Unseen != "" {
@@ -195,6 +196,16 @@ func (a *app) printNodes(cluster string, v wire.Nodes) {
 			return
 		}
 	}
+}
+
+// soonestEnd renders until when the first of the node's certificates is good that somebody relies on.
+func soonestEnd(n wire.Node) string {
+	for _, c := range n.Certificates {
+		if !c.Unchecked {
+			return c.EndsAt.Format(time.DateOnly)
+		}
+	}
+	return ""
 }
 
 // nodeStatus renders what the cluster says of a node.

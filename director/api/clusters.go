@@ -207,6 +207,9 @@ func nodesOf(v NodesView) wire.Nodes {
 			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, Version: n.Version, Wanted: n.Wanted,
 			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason, Problem: n.Problem, Repair: string(n.Repair),
 		}
+		for _, c := range n.Certificates {
+			out.Items[i].Certificates = append(out.Items[i].Certificates, wire.Certificate{Name: c.Name, EndsAt: c.Ends, SeenAt: c.Seen, Unchecked: c.Unchecked})
+		}
 	}
 	return out
 }

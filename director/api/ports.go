@@ -107,6 +107,15 @@ type NodeView struct {
 	Reason                          string         // why it is not ready
 	Problem                         string         // what is wrong with it, for people; empty if nothing is
 	Repair                          plan.Operation // what would mend that
+	Certificates                    []Certificate  // that could be seen, the soonest end first
+}
+
+// Certificate is one of a node's certificates, as others see it.
+type Certificate struct {
+	Name      string // apiserver, etcd, kubelet, kubelet-client
+	Ends      time.Time
+	Seen      time.Time // when somebody looked last
+	Unchecked bool      // nobody relies on it: the kubelet has signed it itself
 }
 
 // PhaseView is a task of an outer plan with its plans.

@@ -15,14 +15,44 @@ import (
 // pretends is why the cluster of a simulation is not seen.
 const pretends = "the cluster only pretends"
 
-// Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12). What cannot be asked is left out, and
-// said so.
+// missing is the power state of a VM that the hypervisor does not have.
+const missing = "missing"
+
+// Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12), with their certificates. What cannot be
+// asked is left out, and said so.
 func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, error) {
 	w, err := o.world(ctx, cluster)
 	if err != nil {
 		return api.NodesView{}, err
 	}
+	v, err := o.nodesOf(ctx, w)
+	if err != nil {
+		return v, err
+	}
+	if w.Installed != nil && v.Unseen != pretends {
+		o.lookAtCertificates(ctx, w, &v)
+	}
+	for i := range v.Nodes {
+		if n := &v.Nodes[i]; n.Problem == "" {
+			n.Problem, _ = endingCertificates(n.Certificates, o.Now())
+		}
+	}
+	return v, nil
+}
+
+// nodes is Nodes without what is asked of the nodes themselves.
+func (o *Operations) nodes(ctx context.Context, cluster string) (api.NodesView, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil {
+		return api.NodesView{}, err
+	}
+	return o.nodesOf(ctx, w)
+}
+
+func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesView, error) {
+	cluster := w.Cluster.Metadata.Name
 	var v api.NodesView
+	var err error
 	if v.Plan, err = o.Store.Holder(ctx, cluster); err != nil {
 		return v, err
 	}
@@ -53,7 +83,7 @@ func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, 
 		if power != nil {
 			n.Power = power[m.ID]
 			if n.Power == "" {
-				n.Power = "missing"
+				n.Power = missing
 			}
 		}
 		seen, joined := nodes[m.Name]
@@ -75,7 +105,7 @@ func problemOf(m director.Machine, n api.NodeView, joined, asked bool) (string, 
 		return "it was taken out of the cluster", plan.NodeRejoin
 	case !member && m.State != director.MachinePresent:
 		return "", "" // a plan makes it, or takes it away
-	case n.Power == "missing" && member:
+	case n.Power == missing && member:
 		return "its VM is gone", plan.NodeReplace
 	case n.Power == string(hypervisor.PowerOff):
 		return "its VM is switched off", plan.NodeRejoin

@@ -53,6 +53,7 @@ type Config struct {
 type Operations struct {
 	Config
 	sums   *checksums
+	certs  *certificates
 	phases sync.Mutex // held by who moves a task of an outer plan
 }
 
@@ -60,7 +61,7 @@ var _ api.Operations = (*Operations)(nil)
 
 // New returns the operations.
 func New(c Config) *Operations {
-	return &Operations{Config: c, sums: &checksums{known: map[fileKey]string{}}}
+	return &Operations{Config: c, sums: &checksums{known: map[fileKey]string{}}, certs: &certificates{known: map[certKey]api.Certificate{}}}
 }
 
 // Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported at once.

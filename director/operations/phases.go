@@ -358,8 +358,8 @@ func (o *Operations) allWell(ctx context.Context, cluster string) error {
 	}
 	var ill []string
 	for _, n := range v.Nodes {
-		switch {
-		case n.Problem != "":
+		switch soon, ended := endingCertificates(n.Certificates, o.Now()); {
+		case n.Problem != "" && (n.Problem != soon || ended): // certificates that only end soon do not stand in the way of a host
 			ill = append(ill, n.Name+": "+n.Problem)
 		case n.Version == "":
 			ill = append(ill, n.Name+": it is not in the cluster yet")

@@ -200,6 +200,11 @@ func (Cluster) Rehearse(ctx context.Context, _ string) ([]kube.Eviction, error) 
 	return nil, ctx.Err()
 }
 
+// KubeletClientEnd says that there is no certificate: a pretended kubelet needs none.
+func (Cluster) KubeletClientEnd(_ context.Context, node string) (time.Time, error) {
+	return time.Time{}, director.Errorf(director.KindNotFound, "simulate.certificate", "the kubelet of %s only pretends", node)
+}
+
 // Workloads says that all that should run does: there is nothing.
 func (Cluster) Workloads(ctx context.Context, _ string) ([]kube.Workload, error) {
 	return nil, ctx.Err()

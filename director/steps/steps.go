@@ -75,6 +75,8 @@ type API interface {
 	Nodes(ctx context.Context) ([]kube.Node, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it.
 	Rehearse(ctx context.Context, node string) ([]kube.Eviction, error)
+	// KubeletClientEnd returns when the client certificate of the node's kubelet ends.
+	KubeletClientEnd(ctx context.Context, node string) (time.Time, error)
 	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
 	Close()
 }

@@ -253,6 +253,16 @@ type Node struct {
 	Reason   string `json:"reason,omitempty" doc:"Why it is not ready, in the cluster's words."`
 	Problem  string `json:"problem,omitempty" doc:"What is wrong with it. Absent if nothing is."`
 	Repair   string `json:"repair,omitempty" doc:"Operation that would mend that."`
+
+	Certificates []Certificate `json:"certificates,omitempty" doc:"Its certificates that can be seen without logging in to it, the soonest end first."`
+}
+
+// Certificate is one of a node's certificates, as others see it.
+type Certificate struct {
+	Name      string    `json:"name" doc:"apiserver, etcd, kubelet or kubelet-client."`
+	EndsAt    time.Time `json:"ends_at" doc:"Until when it is good."`
+	SeenAt    time.Time `json:"seen_at" doc:"When it was looked at last."`
+	Unchecked bool      `json:"unchecked,omitempty" doc:"The kubelet has signed it itself and nobody checks it, so its end is no problem."`
 }
 
 // Nodes is the nodes of a cluster: masters first, then by pool and number.

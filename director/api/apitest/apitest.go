@@ -259,12 +259,22 @@ func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, er
 		return api.NodesView{Unseen: "cluster " + cluster + " is not installed"}, nil
 	}
 	return api.NodesView{Nodes: []api.NodeView{
-		{Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true},
+		{Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true, Certificates: certificates()},
 		{
 			Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off", Version: "v1.37.1", Wanted: "v1.37.1",
 			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off", Repair: plan.NodeRejoin,
 		},
 	}}, nil
+}
+
+// certificates are of a master: the kubelet's own end first, and nobody relies on them.
+func certificates() []api.Certificate {
+	seen := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	return []api.Certificate{
+		{Name: "kubelet", Ends: seen.AddDate(0, 1, 0), Seen: seen, Unchecked: true},
+		{Name: "apiserver", Ends: seen.AddDate(0, 10, 0), Seen: seen},
+		{Name: "etcd", Ends: seen.AddDate(0, 11, 0), Seen: seen},
+	}
 }
 
 // Rehearse shows one pod that would go and one that a budget holds.

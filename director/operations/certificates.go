@@ -1,0 +1,201 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// The certificates of a node that can be seen without logging in to it.
+const (
+	certAPI           = "apiserver"      // kubeadm makes it together with the others of the control plane
+	certEtcd          = "etcd"           // of the member, towards clients
+	certKubelet       = "kubelet"        // of the kubelet's own port
+	certKubeletClient = "kubelet-client" // with which the kubelet comes to the API server
+)
+
+const (
+	certSoon    = 30 * 24 * time.Hour // what ends sooner is a problem
+	certFresh   = 10 * time.Minute    // how long a look counts
+	metricFresh = 6 * time.Hour       // the same for what a kubelet is asked for: its answer is long, and the certificate lives for months
+	certTime    = 5 * time.Second     // bounds all looks of one view
+	certLooks   = 16                  // at once
+)
+
+// certificates remembers what was seen last. A master that is off still has certificates that end.
+type certificates struct {
+	mu    sync.Mutex
+	known map[certKey]api.Certificate
+}
+
+type certKey struct{ machine, name string }
+
+// fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often: somebody may be at it.
+func fresh(c api.Certificate, now time.Time) bool {
+	span := certFresh
+	if c.Name == certKubeletClient && c.Ends.After(now.Add(certSoon)) {
+		span = metricFresh
+	}
+	return now.Before(c.Seen.Add(span))
+}
+
+// certLook is a certificate that is to be looked at.
+type certLook struct {
+	key  certKey
+	look func(context.Context) (api.Certificate, error)
+}
+
+// looks returns what there is to look at on the machine.
+func (o *Operations) looks(m director.Machine, p pki.ClusterPKI, client pki.Pair, kubelets func(context.Context, string) (time.Time, error)) []certLook {
+	serving := func(name string, port int, ca string, as pki.Pair) certLook {
+		return certLook{certKey{m.ID, name}, func(ctx context.Context) (api.Certificate, error) {
+			c, err := pki.Serving(ctx, net.JoinHostPort(m.Address, strconv.Itoa(port)), ca, as)
+			if err != nil {
+				return api.Certificate{}, err
+			}
+			return api.Certificate{Name: name, Ends: c.NotAfter, Unchecked: name == certKubelet && !pki.Signed(p.CA.Cert, c)}, nil
+		}}
+	}
+	const etcdPort, kubeletPort = 2379, 10250
+	all := []certLook{serving(certKubelet, kubeletPort, "", pki.Pair{})}
+	if m.Role == director.RoleMaster {
+		all = append(all, serving(certAPI, planner.Port, p.CA.Cert, pki.Pair{}), serving(certEtcd, etcdPort, p.EtcdCA.Cert, client))
+	}
+	if kubelets != nil {
+		all = append(all, certLook{certKey{m.ID, certKubeletClient}, func(ctx context.Context) (api.Certificate, error) {
+			ends, err := kubelets(ctx, m.Name)
+			return api.Certificate{Name: certKubeletClient, Ends: ends}, err
+		}})
+	}
+	return all
+}
+
+// lookAtCertificates looks at the members' certificates that were not looked at lately, and puts what is known of them into the view. What does not
+// answer keeps what was seen last.
+func (o *Operations) lookAtCertificates(ctx context.Context, w planner.World, v *api.NodesView) {
+	authorities, err := o.Env.ClusterPKI(ctx, w.Cluster.UID)
+	if err != nil {
+		return // none were made yet
+	}
+	client, err := pki.ClientCert(authorities.EtcdCA, "director", nil, 10*time.Minute)
+	if err != nil {
+		o.Log.WarnContext(ctx, "no certificate for etcd", "cluster", w.Cluster.Metadata.Name, "err", err)
+	}
+	var kubelets func(context.Context, string) (time.Time, error)
+	if inst, ok, err := o.Store.Installed(ctx, w.Cluster.Metadata.Name); err == nil && ok && v.Unseen == "" {
+		if c, err := o.Env.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint); err == nil {
+			defer c.Close()
+			kubelets = c.KubeletClientEnd
+		}
+	}
+	now := o.instant()
+	machines := map[string]director.Machine{}
+	for _, m := range w.Machines {
+		if m.Deleted.IsZero() && m.Kubernetes != "" {
+			machines[m.Name] = m
+		}
+	}
+	var due []certLook
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		m, member := machines[n.Name]
+		if !member || n.Power == string(hypervisor.PowerOff) || n.Power == missing {
+			continue
+		}
+		ask := kubelets
+		if !n.Ready {
+			ask = nil
+		}
+		for _, l := range o.looks(m, authorities, client, ask) {
+			if c, known := o.certs.get(l.key); !known || !fresh(c, now) {
+				due = append(due, l)
+			}
+		}
+	}
+	o.certs.look(ctx, due, now)
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if m, member := machines[n.Name]; member {
+			n.Certificates = o.certs.of(m.ID)
+		}
+	}
+}
+
+// look looks at all that is due, within certTime.
+func (c *certificates) look(ctx context.Context, due []certLook, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, certTime)
+	defer cancel()
+	slots := make(chan struct{}, certLooks)
+	var all sync.WaitGroup
+	for _, l := range due {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			got, err := l.look(ctx)
+			if err != nil {
+				return
+			}
+			got.Ends, got.Seen = got.Ends.UTC().Truncate(time.Second), now
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.known[l.key] = got
+		})
+	}
+	all.Wait()
+}
+
+func (c *certificates) get(k certKey) (api.Certificate, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, ok := c.known[k]
+	return got, ok
+}
+
+// of returns what is known of the machine's certificates, the soonest end first.
+func (c *certificates) of(machine string) []api.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []api.Certificate
+	for _, name := range []string{certAPI, certEtcd, certKubelet, certKubeletClient} {
+		if got, ok := c.known[certKey{machine, name}]; ok {
+			out = append(out, got)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b api.Certificate) int { return a.Ends.Compare(b.Ends) })
+	return out
+}
+
+// endingCertificates says which certificates have ended or end soon, or "". ended reports whether one of them is of no use any more.
+func endingCertificates(certs []api.Certificate, now time.Time) (text string, ended bool) {
+	var said []string
+	for _, c := range certs {
+		left := c.Ends.Sub(now)
+		if c.Unchecked || left >= certSoon {
+			continue
+		}
+		if left <= 0 {
+			ended = true
+			said = append(said, fmt.Sprintf("its %s certificate ended on %s", c.Name, c.Ends.Format(time.DateOnly)))
+			continue
+		}
+		said = append(said, fmt.Sprintf("its %s certificate ends on %s, in %s", c.Name, c.Ends.Format(time.DateOnly), days(left)))
+	}
+	return strings.Join(said, "; "), ended
+}
+
+func days(d time.Duration) string {
+	n := int(d / (24 * time.Hour))
+	return cmp.Or(map[int]string{0: "less than a day", 1: "1 day"}[n], fmt.Sprintf("%d days", n))
+}
