@@ -186,6 +186,9 @@ func (a *app) printNodes(cluster string, v wire.Nodes) {
 	if v.Unseen != "" {
 		say(a.out, "\nThe cluster itself was not seen: %s\n", v.Unseen)
 	}
+	if v.AutoRepair != "" {
+		say(a.out, "\nAutomatic repair: %s\n", v.AutoRepair)
+	}
 	if v.Plan != "" {
 		say(a.out, "\nPlan %s holds the cluster: directorctl follow %s\n", v.Plan, v.Plan)
 		return

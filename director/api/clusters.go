@@ -201,7 +201,7 @@ func textResponse(mediaType, text string) map[string]*huma.Response {
 func placeOf(planID string) string { return prefixed("/plans/" + planID) }
 
 func nodesOf(v NodesView) wire.Nodes {
-	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan}
+	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan, AutoRepair: v.AutoRepair}
 	for i, n := range v.Nodes {
 		out.Items[i] = wire.Node{
 			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, Version: n.Version, Wanted: n.Wanted,

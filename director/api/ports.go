@@ -93,6 +93,8 @@ type NodesView struct {
 	Nodes  []NodeView // masters first, then by pool and number
 	Unseen string     // why the cluster's API could not be asked; empty if it answered
 	Plan   string     // that holds the cluster
+	// AutoRepair says what automatic repair does, or why it does nothing; empty if it is off or has not looked yet.
+	AutoRepair string
 }
 
 // NodeView is one node: what the ledger says, what the hypervisor says, and what the cluster says.

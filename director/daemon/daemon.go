@@ -58,6 +58,7 @@ type Daemon struct {
 
 	registryAddr net.Addr
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
+	ops          *operations.Operations
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: the first password. On an error nothing is left running.
@@ -159,6 +160,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err := d.rehearse(ctx, ops, out); err != nil {
 		return err
 	}
+	d.ops = ops
+	d.startRepairs(ctx)
 	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build, m)
 }
 

@@ -231,6 +231,15 @@ type Maintenance struct {
 	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
 	DeleteEmptyDir bool     `json:"deleteEmptyDirData,omitempty" doc:"Whether drains evict pods whose local data (emptyDir) goes with them. Off, such pods block a drain."`
 	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing makes anew. Off, such pods block a drain."`
+	Repair         *Repair  `json:"repair,omitempty" doc:"Repair of nodes without being asked. Left out, it is off."`
+}
+
+// Repair is how nodes are mended that nobody has asked for.
+type Repair struct {
+	Auto         bool     `json:"auto,omitempty" doc:"Whether nodes that are not well are mended by themselves: by plans that a person could have made, one at a time."`
+	After        Duration `json:"after,omitempty" doc:"How long a node must have been ill before it is mended." default:"10m" min:"1m" max:"24h"`
+	MaxPerDay    int      `json:"maxPerDay,omitempty" doc:"Budget: repairs within 24 hours. When it is used up, a person has to look." default:"3" min:"1" max:"1000"`
+	MaxUnhealthy int      `json:"maxUnhealthyPercent,omitempty" doc:"Nodes of a hundred that may be ill at once, but at least one. With more of them nothing is mended: they have one cause." default:"40" min:"1" max:"100"`
 }
 
 // HostAlias is one line of /etc/hosts.

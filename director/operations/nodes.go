@@ -29,6 +29,7 @@ func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, 
 	if err != nil {
 		return v, err
 	}
+	v.AutoRepair = o.repairs.saying(cluster)
 	if w.Installed != nil && v.Unseen != pretends {
 		o.lookAtCertificates(ctx, w, &v)
 	}

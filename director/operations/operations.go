@@ -52,16 +52,21 @@ type Config struct {
 // Operations implements api.Operations. It is safe for concurrent use.
 type Operations struct {
 	Config
-	sums   *checksums
-	certs  *certificates
-	phases sync.Mutex // held by who moves a task of an outer plan
+	sums  *checksums
+	certs *certificates
+
+	repairs *repairs
+	phases  sync.Mutex // held by who moves a task of an outer plan
 }
 
 var _ api.Operations = (*Operations)(nil)
 
 // New returns the operations.
 func New(c Config) *Operations {
-	return &Operations{Config: c, sums: &checksums{known: map[fileKey]string{}}, certs: &certificates{known: map[certKey]api.Certificate{}}}
+	return &Operations{
+		Config: c, sums: &checksums{known: map[fileKey]string{}}, certs: &certificates{known: map[certKey]api.Certificate{}},
+		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
+	}
 }
 
 // Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported at once.

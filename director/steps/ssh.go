@@ -37,6 +37,14 @@ func (sshNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
 	return errors.Is(err, syscall.ECONNREFUSED), nil
 }
 
+// Answers knocks at the address of the machine.
+func (e Env) Answers(ctx context.Context, m director.Machine) (bool, error) {
+	if e.Nodes == nil {
+		return sshNodes{identity: e.SSH}.Answers(ctx, m)
+	}
+	return e.Nodes.Answers(ctx, m)
+}
+
 // CloudInit reads cloud-init's result file.
 func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
 	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}

@@ -270,6 +270,8 @@ type Nodes struct {
 	Items  []Node `json:"items"`
 	Unseen string `json:"unseen,omitempty" doc:"Why the cluster itself could not be asked. Absent if it answered."`
 	Plan   string `json:"plan,omitempty" doc:"The plan that holds the cluster."`
+
+	AutoRepair string `json:"auto_repair,omitempty" doc:"What automatic repair does, or why it does nothing. Absent if it is off, or has not looked yet."`
 }
 
 // Eviction is a pod that a drain would move away, or would not.
