@@ -172,7 +172,7 @@ func (s *suite) ctl(t *testing.T, args ...string) string {
 // refused runs the CLI and wants it to fail with all of the words.
 func (s *suite) refused(t *testing.T, words []string, args ...string) {
 	t.Helper()
-	out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", args...)
+	out, code := s.run(t, 20*time.Minute, s.root+"/bin/directorctl", args...)
 	if code == 0 {
 		t.Errorf("%v was accepted:\n%s", args, out)
 	}
