@@ -1,6 +1,11 @@
 package director
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
 
 // PhaseName is a phase of an outer plan: somebody upgrades the hypervisor hosts one by one, and tells the director before and after each.
 type PhaseName string
@@ -27,6 +32,27 @@ type PhaseRequest struct {
 	DrainTimeout   time.Duration `json:"drain_timeout,omitempty"`
 	Unmanaged      bool          `json:"unmanaged,omitempty"`
 	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"`
+	// HostKeys are the public SSH host keys of VMs that the outer plan has made anew, for post_node_unlock: a line of node and key for each, sorted.
+	HostKeys string `json:"host_keys,omitempty"`
+}
+
+// SetHostKeys writes the keys by node into the request.
+func (r *PhaseRequest) SetHostKeys(keys map[string]string) {
+	var lines []string
+	for _, node := range slices.Sorted(maps.Keys(keys)) {
+		lines = append(lines, node+" "+strings.Join(strings.Fields(keys[node]), " "))
+	}
+	r.HostKeys = strings.Join(lines, "\n")
+}
+
+// KeysOfHosts returns the keys of the request by node.
+func (r *PhaseRequest) KeysOfHosts() map[string]string {
+	keys := map[string]string{}
+	for line := range strings.Lines(r.HostKeys) {
+		node, key, _ := strings.Cut(strings.TrimSpace(line), " ")
+		keys[node] = key
+	}
+	return keys
 }
 
 // PhaseState is where a task of an outer plan, or its part in one cluster, stands.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -33,7 +34,9 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeVerb(nodeVerb{
 			op: plan.NodeRejoin, use: "rejoin", short: "Bring nodes into the cluster again, whatever has become of their VMs",
 			long: "Bring nodes into the cluster again: a VM that is gone is made anew, one that is off is switched on, what an earlier membership has left is\n" +
-				"cleared, and the node joins under its name and address. A node that is a healthy member stays as it is.",
+				"cleared, and the node joins under its name and address. A node that is a healthy member stays as it is.\n" +
+				"With --host-key, the VM that somebody else has made under the node's name and address is taken over in the place of the director's own. Its public\n" +
+				"SSH host key is your word that it is the right one.",
 		}),
 		a.nodeVerb(nodeVerb{
 			op: plan.NodeReplace, use: "replace", short: "Make the VMs of nodes anew and bring them back under the same names", drains: true, deletes: true,
@@ -54,11 +57,16 @@ type nodeVerb struct {
 func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	r := plan.Request{Operation: v.op}
 	var only, wait, yes bool
+	var keys []string
 	cmd := &cobra.Command{
 		Use: v.use + " CLUSTER NODE...", Short: v.short, Long: v.long, Args: several("CLUSTER", "NODE"), ValidArgsFunction: a.complete(0, clusterNames),
 		Example: "  directorctl node " + v.use + " demo demo-worker-1 --wait",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r.Nodes = args[1:]
+			var err error
+			if r.HostKeys, err = hostKeys(cmd, keys, r.Nodes); err != nil {
+				return err
+			}
 			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
 		}),
 	}
@@ -71,8 +79,38 @@ func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	if v.op == plan.NodeDelete {
 		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")
 	}
+	if v.op == plan.NodeRejoin {
+		cmd.Flags().StringArrayVar(&keys, "host-key", nil, "file with the public SSH host key of the VM that somebody else has made: NODE=FILE, or FILE with one node; may be repeated")
+	}
 	requestFlags(cmd, &only, &wait, &yes)
 	return cmd
+}
+
+// hostKeys reads the files that the flags name, by node. A flag without a node is for the only one of nodes.
+func hostKeys(cmd *cobra.Command, flags, nodes []string) (map[string]string, error) {
+	var keys map[string]string
+	for _, f := range flags {
+		node, file, named := strings.Cut(f, "=")
+		if !named {
+			if len(nodes) != 1 {
+				return nil, usage(cmd, "--host-key %s does not say which node it is for: NODE=FILE", f)
+			}
+			node, file = nodes[0], f
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, "directorctl.host_key", "the host key of %s cannot be read: %w", node, err).
+				WithHint("name the file with the public key, such as a copy of /etc/ssh/ssh_host_ed25519_key.pub of the VM")
+		}
+		if keys == nil {
+			keys = map[string]string{}
+		}
+		if keys[node] != "" {
+			return nil, usage(cmd, "--host-key names %s twice", node)
+		}
+		keys[node] = strings.TrimSpace(string(text))
+	}
+	return keys, nil
 }
 
 func drainFlags(cmd *cobra.Command, d *plan.Drain) {

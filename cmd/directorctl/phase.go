@@ -92,6 +92,7 @@ func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobr
 	var id string
 	var wait bool
 	var timeout time.Duration
+	var keys []string
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: exact(),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,10 +127,21 @@ func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobr
 	drainFlags(cmd, &d)
 	if name == director.PhasePreNodeLock {
 		f.BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
+	} else {
+		f.StringArrayVar(&keys, "host-key", nil, "file with the public SSH host key of a VM that was made anew by somebody else: NODE=FILE; may be repeated")
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.DrainTimeout, r.Unmanaged, r.DeleteEmptyDir = d.Timeout, d.Unmanaged, d.DeleteEmptyDir
+		var nodes []string
+		if r.Node != "" {
+			nodes = []string{r.Node}
+		}
+		read, err := hostKeys(cmd, keys, nodes)
+		if err != nil {
+			return err
+		}
+		r.SetHostKeys(read)
 		return run(cmd, args)
 	}
 	return cmd

@@ -64,6 +64,11 @@ func (n simulatedNodes) CloudInit(ctx context.Context, m director.Machine, hostK
 	return n.simulation.CloudInit(ctx, m, hostKey)
 }
 
+// Script implements steps.Nodes.
+func (n simulatedNodes) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
+	return n.simulation.Script(ctx, m, hostKey, script)
+}
+
 // markState keeps simulations and real directors off each other's state: a real director must never believe a pretended ledger, nor a
 // rehearsal run plans of real clusters.
 func (d *Daemon) markState() error {

@@ -166,6 +166,8 @@ func (booted) CloudInit(context.Context, director.Machine, string) (string, erro
 	return `{"v1": {"errors": []}}`, nil
 }
 
+func (booted) Script(ctx context.Context, _ director.Machine, _, _ string) error { return ctx.Err() }
+
 type oneBackend struct{ b hypervisor.Backend }
 
 func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }

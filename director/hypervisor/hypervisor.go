@@ -179,6 +179,14 @@ type Volumes interface {
 	DeleteVolume(ctx context.Context, owner director.Stamp) error
 }
 
+// Adopter is implemented by back ends that can take over a VM which somebody else has made in the place of one of ours.
+type Adopter interface {
+	// Adopt writes the stamp into the VM of that name, attaches those of the disks that Delete has kept and that it does not have, and powers it on. From
+	// then on it is ours like those that Ensure made, except that its own disks are its maker's: Delete leaves them. It is idempotent by key. Errors:
+	// not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has this one.
+	Adopt(ctx context.Context, key director.Stamp, name string, disks []Disk) (VM, error)
+}
+
 // Console is implemented by back ends that can show what the guest printed at boot, which is the first thing to read
 // when SSH never comes up.
 type Console interface {

@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,9 @@ func checkPhase(r director.PhaseRequest) error {
 			bad("host", string(r.Phase)+" is for a cluster as a whole", "leave host, node and provider out")
 		}
 	}
+	if r.HostKeys != "" && r.Phase != director.PhasePostNodeUnlock {
+		bad("host_keys", "host keys are for "+string(director.PhasePostNodeUnlock), "leave them out")
+	}
 	return director.Invalid("operations.phase", "the task does not fit its phase", problems)
 }
 
@@ -90,7 +94,7 @@ func phaseText(r director.PhaseRequest) string {
 	if r.DrainTimeout != 0 {
 		how = append(how, "drain timeout "+r.DrainTimeout.String())
 	}
-	for word, set := range map[string]bool{"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained} {
+	for word, set := range map[string]bool{"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained, "host keys of " + strings.Join(slices.Sorted(maps.Keys(r.KeysOfHosts())), ", "): r.HostKeys != ""} {
 		if set {
 			how = append(how, word)
 		}
@@ -108,6 +112,12 @@ func (o *Operations) acceptPhase(ctx context.Context, t *director.PhaseTask) err
 		return err
 	}
 	t.Parts = parts
+	for node := range t.Request.KeysOfHosts() {
+		if !slices.ContainsFunc(parts, func(p director.PhasePart) bool { return slices.Contains(p.Nodes, node) }) {
+			return director.Errorf(director.KindConflict, "operations.phase", "there is a host key for %s, which is not out of its cluster there", node).
+				WithHint("lock its host before its VM is made anew, or rejoin it: directorctl node rejoin CLUSTER %s --host-key FILE", node)
+		}
+	}
 	if len(parts) == 0 {
 		t.State, t.Message, t.Finished = director.PhaseDone, nothingToDo(t.Request), t.Started
 		return nil
@@ -386,5 +396,14 @@ func (o *Operations) phasePlan(ctx context.Context, r director.PhaseRequest, p d
 	if runs, _ := w.Behind(); runs != "" {
 		return plan.Request{Operation: plan.ClusterUpgrade, Drain: drain}, nil
 	}
-	return plan.Request{Operation: plan.NodeRejoin, Nodes: p.Nodes}, nil
+	request := plan.Request{Operation: plan.NodeRejoin, Nodes: p.Nodes}
+	for node, key := range r.KeysOfHosts() {
+		if slices.Contains(p.Nodes, node) {
+			if request.HostKeys == nil {
+				request.HostKeys = map[string]string{}
+			}
+			request.HostKeys[node] = key
+		}
+	}
+	return request, nil
 }

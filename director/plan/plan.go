@@ -47,6 +47,9 @@ type Request struct {
 	// Undrained is a person's word that nodes are taken out without a drain.
 	Undrained bool  `json:"undrained,omitempty"`
 	Drain     Drain `json:"drain,omitzero"`
+	// HostKeys are the public SSH host keys of VMs that somebody else has made for nodes that rejoin, by node. It is a person's word that they are what
+	// they say.
+	HostKeys map[string]string `json:"host_keys,omitempty"`
 }
 
 // Drain says how far a drain may go. The zero Drain evicts what a controller makes anew elsewhere, within the cluster's own time.

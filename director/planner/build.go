@@ -105,15 +105,39 @@ func (d *draft) imageEnsure() string {
 // boot makes the VM of m, or switches it on if it is there, and waits until it is up.
 func (d *draft) boot(m sized, needs []string, like plan.Step) string {
 	params := encode(d.w.vmParams(m))
+	if key := d.Request.HostKeys[m.Name]; key != "" {
+		needs = []string{d.adopt(m, key, needs, like)}
+	} else {
+		needs = []string{d.ensure(m, params, needs, like)}
+	}
+	boot := like
+	boot.ID, boot.Kind, boot.Node, boot.Title = StepVMBoot+"/"+m.Name, StepVMBoot, m.Name, "Wait for "+m.Name+" to boot"
+	boot.Needs, boot.Params = needs, params
+	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute, time.Minute
+	return d.add(boot)
+}
+
+func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like plan.Step) string {
 	ensure := like
 	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"), clones(m.Provider, m.Host)
 	ensure.Attempts, ensure.Timeout, ensure.Estimate = 5, 10*time.Minute, 4*time.Second
-	boot := like
-	boot.ID, boot.Kind, boot.Node, boot.Title = StepVMBoot+"/"+m.Name, StepVMBoot, m.Name, "Wait for "+m.Name+" to boot"
-	boot.Needs, boot.Params = []string{d.add(ensure)}, params
-	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute, time.Minute
-	return d.add(boot)
+	return d.add(ensure)
+}
+
+// adopt takes over the VM that somebody else makes for m, which proves itself with the host key.
+func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) string {
+	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s that somebody else has made for this node, if it has the SSH host key %s: who holds that key is given what a node knows",
+		m.Name, fingerprint(key)))
+	s := like
+	s.ID, s.Kind, s.Node, s.Title = StepVMAdopt+"/"+m.Name, StepVMAdopt, m.Name, "Take over VM "+m.Name+" that somebody else has made"
+	s.Needs, s.Params = needs, encode(AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
+	s.Effects = []plan.Effect{{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"}, {Verb: "keep", Object: "address", Name: m.Address}}
+	if m.DataDisk > 0 {
+		s.Effects = append(s.Effects, plan.Effect{Verb: "change", Object: "volume", Name: m.Name + " data", Detail: "attached, unless the VM has one"})
+	}
+	s.Attempts, s.Timeout, s.Estimate = 5, 5*time.Minute, 5*time.Second
+	return d.add(s)
 }
 
 // deleteVM takes the VM of m away with its disks and its row.

@@ -59,6 +59,9 @@ func release(w *World, version string) {
 
 const v = "v1.37.1"
 
+// hostKey is a public SSH host key.
+const hostKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMBe3Lkx1Wd8XFJdJ5dEhvmEEHsLQYmoLY4n0UfLZkYi"
+
 // ids returns the steps of a plan that passes its own check.
 func ids(t *testing.T, c plan.Content, err error) []string {
 	t.Helper()
@@ -114,6 +117,9 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1",
 			"node.ready/demo-worker-1", "cluster.ready/demo",
 		}},
+		"a worker that somebody else has made anew": {1, 1, nil, plan.Request{
+			Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}, HostKeys: map[string]string{"demo-worker-1": hostKey + " root@somewhere\n"},
+		}, []string{"vm.adopt/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"}},
 		"a dead worker goes without a drain": {1, 2, func(w *World) {
 			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
 			w.Seen["demo-worker-2"] = Seen{}
@@ -225,6 +231,48 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			again, err := make(w, tt.request)
 			if err != nil || plan.HashOf(again) != plan.HashOf(c) {
 				t.Errorf("the same request in the same world gives another plan: %v", err)
+			}
+		})
+	}
+}
+
+// Who takes over a VM that somebody else has made says so, and is told which key that is about.
+func TestAnAdoptionIsAPersonsWord(t *testing.T) {
+	t.Parallel()
+	w := running(t, 3, 1, v)
+	c, err := Node(w, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-2", "demo-worker-1"}, HostKeys: map[string]string{"demo-master-2": hostKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Approvals) != 1 || !strings.Contains(c.Approvals[0], "VM named demo-master-2 that somebody else has made") || !strings.Contains(c.Approvals[0], "SHA256:") {
+		t.Errorf("it asks for %q", c.Approvals)
+	}
+	for _, s := range c.Steps {
+		if s.ID == "node.ready/demo-master-2" && strings.Contains(string(s.Params), `"image"`) {
+			t.Errorf("it records the image of a VM that somebody else has made: %s", s.Params)
+		}
+	}
+}
+
+func TestBadHostKeys(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		op   plan.Operation
+		keys map[string]string
+		says string
+	}{
+		"of another node": {plan.NodeRejoin, map[string]string{"demo-worker-2": hostKey}, "host_keys.demo-worker-2: the node is not one of the request's"},
+		"a private key":   {plan.NodeRejoin, map[string]string{"demo-worker-1": "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"}, "is not one public SSH host key"},
+		"two keys":        {plan.NodeRejoin, map[string]string{"demo-worker-1": hostKey + "\n" + hostKey}, "is not one public SSH host key"},
+		"cut off":         {plan.NodeRejoin, map[string]string{"demo-worker-1": "ssh-ed25519 AAAA"}, "is not one public SSH host key"},
+		"of another type": {plan.NodeRejoin, map[string]string{"demo-worker-1": strings.Replace(hostKey, "ed25519", "rsa", 1)}, "is not one public SSH host key"},
+		"for a drain":     {plan.NodeDrain, map[string]string{"demo-worker-1": hostKey}, "host keys are for node.rejoin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Node(running(t, 1, 1, v), plan.Request{Operation: tt.op, Nodes: []string{"demo-worker-1"}, HostKeys: tt.keys})
+			if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

@@ -22,6 +22,10 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 	if w.Installed == nil {
 		return plan.Content{}, conflict(op, "cluster "+w.Cluster.Metadata.Name+" is not installed", "finish its creation first: directorctl plan "+w.Cluster.Metadata.Name)
 	}
+	var err error
+	if r.HostKeys, err = checkHostKeys(r); err != nil {
+		return plan.Content{}, err
+	}
 	d := w.draft(r.Operation)
 	d.Request = r
 	var machines []sized
@@ -305,7 +309,11 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))
 	}
-	return d.ready(m, masters, d.w.Cluster.Cluster.Image, []string{joined}, like), nil
+	image := d.w.Cluster.Cluster.Image
+	if d.Request.HostKeys[m.Name] != "" {
+		image = "" // only its maker knows
+	}
+	return d.ready(m, masters, image, []string{joined}, like), nil
 }
 
 // replace is node.replace: out, the VM made anew under the same name and addresses, and in again.

@@ -16,6 +16,7 @@ const (
 	StepClusterForget = "cluster.forget"
 	StepVMEnsure      = "vm.ensure"
 	StepVMBoot        = "vm.boot"
+	StepVMAdopt       = "vm.adopt"
 	StepVMDelete      = "vm.delete"
 	StepPlay          = "ansible.play"
 	StepKubeReady     = "kube.ready"
@@ -28,7 +29,7 @@ const (
 func StepKinds() []string {
 	return []string{
 		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady, StepClusterForget,
-		StepVMEnsure, StepVMBoot, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepNodeReady, StepNodeLeft,
+		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepNodeReady, StepNodeLeft,
 	}
 }
 
@@ -43,6 +44,12 @@ type VMParams struct {
 	SSHKeys   []string          `json:"ssh_keys,omitempty"`
 	Hosts     []model.HostAlias `json:"hosts,omitempty"`
 	ImageName string            `json:"image_name"`
+}
+
+// AdoptParams are the parameters of vm.adopt.
+type AdoptParams struct {
+	VMParams
+	HostKey string `json:"host_key"` // public, of the VM that somebody else makes
 }
 
 // NetworkParams are the parameters of network.ensure and network.delete.

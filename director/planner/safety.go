@@ -54,6 +54,7 @@ var onNodes = map[string]string{
 	"":               safeUntouched,
 	StepVMEnsure:     safeNotYetNode,
 	StepVMBoot:       safeNotYetNode,
+	StepVMAdopt:      safeNotYetNode,
 	"join":           safeNotYetNode,
 	StepNodeReady:    safeNotYetNode,
 	"drain":          safeDrain,

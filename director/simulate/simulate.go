@@ -174,6 +174,11 @@ func (s *Simulation) CloudInit(_ context.Context, m director.Machine, _ string) 
 	return `{"v1": {"errors": []}}`, nil
 }
 
+// Script pretends to have run it.
+func (s *Simulation) Script(ctx context.Context, _ director.Machine, _, _ string) error {
+	return ctx.Err()
+}
+
 // Cluster is a pretended cluster: whatever a plan has made is ready.
 type Cluster struct{}
 

@@ -13,6 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
+var prefix = netip.MustParsePrefix("10.88.0.0/24")
+
 type oneBackend struct{ b hypervisor.Backend }
 
 func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }
@@ -29,7 +31,7 @@ func (r reserved) NetworkUser(context.Context, string, string) (string, error) {
 func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	t.Parallel()
 	world := sim.NewWorld(sim.Host{Name: "h1", CPUs: 8, Memory: 1 << 36, Disk: 1 << 40})
-	p := planner.NetworkParams{Provider: "lab", Name: "demo", UID: "u1", Network: model.Network{Mode: "nat", CIDR: netip.MustParsePrefix("10.88.0.0/24"), Gateway: netip.MustParseAddr("10.88.0.1")}}
+	p := planner.NetworkParams{Provider: "lab", Name: "demo", UID: "u1", Network: model.Network{Mode: "nat", CIDR: prefix, Gateway: netip.MustParseAddr("10.88.0.1")}}
 	var notes []string
 	r := plan.Run{Note: func(_ context.Context, text string) { notes = append(notes, text) }}
 	env := Env{Director: "d1", Backends: oneBackend{sim.Open(world)}, Ledger: reserved{cluster: "other"}}

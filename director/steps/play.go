@@ -83,14 +83,17 @@ func retry(err error) error {
 // Inventory renders the inventory of the cluster as its runs get it. It holds no secret. Host keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
 	return e.inventory(f, func(machine string) (string, error) {
-		key, err := e.HostKey(ctx, machine)
-		return key.Public, err
+		key, _, err := e.nodeKey(ctx, machine)
+		return key, err
 	})
 }
 
 // ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left out.
 func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
 	return e.inventory(f, func(machine string) (string, error) {
+		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
+			return adopted, err
+		}
 		key, err := e.KnownHostKey(ctx, machine)
 		return key.Public, err
 	})

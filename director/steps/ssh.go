@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -48,12 +49,28 @@ func (e Env) Answers(ctx context.Context, m director.Machine) (bool, error) {
 // CloudInit reads cloud-init's result file.
 func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
 	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
-	out, err := node.run(ctx, "cat /run/cloud-init/result.json 2>/dev/null || true")
-	if errors.Is(err, errHostKey) {
-		return "", director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director did not give it: %w", m.Address, err).
-			WithHint("another host has the address, or the VM was made from another disk; look at its console")
+	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else runs.
+	out, err := node.run(ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`)
+	return out, hostKeyError(m, err)
+}
+
+func hostKeyError(m director.Machine, err error) error {
+	if !errors.Is(err, errHostKey) {
+		return err
 	}
-	return out, err
+	return director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director does not know as its own: %w", m.Address, err).
+		WithHint("another host has the address, or somebody has made the VM anew: look at its console; if it is so, rejoin it with its --host-key")
+}
+
+// Script runs the script with sudo.
+func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
+	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
+	out, err := node.run(ctx, "sudo -n sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"' 2>&1")
+	if _, failed := errors.AsType[*ssh.ExitError](err); failed {
+		return director.Errorf(director.KindConflict, "vm.script", "a script failed on %s: %s", m.Name, strings.TrimSpace(out)).
+			WithHint("mend that on the machine and retry; the user %s must have sudo without a password", cloudinit.DefaultUser)
+	}
+	return hostKeyError(m, err)
 }
 
 // sshNode is a node as the director reaches it.

@@ -46,6 +46,8 @@ type Secrets interface {
 	Secret(ctx context.Context, owner, name string) ([]byte, error)
 	// AddSecret stores the blob unless there is one, and returns the one that is stored then.
 	AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error)
+	// SetSecret stores the blob in the place of the one that there is, and none if it is nil.
+	SetSecret(ctx context.Context, owner, name string, sealed []byte) error
 }
 
 // Backends finds the back end of a provider by the provider's name.
@@ -65,6 +67,8 @@ type Nodes interface {
 	// CloudInit returns the file with which cloud-init on the machine says how it went, and "" as long as it runs. The machine proves itself with
 	// hostKey, its public SSH host key; another host at the address is a conflict. Any other error means that it cannot be reached yet.
 	CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error)
+	// Script runs a shell script as root on the machine, which proves itself as for CloudInit. A script that fails is a conflict with what it said.
+	Script(ctx context.Context, m director.Machine, hostKey, script string) error
 }
 
 // API looks at a cluster through its Kubernetes API.
@@ -129,6 +133,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepClusterForget: handler(env.clusterForget),
 		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmDelete),
 		planner.StepVMBoot:        handler(env.vmBoot),
+		planner.StepVMAdopt:       handler(env.vmAdopt),
 		planner.StepVMDelete:      handler(env.vmDelete),
 		planner.StepPlay:          handler(env.play),
 		planner.StepVMRemove:      handler(env.vmRemove),
@@ -304,9 +309,10 @@ func (e Env) clusterForget(ctx context.Context, r plan.Run, p planner.ClusterPar
 
 // The names of secrets.
 const (
-	SecretPKI     = "pki"      // of a cluster
-	SecretHostKey = "ssh-host" // of a machine
-	SecretSSH     = "ssh"      // of the director
+	SecretPKI     = "pki"              // of a cluster
+	SecretHostKey = "ssh-host"         // of a machine
+	SecretAdopted = "ssh-host-adopted" // public host key of a VM that somebody else has made for a machine
+	SecretSSH     = "ssh"              // of the director
 )
 
 // prefixOf returns the node's address with the network's prefix length.

@@ -42,11 +42,11 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 		return err
 	}
 	if len(have) == 0 {
-		if err := e.addressFree(ctx, p.Machine); err != nil {
+		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine)); err != nil {
 			return err
 		}
 	}
-	vm, err := b.Ensure(ctx, spec)
+	vm, err := e.present(ctx, b, spec, have)
 	if err != nil {
 		return err
 	}
@@ -57,6 +57,21 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 		return plan.After(2*time.Second, "the hypervisor is making "+p.Machine.Name)
 	}
 	return nil
+}
+
+// present makes the VM, or switches on one that was adopted: that is as its maker wanted it.
+func (e Env) present(ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM) (hypervisor.VM, error) {
+	adopted, err := e.adoptedKey(ctx, s.Key.Machine)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	if adopted == "" || len(have) != 1 {
+		return b.Ensure(ctx, s)
+	}
+	if err := b.SetPower(ctx, have[0].ID, hypervisor.PowerOn); err != nil {
+		return hypervisor.VM{}, err
+	}
+	return b.Get(ctx, have[0].ID)
 }
 
 // addressFree refuses an address at which a host answers already. A host that drops packets stays unseen.
@@ -93,10 +108,7 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 	for _, a := range p.Hosts {
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
-	if p.DataDisk > 0 {
-		spec.DataDisks = []hypervisor.Disk{{Serial: DataDiskSerial, Size: int64(p.DataDisk)}}
-		guest.DataDisk = &cloudinit.DataDisk{Serial: DataDiskSerial, Mount: DataDiskMount, Persist: p.Persist}
-	}
+	spec.DataDisks, guest.DataDisk = dataDisks(p), guestDisk(p)
 	spec.Seed, err = cloudinit.Render(guest)
 	return spec, err
 }
@@ -153,9 +165,10 @@ type storedKey struct {
 	Public  string `json:"public"`
 }
 
-// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended.
+// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else has made is told nothing about its
+// data disk at boot, so that is mounted then.
 func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
-	key, err := e.HostKey(ctx, p.Machine.ID)
+	key, adopted, err := e.nodeKey(ctx, p.Machine.ID)
 	if err != nil {
 		return err
 	}
@@ -164,12 +177,16 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	defer tick.Stop()
 	var last error
 	for {
-		out, err := e.Nodes.CloudInit(ctx, p.Machine, key.Public)
+		out, err := e.Nodes.CloudInit(ctx, p.Machine, key)
 		switch {
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err
 		case err == nil && strings.TrimSpace(out) != "":
-			return cloudInitResult(p.Machine.Name, out)
+			if err := cloudInitResult(p.Machine.Name, out); err != nil || !adopted || p.DataDisk == 0 {
+				return err
+			}
+			r.Note(ctx, "mounting the data disk")
+			return e.Nodes.Script(ctx, p.Machine, key, guestDisk(p).Script())
 		case err == nil:
 			r.Note(ctx, "SSH answers, cloud-init runs")
 		}
@@ -269,6 +286,9 @@ func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, dataD
 		if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: dataDisks}); err != nil {
 			return err
 		}
+	}
+	if err := e.disown(ctx, p.Machine.ID); err != nil {
+		return err
 	}
 	volumes, ok := hypervisor.Capability[hypervisor.Volumes](b)
 	if !ok || !dataDisks {

@@ -192,6 +192,16 @@ func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte
 	return s.Secret(ctx, owner, name)
 }
 
+// SetSecret stores the sealed blob in the place of the one that there is, and none if it is nil.
+func (s *Store) SetSecret(ctx context.Context, owner, name string, sealed []byte) error {
+	statement, args := "DELETE FROM secrets WHERE owner = ? AND name = ?", []any{owner, name}
+	if sealed != nil {
+		statement = "INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed"
+		args = append(args, sealed)
+	}
+	return dbError("store.secret", "secret "+name, s.write.WithContext(ctx).Exec(statement, args...).Error)
+}
+
 // marshal renders a value that this package defines.
 func marshal(v any) string {
 	b, err := json.Marshal(v)

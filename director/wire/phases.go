@@ -16,6 +16,8 @@ type PhaseRequest struct {
 	Provider  string `json:"provider,omitempty" doc:"Whose host it is. Needed where several providers have a host of the name." maxLength:"64"`
 	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
 	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
+
+	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For post_node_unlock: the public SSH host keys of VMs that the outer plan has made anew, by node. They are taken over, and not made."`
 }
 
 // Request converts what was asked for.
@@ -26,6 +28,7 @@ func (r PhaseRequest) Request() director.PhaseRequest {
 	if d := r.Drain; d != nil {
 		out.DrainTimeout, out.Unmanaged, out.DeleteEmptyDir = Span(d.TimeoutSeconds), d.Unmanaged, d.DeleteEmptyDir
 	}
+	out.SetHostKeys(r.HostKeys)
 	return out
 }
 
@@ -36,6 +39,9 @@ func PhaseRequestOf(id string, r director.PhaseRequest) PhaseRequest {
 	}
 	if d := (Drain{TimeoutSeconds: Seconds(r.DrainTimeout), Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}); d != (Drain{}) {
 		out.Drain = &d
+	}
+	if r.HostKeys != "" {
+		out.HostKeys = r.KeysOfHosts()
 	}
 	return out
 }

@@ -208,6 +208,8 @@ type PlanRequest struct {
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
 	Undrained bool     `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
 	Drain     *Drain   `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+
+	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs that somebody else has made in the place of nodes, by node. The VM of the name is then taken over, and not made."`
 }
 
 // Drain says how far a drain may go.
@@ -219,7 +221,7 @@ type Drain struct {
 
 // Request converts what was asked for.
 func (r PlanRequest) Request() plan.Request {
-	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained}
+	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained, HostKeys: r.HostKeys}
 	if d := r.Drain; d != nil {
 		out.Drain = plan.Drain{Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
 	}
@@ -228,7 +230,7 @@ func (r PlanRequest) Request() plan.Request {
 
 // PlanRequestOf is the inverse of Request.
 func PlanRequestOf(r plan.Request) PlanRequest {
-	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained}
+	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained, HostKeys: r.HostKeys}
 	if d := r.Drain; d != (plan.Drain{}) {
 		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
 	}

@@ -31,6 +31,7 @@ var (
 	_ hypervisor.Networking = (*Backend)(nil)
 	_ hypervisor.Capacity   = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
+	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
 )
 

@@ -331,7 +331,7 @@ func (g *Guest) userData() userData {
 		u.NTP = &ntp{Enabled: true, Client: "chrony", Servers: g.NTP}
 	}
 	if g.DataDisk != nil {
-		u.Bootcmd = []string{g.DataDisk.script()}
+		u.Bootcmd = []string{g.DataDisk.Script()}
 	}
 	for _, f := range g.Files {
 		if f.Mode == "" {
@@ -379,9 +379,9 @@ func (g *Guest) hosts() string {
 	return b.String()
 }
 
-// script prepares the disk and mounts it. It runs at every boot, and does nothing where /etc/fstab has mounted all already.
+// Script prepares the disk and mounts it, as root. It runs at every boot, and does nothing where /etc/fstab has mounted all already.
 // A disk is formatted only if it has no known signature and its first MiB is zero.
-func (d *DataDisk) script() string {
+func (d *DataDisk) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `set -eu
 dev=/dev/disk/by-id/virtio-%[1]s

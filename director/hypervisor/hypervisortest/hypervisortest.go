@@ -81,6 +81,8 @@ func Exercise(t *testing.T, open func(t *testing.T) Subject) {
 		{"delete/stranger", deleteStranger},
 		{"delete/after_crash", deleteAfterCrash},
 		{"delete/keeps_data_disks", deleteKeepsDisks},
+		{"adopt/stranger", adoptStranger},
+		{"adopt/others", adoptOthers},
 		{"volumes/delete", volumesDelete},
 		{"images/idempotent", imagesIdempotent},
 		{"images/wrong_checksum", imagesWrongChecksum},

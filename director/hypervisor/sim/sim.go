@@ -23,6 +23,7 @@ var (
 	_ hypervisor.Capacity   = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
+	_ hypervisor.Adopter    = (*Backend)(nil)
 )
 
 // Backend is one director's connection to a World.

@@ -32,6 +32,7 @@ const (
 	VerbListVolumes   Verb = "list_volumes"
 	VerbDeleteVolume  Verb = "delete_volume"
 	VerbConsoleTail   Verb = "console_tail"
+	VerbAdopt         Verb = "adopt"
 )
 
 // When says where in an operation a fault strikes.

@@ -1,0 +1,49 @@
+package hypervisortest
+
+import (
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// A VM that somebody else made becomes ours when it is asked for, once, and is ours from then on.
+func adoptStranger(b bundle) {
+	a := capability[hypervisor.Adopter](b)
+	s := withData(b.spec("remade"))
+	first := b.ready(b.b, s)
+	if err := b.b.Delete(b.ctx, first.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
+		b.Fatalf("Delete: %v", err)
+	}
+	_, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
+	b.wantKind(err, director.KindNotFound, "Adopt of nothing")
+	id := b.stranger(s.Name)
+	for range 2 {
+		got, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
+		if err != nil || got.ID != id || got.Stamp != s.Key || got.Power != hypervisor.PowerOn || !got.Ready {
+			b.Fatalf("Adopt: %+v, %v", got, err)
+		}
+		b.onlyOne(got)
+	}
+	if err := b.b.SetPower(b.ctx, id, hypervisor.PowerOff); err != nil {
+		b.Errorf("SetPower: %v", err)
+	}
+	if err := b.b.Delete(b.ctx, id, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}); err != nil {
+		b.Errorf("Delete: %v", err)
+	}
+	b.remains("after Delete")
+}
+
+// What belongs to somebody is not taken.
+func adoptOthers(b bundle) {
+	a := capability[hypervisor.Adopter](b)
+	other := b
+	other.Director = RandomID("d")
+	theirs := other.spec("theirs")
+	before := b.ready(b.b, theirs)
+	key := b.spec("mine").Key
+	_, err := a.Adopt(b.ctx, key, theirs.Name, nil)
+	b.wantKind(err, director.KindConflict, "Adopt of another director's VM")
+	b.untouched(before)
+	if err := b.b.Delete(b.ctx, before.ID, hypervisor.DeleteOptions{Owner: theirs.Key, DataDisks: true}); err != nil {
+		b.Errorf("Delete: %v", err)
+	}
+}
