@@ -25,7 +25,7 @@ func defaultSchedules() []model.Document {
 // scheduler returns the scheduler with every job that this director knows.
 func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
-		schedule.PruneJob(db, d.path("runs"), time.Now),
+		schedule.PruneJob(db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms}, time.Now),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(ops),
 	}})

@@ -188,16 +188,45 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := work(t, schedule.PruneJob(b.db, runs, b.now), nil)
+	programs := t.TempDir()
+	for digest, changed := range map[string]time.Time{"used": old, "unused": old, "unused-young": young} {
+		log(t, programs, digest, changed)
+	}
+	served := schedule.Programs{Dir: programs, Used: func(context.Context) (map[string]bool, error) { return map[string]bool{"used": true}, nil }}
+	err := b.db.Update(t.Context(), func(tx *store.Tx) error {
+		for id, ended := range map[string]time.Time{"ended": old, "ended-young": young, "running": {}} {
+			if _, err := tx.AddPhaseTask(director.PhaseTask{ID: id, State: director.PhaseDone, Started: old, Finished: ended}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "removed 2 events of 1 plan, 4 events of the stream, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules"
+	res, err := work(t, schedule.PruneJob(b.db, runs, served, b.now), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "removed 2 events of 1 plan, 4 events of the stream, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules, " +
+		"1 task of outer plans, programs of 1 release (0.0 MB)"
 	if res.Message != want {
 		t.Errorf("said %q, want %q", res.Message, want)
 	}
 	if diff := cmp.Diff([]string{"nobody-young", "old-failed", "young-done"}, list(t, runs)); diff != "" {
 		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"unused-young", "used"}, list(t, programs)); diff != "" {
+		t.Error(diff)
+	}
+	for id, want := range map[string]director.Kind{"ended": director.KindNotFound, "ended-young": "", "running": ""} {
+		if _, err := b.db.PhaseTask(t.Context(), id); (err != nil) != (want != "") {
+			t.Errorf("task %s: %v", id, err)
+		}
+	}
+	served.Used = func(context.Context) (map[string]bool, error) { return nil, errors.New("a bundle cannot be read") }
+	if _, err := work(t, schedule.PruneJob(b.db, runs, served, b.now), map[string]any{"programs": "1d"}); err == nil || len(list(t, programs)) != 2 {
+		t.Errorf("without knowing what is used it left %v: %v", list(t, programs), err)
 	}
 	for id, n := range map[string]int{"old-done": 0, "old-failed": 2, "young-done": 2} {
 		if events, err := b.db.Events(t.Context(), id, 0, 10); err != nil || len(events) != n {
@@ -207,7 +236,9 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 	}
-	if res, err := work(t, schedule.PruneJob(b.db, filepath.Join(runs, "none"), b.now), map[string]any{"logs": "2d"}); err != nil ||
+	if res, err := work(t, schedule.PruneJob(b.db, filepath.Join(runs, "none"), schedule.Programs{Dir: filepath.Join(runs, "none"), Used: func(context.Context) (map[string]bool, error) {
+		return nil, nil
+	}}, b.now), map[string]any{"logs": "2d"}); err != nil ||
 		!strings.HasPrefix(res.Message, "removed 0 events") {
 		t.Errorf("a second time: %q, %v", res.Message, err)
 	}

@@ -21,18 +21,29 @@ type Records interface {
 	PruneSessions(ctx context.Context, before time.Time) (int64, error)
 	PruneRuns(ctx context.Context, before time.Time) (int64, error)
 	PruneOnce(ctx context.Context, now time.Time) error // answers kept for idempotency keys that have expired
+	PrunePhases(ctx context.Context, before time.Time) (int64, error)
+}
+
+// Programs is what is served to nodes: a directory with one for each release bundle, by its digest.
+type Programs struct {
+	Dir string
+	// Used returns the digests of which nodes may still want the programs. Nothing is removed if that is not known.
+	Used func(ctx context.Context) (map[string]bool, error)
 }
 
 const day = 24 * time.Hour
 
-// PruneJob removes what is no longer needed: events and run logs of old plans, the old part of the director's stream, ended sessions, old records of schedules. runs is the directory of
-// run logs, with a directory for each plan.
-func PruneJob(records Records, runs string, now func() time.Time) Job {
-	about := "Removes events and run logs of old plans, old events of the director's stream, ended sessions and old records of schedules. A plan that can still go on keeps all it has."
+// PruneJob removes what is no longer needed: events and run logs of old plans, the old part of the director's stream, ended sessions, old records of schedules,
+// tasks of outer plans that have ended, programs of releases that no cluster uses. runs is the directory of run logs, with a directory for each plan.
+func PruneJob(records Records, runs string, programs Programs, now func() time.Time) Job {
+	about := "Removes events and run logs of old plans, old events of the director's stream, ended sessions, old records of schedules, ended tasks of outer plans and the served " +
+		"programs of releases that no cluster uses. A plan that can still go on keeps all it has."
 	return Job{Name: "prune", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		events := p.Span("events", 90*day, day)
 		logs := p.Span("logs", 30*day, day)
 		history := p.Span("runs", 90*day, day)
+		tasks := p.Span("phases", 90*day, day)
+		served := p.Span("programs", 30*day, day)
 		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
 			at := now()
 			var said []string
@@ -46,36 +57,53 @@ func PruneJob(records Records, runs string, now func() time.Time) Job {
 			said = append(said, count(sessions, "ended session"))
 			old, err4 := records.PruneRuns(ctx, at.Add(-history))
 			said = append(said, count(old, "record")+" of schedules")
-			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, err5, records.PruneOnce(ctx, at))
+			phases, err6 := records.PrunePhases(ctx, at.Add(-tasks))
+			said = append(said, count(phases, "task")+" of outer plans")
+			releases, freed, err7 := prunePrograms(ctx, programs, at.Add(-served))
+			said = append(said, "programs of "+count(releases, "release")+" ("+megabytes(freed)+")")
+			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, err5, err6, err7, records.PruneOnce(ctx, at))
 		}
 	}}
 }
 
-// pruneLogs removes the directories of plans that nobody wants the logs of any more. A directory that was touched after the time stays, whatever
-// the database says of its plan.
+// pruneLogs removes the directories of plans that nobody wants the logs of any more.
 func pruneLogs(ctx context.Context, records Records, runs string, before time.Time) (dirs int, bytes int64, err error) {
 	kept, err := records.KeptLogs(ctx, before)
 	if err != nil {
 		return 0, 0, err
 	}
-	entries, err := os.ReadDir(runs)
+	return pruneDirs(ctx, runs, kept, before)
+}
+
+// prunePrograms removes the programs of releases that no node can want any more. Who needs them after all brings them again.
+func prunePrograms(ctx context.Context, p Programs, before time.Time) (dirs int, bytes int64, err error) {
+	used, err := p.Used(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return pruneDirs(ctx, p.Dir, used, before)
+}
+
+// pruneDirs removes the directories below root that are not kept. A directory that was touched after the time stays, whatever the database says of it.
+func pruneDirs(ctx context.Context, root string, kept map[string]bool, before time.Time) (dirs int, bytes int64, err error) {
+	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, director.Errorf(director.KindInternal, "schedule.prune", "the run logs cannot be listed: %w", err)
+		return 0, 0, director.Errorf(director.KindInternal, "schedule.prune", "%s cannot be listed: %w", root, err)
 	}
 	for _, e := range entries {
 		if ctx.Err() != nil {
 			return dirs, bytes, ctx.Err()
 		}
-		dir := filepath.Join(runs, e.Name())
+		dir := filepath.Join(root, e.Name())
 		size, newest := usage(dir)
 		if kept[e.Name()] || !e.IsDir() || !newest.Before(before) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			return dirs, bytes, director.Errorf(director.KindInternal, "schedule.prune", "the logs in %s cannot be removed: %w", dir, err)
+			return dirs, bytes, director.Errorf(director.KindInternal, "schedule.prune", "%s cannot be removed: %w", dir, err)
 		}
 		dirs, bytes = dirs+1, bytes+size
 	}

@@ -50,6 +50,12 @@ func (s *Store) PruneSessions(ctx context.Context, before time.Time) (int64, err
 	return res.RowsAffected, dbError("store.prune", "tokens", res.Error)
 }
 
+// PrunePhases removes the tasks of outer plans whose outcome has been final since before the time, and returns how many.
+func (s *Store) PrunePhases(ctx context.Context, before time.Time) (int64, error) {
+	res := s.write.WithContext(ctx).Where("finished_at > 0 AND finished_at < ?", micros(before)).Delete(&phaseRow{})
+	return res.RowsAffected, dbError("store.prune", "tasks of outer plans", res.Error)
+}
+
 // PruneRuns removes the records of runs of schedules that ended before the time, and returns how many.
 func (s *Store) PruneRuns(ctx context.Context, before time.Time) (int64, error) {
 	res := s.write.WithContext(ctx).Where("status <> 'running' AND slot < ?", micros(before)).Delete(&runRow{})
