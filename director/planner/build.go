@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -162,11 +163,22 @@ func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
 	return d.add(s)
 }
 
-// balance brings the balancers of the API on all masters to the masters that there are then.
+// balance brings the balancers of the API on all masters to the masters that there are then. Masters that do not answer are left out, unless the plan brings
+// them back before: a machine that is off must not stop the others. They get theirs when they rejoin.
 func (d *draft) balance(masters, gone []sized, needs []string) string {
-	var limit []string
+	var limit, dead []string
 	for _, m := range masters {
-		limit = append(limit, m.Name)
+		if d.w.up(m.Name) || d.joins(m) {
+			limit = append(limit, m.Name)
+		} else {
+			dead = append(dead, m.Name)
+		}
+	}
+	if len(limit) == 0 { // then it fails, and says so, rather than to run on every host of the inventory
+		limit, dead = dead, nil
+	}
+	if len(dead) > 0 {
+		d.warn(strings.Join(dead, ", ") + " does not answer: its balancer learns of the other masters when it rejoins")
 	}
 	id := "api_balancer"
 	for n := 2; slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == id+"/"+d.Cluster }); n++ {
@@ -176,6 +188,18 @@ func (d *draft) balance(masters, gone []sized, needs []string) string {
 		name: "api_balancer", id: id, subject: d.Cluster, title: "Balance the API over " + count(len(masters), "master"), limit: limit, without: names(gone),
 		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.API.VIP.String(), Detail: "haproxy and keepalived on the masters"}}, estimate: 20 * time.Second,
 	}, needs, plan.Step{})
+}
+
+// joins reports whether the plan makes m a ready node.
+func (d *draft) joins(m sized) bool {
+	return slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == StepNodeReady+"/"+m.Name })
+}
+
+// warn adds a warning, once.
+func (d *draft) warn(text string) {
+	if !slices.Contains(d.Warnings, text) {
+		d.Warnings = append(d.Warnings, text)
+	}
 }
 
 func (d *draft) verify(needs ...string) string {

@@ -236,6 +236,68 @@ func TestPlansOfARunningCluster(t *testing.T) {
 	}
 }
 
+// A master that is off does not stop the balancers of the others, and one that the plan brings back gets its own.
+func TestBalancersOfDeadMasters(t *testing.T) {
+	t.Parallel()
+	dead := func(w *World, name string) { w.Seen[name] = Seen{} }
+	for name, tt := range map[string]struct {
+		change  func(*World)
+		request plan.Request
+		limits  [][]string
+		warns   bool
+	}{
+		"all are well": {
+			nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}}, false,
+		},
+		"another one is dead": {
+			func(w *World) { dead(w, "demo-master-4") }, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-5"}}, true,
+		},
+		"the one that goes is dead": {
+			func(w *World) { dead(w, "demo-master-2") }, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}}, false,
+		},
+		"the one that comes back was dead, and another one is": {
+			func(w *World) {
+				w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
+				dead(w, "demo-master-2")
+				dead(w, "demo-master-5")
+			}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-2", "demo-master-3", "demo-master-4"}}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := running(t, 5, 1, v)
+			if tt.change != nil {
+				tt.change(&w)
+			}
+			c, err := Node(w, tt.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var limits [][]string
+			for _, s := range c.Steps {
+				var p PlayParams
+				if err := json.Unmarshal(s.Params, &p); err != nil {
+					t.Fatal(err)
+				}
+				if p.Playbook == "api_balancer.yml" {
+					limits = append(limits, p.Limit)
+				}
+			}
+			if diff := cmp.Diff(tt.limits, limits); diff != "" {
+				t.Error(diff)
+			}
+			warned := slices.ContainsFunc(c.Warnings, func(s string) bool { return strings.Contains(s, "does not answer: its balancer learns") })
+			if warned != tt.warns {
+				t.Errorf("it warns of %q", c.Warnings)
+			}
+		})
+	}
+}
+
 // Who takes over a VM that somebody else has made says so, and is told which key that is about.
 func TestAnAdoptionIsAPersonsWord(t *testing.T) {
 	t.Parallel()
