@@ -56,6 +56,9 @@ func runSimulate(args []string, out io.Writer) error {
 		}
 	}
 	cfg.Simulation.Documents = append(cfg.Simulation.Documents, flags.Args()...)
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
 	if err := writePassword(&cfg); err != nil {
 		return err
 	}
@@ -99,11 +102,15 @@ func writePassword(cfg *daemon.Config) error {
 	if cfg.AdminPasswordFile != "" {
 		return nil
 	}
-	cfg.AdminPasswordFile = filepath.Join(cfg.StateDir, "admin.password")
+	dir := cfg.StateDir
+	if cfg.Database != "" { // its directors have their users in common, too
+		dir = cfg.Simulation.Worlds
+	}
+	cfg.AdminPasswordFile = filepath.Join(dir, "admin.password")
 	b := make([]byte, 18)
 	_, _ = rand.Read(b) // crypto/rand.Read never fails
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return director.Errorf(director.KindInternal, "director.simulate", "the state directory cannot be made: %w", err)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return director.Errorf(director.KindInternal, "director.simulate", "%s cannot be made: %w", dir, err)
 	}
 	f, err := os.OpenFile(cfg.AdminPasswordFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {

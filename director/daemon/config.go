@@ -154,8 +154,8 @@ func (c Config) Validate() error {
 	}
 	if c.Simulate {
 		p = append(p, c.Simulation.Problems("simulation")...)
-		if c.Database != "" {
-			bad("database", "leave it out", "a simulation keeps its own, in stateDir")
+		if c.Database != "" && c.Simulation.Worlds == "" {
+			bad("simulation.worlds", "a directory that all of them see, beginning with /", "is missing: directors that share a database act on the same hypervisors")
 		}
 	}
 	return director.Invalid("daemon.config", "the configuration is wrong", p)

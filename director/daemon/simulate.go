@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // hands is how a director acts on the world. It is chosen once, at the start: nothing else knows whether the world is real.
@@ -77,8 +78,10 @@ func (d *Daemon) markState() error {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	marked := exists("simulated")
+	// A second director on a database is given the sealing key of the first before it starts; an instance it makes itself.
+	real := exists("director.db") || exists("instance") || exists("sealing.key") && d.cfg.Database == ""
 	switch {
-	case d.cfg.Simulate && !marked && (exists("director.db") || exists("sealing.key")):
+	case d.cfg.Simulate && !marked && real:
 		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a real director", d.cfg.StateDir).
 			WithHint("give the simulation a stateDir of its own")
 	case d.cfg.Simulate && !marked:
@@ -92,6 +95,36 @@ func (d *Daemon) markState() error {
 	return nil
 }
 
+// markDatabase is markState for a database that directors share.
+func (d *Daemon) markDatabase(ctx context.Context, db *store.Store) error {
+	if d.cfg.Database == "" {
+		return nil
+	}
+	const name, real, simulated = "world", "real", "simulated"
+	ours := real
+	if d.cfg.Simulate {
+		ours = simulated
+	}
+	key, err := db.Meta(ctx, metaKey)
+	if err != nil {
+		return err
+	}
+	first := ours
+	if key != "" {
+		first = real // a director wrote it before databases were marked
+	}
+	have, err := db.EnsureMeta(ctx, name, first)
+	switch {
+	case err != nil:
+		return err
+	case d.cfg.Simulate && have == real:
+		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a real director").WithHint("give the simulation a database of its own")
+	case !d.cfg.Simulate && have == simulated:
+		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a simulation").WithHint("give the director a database of its own")
+	}
+	return nil
+}
+
 // rehearse applies the simulation's documents to a director that has no provider yet.
 func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out io.Writer) error {
 	if !d.cfg.Simulate || len(d.cfg.Simulation.Documents) == 0 {
@@ -101,7 +134,7 @@ func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out i
 	if err != nil || len(have) > 0 {
 		return err
 	}
-	docs, notes, err := simulate.Documents(ctx, d.path("simulation"), d.cfg.Simulation.Documents)
+	docs, notes, err := simulate.Documents(ctx, d.cfg.Simulation.WorldDir(d.path("simulation")), d.cfg.Simulation.Documents)
 	if err != nil {
 		return err
 	}

@@ -237,7 +237,7 @@ simulation:
 		t.Fatal(err)
 	}
 	_, err := LoadConfig(path)
-	for _, want := range []string{"database: a simulation", "simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome", "plays.faults[0].percent"} {
+	for _, want := range []string{"simulation.worlds: is missing", "simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome", "plays.faults[0].percent"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}

@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -12,6 +14,7 @@ import (
 // Settings is the part of the director's configuration that says how a simulation goes.
 type Settings struct {
 	Documents  []string       `yaml:"documents"`  // files and directories that are applied at the first start
+	Worlds     string         `yaml:"worlds"`     // directory of the pretended hypervisors; directors on one database have it in common
 	Verbs      []Verb         `yaml:"verbs"`      // calls of providers that are not of type sim
 	Boot       model.Duration `yaml:"boot"`       // of their VMs
 	BootJitter model.Duration `yaml:"bootJitter"` // up to so much longer
@@ -74,6 +77,7 @@ func (s Settings) Problems(at string) []director.Field {
 	if _, err := model.Validate(&double); err != nil {
 		want(false, "verbs", "verbs and percentages as in spec.sim.verbs of a Provider", "%v", err)
 	}
+	want(s.Worlds == "" || filepath.IsAbs(s.Worlds), "worlds", "beginning with /", "%q is not an absolute path", s.Worlds)
 	want(s.Plays.Tasks >= 0 && s.Plays.Tasks <= 10_000, "plays.tasks", "0 to 10000", "%d is not allowed", s.Plays.Tasks)
 	percent(s.Plays.Changed, "plays.changed")
 	positive("plays.latency", s.Plays.Latency, s.Plays.Jitter)
@@ -85,6 +89,9 @@ func (s Settings) Problems(at string) []director.Field {
 	}
 	return p
 }
+
+// WorldDir returns the directory of the pretended hypervisors; own is that of a director that shares it with nobody.
+func (s Settings) WorldDir(own string) string { return cmp.Or(s.Worlds, own) }
 
 func (s Settings) sim() *model.Sim {
 	out := &model.Sim{Boot: s.Boot, BootJitter: s.BootJitter, Seed: int(s.Seed)}

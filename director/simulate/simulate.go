@@ -26,6 +26,7 @@ import (
 // Simulation keeps the pretended things of one director. It is safe for concurrent use.
 type Simulation struct {
 	dir      string
+	worldDir string
 	director string
 	settings Settings
 
@@ -39,9 +40,10 @@ type world struct {
 	boot, jitter time.Duration
 }
 
-// Open returns the simulation of the director with that id, which keeps its worlds below dir. It writes the stand-in for ansible-playbook there.
+// Open returns the simulation of the director with that id. It keeps its worlds below dir unless the settings name another directory, and writes
+// the stand-in for ansible-playbook to dir.
 func Open(dir, directorID string, settings Settings) (*Simulation, error) {
-	s := &Simulation{dir: dir, director: directorID, settings: settings, worlds: map[string]*world{}}
+	s := &Simulation{dir: dir, worldDir: settings.WorldDir(dir), director: directorID, settings: settings, worlds: map[string]*world{}}
 	if err := s.writePlaybook(); err != nil {
 		return nil, &director.Error{
 			Kind: director.KindInternal, Op: "simulate.open", Msg: "the simulation cannot be set up in " + dir, Err: err,
@@ -68,7 +70,7 @@ func (s *Simulation) Playbook() string { return filepath.Join(s.dir, pretend.Nam
 
 // writePlaybook links the stand-in: to the small program beside the director's own, or else to the director itself, which plays it under that name.
 func (s *Simulation) writePlaybook() error {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(s.dir, 0o700), os.MkdirAll(s.worldDir, 0o700)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(s.settings.pretend())
@@ -130,7 +132,7 @@ func (s *Simulation) world(provider string) (*world, error) {
 	if w := s.worlds[provider]; w != nil {
 		return w, nil
 	}
-	w, err := sim.OpenWorld(WorldFile(s.dir, provider))
+	w, err := sim.OpenWorld(WorldFile(s.worldDir, provider))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ func (s *Simulation) world(provider string) (*world, error) {
 	return s.worlds[provider], nil
 }
 
-// WorldFile returns where the world of the provider is kept below the simulation's directory.
+// WorldFile returns where the world of the provider is kept below the directory of worlds.
 func WorldFile(dir, provider string) string { return filepath.Join(dir, "world-"+provider+".jsonl") }
 
 // Answers tells whether a pretended VM has the machine's address already.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
+	"math"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
@@ -16,9 +18,12 @@ import (
 
 // journal is the file of a world: one line for each thing that came, changed or went. A line is written before the caller hears of the act, and
 // not synced: it survives the end of the process, as a hypervisor survives its director's, and not that of the machine.
+//
+// Several processes may have it open. Each locks it for an act, and reads first what the others have written.
 type journal struct {
+	path    string
 	file    *os.File
-	size    int64 // up to the end of the last whole line
+	size    int64 // up to the end of the last line that was read or written
 	pending bytes.Buffer
 }
 
@@ -60,45 +65,129 @@ type networkRecord struct {
 	Started bool
 }
 
-// OpenWorld opens the world that the file keeps, or begins one. One process at a time may have it open. A last line that was cut by the end of
-// its writer counts as never written. Close it when the last Backend is closed.
+// OpenWorld opens the world that the file keeps, or begins one. Other processes may have it open, too, and act on the same things. A last line
+// that was cut by the end of its writer counts as never written. Close it when the last Backend is closed.
 func OpenWorld(path string, hosts ...Host) (*World, error) {
 	const op = "sim.open"
 	w := NewWorld(hosts...)
-	good, lines, err := w.replay(path)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "the pretend world in " + path + " cannot be read", Err: err,
-			Hint: "remove the state directory of the simulation and begin anew",
+		return nil, unwritable(op, path, err)
+	}
+	w.journal = &journal{path: path, file: f}
+	if err := w.enter(op); err != nil {
+		return nil, errors.Join(err, w.journal.file.Close())
+	}
+	defer w.leave()
+	if things := len(w.vms) + len(w.disks) + len(w.images) + len(w.networks); w.read > 1000 && w.read > 4*things {
+		if err := w.rewrite(); err != nil {
+			return nil, errors.Join(unwritable(op, path, err), w.journal.file.Close())
 		}
 	}
-	if lines > 1000 && lines > 4*(len(w.vms)+len(w.disks)+len(w.images)+len(w.networks)) {
-		good, err = w.rewrite(path)
-	}
-	var f *os.File
-	if err == nil {
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	}
-	if err == nil {
-		err = f.Truncate(good)
-	}
-	if err != nil {
-		return nil, &director.Error{Kind: director.KindUnavailable, Op: op, Msg: "the pretend world in " + path + " cannot be written", Err: err}
-	}
-	w.journal = &journal{file: f, size: good}
 	return w, nil
+}
+
+func unwritable(op, path string, err error) error {
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: op, Msg: "the pretend world in " + path + " cannot be written", Err: err,
+		Hint: "check that the directory is there, is writable and has room",
+	}
 }
 
 // Close closes the world's file.
 func (w *World) Close() error {
+	err := w.enter("sim.close")
+	if err == nil {
+		err = w.journal.flush("sim.close")
+		w.leave()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.journal == nil {
 		return nil
 	}
-	err := errors.Join(w.journal.flush("sim.close"), w.journal.file.Close())
+	err = errors.Join(err, w.journal.file.Close())
 	w.journal = nil
 	return err
+}
+
+// enter makes the world ours until leave: for this process, and for the others that have its file open. What they did since is known then.
+func (w *World) enter(op string) error {
+	w.mu.Lock()
+	if w.journal == nil {
+		return nil
+	}
+	if err := w.catchUp(); err != nil {
+		path := w.journal.path
+		w.leave()
+		return &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "the pretend world in " + path + " cannot be read", Err: err,
+			Hint: "remove the state directory of the simulation and begin anew",
+		}
+	}
+	return nil
+}
+
+// leave ends what enter began.
+func (w *World) leave() {
+	if w.journal != nil {
+		_ = lock(w.journal.file, unix.LOCK_UN) // of a file that cannot be unlocked nothing is left
+	}
+	w.mu.Unlock()
+}
+
+// look is enter for those who only look. If the file cannot be read they see what was known; the next act says what is wrong.
+func (w *World) look() (leave func()) {
+	if w.enter("sim.look") == nil {
+		return w.leave
+	}
+	w.mu.Lock()
+	return w.mu.Unlock
+}
+
+func lock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// catchUp locks the file and reads what others have written since. If one of them has written it anew, it is read from the beginning.
+func (w *World) catchUp() error {
+	j := w.journal
+	for {
+		if err := lock(j.file, unix.LOCK_EX); err != nil {
+			return err
+		}
+		here, err := j.file.Stat()
+		if err != nil {
+			return err
+		}
+		there, err := os.Stat(j.path)
+		if err != nil {
+			return err
+		}
+		if os.SameFile(here, there) {
+			if here.Size() == j.size {
+				return nil
+			}
+			break
+		}
+		fresh, err := os.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		_ = j.file.Close() // nobody reads it any more, and the lock goes with it
+		j.file, j.size = fresh, 0
+		w.forget()
+	}
+	good, err := w.replay(io.NewSectionReader(j.file, j.size, math.MaxInt64-j.size))
+	j.size += good
+	if err != nil {
+		return err
+	}
+	return j.file.Truncate(j.size)
 }
 
 // add notes a record. It does nothing for a world without a file.
@@ -128,31 +217,27 @@ func (j *journal) flush(op string) error {
 	return nil
 }
 
-// replay reads the file. It returns where the last whole line ends.
-func (w *World) replay(path string) (good int64, lines int, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	r := bufio.NewReaderSize(f, 1<<20)
+// replay reads lines. It returns where the last whole one ends: what has no end was never written, as nobody else writes while we have the lock.
+func (w *World) replay(text io.Reader) (good int64, err error) {
+	j := w.journal
+	w.journal = nil // what is read is not to be written again
+	defer func() { w.journal = j }()
+	r := bufio.NewReader(text)
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return good, lines, nil // without its end it was never written
+			return good, nil
 		}
 		if err != nil {
-			return 0, 0, err
+			return good, err
 		}
 		var rec record
 		if err := json.Unmarshal(line, &rec); err != nil {
-			return 0, 0, err
+			return good, err
 		}
 		w.apply(rec)
-		good, lines = good+int64(len(line)), lines+1
+		good += int64(len(line))
+		w.read++
 	}
 }
 
@@ -183,13 +268,14 @@ func (w *World) apply(r record) {
 	}
 }
 
-// rewrite replaces the file by one with a line for each thing that exists, and returns its size.
-func (w *World) rewrite(path string) (int64, error) {
-	fresh, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+// rewrite replaces the file by one with a line for each thing that exists. The others notice.
+func (w *World) rewrite() error {
+	old := w.journal
+	fresh, err := os.OpenFile(old.path+".new", os.O_CREATE|os.O_RDWR|os.O_APPEND|os.O_TRUNC, 0o600)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	j := &journal{file: fresh}
+	j := &journal{path: old.path, file: fresh}
 	j.add(record{Next: w.next})
 	w.journal = j
 	for _, v := range w.vms {
@@ -204,9 +290,16 @@ func (w *World) rewrite(path string) (int64, error) {
 	for _, n := range w.networks {
 		w.putNetwork(n)
 	}
-	w.journal = nil
-	if err := errors.Join(j.flush("sim.open"), fresh.Close()); err != nil {
-		return 0, err
+	err = j.flush("sim.open")
+	if err == nil {
+		err = lock(fresh, unix.LOCK_EX) // nobody has it open yet
 	}
-	return j.size, os.Rename(path+".new", path)
+	if err == nil {
+		err = os.Rename(old.path+".new", old.path)
+	}
+	if err != nil {
+		w.journal = old
+		return errors.Join(err, fresh.Close())
+	}
+	return old.file.Close()
 }

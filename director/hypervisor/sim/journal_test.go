@@ -1,10 +1,13 @@
 package sim_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +119,58 @@ func TestTornLineWasNeverWritten(t *testing.T) {
 	fill(t, again, 1)
 	if diff := cmp.Diff(again.Inventory(""), openWorld(t, path).Inventory("")); diff != "" {
 		t.Errorf("what came after the torn line is lost (-want +got):\n%s", diff)
+	}
+}
+
+// Two processes on one file are two directors on one hypervisor: what both are told to make is made once, each sees at once what the other has
+// done, and nobody minds that a third one writes the file anew.
+func TestProcessesShareAWorld(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "world.jsonl")
+	worlds := []*sim.World{openWorld(t, path), openWorld(t, path)}
+	image, network := newImage(t), newNetwork(t)
+	network.Owner = director.Stamp{Director: "d1", Machine: "net"}
+	if err := errors.Join(sim.Open(worlds[0]).EnsureImage(t.Context(), image, nil), sim.Open(worlds[1]).EnsureNetwork(t.Context(), network)); err != nil {
+		t.Fatal(err)
+	}
+	const vms, rounds = 20, 20 // enough lines for the file to be written anew
+	for range rounds {
+		var all sync.WaitGroup
+		for _, w := range worlds {
+			all.Go(func() {
+				b := sim.Open(w)
+				for n := range vms {
+					if _, err := b.Ensure(t.Context(), spec(image.Name, network.Name, n)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for i, w := range worlds {
+			if w.Count() != vms || len(w.Twins()) > 0 {
+				t.Fatalf("process %d sees %d VMs, twins %v", i, w.Count(), w.Twins())
+			}
+		}
+		if diff := cmp.Diff(worlds[0].Inventory(""), openWorld(t, path).Inventory("")); diff != "" {
+			t.Fatalf("a third process sees something else (-first +third):\n%s", diff)
+		}
+		for n := range vms {
+			key := director.Stamp{Director: "d1", Machine: fmt.Sprintf("m%d", n)}
+			found, err := sim.Open(worlds[n%2]).List(t.Context(), hypervisor.Filter{Director: key.Director, Machine: key.Machine})
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			if err := sim.Open(worlds[1-n%2]).Delete(t.Context(), found[0].ID, hypervisor.DeleteOptions{Owner: key, DataDisks: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a, b := worlds[0].Count(), worlds[1].Count(); a+b != 0 {
+			t.Fatalf("%d and %d VMs are left", a, b)
+		}
+	}
+	if lines, err := os.ReadFile(path); err != nil || bytes.Count(lines, []byte("\n")) > 4*rounds*vms {
+		t.Errorf("the file was never written anew: %d lines, %v", bytes.Count(lines, []byte("\n")), err)
 	}
 }
 

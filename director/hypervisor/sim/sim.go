@@ -67,8 +67,10 @@ func (b *Backend) act(op string, f *Fault, act func(op string, when When) error)
 		}
 		when = f.When
 	}
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
+	if err := b.w.enter(op); err != nil {
+		return err
+	}
+	defer b.w.leave()
 	err := act(op, when)
 	if jerr := b.w.journal.flush(op); jerr != nil {
 		return jerr

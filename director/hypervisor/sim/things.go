@@ -85,6 +85,20 @@ func (w *World) dropNetwork(name string) {
 	w.journal.add(record{NoNetwork: name})
 }
 
+// forget empties the world, for one that is read anew.
+func (w *World) forget() {
+	clear(w.vms)
+	clear(w.stamps)
+	clear(w.names)
+	clear(w.disks)
+	clear(w.images)
+	clear(w.networks)
+	w.next, w.read = 0, 0
+	for _, h := range w.hosts {
+		h.memory, h.space = 0, 0
+	}
+}
+
 // host returns the host; one that the world was opened without, but has things on it, has no room.
 func (w *World) host(name string) *host {
 	if w.hosts[name] == nil {
@@ -95,8 +109,7 @@ func (w *World) host(name string) *host {
 
 // Running tells since when the VM with the stamp is on, and false if it is not.
 func (w *World) Running(s director.Stamp) (since time.Time, on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.look()()
 	v := w.stamps[s]
 	if v == nil || !v.made || v.Power != hypervisor.PowerOn {
 		return time.Time{}, false
@@ -106,15 +119,13 @@ func (w *World) Running(s director.Stamp) (since time.Time, on bool) {
 
 // Count returns how many VMs exist.
 func (w *World) Count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.look()()
 	return len(w.vms)
 }
 
 // Answers tells whether a VM that is on has the address on that network.
 func (w *World) Answers(network, address string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.look()()
 	for _, v := range w.vms {
 		if v.Power == hypervisor.PowerOn && slices.ContainsFunc(v.spec.NICs, func(n hypervisor.NIC) bool {
 			return n.Network == network && slices.Contains(addresses(n), address)
@@ -135,8 +146,7 @@ func addresses(n hypervisor.NIC) []string {
 
 // Twins returns what stands twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and trusts no index.
 func (w *World) Twins() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.look()()
 	seen := map[string][]string{}
 	for _, v := range w.vms {
 		who := fmt.Sprintf("%s (%s)", v.ID, v.Name)

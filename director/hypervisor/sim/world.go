@@ -1,5 +1,6 @@
 // Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors that
-// want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its director.
+// want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its director and several
+// directors can share it.
 package sim
 
 import (
@@ -82,6 +83,7 @@ type World struct {
 	next     int
 	weather  weather
 	journal  *journal // nil for a world that ends with its process
+	read     int      // lines of the journal that were read
 }
 
 type host struct {
@@ -236,8 +238,7 @@ func (w *World) Calls(v Verb) int {
 // Inventory returns one line for each thing that exists, sorted: VMs, disks, images, networks. With a director's id, only
 // what has its stamp.
 func (w *World) Inventory(directorID string) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.look()()
 	var lines []string
 	for _, v := range w.vms {
 		if directorID == "" || v.Stamp.Director == directorID {
