@@ -105,6 +105,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(func(context.Context) error { return db.Close() })
+	if err := d.markDatabase(ctx, db); err != nil {
+		return err
+	}
 	box, err := d.openSeal(ctx, db)
 	if err != nil {
 		return err
@@ -113,7 +116,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	identity, err := pki.EnsureServer(d.path("tls"), append([]string{"localhost", "director"}, d.cfg.Names...), []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")})
+	identity, err := d.openIdentity(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -123,6 +126,10 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	m := d.metrics(db, build)
 	env, err := d.environment(ctx, db, box, identity, push, m, hands)
+	if err != nil {
+		return err
+	}
+	logsOf, err := d.signRuns(instance)
 	if err != nil {
 		return err
 	}
@@ -147,6 +154,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
 		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
 		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
+		LogsOf:        logsOf,
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
 	})
 	scheduler = d.scheduler(db, ops)
@@ -231,6 +239,10 @@ func (d *Daemon) environment(
 	if err != nil {
 		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
 	}
+	own := netip.MustParseAddr("127.0.0.1") // never cfg.Address: it may lead to a peer, which does not know the password
+	if ip, ok := listenIP(d.cfg.RegistryListen); ok {
+		own = ip
+	}
 	runs := d.path("runs")
 	work := d.path("ansible")
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
@@ -259,7 +271,7 @@ func (d *Daemon) environment(
 	env := steps.Env{
 		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
 		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
-		Push: push, PushHost: net.JoinHostPort("127.0.0.1", port), Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
+		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {

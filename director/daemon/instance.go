@@ -6,11 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -63,6 +68,59 @@ func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, erro
 		WithHint("%s", hint)
 }
 
+// metaAuthority is under which name a shared database keeps the fingerprint of the authority that all its directors have.
+const metaAuthority = "tls_authority"
+
+// openIdentity opens the director's TLS identity, or makes it. Directors that share a database have one authority: nodes and users trust no other.
+func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server, error) {
+	shared, known := d.cfg.Database != "", ""
+	const hint = "copy tls/ca.crt and tls/ca.key from the state directory of a director that uses this database. To change the authority of all of them, " +
+		"stop every director and let the database forget it: DELETE FROM meta WHERE name = '" + metaAuthority + "'"
+	if shared {
+		var err error
+		if known, err = db.Meta(ctx, metaAuthority); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(d.path("tls", "ca.crt")); known != "" && errors.Is(err, fs.ErrNotExist) {
+			return nil, director.Errorf(director.KindNotFound, "daemon.tls", "there is no %s, and the directors on this database have an authority already", d.path("tls", "ca.crt")).
+				WithHint("%s", hint)
+		}
+	}
+	ips := []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")}
+	for _, listen := range []string{d.cfg.Listen, d.cfg.RegistryListen} {
+		if ip, ok := listenIP(listen); ok && !slices.Contains(ips, ip) {
+			ips = append(ips, ip)
+		}
+	}
+	identity, err := pki.EnsureServer(d.path("tls"), append([]string{"localhost", "director"}, d.cfg.Names...), ips)
+	if err != nil || !shared {
+		return identity, err
+	}
+	ca, err := pki.ParseCert(identity.CA())
+	if err != nil {
+		return nil, err
+	}
+	ours := client.Fingerprint(ca)
+	if known, err = db.EnsureMeta(ctx, metaAuthority, ours); err != nil {
+		return nil, err
+	}
+	if known != ours {
+		return nil, director.Errorf(director.KindConflict, "daemon.tls", "%s is not the authority of the other directors on this database", identity.CAFile()).
+			WithHint("%s", hint)
+	}
+	return identity, nil
+}
+
+// listenIP returns the address that a director listens on, if it is a certain one.
+func listenIP(listen string) (netip.Addr, bool) {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	ip, err := netip.ParseAddr(host)
+	return ip, err == nil && !ip.IsUnspecified()
+}
+
 // instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on another machine gets an id
 // of its own: two directors with one id would take each other for dead.
 func (d *Daemon) instanceID() (id, host string, err error) {
@@ -86,4 +144,21 @@ func (d *Daemon) instanceID() (id, host string, err error) {
 			WithHint("check the space and the permissions of %s", d.cfg.StateDir)
 	}
 	return id, host, nil
+}
+
+// signRuns leaves our name beside the run logs, and returns who else has left theirs: directors on one database may have the directory in common. It
+// returns nil for a director that is alone.
+func (d *Daemon) signRuns(instance string) (logsOf func(instance string) bool, err error) {
+	if d.cfg.Database == "" {
+		return nil, nil
+	}
+	sign := func(instance string) string { return d.path("runs", instance+".director") }
+	if err := os.WriteFile(sign(instance), nil, 0o600); err != nil {
+		return nil, director.Errorf(director.KindInternal, "daemon.runs", "the run logs cannot be written: %w", err).
+			WithHint("check the space and the permissions of %s", d.path("runs"))
+	}
+	return func(instance string) bool {
+		_, err := os.Stat(sign(instance))
+		return !errors.Is(err, fs.ErrNotExist)
+	}, nil
 }

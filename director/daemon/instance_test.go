@@ -53,8 +53,20 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 		t.Errorf("with another key: %v, hint %q", err, director.HintOf(err))
 	}
 	copyFile(t, filepath.Join(one.StateDir, "sealing.key"), key)
-	if _, err := start(t, two, io.Discard); err != nil {
-		t.Errorf("with the right key: %v", err)
+	authority := filepath.Join(two.StateDir, "tls")
+	if err := os.MkdirAll(authority, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := start(t, two, io.Discard); director.KindOf(err) != director.KindNotFound || !strings.Contains(director.HintOf(err), "copy tls/ca.crt") {
+		t.Errorf("without the authority: %v, hint %q", err, director.HintOf(err))
+	}
+	for _, c := range []Config{other.cfg, one} { // the right one comes last
+		for _, file := range []string{"ca.crt", "ca.key"} {
+			copyFile(t, filepath.Join(c.StateDir, "tls", file), filepath.Join(authority, file))
+		}
+		if _, err := start(t, two, io.Discard); (err == nil) != (c.StateDir == one.StateDir) || err != nil && director.KindOf(err) != director.KindConflict {
+			t.Errorf("with the authority of %s: %v", c.StateDir, err)
+		}
 	}
 	ids := map[string]bool{}
 	for _, c := range []Config{one, two} {
@@ -66,6 +78,28 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 	}
 	if len(ids) != 2 {
 		t.Errorf("two state directories have the instances %v", ids)
+	}
+}
+
+// A rehearsal keeps off the database of a real director, and the other way round.
+func TestDatabasesOfSimulationsAndRealityKeepApart(t *testing.T) {
+	t.Parallel()
+	for name, simulate := range map[string]bool{"real": false, "simulated": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := storetest.Postgres(t)
+			for _, first := range []bool{true, false} {
+				c := testConfig(t)
+				c.Database, c.Simulate, c.Simulation.Worlds = database, simulate == first, t.TempDir()
+				d, err := start(t, c, io.Discard)
+				if first && err == nil {
+					err = d.Stop(t.Context())
+				}
+				if first && err != nil || !first && (director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "a database of its own")) {
+					t.Errorf("simulate %t: %v", c.Simulate, err)
+				}
+			}
+		})
 	}
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	Applied func()
 	// Support is what archives hold about the director itself; nil for nothing.
 	Support func(context.Context) Support
+	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director without peers.
+	LogsOf func(instance string) bool
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 }

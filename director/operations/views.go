@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
 )
 
 // Plan returns the plan with its state, or not_found.
@@ -45,6 +48,9 @@ func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, 
 	}
 	f, err := os.Open(o.Env.LogPath(id, step, attempt))
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := o.logElsewhere(ctx, id, step, attempt); err != nil {
+			return nil, err
+		}
 		return io.NopCloser(emptyReader{}), nil // it has written nothing yet, or is not a kind that does
 	}
 	if err != nil {
@@ -54,6 +60,31 @@ func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, 
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// logElsewhere returns not_found if the attempt's log is with a director whose logs we do not see.
+func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt int) error {
+	if o.LogsOf == nil || attempt == 0 {
+		return nil
+	}
+	p, _, err := o.Store.Plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.ID == step }); i < 0 || p.Steps[i].Kind != planner.StepPlay {
+		return nil
+	}
+	events, err := o.Store.Events(ctx, id, 0, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if e.Kind == plan.Started && e.Step == step && e.Attempt == attempt && e.By != "" && !o.LogsOf(e.By) {
+			return director.Errorf(director.KindNotFound, "operations.log", "the log of attempt %d of %s is on the director that ran it, %s", attempt, step, e.By).
+				WithHint("ask that director, or let the directors have the directory runs in common: docs/high-availability.md")
+		}
+	}
+	return nil
 }
 
 type emptyReader struct{}
