@@ -53,7 +53,7 @@ test/ha: build ## Three masters behind a virtual address: one off and on, out an
 	test/e2e/e2e.sh ha
 
 .PHONY: test/kill
-test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database
+test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database, kill one of two
 	KILLS=$(or $(KILLS),200) test/kill/kill.sh
 
 .PHONY: lab/up lab/down lab/shell lab/status

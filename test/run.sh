@@ -53,14 +53,14 @@ images() {
 }
 
 lab=$PWD/test/lab/lab
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql curl skopeo
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql haproxy curl skopeo
 
 stage 'build' make build
 stage 'release bundles' bundles
 stage 'lint' test/lint.sh
 stage 'unit and integration' unit
 stage 'race detector' race
-stage 'kill loop' env KILLS=20 test/kill/kill.sh
+stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
 stage 'playbooks' playbooks/test.sh
 stage 'lab' test/lab/lab_test.sh
 stage 'node images' images

@@ -59,6 +59,8 @@ func New(c Config) (*Client, error) {
 	transport.TLSClientConfig = conf
 	transport.ForceAttemptHTTP2 = true
 	transport.ResponseHeaderTimeout = 90 * time.Second
+	// A director that stands still keeps its connections: one that says nothing is asked, and given up, so that the next try finds a peer of it.
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
 	return &Client{
 		base: base, token: c.Token, agent: c.UserAgent,
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {

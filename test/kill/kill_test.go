@@ -159,7 +159,12 @@ func TestKillLoop(t *testing.T) {
 // worldOf opens the pretended world of a director that is not running.
 func worldOf(t *testing.T, r *rig.Rig) *sim.World {
 	t.Helper()
-	w, err := sim.OpenWorld(simulate.WorldFile(filepath.Join(r.State(), "simulation"), "lab"))
+	return openWorld(t, filepath.Join(r.State(), "simulation"))
+}
+
+func openWorld(t *testing.T, dir string) *sim.World {
+	t.Helper()
+	w, err := sim.OpenWorld(simulate.WorldFile(dir, "lab"))
 	must(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	return w

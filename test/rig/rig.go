@@ -38,7 +38,7 @@ type Rig struct {
 
 // New writes the configuration; settings is YAML that is added to it.
 func New(bin, dir, settings string) (*Rig, error) {
-	r := &Rig{Bin: bin, Dir: dir, config: filepath.Join(dir, "director.yaml")}
+	r := &Rig{Bin: bin, Dir: dir}
 	api, err := freePort()
 	if err != nil {
 		return nil, err
@@ -48,13 +48,26 @@ func New(bin, dir, settings string) (*Rig, error) {
 		return nil, err
 	}
 	r.Listen = api
-	config := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\nlisten: %s\nregistryListen: %s\nadminPasswordFile: %s\nsimulate: true\nlogLevel: warn\n%s\n",
-		r.State(), api, registry, filepath.Join(dir, "password"), settings)
-	if r.log, err = os.OpenFile(r.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return nil, err
-	}
-	return r, errors.Join(os.WriteFile(r.config, []byte(config), 0o600), os.WriteFile(filepath.Join(dir, "password"), []byte(password), 0o600))
+	return r, r.configure(registry, settings)
 }
+
+// configure writes the configuration of a director that listens on r.Listen.
+func (r *Rig) configure(registry, settings string) error {
+	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+		return err
+	}
+	r.config = filepath.Join(r.Dir, "director.yaml")
+	config := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\nlisten: %s\nregistryListen: %s\nadminPasswordFile: %s\nsimulate: true\nlogLevel: warn\n%s\n",
+		r.State(), r.Listen, registry, r.PasswordFile(), settings)
+	var err error
+	if r.log, err = os.OpenFile(r.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(r.config, []byte(config), 0o600), os.WriteFile(r.PasswordFile(), []byte(password), 0o600))
+}
+
+// PasswordFile returns where the password of admin is.
+func (r *Rig) PasswordFile() string { return filepath.Join(r.Dir, "password") }
 
 func freePort() (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -166,12 +179,15 @@ func (r *Rig) Stop() error {
 }
 
 // Client returns a client that is logged in. The login outlives restarts. Call it first while the director answers.
-func (r *Rig) Client(ctx context.Context) (*client.Client, error) {
+func (r *Rig) Client(ctx context.Context) (*client.Client, error) { return r.ClientAt(ctx, r.Listen) }
+
+// ClientAt is Client with the same login on another address: that of a director on the same database, or of a balancer.
+func (r *Rig) ClientAt(ctx context.Context, address string) (*client.Client, error) {
 	ca, err := os.ReadFile(r.Seen("tls/ca.crt"))
 	if err != nil {
 		return nil, err
 	}
-	conf := client.Config{Server: "https://" + r.Listen, CA: ca, Token: r.token}
+	conf := client.Config{Server: "https://" + address, CA: ca, Token: r.token}
 	c, err := client.New(conf)
 	if err != nil || r.token != "" {
 		return c, err
@@ -184,6 +200,21 @@ func (r *Rig) Client(ctx context.Context) (*client.Client, error) {
 	r.token = director.Secret(session.Token)
 	conf.Token = r.token
 	return client.New(conf)
+}
+
+// Signal sends the director, and not its children, a signal.
+func (r *Rig) Signal(sig syscall.Signal) error {
+	if r.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return r.cmd.Process.Signal(sig)
+}
+
+// Instance returns the id of the state directory among directors on one database.
+func (r *Rig) Instance() (string, error) {
+	text, err := os.ReadFile(r.Seen("instance"))
+	id, _, _ := strings.Cut(string(text), " ")
+	return id, err
 }
 
 // Orphans returns the processes of runs of this director that are alive.
