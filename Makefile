@@ -44,9 +44,11 @@ test/unit: ## The tests that need no VM
 test/race: ## The unit tests of the rooms with goroutines, under the race detector
 	go test -race ./director/...
 
-.PHONY: test/e2e test/mend test/ha
-test/e2e: build ## Create over a kill -9, look from outside, drain, rejoin, scale, upgrade from 1.36 to 1.37, delete; on real VMs
+.PHONY: test/e2e test/days test/mend test/ha
+test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
+test/days: build ## Drain, take out, rejoin, scale and upgrade nodes from Kubernetes 1.36 to 1.37; on real VMs
+	test/e2e/e2e.sh days
 test/mend: build ## An outer plan's phases, a VM that somebody destroyed, a worker less; on real VMs
 	test/e2e/e2e.sh mend
 test/ha: build ## Three masters behind a virtual address: one off and on, out and in, upgraded, a dead one replaced; on real VMs

@@ -23,10 +23,9 @@ import (
 	"time"
 )
 
-// TestEndToEnd is the first day and the days after: a cluster of the older minor is made, looked at, drained, taken apart and put together, enlarged and
-// upgraded to the newer one.
+// TestEndToEnd is the first day: what is wrong is refused, a cluster is made over a kill of the director, looked at from outside, and taken away.
 func TestEndToEnd(t *testing.T) {
-	s := begin(t, suite{})
+	s := begin(t, newer, suite{})
 	s.runParts(t, []part{
 		{"starts and asks for a login", s.startsAndAsksForALogin},
 		{"refuses bad input before anything is made", s.refusesBadInput},
@@ -36,10 +35,6 @@ func TestEndToEnd(t *testing.T) {
 		{"the inventory runs by hand and changes nothing", s.runsByHand},
 		{"no secret is in sight", s.noSecretInSight},
 		{"a second apply changes nothing", s.secondApplyChangesNothing},
-		{"a drain that a budget blocks gives the node back", s.blockedDrain},
-		{"takes a worker out and brings it back", s.outAndBackIn},
-		{"one worker more", s.oneWorkerMore},
-		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"deletes everything", s.deletesEverything},
 	})
 }

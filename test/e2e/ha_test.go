@@ -20,7 +20,7 @@ const (
 // TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, made of the older minor: a master is powered off and on, the first one is
 // taken out and brought back, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13, C2).
 func TestHighlyAvailable(t *testing.T) {
-	s := begin(t, suite{masters: 3})
+	s := begin(t, older, suite{masters: 3})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates three masters and a worker of the older minor", s.createsACluster},

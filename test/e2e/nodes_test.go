@@ -11,10 +11,25 @@ import (
 	"time"
 )
 
+// TestDays is what administrators do after the first day, on real VMs: a cluster of the older minor is made, its nodes are drained, taken out and brought
+// back, there is one more, and all of it is upgraded to the next minor under a running service (B3-B6, B12).
+func TestDays(t *testing.T) {
+	s := begin(t, older, suite{})
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates a cluster of the older minor", s.createsACluster},
+		{"a drain that a budget blocks gives the node back", s.blockedDrain},
+		{"takes a worker out and brings it back", s.outAndBackIn},
+		{"one worker more", s.oneWorkerMore},
+		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
 // TestMend is what happens to nodes beside what administrators plan, on real VMs: an outer plan locks a node and makes its VM anew, somebody destroys a VM, and
 // there is one node less in the end (B3, B5, B7, D5).
 func TestMend(t *testing.T) {
-	s := begin(t, suite{})
+	s := begin(t, older, suite{})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster of the older minor", s.createsACluster},
@@ -235,7 +250,7 @@ func (s *suite) upgrades(t *testing.T) {
 	ask := s.asking(t, "http://10.88.0.10:30080/")
 
 	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
-	s.use(t, "")
+	s.use(t, newer)
 	minor := "v" + s.minors[1] + "."
 	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
 	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {

@@ -39,21 +39,27 @@ func need(t *testing.T, name string) string {
 	return v
 }
 
-// begin sets the stage with the documents of the older minor. wanted says how many masters and workers there are to be.
-func begin(t *testing.T, wanted suite) *suite {
+// The two releases, by what begins the names of their variables behind KAAS_E2E_.
+const (
+	newer = ""
+	older = "OLD_"
+)
+
+// begin sets the stage with the documents of a release. wanted says how many masters there are to be.
+func begin(t *testing.T, release string, wanted suite) *suite {
 	t.Helper()
 	s := &wanted
 	s.t, s.root, s.dir = t, need(t, "KAAS_E2E_ROOT"), need(t, "KAAS_E2E_DIR")
 	s.masters = max(s.masters, 1)
-	s.use(t, "OLD_")
+	s.use(t, release)
 	t.Cleanup(s.killDirector)
 	return s
 }
 
-// use writes the documents of one of the two releases: OLD_, or the newer one.
-func (s *suite) use(t *testing.T, which string) {
+// use writes the documents of a release.
+func (s *suite) use(t *testing.T, release string) {
 	t.Helper()
-	s.bundle, s.image = need(t, "KAAS_E2E_"+which+"BUNDLE"), need(t, "KAAS_E2E_"+which+"IMAGE")
+	s.bundle, s.image = need(t, "KAAS_E2E_"+release+"BUNDLE"), need(t, "KAAS_E2E_"+release+"IMAGE")
 	s.writeFiles()
 }
 
