@@ -7,8 +7,16 @@ import (
 
 // A VM that somebody else made becomes ours when it is asked for, once, and is ours from then on.
 func adoptStranger(b bundle) {
+	adoptRemade(b, b.spec("remade"))
+}
+
+// The data disk that was kept is attached to it.
+func adoptKeptDisk(b bundle) {
+	adoptRemade(b, withData(b.spec("remade")))
+}
+
+func adoptRemade(b bundle, s hypervisor.Spec) {
 	a := capability[hypervisor.Adopter](b)
-	s := withData(b.spec("remade"))
 	first := b.ready(b.b, s)
 	if err := b.b.Delete(b.ctx, first.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
 		b.Fatalf("Delete: %v", err)

@@ -82,6 +82,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Subject) {
 		{"delete/after_crash", deleteAfterCrash},
 		{"delete/keeps_data_disks", deleteKeepsDisks},
 		{"adopt/stranger", adoptStranger},
+		{"adopt/kept_disk", adoptKeptDisk},
 		{"adopt/others", adoptOthers},
 		{"volumes/delete", volumesDelete},
 		{"images/idempotent", imagesIdempotent},
