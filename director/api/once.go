@@ -33,7 +33,7 @@ const KeyHeader = "Idempotency-Key"
 const (
 	maxKey     = 128
 	keepAnswer = 24 * time.Hour   // how long a key is known
-	claimTime  = 30 * time.Second // after which a try that is silent counts as dead
+	claimTime  = 10 * time.Second // after which a try that is silent counts as dead
 )
 
 type onceKey struct{}

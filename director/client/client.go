@@ -93,8 +93,12 @@ type request struct {
 	once         bool // carries a key, so that it can be sent again when the answer is lost
 }
 
-// tries is how often a request with a key is sent when its answer is lost.
-const tries = 3
+// tries is how often a request with a key is sent when its answer is lost: with the default backoff for over 20 s, in which a director comes back, or
+// a peer may answer in the place of one that died.
+const tries = 10
+
+// errAtWork says that the first try of a request with a key is not known to have ended.
+var errAtWork = errors.New("client: the first try is at work")
 
 // open sends the request and returns the answer if its status is good; the caller closes its body. What must happen once is sent again with
 // its key when the connection breaks: the director answers it from memory if it was done.
@@ -109,7 +113,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	r.header.Set("Idempotency-Key", rand.Text())
 	for n := 1; ; n++ {
 		resp, err := c.send(ctx, r)
-		if err == nil || n == tries || !lostAnswer(err) {
+		if err == nil || n == tries || !lostAnswer(err) && (n == 1 || !passes(err)) {
 			return resp, err
 		}
 		select {
@@ -123,7 +127,13 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 // lostAnswer reports whether the request may have arrived although there was no answer. One that could not even be sent is not tried again: whoever
 // waits at a terminal wants to know.
 func lostAnswer(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, http.ErrServerClosed)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, http.ErrServerClosed) ||
+		err != nil && strings.HasSuffix(err.Error(), "http2: client connection lost") // no answer to a ping; net/http has no name for it
+}
+
+// passes reports whether another try after a lost answer may find out more: the director is not back yet, or the lost try is still at work.
+func passes(err error) bool {
+	return director.KindOf(err) == director.KindUnavailable || errors.Is(err, errAtWork)
 }
 
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
@@ -211,6 +221,9 @@ func errorOf(op string, resp *http.Response) error {
 		e := p.AsError(op)
 		if p.Kind == string(director.KindInternal) && p.RequestID != "" {
 			e.Msg += " (request " + p.RequestID + ")"
+		}
+		if resp.StatusCode == http.StatusConflict && resp.Header.Get("Retry-After") != "" {
+			e.Err = errAtWork
 		}
 		return e
 	}

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,6 +246,67 @@ func (b *following) begin(t *testing.T, runs string) wire.Plan {
 type following struct {
 	ops *apitest.Operations
 	api *client.Client
+}
+
+// TestLostAnswerIsAskedForAgain loses the answer to a first try, and has others in its place until the director knows what became of it. Without a
+// lost answer a conflict is one at once.
+func TestLostAnswerIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	busy := wire.Problem{Kind: string(director.KindConflict), Detail: "the first request with this key is still at work"}
+	for name, tt := range map[string]struct {
+		answers []int // 0 breaks the connection off
+		want    director.Kind
+	}{
+		"in the end it was done": {[]int{0, 0, http.StatusServiceUnavailable, http.StatusConflict, http.StatusCreated}, ""},
+		"it failed":              {[]int{0, http.StatusConflict, http.StatusForbidden}, director.KindForbidden},
+		"none was lost":          {[]int{http.StatusConflict}, director.KindConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var keys []string
+			srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				keys = append(keys, r.Header.Get("Idempotency-Key"))
+				status := tt.answers[len(keys)-1]
+				var body any = wire.Plan{PlanSummary: wire.PlanSummary{ID: "p1"}}
+				switch status {
+				case 0:
+					conn, _, err := w.(http.Hijacker).Hijack()
+					if err != nil || conn.Close() != nil {
+						t.Error(err)
+					}
+					return
+				case http.StatusConflict:
+					w.Header().Set("Retry-After", "1")
+					body = busy
+				case http.StatusServiceUnavailable:
+					body = wire.Problem{Kind: string(director.KindUnavailable)}
+				case http.StatusForbidden:
+					body = wire.Problem{Kind: string(director.KindForbidden)}
+				}
+				if status >= http.StatusBadRequest {
+					w.Header().Set("Content-Type", "application/problem+json")
+				}
+				w.WriteHeader(status)
+				if err := json.NewEncoder(w).Encode(body); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer srv.Close()
+			c, err := client.New(client.Config{Server: srv.URL, Fingerprint: client.Fingerprint(srv.Certificate())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			client.SetBackoff(c, time.Millisecond)
+			p, err := c.MakePlan(t.Context(), "demo", plan.Request{})
+			if tt.want == "" && (err != nil || p.ID != "p1") || tt.want != "" && director.KindOf(err) != tt.want {
+				t.Errorf("%+v, %v", p, err)
+			}
+			if distinct := slices.Compact(slices.Clone(keys)); len(keys) != len(tt.answers) || len(distinct) != 1 || distinct[0] == "" {
+				t.Errorf("it was sent %d times with the keys %q", len(keys), distinct)
+			}
+		})
+	}
 }
 
 // TestFollowTakesUpBrokenStreams cuts the stream after each event, and wants every event once and in order.
