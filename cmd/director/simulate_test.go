@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
+)
+
+// The test binary plays the director, and ansible-playbook for directors that simulate.
+func TestMain(m *testing.M) {
+	if pretend.Called(os.Args[0]) {
+		os.Exit(pretend.Main(os.Args, os.Stderr))
+	}
+	testscript.Main(m, map[string]func(){"director": main})
+}
+
+// simulatePage returns the commands and the documents of docs/simulate.md.
+func simulatePage(t *testing.T) (commands, documents []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "simulate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)\n```(yaml)?\n(.*?)\n```\n").FindAllStringSubmatch(string(text), -1) {
+		if block[1] == "yaml" {
+			documents = append(documents, block[2]+"\n")
+			continue
+		}
+		commands = append(commands, strings.Split(block[2], "\n")...)
+	}
+	if len(commands) == 0 || len(documents) == 0 {
+		t.Fatalf("the page has the commands %q and %d documents", commands, len(documents))
+	}
+	return commands, documents
+}
+
+// TestSimulatePage runs the commands of docs/simulate.md, with the real command line. The page has no command that the script does not run.
+func TestSimulatePage(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../directorctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const script = "testdata/simulate.txtar"
+	run, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, _ := simulatePage(t)
+	for _, c := range commands {
+		c = strings.NewReplacer("~", "$HOME", "127.0.0.1:8443", "$API", "PLAN", "$PLAN", "bin/", "", " models/", "").Replace(c)
+		if c != "make build" && !strings.Contains(string(run), "exec "+c) { // what it builds is what runs here
+			t.Errorf("the page says %q, which %s does not run", c, script)
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Files: []string{script}, RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Values[sessionKey{}] = &client.Config{}
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			for _, name := range []string{"API", "REGISTRY"} {
+				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, l.Addr().String())
+				if err := l.Close(); err != nil {
+					return err
+				}
+			}
+			real := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\n", filepath.Join(home, "rehearsal"))
+			return os.WriteFile(filepath.Join(env.WorkDir, "real.yaml"), []byte(real), 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "plan": newestPlan},
+	})
+}
+
+// waitFor asks until it is so.
+func waitFor(ts *testscript.TestScript, what string, is func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		err := is(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// ready waits until the director on the state directory answers: ready DIR.
+func ready(ts *testscript.TestScript, _ bool, args []string) {
+	waitFor(ts, "the director does not answer", func(ctx context.Context) error {
+		found, err := filepath.Glob(filepath.Join(args[0], "tls", "ca.crt"))
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("%v, %w", found, err)
+		}
+		ca, err := os.ReadFile(found[0])
+		if err != nil {
+			return err
+		}
+		c, err := client.New(client.Config{Server: "https://" + ts.Getenv("API"), CA: ca})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.Ready(ctx)
+	})
+}
+
+type sessionKey struct{}
+
+// session is a login that the script's commands have in common.
+func session(ctx context.Context, ts *testscript.TestScript) (*client.Client, error) {
+	conf := ts.Value(sessionKey{}).(*client.Config)
+	if conf.Token != "" {
+		return client.New(*conf)
+	}
+	state := filepath.Join(ts.Getenv("HOME"), "rehearsal")
+	var err error
+	conf.Server = "https://" + ts.Getenv("API")
+	conf.CA, err = os.ReadFile(filepath.Join(state, "tls", "ca.crt"))
+	ts.Check(err)
+	password, err := os.ReadFile(filepath.Join(state, "admin.password"))
+	ts.Check(err)
+	c, err := client.New(*conf)
+	ts.Check(err)
+	defer c.Close()
+	s, err := c.Login(ctx, "admin", director.Secret(strings.TrimSpace(string(password))))
+	if err != nil {
+		return nil, err
+	}
+	conf.Token = director.Secret(s.Token)
+	return client.New(*conf)
+}
+
+// newestPlan waits until the newest plan is in the phase, and keeps its id: plan VARIABLE PHASE.
+func newestPlan(ts *testscript.TestScript, _ bool, args []string) {
+	waitFor(ts, "no plan is "+args[1], func(ctx context.Context) error {
+		c, err := session(ctx, ts)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		plans, err := c.Plans(ctx, client.PlanFilter{Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(plans) == 0 || plans[0].Phase != args[1] {
+			return fmt.Errorf("there is %+v", plans)
+		}
+		ts.Setenv(args[0], plans[0].ID)
+		return nil
+	})
+}
+
+// What the page says of configurations and documents is right.
+func TestSimulatePageDocuments(t *testing.T) {
+	t.Parallel()
+	_, documents := simulatePage(t)
+	configs := 0
+	for _, text := range documents {
+		if strings.HasPrefix(text, "apiVersion:") {
+			docs, err := model.Parse([]byte(text), "docs/simulate.md")
+			if err != nil || len(docs) != 1 {
+				t.Errorf("%v\n%s", err, text)
+				continue
+			}
+			if _, err := model.Validate(&docs[0]); err != nil {
+				t.Errorf("%v\n%s", err, text)
+			}
+			continue
+		}
+		configs++
+		file := filepath.Join(t.TempDir(), "director.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := daemon.LoadConfig(file); err != nil || !c.Simulate {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	if configs != 2 {
+		t.Errorf("the page has %d configurations, want 2", configs)
+	}
+}
