@@ -2,6 +2,7 @@ package operations
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,5 +39,21 @@ func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 		if diff := cmp.Diff(want, *e.Holder); diff != "" {
 			t.Errorf("%s: %s", id, diff)
 		}
+	}
+}
+
+// A plan that nobody started in time is no longer what somebody agreed to.
+func TestAPlanExpires(t *testing.T) {
+	t.Parallel()
+	s, _ := scheduling(t)
+	made := time.Now()
+	p := plan.Plan{ID: "p1", Hash: "h", CreatedAt: made, Content: plan.Content{Cluster: "demo"}}
+	if err := s.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
+		t.Fatal(err)
+	}
+	s.PlanLife, s.Now = 24*time.Hour, func() time.Time { return made.Add(25 * time.Hour) }
+	_, err := s.StartPlan(t.Context(), "admin", p.ID, p.Hash)
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "25h0m0s ago and has expired") || director.HintOf(err) != "plan again: directorctl plan demo" {
+		t.Errorf("%v, hint %q", err, director.HintOf(err))
 	}
 }
