@@ -4,7 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // older manifests have nothing else
+	"crypto/sha1" // older manifests have nothing else
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -224,7 +224,7 @@ func (f file) compare(ctx context.Context, p Part, want sum) error {
 	var h hash.Hash
 	switch want.algorithm {
 	case "SHA1":
-		h = sha1.New() //nolint:gosec // as above
+		h = sha1.New()
 	case "SHA512":
 		h = sha512.New()
 	default:
@@ -243,7 +243,7 @@ func (f file) compare(ctx context.Context, p Part, want sum) error {
 func WithContext(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
 
 type contextReader struct {
-	ctx context.Context //nolint:containedctx // a reader has no other way to be given one
+	ctx context.Context // a reader has no other way to be given one
 	r   io.Reader
 }
 

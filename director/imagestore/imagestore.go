@@ -1,0 +1,262 @@
+// Package imagestore keeps the image files that were imported into a director, below its state directory, by their checksums.
+//
+// A file comes in two moves. Its bytes arrive as an upload, named by the SHA-256 that they shall have, piece by piece from the offset that is
+// there, so that a cut costs what had not arrived. Then it is imported: checked, converted to qcow2 if need be, checked again, and moved to its
+// place. What is wrong is thrown away whole. Each move may be repeated, also after a crash at any line: a file is at its place or it is not, and
+// what is half done is removed when the store is opened.
+package imagestore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/diskimage"
+)
+
+// Config is what Open needs. Dir and Log must be set.
+type Config struct {
+	Dir     string // holds everything; made if it is missing
+	Convert diskimage.Converter
+	Log     *slog.Logger
+	Now     func() time.Time // nil means time.Now
+	Reserve int64            // bytes that stay free on the disk; 0 means 1 GiB
+}
+
+// uploadLife is how long an upload is kept to which nothing is added.
+const uploadLife = 24 * time.Hour
+
+// File is an imported image: a qcow2 that needs nothing else.
+type File struct {
+	SHA256     string    `json:"sha256"`
+	Size       int64     `json:"size"`
+	Virtual    int64     `json:"virtual"`
+	Compat     string    `json:"compat"` // of qcow2: 0.10 or 1.1
+	Kubernetes string    `json:"kubernetes"`
+	Told       bool      `json:"told"` // a person said which Kubernetes it carries; the image did not
+	Arch       string    `json:"arch"`
+	Origin     Origin    `json:"origin"`
+	At         time.Time `json:"at"`
+	By         string    `json:"by"`
+}
+
+// Origin is the file that an image was made from; the image itself if it was not converted.
+type Origin struct {
+	Name   string `json:"name"` // as whoever brought it called it
+	Format string `json:"format"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
+type Store struct {
+	Config
+	work   context.Context // ends with Close, for the work that outlives its request
+	cancel context.CancelCauseFunc
+	wait   sync.WaitGroup
+
+	mu   sync.Mutex
+	held map[string]bool // uploads that somebody writes or imports
+	jobs map[string]*job
+}
+
+var (
+	digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	place  = regexp.MustCompile(`^[0-9a-f]{64}\.qcow2$`)
+)
+
+// Open opens the store and removes what an earlier process left half done.
+func Open(c Config) (*Store, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Reserve = cmp.Or(c.Reserve, 1<<30)
+	s := &Store{Config: c, held: map[string]bool{}, jobs: map[string]*job{}}
+	if err := os.RemoveAll(s.path("tmp")); err != nil {
+		return nil, broken(err)
+	}
+	for _, dir := range []string{"", "uploads", "tmp"} {
+		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
+			return nil, broken(err)
+		}
+	}
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return nil, broken(err)
+	}
+	for _, e := range entries { // a record is written before its file comes, and removed after it
+		sum, isRecord := strings.CutSuffix(e.Name(), ".json")
+		if !isRecord || !digest.MatchString(sum) {
+			continue
+		}
+		if _, err := os.Stat(s.Path(sum)); errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(s.path(e.Name())); err != nil {
+				return nil, broken(err)
+			}
+		}
+	}
+	if err := s.sweep(); err != nil {
+		return nil, err
+	}
+	s.work, s.cancel = context.WithCancelCause(context.Background())
+	return s, nil
+}
+
+// Close ends what runs and waits for it. It is idempotent.
+func (s *Store) Close(context.Context) error {
+	s.cancel(errors.New("the director stops"))
+	s.wait.Wait()
+	return nil
+}
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.Dir}, parts...)...)
+}
+
+// Path returns where the file with the checksum lies, or would.
+func (s *Store) Path(sum string) string { return s.path(sum + ".qcow2") }
+
+func broken(err error) error {
+	if errors.Is(err, unix.ENOSPC) {
+		return director.Errorf(director.KindExhausted, "imagestore.write", "the director's disk is full: %w", err).
+			WithHint("make room: directorctl image prune")
+	}
+	return director.Errorf(director.KindInternal, "imagestore.disk", "the store of images cannot be used: %w", err)
+}
+
+// Files lists the files, the newest first.
+func (s *Store) Files() ([]File, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return nil, broken(err)
+	}
+	var out []File
+	for _, e := range entries {
+		if !place.MatchString(e.Name()) {
+			continue
+		}
+		f, err := s.File(strings.TrimSuffix(e.Name(), ".qcow2"))
+		if director.KindOf(err) == director.KindNotFound {
+			continue // removed since
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b File) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.SHA256, b.SHA256)) })
+	return out, nil
+}
+
+// File returns the file with the checksum, or not_found.
+func (s *Store) File(sum string) (File, error) {
+	none := director.Errorf(director.KindNotFound, "imagestore.file", "this director has no imported image with the SHA-256 %.64s", sum).
+		WithHint("see what there is: directorctl image list; or import it: directorctl image import FILE")
+	if !digest.MatchString(sum) {
+		return File{}, none
+	}
+	if _, err := os.Stat(s.Path(sum)); errors.Is(err, fs.ErrNotExist) {
+		return File{}, none
+	} else if err != nil {
+		return File{}, broken(err)
+	}
+	var f File
+	err := s.load(sum+".json", &f)
+	if errors.Is(err, fs.ErrNotExist) {
+		return File{}, none
+	}
+	if err != nil {
+		return File{}, broken(err)
+	}
+	return f, nil
+}
+
+// Delete removes the file. No error if it is gone. Whether somebody needs it is for the caller to know.
+func (s *Store) Delete(sum string) error {
+	if !digest.MatchString(sum) {
+		return nil
+	}
+	for _, name := range []string{sum + ".qcow2", sum + ".json"} {
+		if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return broken(err)
+		}
+	}
+	return nil
+}
+
+// made finds the image that was made from the file with that checksum, at that compat level unless it is empty.
+func (s *Store) made(origin, compat string) (File, bool, error) {
+	files, err := s.Files()
+	for _, f := range files {
+		if f.Origin.SHA256 == origin && (f.Compat == compat || compat == "") {
+			return f, true, nil
+		}
+	}
+	return File{}, false, err
+}
+
+// load reads a record.
+func (s *Store) load(name string, into any) error {
+	text, err := os.ReadFile(s.path(name))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// save writes a record, whole or not at all.
+func (s *Store) save(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(s.path("tmp"), "record-")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(tmp, bytes.NewReader(append(text, '\n')))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return os.Rename(tmp.Name(), s.path(name))
+}
+
+// free returns how many bytes may still be written.
+func (s *Store) free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.Dir, &st); err != nil {
+		return 0, broken(err)
+	}
+	return int64(st.Bavail)*st.Bsize - s.Reserve, nil
+}
+
+// hold takes an upload for oneself, or tells that somebody else has it.
+func (s *Store) hold(id string) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[id] {
+		return nil, director.Errorf(director.KindConflict, "imagestore.upload", "somebody else is at work on this upload").
+			WithHint("wait until that has ended")
+	}
+	s.held[id] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, id)
+	}, nil
+}

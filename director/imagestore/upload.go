@@ -1,0 +1,261 @@
+package imagestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/diskimage"
+)
+
+// Upload is a file that arrives. Its id is the SHA-256 that it shall have, so that whoever has the file finds its upload again.
+type Upload struct {
+	ID     string
+	Name   string // of the file, for people
+	Size   int64
+	Offset int64 // how much has arrived
+	By     string
+}
+
+// Request is what is known of a file before it is sent.
+type Request struct {
+	SHA256 string
+	Name   string
+	Size   int64
+	Format string // as the sender sees it; empty if it does not
+	Compat string // that the image shall have; empty for as it is
+	By     string
+}
+
+// record is what is kept of an upload beside its data.
+type record struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	By   string `json:"by"`
+}
+
+const opUpload = "imagestore.upload"
+
+// Begin makes a place for the file, or returns the one that there is with what has arrived. Errors: invalid for a request that is wrong,
+// exhausted if there is no room, unavailable if the file would have to be converted and that is not possible here.
+func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
+	if err := r.validate(); err != nil {
+		return Upload{}, err
+	}
+	if err := s.sweep(); err != nil {
+		return Upload{}, err
+	}
+	if f := diskimage.Format(r.Format); f != "" && (f != diskimage.QCOW2 || r.Compat != "") {
+		if err := s.Convert.Available(); err != nil {
+			return Upload{}, err // before anything is sent
+		}
+	}
+	u, err := s.Upload(r.SHA256)
+	if err == nil {
+		if u.Size != r.Size {
+			return Upload{}, director.Errorf(director.KindConflict, opUpload, "a file with this checksum is being uploaded, and it has %d bytes and not %d", u.Size, r.Size).
+				WithHint("one of the two is wrong: compute the checksum again")
+		}
+		return u, nil
+	}
+	if director.KindOf(err) != director.KindNotFound {
+		return Upload{}, err
+	}
+	free, err := s.free()
+	if err != nil {
+		return Upload{}, err
+	}
+	if free < r.Size {
+		return Upload{}, director.Errorf(director.KindExhausted, opUpload, "the file has %d MiB, and the director has room for %d MiB", r.Size>>20, max(free, 0)>>20).
+			WithHint("make room: directorctl image prune; or give the director a larger disk")
+	}
+	if err := os.MkdirAll(s.path("uploads", r.SHA256), 0o700); err != nil {
+		return Upload{}, broken(err)
+	}
+	if err := s.save("uploads/"+r.SHA256+"/record.json", record{Name: r.Name, Size: r.Size, By: r.By}); err != nil {
+		return Upload{}, broken(err)
+	}
+	return s.Upload(r.SHA256)
+}
+
+func (r Request) validate() error {
+	var p []director.Field
+	if !digest.MatchString(r.SHA256) {
+		p = append(p, director.Field{Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case", Hint: "as sha256sum prints them"})
+	}
+	if r.Size < 512 || r.Size > diskimage.MaxVirtual {
+		p = append(p, director.Field{Path: "size", Msg: fmt.Sprintf("%d bytes are no disk image", r.Size)})
+	}
+	if len(r.Name) > 255 {
+		p = append(p, director.Field{Path: "name", Msg: "is too long"})
+	}
+	if bad := badCompat(r.Compat); bad != nil {
+		p = append(p, *bad)
+	}
+	return director.Invalid(opUpload, "the upload is not right", p)
+}
+
+func badCompat(compat string) *director.Field {
+	if compat == "" || compat == "0.10" || compat == "1.1" {
+		return nil
+	}
+	return &director.Field{Path: "compat", Msg: fmt.Sprintf("%q is no version of qcow2", compat), Hint: "0.10 or 1.1"}
+}
+
+// Upload returns the upload, or not_found.
+func (s *Store) Upload(id string) (Upload, error) {
+	none := director.Errorf(director.KindNotFound, opUpload, "there is no upload %.64s", id).WithHint("begin it again")
+	if !digest.MatchString(id) {
+		return Upload{}, none
+	}
+	var r record
+	err := s.load("uploads/"+id+"/record.json", &r)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Upload{}, none
+	}
+	if err != nil {
+		return Upload{}, broken(err)
+	}
+	u := Upload{ID: id, Name: r.Name, Size: r.Size, By: r.By}
+	info, err := os.Stat(s.data(id))
+	if err == nil {
+		u.Offset = info.Size()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return Upload{}, broken(err)
+	}
+	return u, nil
+}
+
+func (s *Store) data(id string) string { return s.path("uploads", id, "data") }
+
+// Write adds what r gives at the offset, which must be the upload's. What has arrived stays when r breaks off. Errors: conflict if the offset is
+// another one, or somebody else writes; invalid if more comes than was said, or if the beginning shows that this is no disk image: the upload is
+// gone then; unavailable if r broke off.
+func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader) (Upload, error) {
+	release, err := s.hold(id)
+	if err != nil {
+		return Upload{}, err
+	}
+	defer release()
+	u, err := s.Upload(id)
+	if err != nil {
+		return u, err
+	}
+	if u.Offset != offset {
+		return u, director.Errorf(director.KindConflict, opUpload, "%d bytes have arrived, and this begins at %d", u.Offset, offset).
+			WithHint("go on at %d", u.Offset)
+	}
+	f, err := os.OpenFile(s.data(id), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return u, broken(err)
+	}
+	defer f.Close()
+	from := &source{r: diskimage.WithContext(ctx, r)}
+	n, err := io.Copy(f, io.LimitReader(from, u.Size-offset))
+	u.Offset += n
+	if err == nil && u.Offset == u.Size {
+		if extra, _ := from.Read(make([]byte, 1)); extra > 0 {
+			return u, errors.Join(
+				director.Errorf(director.KindInvalid, opUpload, "more than the %d bytes that were said has come", u.Size).WithHint("the file has changed: begin again"),
+				s.drop(id))
+		}
+		err = f.Sync()
+	}
+	if serr := s.early(id, f, u, offset); serr != nil {
+		return u, errors.Join(serr, s.drop(id))
+	}
+	if err != nil && from.err == nil {
+		return u, broken(err)
+	}
+	if err != nil {
+		return u, director.Errorf(director.KindUnavailable, opUpload, "the upload broke off at %d of %d: %w", u.Offset, u.Size, err).
+			WithHint("go on at %d", u.Offset)
+	}
+	return u, nil
+}
+
+// early looks at the beginning as soon as it is there.
+func (s *Store) early(id string, f *os.File, u Upload, before int64) error {
+	enough := min(u.Size, diskimage.SniffLength)
+	if before >= enough || u.Offset < enough {
+		return nil
+	}
+	_, err := diskimage.Sniff(nameOf(u, id), f, u.Size)
+	return err
+}
+
+func nameOf(u Upload, id string) string {
+	if u.Name != "" {
+		return u.Name
+	}
+	return "the file " + id[:12]
+}
+
+// source remembers whether the sender broke off.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+// Read reads on.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// Abort throws an upload away. No error if it is gone; conflict while somebody is at work on it.
+func (s *Store) Abort(_ context.Context, id string) error {
+	if !digest.MatchString(id) {
+		return nil
+	}
+	release, err := s.hold(id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.drop(id)
+}
+
+func (s *Store) drop(id string) error {
+	if err := os.RemoveAll(s.path("uploads", id)); err != nil {
+		return broken(err)
+	}
+	return nil
+}
+
+// sweep throws uploads away to which nothing was added for long.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(s.path("uploads"))
+	if err != nil {
+		return broken(err)
+	}
+	for _, e := range entries {
+		last := time.Time{}
+		for _, name := range []string{"", "data"} {
+			if info, err := os.Stat(s.path("uploads", e.Name(), name)); err == nil && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+		}
+		if s.Now().Sub(last) < uploadLife {
+			continue
+		}
+		release, err := s.hold(e.Name())
+		if err != nil {
+			continue // somebody is at work on it
+		}
+		err = s.drop(e.Name())
+		release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

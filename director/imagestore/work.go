@@ -1,0 +1,343 @@
+package imagestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/diskimage"
+)
+
+// The stages of a job, in their order.
+const (
+	StageChecking   = "checking"
+	StageConverting = "converting"
+	StageDone       = "done"
+	StageFailed     = "failed"
+)
+
+// Job is work on an image that outlives the request for it. Jobs live in memory: after a restart the same request makes the job anew, or finds
+// that it is done.
+type Job struct {
+	ID          string
+	Stage       string
+	Done, Total int64 // of the stage; Total 0 if that is not known
+	File        *File // when it is done
+	Err         error // when it failed
+}
+
+// Ended tells whether nothing more will happen.
+func (j Job) Ended() bool { return j.Stage == StageDone || j.Stage == StageFailed }
+
+// Import is what to make of an upload.
+type Import struct {
+	Upload     string
+	Kubernetes string // that the image carries; empty if the image says so itself
+	Compat     string // of the qcow2: 0.10, 1.1, or empty for as it is
+	By         string
+}
+
+type job struct {
+	Job
+	ended time.Time
+}
+
+// jobLife is how long the end of a job can be asked for.
+const jobLife = time.Hour
+
+const opImport = "imagestore.import"
+
+var kubernetesVersion = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
+
+// Import begins to make an image of an upload that has wholly arrived, or returns the job that does. The upload goes with it, unless it fails for
+// a reason that can be mended: no room, no qemu-img, nothing that says which Kubernetes the image carries. Errors: not_found without the upload,
+// conflict while it arrives.
+func (s *Store) Import(_ context.Context, r Import) (Job, error) {
+	var p []director.Field
+	if bad := badCompat(r.Compat); bad != nil {
+		p = append(p, *bad)
+	}
+	if r.Kubernetes != "" && !kubernetesVersion.MatchString(r.Kubernetes) {
+		p = append(p, director.Field{Path: "kubernetes", Msg: fmt.Sprintf("%q is not a version", r.Kubernetes), Hint: "such as v1.37.2"})
+	}
+	if err := director.Invalid(opImport, "the import is not right", p); err != nil {
+		return Job{}, err
+	}
+	id := "import-" + r.Upload + "-" + r.Compat
+	u, err := s.Upload(r.Upload)
+	if director.KindOf(err) == director.KindNotFound && digest.MatchString(r.Upload) {
+		if j, jerr := s.Job(id); jerr == nil { // its end, whatever that was
+			return j, nil
+		}
+		if f, ok, ferr := s.made(r.Upload, r.Compat); ferr != nil || ok {
+			return Job{ID: id, Stage: StageDone, File: &f}, ferr
+		}
+	}
+	if err != nil {
+		return Job{}, err
+	}
+	if u.Offset != u.Size {
+		return Job{}, director.Errorf(director.KindConflict, opImport, "of %s %d of %d bytes have arrived", nameOf(u, r.Upload), u.Offset, u.Size).
+			WithHint("send the rest first")
+	}
+	return s.begin(id, r.Upload, func(ctx context.Context, j *job) (File, error) { return s.imported(ctx, j, u, r) })
+}
+
+// ConvertFile begins to make another image of an imported one, at that compat level of qcow2, or returns the job that does.
+func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, error) {
+	f, err := s.File(sum)
+	if err != nil {
+		return Job{}, err
+	}
+	if compat == "" {
+		return Job{}, director.Invalid(opImport, "the conversion is not right", []director.Field{{Path: "compat", Msg: "is missing", Hint: "0.10 or 1.1"}})
+	}
+	if bad := badCompat(compat); bad != nil {
+		return Job{}, director.Invalid(opImport, "the conversion is not right", []director.Field{*bad})
+	}
+	id := "convert-" + sum + "-" + compat
+	if f.Compat == compat {
+		return Job{ID: id, Stage: StageDone, File: &f}, nil
+	}
+	if err := s.Convert.Available(); err != nil {
+		return Job{}, err
+	}
+	return s.begin(id, "file "+sum, func(ctx context.Context, j *job) (File, error) {
+		return s.make(ctx, j, s.Path(sum), File{Kubernetes: f.Kubernetes, Told: f.Told, Origin: f.Origin, By: by}, compat)
+	})
+}
+
+// Job returns the job, or not_found.
+func (s *Store) Job(id string) (Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[id]; j != nil {
+		return j.Job, nil
+	}
+	return Job{}, director.Errorf(director.KindNotFound, opImport, "there is no such job").
+		WithHint("the director may have been started again: ask for the same import again")
+}
+
+// begin runs the work under the id unless it runs already. It holds what the work is on.
+func (s *Store) begin(id, on string, work func(context.Context, *job) (File, error)) (Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Now()
+	for k, j := range s.jobs {
+		if j.Ended() && now.Sub(j.ended) > jobLife {
+			delete(s.jobs, k)
+		}
+	}
+	if j := s.jobs[id]; j != nil && !j.Ended() {
+		return j.Job, nil
+	}
+	if s.held[on] {
+		return Job{}, director.Errorf(director.KindConflict, opImport, "somebody else is at work on this image").WithHint("wait until that has ended")
+	}
+	if s.work.Err() != nil {
+		return Job{}, director.Errorf(director.KindUnavailable, opImport, "the director stops").WithHint("try again when it runs")
+	}
+	s.held[on] = true
+	j := &job{Job: Job{ID: id, Stage: StageChecking}}
+	s.jobs[id] = j
+	s.wait.Go(func() {
+		f, err := work(s.work, j)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, on)
+		j.ended = s.Now()
+		if err != nil {
+			if _, ours := errors.AsType[*director.Error](err); !ours {
+				err = director.Errorf(director.KindUnavailable, opImport, "the work on the image was ended: %w", err).WithHint("ask for it again")
+			}
+			j.Stage, j.Err = StageFailed, err
+			s.Log.Warn("work on an image failed", "job", id, "err", err)
+			return
+		}
+		j.Stage, j.File = StageDone, &f
+	})
+	return j.Job, nil
+}
+
+// to notes how far the job is.
+func (s *Store) to(j *job, stage string) func(done, total int64) {
+	set := func(done, total int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		j.Stage, j.Done, j.Total = stage, done, total
+	}
+	set(0, 0)
+	return set
+}
+
+// errWrong is about an upload that no repetition can mend.
+type errWrong struct{ error }
+
+func (e errWrong) Unwrap() error { return e.error }
+
+// imported makes an image of an upload. What is wrong with the file itself takes the upload away.
+func (s *Store) imported(ctx context.Context, j *job, u Upload, r Import) (File, error) {
+	f, err := s.fromUpload(ctx, j, u, r)
+	wrong, ok := errors.AsType[errWrong](err)
+	if err == nil || ok {
+		if derr := s.drop(r.Upload); derr != nil {
+			return f, errors.Join(err, derr)
+		}
+	}
+	if ok {
+		return f, wrong.error
+	}
+	return f, err
+}
+
+func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (File, error) {
+	path, name := s.data(r.Upload), nameOf(u, r.Upload)
+	sum, err := checksum(ctx, path, s.to(j, StageChecking))
+	if err != nil {
+		return File{}, err
+	}
+	if sum != r.Upload {
+		return File{}, errWrong{director.Errorf(director.KindInvalid, opImport, "what has arrived of %s has the SHA-256 %s and not %s", name, sum, r.Upload).
+			WithHint("the file has changed while it was sent, or was damaged on its way: send it again")}
+	}
+	info, err := inspect(ctx, path, name)
+	if director.KindOf(err) == director.KindInvalid {
+		return File{}, errWrong{err}
+	}
+	if err != nil {
+		return File{}, err
+	}
+	origin := Origin{Name: u.Name, Format: info.String(), SHA256: sum, Size: u.Size}
+	return s.make(ctx, j, path, File{Kubernetes: r.Kubernetes, Told: r.Kubernetes != "", Arch: info.Arch, Origin: origin, By: r.By}, r.Compat)
+}
+
+func inspect(ctx context.Context, path, name string) (diskimage.Info, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return diskimage.Info{}, broken(err)
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		return diskimage.Info{}, broken(err)
+	}
+	return diskimage.Inspect(ctx, name, f, stat.Size())
+}
+
+// make puts the image at the path, converted if need be, into its place. f holds what is known of it.
+func (s *Store) make(ctx context.Context, j *job, path string, f File, compat string) (File, error) {
+	name := f.Origin.Name
+	if name == "" {
+		name = "the image"
+	}
+	info, err := inspect(ctx, path, name)
+	if err != nil {
+		return f, err
+	}
+	tmp, err := os.MkdirTemp(s.path("tmp"), "image-")
+	if err != nil {
+		return f, broken(err)
+	}
+	defer func() { _ = os.RemoveAll(tmp) }() // at the latest when the store is opened next
+	if info.Format != diskimage.QCOW2 || (compat != "" && compat != info.Variant) {
+		free, err := s.free()
+		if err != nil {
+			return f, err
+		}
+		out := tmp + "/image.qcow2"
+		most := min(info.Virtual+info.Virtual/32+64<<20, max(free, 1<<20))
+		to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
+		if err := s.Convert.Convert(ctx, info, path, out, to, s.to(j, StageConverting)); err != nil {
+			if director.KindOf(err) == director.KindInvalid {
+				err = errWrong{err}
+			}
+			return f, err
+		}
+		path = out
+		if info, err = inspect(ctx, path, name); err != nil { // before it is converted, a VMDK does not tell what is on its disk
+			if director.KindOf(err) == director.KindInvalid {
+				err = errWrong{err}
+			}
+			return f, err
+		}
+	}
+	if err := f.tells(name, info); err != nil {
+		return f, err
+	}
+	if f.SHA256, err = checksum(ctx, path, s.to(j, StageChecking)); err != nil {
+		return f, err
+	}
+	f.Size, f.Virtual, f.Compat, f.At = info.Size, info.Virtual, info.Variant, s.Now().UTC()
+	if have, err := s.File(f.SHA256); err == nil && have.Kubernetes == f.Kubernetes {
+		return have, nil
+	}
+	if err := s.save(f.SHA256+".json", f); err != nil {
+		return f, broken(err)
+	}
+	if path == s.Path(f.SHA256) {
+		return f, nil
+	}
+	if err := os.Rename(path, s.Path(f.SHA256)); err != nil {
+		return f, broken(err)
+	}
+	if err := os.Chmod(s.Path(f.SHA256), 0o600); err != nil {
+		return f, broken(err)
+	}
+	return f, nil
+}
+
+// tells compares what the image says of itself with what a person says.
+func (f *File) tells(name string, info diskimage.Info) error {
+	if info.Arch != "" {
+		f.Arch = info.Arch
+	}
+	switch {
+	case f.Arch != "" && f.Arch != "amd64":
+		return errWrong{director.Errorf(director.KindInvalid, opImport, "%s is for %s, and nodes are amd64", name, f.Arch).WithHint("give the image for amd64")}
+	case info.Release != nil && f.Told && f.Kubernetes != info.Release.Kubernetes:
+		return director.Errorf(director.KindInvalid, opImport, "%s says in %s that it carries Kubernetes %s, and not %s", name, diskimage.ReleasePath, info.Release.Kubernetes, f.Kubernetes).
+			WithHint("leave the version out, or give the other image")
+	case info.Release != nil:
+		f.Kubernetes, f.Told = info.Release.Kubernetes, false
+	case f.Kubernetes == "":
+		return director.Errorf(director.KindInvalid, opImport, "%s does not say which Kubernetes it carries: there is no %s that can be read", name, diskimage.ReleasePath).
+			WithHint("say it: --kubernetes v1.37.2. The file has arrived and need not be sent again")
+	}
+	if f.Arch == "" {
+		f.Arch = "amd64" // nothing says otherwise
+	}
+	return nil
+}
+
+// checksum reads the whole file.
+func checksum(ctx context.Context, path string, progress func(done, total int64)) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", broken(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", broken(err)
+	}
+	h := sha256.New()
+	r := diskimage.WithContext(ctx, f)
+	for done := int64(0); ; {
+		n, err := io.CopyN(h, r, 16<<20)
+		done += n
+		progress(done, info.Size())
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
