@@ -116,11 +116,26 @@ type Quota struct {
 
 // Image is a node image: a disk that VMs are cloned from.
 type Image struct {
-	Source     string `json:"source" doc:"Path of the file on the director." required:"true"`
-	Format     string `json:"format,omitempty" doc:"Format of the file." enum:"qcow2" default:"qcow2"`
+	Source     string `json:"source,omitempty" doc:"Path of the file on the director. Left out for an image that was imported: its checksum finds it."`
+	Format     string `json:"format,omitempty" doc:"Format of the file. Files of other formats are converted when they are imported." enum:"qcow2" default:"qcow2"`
 	SHA256     string `json:"sha256" doc:"SHA-256 of the file, 64 hexadecimal digits." required:"true"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version whose binaries the image carries, such as v1.37.2." required:"true"`
 	Arch       string `json:"arch,omitempty" doc:"CPU architecture." enum:"amd64" default:"amd64"`
+	// CleanUp is last, so that images without it look as they always did.
+	CleanUp CleanUp `json:"cleanUp,omitzero" doc:"What each VM takes off its disk at its first boot, of what the maker of a foreign image left there."`
+}
+
+// The groups of things that a clean-up knows.
+const (
+	CleanCloud        = "cloud"
+	CleanRepositories = "repositories"
+	CleanKeys         = "keys"
+)
+
+// CleanUp says what a foreign image carries that nodes do not want.
+type CleanUp struct {
+	What  []string `json:"what,omitempty" doc:"Groups of things. cloud: data, settings and agents of other clouds. repositories: package repositories. keys: SSH keys that let others in."`
+	Paths []string `json:"paths,omitempty" doc:"Further files and directories; the last part of a path may hold * and ?."`
 }
 
 // Release is an imported release bundle: everything that a cluster of one Kubernetes version needs.

@@ -38,6 +38,7 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.match("spec.sha256", d.Image.SHA256, sha256Pattern, "64 hexadecimal digits, as sha256sum prints them", 64)
 		v.match("spec.kubernetes", d.Image.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
 		v.absolute("spec.source", d.Image.Source)
+		v.cleanUp(d.Image.CleanUp)
 	case KindRelease:
 		v.match("spec.kubernetes", d.Release.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
 		v.absolute("spec.bundle", d.Release.Bundle)

@@ -97,7 +97,7 @@ func (d *draft) imageEnsure() string {
 	c := d.w.Cluster.Cluster
 	return d.add(plan.Step{
 		ID: StepImageEnsure + "/" + c.Image, Kind: StepImageEnsure, Title: "Bring image " + c.Image + " to provider " + c.Provider,
-		Params:   encode(ImageParams{Provider: c.Provider, Name: c.Image, Image: *d.w.Image.Image}),
+		Params:   encode(ImageParams{Provider: c.Provider, Name: d.w.image(), Document: c.Image, Image: *d.w.Image.Image}),
 		Effects:  []plan.Effect{{Verb: "create", Object: "image", Name: c.Image, Detail: "unless it is there"}},
 		Attempts: 5, Timeout: 30 * time.Minute, Estimate: 15 * time.Second,
 	})
@@ -227,9 +227,13 @@ func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
 func (w World) vmParams(m sized) VMParams {
 	return VMParams{
 		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
-		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.Cluster.Cluster.Image,
+		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
+		CleanUp: w.Image.Image.CleanUp,
 	}
 }
+
+// image is the name of the cluster's image on its provider.
+func (w World) image() string { return w.Image.Image.NameOnProviders(w.Cluster.Cluster.Image) }
 
 func vmEffects(m sized, verb string) []plan.Effect {
 	effects := []plan.Effect{

@@ -158,6 +158,18 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
+		// The document of the image names another file: VMs that were made of the old one are renewed, but never an only master.
+		"an image that moved on": {1, 1, func(w *World) {
+			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
+		}, plan.Request{}, []string{
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
+		}},
+		"an image that moved on, in place": {1, 1, func(w *World) {
+			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
+		}, plan.Request{}, nil},
 		"upgrade by new nodes": {1, 1, func(w *World) {
 			release(w, "v1.38.0")
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace

@@ -138,7 +138,7 @@ func (w World) newMachine(p pool, n int, serial map[string]int) sized {
 	c, name := w.Cluster.Cluster, fmt.Sprintf("%s-%s-%d", w.Cluster.Metadata.Name, p.name, n)
 	m := director.Machine{
 		ID: machineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
-		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: c.Image, CPUs: p.size.CPUs, Memory: int64(p.size.Memory),
+		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: w.image(), CPUs: p.size.CPUs, Memory: int64(p.size.Memory),
 		State: director.MachineIntended,
 	}
 	m.MAC = macOf(m.ID)

@@ -309,7 +309,7 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))
 	}
-	image := d.w.Cluster.Cluster.Image
+	image := d.w.image()
 	if d.Request.HostKeys[m.Name] != "" {
 		image = "" // only its maker knows
 	}

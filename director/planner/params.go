@@ -43,7 +43,8 @@ type VMParams struct {
 	NetworkID string            `json:"network_id"`
 	SSHKeys   []string          `json:"ssh_keys,omitempty"`
 	Hosts     []model.HostAlias `json:"hosts,omitempty"`
-	ImageName string            `json:"image_name"`
+	ImageName string            `json:"image_name"` // on the provider
+	CleanUp   model.CleanUp     `json:"clean_up,omitzero"`
 }
 
 // AdoptParams are the parameters of vm.adopt.
@@ -63,7 +64,8 @@ type NetworkParams struct {
 // ImageParams are the parameters of image.ensure.
 type ImageParams struct {
 	Provider string      `json:"provider"`
-	Name     string      `json:"name"`
+	Name     string      `json:"name"`     // on the provider
+	Document string      `json:"document"` // name of the image's document
 	Image    model.Image `json:"image"`
 }
 

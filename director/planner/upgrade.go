@@ -116,11 +116,14 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 func (w World) outdated() []sized {
 	c, target := w.Cluster.Cluster, w.Release.Release.Kubernetes
 	var out []sized
+	masters := len(w.masters())
 	for _, m := range w.members() {
 		if m.Role == director.RoleWorker && !slices.ContainsFunc(c.Workers, func(p model.WorkerPool) bool { return p.Name == m.Pool }) {
 			continue
 		}
-		if m.Kubernetes != target || (m.Image != c.Image && c.Maintenance.Strategy != model.UpgradeInPlace) {
+		// A row from before images had their checksum in their names tells no more than the document.
+		another := m.Image != w.image() && m.Image != c.Image
+		if m.Kubernetes != target || (another && w.strategy(m, masters) != model.UpgradeInPlace) {
 			out = append(out, w.sized(m))
 		}
 	}
@@ -152,9 +155,11 @@ func (w World) reachable(target string) error {
 
 // strategy is how m is upgraded. The only master of a cluster is upgraded in place, since etcd lives on it alone, unless
 // another one may come first.
-func (d *draft) strategy(m sized) string {
-	s := d.w.Cluster.Cluster.Maintenance.Strategy
-	if m.Role == director.RoleMaster && len(d.masters) == 1 && (s != model.UpgradeReplace || !d.w.Cluster.Cluster.API.VIP.IsValid()) {
+func (d *draft) strategy(m sized) string { return d.w.strategy(m.Machine, len(d.masters)) }
+
+func (w World) strategy(m director.Machine, masters int) string {
+	s := w.Cluster.Cluster.Maintenance.Strategy
+	if m.Role == director.RoleMaster && masters == 1 && (s != model.UpgradeReplace || !w.Cluster.Cluster.API.VIP.IsValid()) {
 		return model.UpgradeInPlace
 	}
 	return cmp.Or(s, model.UpgradeInPlace)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,7 +97,7 @@ func standIn(ctx context.Context, dir string, d *model.Document) (note string, e
 	}
 	switch {
 	case d.Image != nil && missing(d.Image.Source):
-		note = fmt.Sprintf("%s: %s is not here; a stand-in takes its place", d.Ref(), d.Image.Source)
+		note = fmt.Sprintf("%s: %s is not here; a stand-in takes its place", d.Ref(), cmp.Or(d.Image.Source, "the imported file"))
 		d.Image.Source, d.Image.SHA256, err = imageFile(filepath.Join(dir, "images"), d.Metadata.Name)
 	case d.Release != nil && missing(filepath.Join(d.Release.Bundle, bundle.DocumentName)):
 		note = fmt.Sprintf("%s: there is no bundle in %s; a stand-in takes its place", d.Ref(), d.Release.Bundle)

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/kube"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -53,6 +54,11 @@ type Secrets interface {
 // Backends finds the back end of a provider by the provider's name.
 type Backends interface {
 	Backend(ctx context.Context, provider string) (hypervisor.Backend, error)
+}
+
+// Images keeps which images were brought to which providers.
+type Images interface {
+	NoteImage(ctx context.Context, i director.ProviderImage) error
 }
 
 // Player runs playbooks.
@@ -93,6 +99,8 @@ type Env struct {
 	Secrets  Secrets
 	Sealer   pki.Sealer
 	Backends Backends
+	Images   Images                     // nobody keeps it if nil
+	Imported func(sha256 string) string // path of an imported image
 	Player   Player
 	Nodes    Nodes                                // over SSH if nil
 	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
@@ -236,7 +244,12 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 		return director.Errorf(director.KindInvalid, "steps.image", "provider %s cannot keep images", p.Provider)
 	}
 	lastTenth := int64(-1)
-	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: p.Image.Source, SHA256: p.Image.SHA256, Format: p.Image.Format},
+	if e.Images != nil { // before anything is there, so that nothing is there unknown
+		if err := e.Images.NoteImage(ctx, director.ProviderImage{Provider: p.Provider, Name: p.Name, Image: p.Document, SHA256: p.Image.SHA256, At: e.Now()}); err != nil {
+			return err
+		}
+	}
+	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: e.ImagePath(p.Image), SHA256: p.Image.SHA256, Format: p.Image.Format},
 		func(done, total int64) {
 			if tenth := done * 10 / max(total, 1); tenth != lastTenth {
 				lastTenth = tenth
@@ -246,6 +259,14 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 }
 
 var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", "70 %", "80 %", "90 %", "100 %"}
+
+// ImagePath returns where the file of the image is on this director, or would be.
+func (e Env) ImagePath(i model.Image) string {
+	if i.Source == "" && e.Imported != nil {
+		return e.Imported(i.SHA256)
+	}
+	return i.Source
+}
 
 func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
 	b, err := bundle.Open(p.Bundle)

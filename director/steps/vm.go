@@ -104,6 +104,7 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 	}
 	guest := cloudinit.Guest{
 		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: append([]string{e.SSH.Public}, p.SSHKeys...), HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
+		CleanUp: cloudinit.CleanUp{What: p.CleanUp.What, Paths: p.CleanUp.Paths},
 	}
 	for _, a := range p.Hosts {
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})

@@ -104,6 +104,7 @@ type Guest struct {
 	Repositories   []Repository
 	Scripts        []string // run once as root, in order, after everything else; a failing one does not stop the next
 	Files          []File
+	CleanUp        CleanUp
 }
 
 var (
@@ -181,7 +182,7 @@ func (g *Guest) validate() []director.Field {
 		want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
 		want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
 	}
-	return fields
+	return append(fields, g.cleanUpProblems()...)
 }
 
 // within tells whether p is dir or below it.
@@ -302,7 +303,7 @@ func newFile(path, mode, owner string, content []byte) file {
 
 type apt struct {
 	Preserve bool                 `yaml:"preserve_sources_list"`
-	Sources  map[string]aptSource `yaml:"sources"`
+	Sources  map[string]aptSource `yaml:"sources,omitempty"`
 }
 
 type aptSource struct {
@@ -330,8 +331,12 @@ func (g *Guest) userData() userData {
 	if len(g.NTP) > 0 {
 		u.NTP = &ntp{Enabled: true, Client: "chrony", Servers: g.NTP}
 	}
+	if !g.CleanUp.empty() {
+		u.Bootcmd = append(u.Bootcmd, g.CleanUp.script(""))
+		u.Apt = &apt{Preserve: true} // or cloud-init writes the distribution's repositories anew
+	}
 	if g.DataDisk != nil {
-		u.Bootcmd = []string{g.DataDisk.Script()}
+		u.Bootcmd = append(u.Bootcmd, g.DataDisk.Script())
 	}
 	for _, f := range g.Files {
 		if f.Mode == "" {
