@@ -22,6 +22,7 @@ import (
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -70,10 +71,17 @@ func setupScript(env *testscript.Env) error {
 	} else if _, _, err := svc.EnsureAdmin(context.Background(), password); err != nil {
 		return err
 	}
+	quiet := slog.New(slog.DiscardHandler)
+	images, err := imagestore.Open(imagestore.Config{Dir: filepath.Join(env.WorkDir, ".images"), Log: quiet, Reserve: 1})
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = images.Close(context.Background()) })
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(
-		api.New(api.Config{Operations: ops, Schedules: schedules, Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "v0.0.0-test"}),
-		nil, slog.New(slog.DiscardHandler))
+		api.New(api.Config{
+			Operations: ops, Schedules: schedules, Images: apitest.Images{Operations: ops, Store: images}, Auth: svc, Log: quiet, Version: "v0.0.0-test",
+		}), nil, quiet)
 	srv.StartTLS()
 	env.Defer(srv.Close)
 	env.Defer(srv.CloseClientConnections)

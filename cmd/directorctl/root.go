@@ -50,7 +50,7 @@ func (a *app) rootCommand() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
+	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.imageCommand())
 	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(), a.eventsCommand(),
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())

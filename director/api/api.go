@@ -42,6 +42,7 @@ type Config struct {
 	Auth       Auth
 	Log        *slog.Logger
 	Schedules  Schedules // nil for a director without
+	Images     Images    // nil for a director that keeps none
 
 	Version string // of the director
 	Commit  string
@@ -156,6 +157,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.events(api)
 	s.stream(api)
 	s.schedules(api)
+	s.images(api)
 	return engine, api
 }
 

@@ -86,8 +86,8 @@ func parseServer(server string) (*url.URL, error) {
 type request struct {
 	method, path string
 	query        url.Values
-	body         any    // encoded as JSON unless it is []byte
-	contentType  string // of a []byte body
+	body         any    // encoded as JSON unless it is []byte or a part of a file
+	contentType  string // of a body that is not encoded
 	accept       string
 	header       http.Header
 	once         bool // carries a key, so that it can be sent again when the answer is lost
@@ -148,6 +148,8 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	case nil:
 	case []byte:
 		body = bytes.NewReader(b)
+	case *io.SectionReader:
+		body = b
 	default:
 		raw, err := json.Marshal(b)
 		if err != nil {
@@ -158,6 +160,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
 	if err != nil {
 		return nil, director.Errorf(director.KindInternal, op, "making the request: %w", err)
+	}
+	if b, ok := r.body.(*io.SectionReader); ok {
+		req.ContentLength = b.Size()
 	}
 	for k, v := range r.header {
 		req.Header[k] = v

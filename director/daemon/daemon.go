@@ -29,6 +29,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
@@ -133,6 +134,12 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	files, err := imagestore.Open(imagestore.Config{Dir: d.path("images"), Log: d.log})
+	if err != nil {
+		return err
+	}
+	d.onStop(files.Close)
+	env.Images, env.Imported = db, files.Path
 	tree, _, err := ansible.Unpack(playbooks.FS(), d.path("playbooks"))
 	if err != nil {
 		return err
@@ -153,6 +160,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
 		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
+		Images:        files,
 		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
 		LogsOf:        logsOf,
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
@@ -315,7 +323,7 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
-		Operations: ops, Schedules: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Operations: ops, Schedules: ops, Images: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
 		Ready: d.checks(db), Metrics: m.Handler(), Observer: m,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)

@@ -41,27 +41,15 @@ type Config struct {
 // uploadLife is how long an upload is kept to which nothing is added.
 const uploadLife = 24 * time.Hour
 
-// File is an imported image: a qcow2 that needs nothing else.
-type File struct {
-	SHA256     string    `json:"sha256"`
-	Size       int64     `json:"size"`
-	Virtual    int64     `json:"virtual"`
-	Compat     string    `json:"compat"` // of qcow2: 0.10 or 1.1
-	Kubernetes string    `json:"kubernetes"`
-	Told       bool      `json:"told"` // a person said which Kubernetes it carries; the image did not
-	Arch       string    `json:"arch"`
-	Origin     Origin    `json:"origin"`
-	At         time.Time `json:"at"`
-	By         string    `json:"by"`
-}
-
-// Origin is the file that an image was made from; the image itself if it was not converted.
-type Origin struct {
-	Name   string `json:"name"` // as whoever brought it called it
-	Format string `json:"format"`
-	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"`
-}
+// The nouns of the store, under short names.
+type (
+	File    = director.ImageFile
+	Origin  = director.ImageOrigin
+	Upload  = director.ImageUpload
+	Request = director.ImageRequest
+	Import  = director.ImageImport
+	Job     = director.ImageJob
+)
 
 // Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
 type Store struct {

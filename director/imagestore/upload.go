@@ -13,25 +13,6 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
-// Upload is a file that arrives. Its id is the SHA-256 that it shall have, so that whoever has the file finds its upload again.
-type Upload struct {
-	ID     string
-	Name   string // of the file, for people
-	Size   int64
-	Offset int64 // how much has arrived
-	By     string
-}
-
-// Request is what is known of a file before it is sent.
-type Request struct {
-	SHA256 string
-	Name   string
-	Size   int64
-	Format string // as the sender sees it; empty if it does not
-	Compat string // that the image shall have; empty for as it is
-	By     string
-}
-
 // record is what is kept of an upload beside its data.
 type record struct {
 	Name string `json:"name"`
@@ -44,7 +25,7 @@ const opUpload = "imagestore.upload"
 // Begin makes a place for the file, or returns the one that there is with what has arrived. Errors: invalid for a request that is wrong,
 // exhausted if there is no room, unavailable if the file would have to be converted and that is not possible here.
 func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
-	if err := r.validate(); err != nil {
+	if err := validate(r); err != nil {
 		return Upload{}, err
 	}
 	if err := s.sweep(); err != nil {
@@ -83,7 +64,7 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	return s.Upload(r.SHA256)
 }
 
-func (r Request) validate() error {
+func validate(r Request) error {
 	var p []director.Field
 	if !digest.MatchString(r.SHA256) {
 		p = append(p, director.Field{Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case", Hint: "as sha256sum prints them"})

@@ -15,35 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
-// The stages of a job, in their order.
-const (
-	StageChecking   = "checking"
-	StageConverting = "converting"
-	StageDone       = "done"
-	StageFailed     = "failed"
-)
-
-// Job is work on an image that outlives the request for it. Jobs live in memory: after a restart the same request makes the job anew, or finds
-// that it is done.
-type Job struct {
-	ID          string
-	Stage       string
-	Done, Total int64 // of the stage; Total 0 if that is not known
-	File        *File // when it is done
-	Err         error // when it failed
-}
-
-// Ended tells whether nothing more will happen.
-func (j Job) Ended() bool { return j.Stage == StageDone || j.Stage == StageFailed }
-
-// Import is what to make of an upload.
-type Import struct {
-	Upload     string
-	Kubernetes string // that the image carries; empty if the image says so itself
-	Compat     string // of the qcow2: 0.10, 1.1, or empty for as it is
-	By         string
-}
-
+// job is work that outlives its request. Jobs live in memory: after a restart the same request makes the job anew, or finds that it is done.
 type job struct {
 	Job
 	ended time.Time
@@ -77,7 +49,7 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 			return j, nil
 		}
 		if f, ok, ferr := s.made(r.Upload, r.Compat); ferr != nil || ok {
-			return Job{ID: id, Stage: StageDone, File: &f}, ferr
+			return Job{ID: id, Stage: director.ImageDone, File: &f}, ferr
 		}
 	}
 	if err != nil {
@@ -104,7 +76,7 @@ func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, err
 	}
 	id := "convert-" + sum + "-" + compat
 	if f.Compat == compat {
-		return Job{ID: id, Stage: StageDone, File: &f}, nil
+		return Job{ID: id, Stage: director.ImageDone, File: &f}, nil
 	}
 	if err := s.Convert.Available(); err != nil {
 		return Job{}, err
@@ -145,7 +117,7 @@ func (s *Store) begin(id, on string, work func(context.Context, *job) (File, err
 		return Job{}, director.Errorf(director.KindUnavailable, opImport, "the director stops").WithHint("try again when it runs")
 	}
 	s.held[on] = true
-	j := &job{Job: Job{ID: id, Stage: StageChecking}}
+	j := &job{Job: Job{ID: id, Stage: director.ImageChecking}}
 	s.jobs[id] = j
 	s.wait.Go(func() {
 		f, err := work(s.work, j)
@@ -157,11 +129,11 @@ func (s *Store) begin(id, on string, work func(context.Context, *job) (File, err
 			if _, ours := errors.AsType[*director.Error](err); !ours {
 				err = director.Errorf(director.KindUnavailable, opImport, "the work on the image was ended: %w", err).WithHint("ask for it again")
 			}
-			j.Stage, j.Err = StageFailed, err
+			j.Stage, j.Err = director.ImageFailed, err
 			s.Log.Warn("work on an image failed", "job", id, "err", err)
 			return
 		}
-		j.Stage, j.File = StageDone, &f
+		j.Stage, j.File = director.ImageDone, &f
 	})
 	return j.Job, nil
 }
@@ -199,7 +171,7 @@ func (s *Store) imported(ctx context.Context, j *job, u Upload, r Import) (File,
 
 func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (File, error) {
 	path, name := s.data(r.Upload), nameOf(u, r.Upload)
-	sum, err := checksum(ctx, path, s.to(j, StageChecking))
+	sum, err := checksum(ctx, path, s.to(j, director.ImageChecking))
 	if err != nil {
 		return File{}, err
 	}
@@ -254,7 +226,7 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 		out := tmp + "/image.qcow2"
 		most := min(info.Virtual+info.Virtual/32+64<<20, max(free, 1<<20))
 		to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
-		if err := s.Convert.Convert(ctx, info, path, out, to, s.to(j, StageConverting)); err != nil {
+		if err := s.Convert.Convert(ctx, info, path, out, to, s.to(j, director.ImageConverting)); err != nil {
 			if director.KindOf(err) == director.KindInvalid {
 				err = errWrong{err}
 			}
@@ -268,10 +240,10 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 			return f, err
 		}
 	}
-	if err := f.tells(name, info); err != nil {
+	if err := tells(&f, name, info); err != nil {
 		return f, err
 	}
-	if f.SHA256, err = checksum(ctx, path, s.to(j, StageChecking)); err != nil {
+	if f.SHA256, err = checksum(ctx, path, s.to(j, director.ImageChecking)); err != nil {
 		return f, err
 	}
 	f.Size, f.Virtual, f.Compat, f.At = info.Size, info.Virtual, info.Variant, s.Now().UTC()
@@ -294,7 +266,7 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 }
 
 // tells compares what the image says of itself with what a person says.
-func (f *File) tells(name string, info diskimage.Info) error {
+func tells(f *File, name string, info diskimage.Info) error {
 	if info.Arch != "" {
 		f.Arch = info.Arch
 	}

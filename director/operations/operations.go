@@ -18,7 +18,6 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/engine"
-	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
@@ -49,6 +48,8 @@ type Config struct {
 	LogsOf func(instance string) bool
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
+	// Images keeps imported images; nil for a director without.
+	Images ImageStore
 }
 
 // Operations implements api.Operations. It is safe for concurrent use.
@@ -236,7 +237,7 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 		}
 	}
 	if ref.Kind == model.KindImage {
-		if err := o.deleteImage(ctx, ref.Name); err != nil {
+		if err := o.deleteImage(ctx, doc); err != nil {
 			return err
 		}
 	}
@@ -259,33 +260,6 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 		}
 		return tx.Audit(o.Now(), actor, "delete", ref.String())
 	})
-}
-
-func (o *Operations) deleteImage(ctx context.Context, name string) error {
-	docs, err := o.Store.Documents(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, d := range docs {
-		if d.Cluster != nil && d.Cluster.Image == name {
-			return director.Errorf(director.KindConflict, "operations.delete", "Image/%s is used by %s", name, d.Ref()).WithHint("delete %s first", d.Ref())
-		}
-	}
-	for _, d := range docs {
-		if d.Provider == nil {
-			continue
-		}
-		b, err := o.Env.Backends.Backend(ctx, d.Metadata.Name)
-		if err != nil {
-			return err
-		}
-		if im, ok := hypervisor.Capability[hypervisor.Imaging](b); ok {
-			if err := im.DeleteImage(ctx, name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the cluster that never ran are discarded.

@@ -51,20 +51,6 @@ func message(err error) string {
 	return err.Error()
 }
 
-func (o *Operations) checkImage(ctx context.Context, w planner.World) []director.Field {
-	im, at := w.Image.Image, w.Image.Ref().String()
-	sum, err := o.sums.of(ctx, im.Source)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return []director.Field{{Path: at + ": spec.source", Msg: im.Source + " does not exist on the director", Hint: "copy the image there, or correct the path"}}
-	case err != nil:
-		return []director.Field{{Path: at + ": spec.source", Msg: err.Error()}}
-	case sum != im.SHA256:
-		return []director.Field{{Path: at + ": spec.sha256", Msg: "the file has " + sum, Hint: "the file is damaged or another one: copy it again, or correct the checksum"}}
-	}
-	return nil
-}
-
 // of returns the SHA-256 of the file in hex, read at most once as long as size and time of change stay.
 func (c *checksums) of(ctx context.Context, path string) (string, error) {
 	f, err := os.Open(path)

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "image", Short: "Import, list, convert and delete node images",
+		Long: "Bring node images to the director and look after them. A document of the kind Image names an imported image by its checksum, and clusters name\n" +
+			"the document.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, Args: exact(),
+	}
+	cmd.AddCommand(a.importImageCommand(), a.listImagesCommand(), a.convertImageCommand(), a.deleteImageCommand(), a.pruneImagesCommand())
+	return cmd
+}
+
+func compatFlag(cmd *cobra.Command, compat *string) {
+	cmd.Flags().StringVar(compat, "compat", "", "version of qcow2 that the image shall have: 1.1, or 0.10 for hosts that know no newer one")
+	_ = cmd.RegisterFlagCompletionFunc("compat", cobra.FixedCompletions([]string{"0.10", "1.1"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func badCompat(cmd *cobra.Command, compat string) error {
+	if compat != "" && compat != "0.10" && compat != "1.1" {
+		return usage(cmd, "%q is no version of qcow2: 0.10 or 1.1", compat)
+	}
+	return nil
+}
+
+func imageNames(ctx context.Context, c *client.Client, _ []string) []string {
+	return documentNames(ctx, c, model.KindImage)
+}
+
+func (a *app) importImageCommand() *cobra.Command {
+	var in wanted
+	cmd := &cobra.Command{
+		Use: "import FILE [NAME]", Short: "Bring an image file to the director",
+		Long: "Check an image file (qcow2, raw, VMDK or OVA, whatever its name), send it to the director, which checks it again and converts it to qcow2 if\n" +
+			"need be, and let the document Image/NAME name it. Without NAME no document changes, and one that could be applied is printed.\n\n" +
+			"A document that exists moves on to the new file: VMs that were made of the old one stay as they are.\n\n" +
+			"An interrupted import goes on where it was when the same command is run again. A file FILE.sha256 beside the image is looked at.",
+		Example: "  directorctl image import node.qcow2 debian12-k8s-1.37\n  directorctl image import foreign.ova debian13-k8s-1.37 --kubernetes v1.37.2 --compat 0.10",
+		Args:    between(1, "FILE", "NAME"),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			in.sha256 = strings.ToLower(in.sha256)
+			if in.sha256 != "" && !wholeSum.MatchString(in.sha256) {
+				return usage(cmd, "--sha256 is not 64 hexadecimal digits, as sha256sum prints them")
+			}
+			if in.kubernetes != "" && !strings.HasPrefix(in.kubernetes, "v") {
+				in.kubernetes = "v" + in.kubernetes
+			}
+			return badCompat(cmd, in.compat)
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			in.path, in.document = args[0], ""
+			if len(args) > 1 {
+				in.document = args[1]
+			}
+			return a.importImage(cmd.Context(), api, in)
+		}),
+	}
+	cmd.Flags().StringVar(&in.kubernetes, "kubernetes", "", "version that the image carries, if it does not say so itself in /etc/kaas-release")
+	cmd.Flags().StringVar(&in.sha256, "sha256", "", "checksum that the file must have")
+	compatFlag(cmd, &in.compat)
+	return cmd
+}
+
+var (
+	wholeSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	partSum  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
+)
+
+func (a *app) importImage(ctx context.Context, api *client.Client, in wanted) error {
+	show := a.progress()
+	defer show.end()
+	f, err := in.open(ctx)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	defer f.Close()
+	if in.document != "" { // what is wrong with it is known before anything is sent
+		d := imageDocument(in.document, wire.ImageFile{SHA256: strings.Repeat("0", 64), Kubernetes: cmp.Or(f.kubernetes, "v1.0.0"), Arch: "amd64"})
+		if _, err := model.Validate(&d); err != nil {
+			return err
+		}
+	}
+	if err := f.sum(ctx, in.sha256, show); err != nil {
+		return stopped(ctx, err)
+	}
+	q := wire.UploadRequest{SHA256: f.sha256, Size: f.info.Size, Name: f.name, Format: string(f.info.Format), Compat: in.compat}
+	_, err = api.SendFile(ctx, q, f, func(arrived int64) { show.at("Sending "+f.name, arrived, f.info.Size, true) }, func(err error) {
+		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
+	})
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	file, err := api.ImportImage(ctx, wire.ImageImport{Upload: f.sha256, Kubernetes: f.kubernetes, Compat: in.compat}, show.job)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	show.end()
+	return a.nameImage(ctx, api, in.document, file)
+}
+
+// stopped says of an interruption that nothing is lost.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return interrupted("run the same command again: it goes on where it was")
+	}
+	return err
+}
+
+func imageDocument(name string, f wire.ImageFile) model.Document {
+	return model.Document{
+		Kind: model.KindImage, Metadata: model.Metadata{Name: name},
+		Image: &model.Image{Format: "qcow2", SHA256: f.SHA256, Kubernetes: f.Kubernetes, Arch: f.Arch},
+	}
+}
+
+// nameImage lets the document name the file; without a name it prints one.
+func (a *app) nameImage(ctx context.Context, api *client.Client, name string, f wire.ImageFile) error {
+	what := fmt.Sprintf("qcow2 (compat %s) of %s with Kubernetes %s, SHA-256 %s", f.Compat, amount(f.Size), f.Kubernetes, f.SHA256)
+	if name == "" {
+		say(a.err, "Imported %s. No document names it yet; this one would:\n", what)
+		text, err := model.Encode(imageDocument("node-"+strings.TrimPrefix(f.Kubernetes, "v"), f))
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(text)
+		return err
+	}
+	d, tag := imageDocument(name, f), ""
+	old, err := api.Document(ctx, d.Ref())
+	switch {
+	case err == nil:
+		docs, err := model.Parse(old.Document, d.Ref().String())
+		if err != nil {
+			return err
+		}
+		d, tag = docs[0], old.ETag // its labels and its clean-up stay
+		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch = "", f.SHA256, f.Kubernetes, f.Arch
+	case director.KindOf(err) != director.KindNotFound:
+		return err
+	}
+	text, err := model.Encode(d)
+	if err != nil {
+		return err
+	}
+	applied, err := api.ApplyIf(ctx, text, d.Ref().String(), false, tag)
+	if err != nil {
+		say(a.err, "Imported %s, but no document names it:\n", what)
+		return err
+	}
+	for _, c := range applied.Changes {
+		say(a.out, "%s/%s %s: %s\n", c.Kind, c.Name, c.Action, what)
+	}
+	return nil
+}
+
+func (a *app) listImagesCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the images and the imported files", Args: exact(),
+		Long: "List the documents of images, and then the imported files that none names. OLD counts earlier files of a document that are left on providers;\n" +
+			"directorctl image prune takes away what nobody needs.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			items, err := api.Images(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, wire.Images{Items: items}, func() { printImages(a.out, items, time.Now()) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func printImages(w io.Writer, items []wire.Image, now time.Time) {
+	table(w, "NAME KUBERNETES QCOW2 SIZE DISK SHA256 CLUSTERS PROVIDERS OLD AGE FILE", func(row func(...string)) {
+		for _, i := range items {
+			compat, size, disk, ago, file := "", "", "", "", i.Source
+			if f := i.File; f != nil {
+				compat, size, disk, ago, file = f.Compat, amount(f.Size), amount(f.Virtual), age(now.Sub(f.ImportedAt)), cmp.Or(f.OriginName, "imported")
+			} else if file == "" {
+				file = "missing"
+			}
+			old := ""
+			if i.Old > 0 {
+				old = fmt.Sprint(i.Old)
+			}
+			row(i.Name, i.Kubernetes, compat, size, disk, i.SHA256[:min(12, len(i.SHA256))], strings.Join(i.Clusters, ","), strings.Join(i.Providers, ","), old, ago, file)
+		}
+	})
+}
+
+// find returns the image that is named by its document or by the beginning of its checksum.
+func findImage(ctx context.Context, api *client.Client, name string) (wire.Image, error) {
+	items, err := api.Images(ctx)
+	if err != nil {
+		return wire.Image{}, err
+	}
+	var found []wire.Image
+	for _, i := range items {
+		if i.Name == name {
+			return i, nil
+		}
+		if i.File != nil && partSum.MatchString(name) && strings.HasPrefix(i.SHA256, name) {
+			found = append(found, i)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return wire.Image{}, director.Errorf(director.KindNotFound, "directorctl.image", "there is no image %q", name).
+			WithHint("see what there is: directorctl image list")
+	}
+	return wire.Image{}, director.Errorf(director.KindConflict, "directorctl.image", "%d images begin with %s", len(found), name).WithHint("name one by its document")
+}
+
+func (a *app) convertImageCommand() *cobra.Command {
+	var compat, as string
+	cmd := &cobra.Command{
+		Use: "convert NAME", Short: "Make an image in another version of qcow2 of an imported one",
+		Long: "Make an image in another version of qcow2 of an imported one, which stays. NAME is a document, or the first eight or more digits of a checksum.\n" +
+			"The document --as names the new image; it may be the same document, which then moves on.",
+		Example: "  directorctl image convert debian12-k8s-1.37 --compat 0.10 --as debian12-k8s-1.37-old-hosts",
+		Args:    exact("NAME"), ValidArgsFunction: a.complete(0, imageNames),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if compat == "" {
+				return usage(cmd, "--compat is missing")
+			}
+			return badCompat(cmd, compat)
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			i, err := findImage(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			if i.File == nil {
+				return director.Errorf(director.KindInvalid, "directorctl.image", "the file of %s was not imported", args[0]).
+					WithHint("import it first: directorctl image import FILE %s --compat %s", args[0], compat)
+			}
+			show := a.progress()
+			f, err := api.ConvertImage(cmd.Context(), i.SHA256, compat, show.job)
+			show.end()
+			if err != nil {
+				return stopped(cmd.Context(), err)
+			}
+			return a.nameImage(cmd.Context(), api, as, f)
+		}),
+	}
+	compatFlag(cmd, &compat)
+	cmd.Flags().StringVar(&as, "as", "", "document that names the new image")
+	return cmd
+}
+
+func (a *app) deleteImageCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete an image that nothing uses",
+		Long: "Delete the document of an image, take the image off the providers, and delete its imported file unless another document names it too.\n" +
+			"NAME is a document, or the first eight or more digits of the checksum of a file that no document names.",
+		Args: exact("NAME"), ValidArgsFunction: a.complete(0, imageNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			i, err := findImage(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			what := "the imported file " + i.SHA256[:12]
+			if i.Name != "" {
+				what = "Image/" + i.Name
+			}
+			if !yes {
+				ok, err := a.confirm(cmd.Context(), "Delete "+what+"?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			if i.Name != "" {
+				if err := a.deleteDocument(cmd, api, model.Ref{Kind: model.KindImage, Name: i.Name}); err != nil {
+					return err
+				}
+			}
+			if i.File == nil {
+				return nil
+			}
+			err = api.DeleteImageFile(cmd.Context(), i.SHA256)
+			if i.Name != "" && director.KindOf(err) == director.KindConflict {
+				say(a.out, "Its file stays: another needs it.\n")
+				return nil
+			}
+			if err == nil {
+				say(a.out, "File %s deleted, %s\n", i.SHA256[:12], amount(i.File.Size))
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	return cmd
+}
+
+func (a *app) pruneImagesCommand() *cobra.Command {
+	var yes, rehearse bool
+	var older time.Duration
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Delete the images that nobody needs",
+		Long: "Delete on providers what no document, no VM and no plan that can go on names, and on the director the imported files of which the same is true.",
+		Args: exact(),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if older < 0 {
+				return usage(cmd, "--older-than is negative")
+			}
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			p, err := api.PruneImages(cmd.Context(), older, true)
+			if err != nil {
+				return err
+			}
+			if len(p.Items) == 0 {
+				sayLine(a.out, "Nothing to delete.")
+				return nil
+			}
+			printPruned(a.out, p.Items)
+			if rehearse {
+				return nil
+			}
+			if !yes {
+				ok, err := a.confirm(cmd.Context(), "Delete them?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			if p, err = api.PruneImages(cmd.Context(), older, false); err != nil {
+				return err
+			}
+			gone := 0
+			for _, i := range p.Items {
+				if i.Kept == "" {
+					gone++
+				} else {
+					say(a.err, "%s on %s stays: %s\n", i.Name, i.Provider, plain(i.Kept))
+				}
+			}
+			say(a.out, "%d deleted\n", gone)
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&rehearse, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep files that were imported later")
+	return cmd
+}
+
+func printPruned(w io.Writer, items []wire.ImageLeft) {
+	table(w, "WHERE IMAGE SHA256 SIZE KEPT", func(row func(...string)) {
+		for _, i := range items {
+			size := ""
+			if i.Size > 0 {
+				size = amount(i.Size)
+			}
+			row(cmp.Or(i.Provider, "director"), i.Name, i.SHA256[:min(12, len(i.SHA256))], size, i.Kept)
+		}
+	})
+}

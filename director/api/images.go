@@ -1,0 +1,254 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Images is what the API offers of images beside their documents. All methods return *director.Error and are safe for concurrent use.
+type Images interface {
+	// ImageViews lists the documents of images by name, and then the imported files that none names, the newest first.
+	ImageViews(ctx context.Context) ([]ImageView, error)
+	// BeginUpload makes a place for a file, or returns the one that there is with what has arrived.
+	BeginUpload(ctx context.Context, r director.ImageRequest) (director.ImageUpload, error)
+	// Upload returns the upload, or not_found.
+	Upload(ctx context.Context, id string) (director.ImageUpload, error)
+	// WriteUpload adds what r gives at the offset; conflict if the upload is elsewhere. What has arrived stays when r breaks off.
+	WriteUpload(ctx context.Context, id string, offset int64, r io.Reader) (director.ImageUpload, error)
+	// AbortUpload throws the upload away. No error if it is gone.
+	AbortUpload(ctx context.Context, id string) error
+	// ImportImage begins to make an image of an upload that has wholly arrived, or returns the job that does.
+	ImportImage(ctx context.Context, r director.ImageImport) (director.ImageJob, error)
+	// ConvertImage begins to make another image of an imported one, or returns the job that does.
+	ConvertImage(ctx context.Context, actor, sum, compat string) (director.ImageJob, error)
+	// ImageJob returns the job, or not_found.
+	ImageJob(ctx context.Context, id string) (director.ImageJob, error)
+	// DeleteImageFile removes an imported file; conflict while something needs it. No error if it is gone.
+	DeleteImageFile(ctx context.Context, actor, sum string) error
+	// PruneImages removes what nobody needs: on providers, and of files those that were imported before the time.
+	PruneImages(ctx context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error)
+}
+
+// ImageView is a document of an image with what is known of its file, or a file that no document names.
+type ImageView struct {
+	Name, SHA256, Kubernetes, Source string
+	File                             *director.ImageFile
+	Clusters, Providers              []string
+	Old                              int // earlier contents of the document on providers
+}
+
+const kindImage = string(model.KindImage)
+
+// pieceTime is how long a sender of a piece may send nothing.
+const pieceTime = 30 * time.Second
+
+type uploadInput struct {
+	ID string `path:"id" maxLength:"64" doc:"The SHA-256 that the whole file shall have."`
+}
+
+type pieceInput struct {
+	ID          string `path:"id" maxLength:"64" doc:"The SHA-256 that the whole file shall have."`
+	Offset      int64  `header:"Upload-Offset" required:"true" minimum:"0" doc:"Where the piece begins: the offset of the upload."`
+	ContentType string `header:"Content-Type"`
+
+	piece io.Reader
+}
+
+// Resolve takes the body as a stream: a piece is too long to be kept in memory.
+func (in *pieceInput) Resolve(ctx huma.Context) []error {
+	in.piece = &patient{r: ctx.BodyReader(), rc: http.NewResponseController(humagin.Unwrap(ctx).Writer), write: func() { unlimited(ctx) }}
+	return nil
+}
+
+// patient reads for as long as something comes.
+type patient struct {
+	r     io.Reader
+	rc    *http.ResponseController
+	write func()
+}
+
+// Read reads on.
+func (p *patient) Read(b []byte) (int, error) {
+	p.write()                                           // the answer comes after the last byte
+	_ = p.rc.SetReadDeadline(time.Now().Add(pieceTime)) // a connection without deadlines has none to move
+	return p.r.Read(b)
+}
+
+type uploadOutput struct {
+	Location string `header:"Location"`
+	Offset   int64  `header:"Upload-Offset"`
+	Body     wire.Upload
+}
+
+type importInput struct{ Body wire.ImageImport }
+
+type conversionInput struct {
+	SHA256 string `path:"sha256" maxLength:"64" doc:"Checksum of an imported image."`
+	Body   wire.ImageConversion
+}
+
+type imageFileInput struct {
+	SHA256 string `path:"sha256" maxLength:"64" doc:"Checksum of an imported image."`
+}
+
+type imageJobInput struct {
+	ID string `path:"id" maxLength:"100" doc:"Id of the job."`
+}
+
+type pruneInput struct {
+	DryRun    bool `query:"dry_run" doc:"Only say what would be removed."`
+	OlderThan int  `query:"older_than" minimum:"0" default:"86400" doc:"Keep files that were imported in the last so many seconds."`
+}
+
+type jobOutput struct {
+	Location string `header:"Location"`
+	Body     wire.ImageJob
+}
+
+var errNoImages = director.Errorf(director.KindUnavailable, "api.images", "this director keeps no images").WithHint("ask a director that does")
+
+// withImages is a handler for a director that keeps images.
+func withImages[I, O any](s *server, handler func(context.Context, Images, director.Actor, *I) (*O, error)) func(context.Context, director.Actor, *I) (*O, error) {
+	return func(ctx context.Context, a director.Actor, in *I) (*O, error) {
+		if s.Images == nil {
+			return nil, errNoImages
+		}
+		return handler(ctx, s.Images, a, in)
+	}
+}
+
+func (s *server) images(api huma.API) {
+	tags := []string{"Images"}
+	operation(s, api, huma.Operation{
+		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags, Summary: "List the images and the imported files",
+		Description: "The documents of images by name, and then the imported files that none names, the newest first.",
+	}, director.ActRead, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
+		views, err := im.ImageViews(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list := wire.Images{Items: make([]wire.Image, len(views))}
+		for i, v := range views {
+			list.Items[i] = wire.Image{
+				Name: v.Name, SHA256: v.SHA256, Kubernetes: v.Kubernetes, Source: v.Source, File: wire.ImageFileOf(v.File),
+				Clusters: v.Clusters, Providers: v.Providers, Old: v.Old,
+			}
+		}
+		return &body[wire.Images]{list}, nil
+	}))
+	s.uploads(api, tags)
+	operation(s, api, huma.Operation{
+		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags, Summary: "Make an image of an upload",
+		Description: "The file is checked, converted to qcow2 if it is none, and kept by its checksum, which a document of the kind Image then names. " +
+			"Asked again, the answer is the same job, or its end. A file that is wrong is thrown away.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
+	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
+		return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
+			Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
+		}))
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags, Summary: "Make another image of an imported one",
+		Description: "The new image has a checksum of its own. The old one stays.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
+	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *conversionInput) (*jobOutput, error) {
+		return s.job(ctx)(im.ConvertImage(ctx, a.User, in.SHA256, in.Body.Compat))
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags, Summary: "See how far the work on an image is",
+		Description: "A director that was started again does not know its jobs any more: ask for the same import again.", Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
+		return s.job(ctx)(im.ImageJob(ctx, in.ID))
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags, Summary: "Delete an imported file that nothing needs",
+		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActDelete, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *imageFileInput) (*empty, error) {
+		return nil, im.DeleteImageFile(ctx, a.User, in.SHA256)
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags, Summary: "Delete what nobody needs",
+		Description: "On providers the images that no document, no VM and no plan that can go on names; on the director the imported files of which the same is true.",
+	}, director.ActDelete, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *pruneInput) (*body[wire.ImagesPruned], error) {
+		left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
+		if err != nil {
+			return nil, err
+		}
+		return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
+	}))
+}
+
+func (s *server) uploads(api huma.API, tags []string) {
+	operation(s, api, huma.Operation{
+		OperationID: "begin-upload", Method: http.MethodPost, Path: "/uploads", Tags: tags, Summary: "Begin to upload a file, or find how far it is",
+		Description: "The checksum is the id, so that whoever has the file finds its upload again. One to which nothing is added for a day is thrown away.",
+		Errors:      []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}, DefaultStatus: http.StatusOK,
+	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest }) (*uploadOutput, error) {
+		return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
+			SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format, Compat: in.Body.Compat, By: a.User,
+		}))
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags, Summary: "See how much of a file has arrived",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*uploadOutput, error) {
+		return uploadAnswer(im.Upload(ctx, in.ID))
+	}))
+	piece := huma.Operation{
+		OperationID: "add-to-upload", Method: http.MethodPatch, Path: "/uploads/{id}", Tags: tags, Summary: "Send a piece of a file",
+		Description: "The piece may be of any length. What has arrived before a cut stays: ask for the offset and go on there. A beginning that is no disk " +
+			"image, and more than was said, are refused, and the upload is gone.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable},
+	}
+	piece.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		wire.TypeUpload: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+	operation(s, api, piece, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *pieceInput) (*uploadOutput, error) {
+		if media, _, _ := strings.Cut(in.ContentType, ";"); !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
+			p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
+			p.Detail, p.RequestID = "a piece of an upload is "+wire.TypeUpload, requestID(ctx)
+			return nil, p
+		}
+		ctx, cancel := s.untilStop(ctx)
+		defer cancel()
+		return uploadAnswer(im.WriteUpload(ctx, in.ID, in.Offset, in.piece))
+	}))
+	operation(s, api, huma.Operation{
+		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags, Summary: "Throw an upload away",
+		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*empty, error) {
+		return nil, im.AbortUpload(ctx, in.ID)
+	}))
+}
+
+func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &uploadOutput{Location: prefixed("/uploads/" + u.ID), Offset: u.Offset, Body: wire.UploadOf(u)}, nil
+}
+
+// job renders a job; how it failed is a problem in it, and not the answer's.
+func (s *server) job(ctx context.Context) func(director.ImageJob, error) (*jobOutput, error) {
+	return func(j director.ImageJob, err error) (*jobOutput, error) {
+		if err != nil {
+			return nil, err
+		}
+		out := wire.ImageJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ImageFileOf(j.File)}
+		if j.Err != nil {
+			p := problemOf(ctx, j.Err).Problem
+			out.Problem = &p
+		}
+		return &jobOutput{Location: prefixed("/image-jobs/" + j.ID), Body: out}, nil
+	}
+}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// piece is how much of a file is sent in one request: little enough to be sent again without grief, and a small share of what a request costs.
+const piece = 16 << 20
+
+// Images lists the images and the imported files.
+func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
+	var l wire.Images
+	err := c.call(ctx, request{method: http.MethodGet, path: "/images"}, &l)
+	return l.Items, err
+}
+
+// SendFile uploads what r holds, from where an earlier try ended, and returns when all of it has arrived. When the connection breaks it goes on at
+// the offset that the director has; lost, which may be nil, is told of it. progress is called with how much has arrived, and may be nil.
+func (c *Client) SendFile(ctx context.Context, q wire.UploadRequest, r io.ReaderAt, progress func(arrived int64), lost func(error)) (wire.Upload, error) {
+	var u wire.Upload
+	begin := func() error { return c.call(ctx, request{method: http.MethodPost, path: "/uploads", body: q}, &u) }
+	if err := begin(); err != nil {
+		return u, err
+	}
+	for failed := 0; ; {
+		if progress != nil {
+			progress(u.Offset)
+		}
+		if u.Offset >= u.Size {
+			return u, nil
+		}
+		before := u.Offset
+		err := c.sendPiece(ctx, &u, io.NewSectionReader(r, u.Offset, min(piece, u.Size-u.Offset)))
+		if err == nil {
+			failed = 0
+			continue
+		}
+		if ctx.Err() != nil {
+			return u, ctx.Err()
+		}
+		if !again(err) {
+			return u, err
+		}
+		// What has arrived is known by the director alone. A wrong file is gone there, and its upload with it.
+		if failed++; failed > maxSilence {
+			return u, err
+		}
+		if lost != nil && failed == 1 {
+			lost(err)
+		}
+		select {
+		case <-ctx.Done():
+			return u, ctx.Err()
+		case <-time.After(c.backoff(failed)):
+		}
+		if err := begin(); err != nil && !again(err) {
+			return u, err
+		}
+		if u.Offset > before {
+			failed = 0
+		}
+	}
+}
+
+// again tells whether another try can help: no answer, a director that stops, or an offset that is another one by now.
+func again(err error) bool {
+	kind := director.KindOf(err)
+	return kind == director.KindUnavailable || kind == director.KindConflict || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func (c *Client) sendPiece(ctx context.Context, u *wire.Upload, r *io.SectionReader) error {
+	var got wire.Upload
+	err := c.call(ctx, request{
+		method: http.MethodPatch, path: "/uploads/" + u.ID, body: r, contentType: wire.TypeUpload,
+		header: http.Header{"Upload-Offset": {strconv.FormatInt(u.Offset, 10)}},
+	}, &got)
+	if err == nil {
+		*u = got
+	}
+	return err
+}
+
+// AbortUpload throws an upload away.
+func (c *Client) AbortUpload(ctx context.Context, id string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/uploads/" + id}, nil)
+}
+
+// ImportImage makes an image of an upload, and returns when that is done.
+func (c *Client) ImportImage(ctx context.Context, q wire.ImageImport, progress func(wire.ImageJob)) (wire.ImageFile, error) {
+	return c.awaitImage(ctx, request{method: http.MethodPost, path: "/images", body: q}, progress)
+}
+
+// ConvertImage makes another image of an imported one, and returns when that is done.
+func (c *Client) ConvertImage(ctx context.Context, sum, compat string, progress func(wire.ImageJob)) (wire.ImageFile, error) {
+	return c.awaitImage(ctx, request{method: http.MethodPost, path: "/images/" + sum + "/convert", body: wire.ImageConversion{Compat: compat}}, progress)
+}
+
+// awaitImage asks for the same work over and over until it is done: of a director that was started again it is asked anew.
+func (c *Client) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
+	const op, pause = "client.image", 300 * time.Millisecond
+	for failed := 0; ; {
+		var j wire.ImageJob
+		err := c.call(ctx, r, &j)
+		switch {
+		case err == nil && j.Problem != nil:
+			return wire.ImageFile{}, j.Problem.AsError(op)
+		case err == nil && j.File != nil:
+			return *j.File, nil
+		case err == nil:
+			failed = 0
+			if progress != nil {
+				progress(j)
+			}
+			r = request{method: http.MethodGet, path: "/image-jobs/" + j.ID}
+		case ctx.Err() != nil:
+			return wire.ImageFile{}, ctx.Err()
+		case director.KindOf(err) == director.KindUnavailable && failed < maxSilence && r.method == http.MethodGet:
+			failed++
+		default:
+			return wire.ImageFile{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return wire.ImageFile{}, ctx.Err()
+		case <-time.After(pause + c.backoff(failed)):
+		}
+	}
+}
+
+// DeleteImageFile removes an imported file that nothing needs.
+func (c *Client) DeleteImageFile(ctx context.Context, sum string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/images/" + sum}, nil)
+}
+
+// PruneImages removes what nobody needs, and of files what was imported so long ago.
+func (c *Client) PruneImages(ctx context.Context, olderThan time.Duration, rehearse bool) (wire.ImagesPruned, error) {
+	q := url.Values{"older_than": {strconv.FormatInt(int64(olderThan/time.Second), 10)}}
+	if rehearse {
+		q.Set("dry_run", "true")
+	}
+	var p wire.ImagesPruned
+	err := c.call(ctx, request{method: http.MethodPost, path: "/images/prune", query: q}, &p)
+	return p, err
+}

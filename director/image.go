@@ -1,0 +1,91 @@
+package director
+
+import "time"
+
+// ImageFile is a node image that was imported: a qcow2 that needs nothing else.
+type ImageFile struct {
+	SHA256     string      `json:"sha256"`
+	Size       int64       `json:"size"`
+	Virtual    int64       `json:"virtual"` // of the disk
+	Compat     string      `json:"compat"`  // of qcow2: 0.10 or 1.1
+	Kubernetes string      `json:"kubernetes"`
+	Told       bool        `json:"told"` // a person said which Kubernetes it carries; the image did not
+	Arch       string      `json:"arch"`
+	Origin     ImageOrigin `json:"origin"`
+	At         time.Time   `json:"at"`
+	By         string      `json:"by"`
+}
+
+// ImageOrigin is the file that an image was made from; the image itself if it was not converted.
+type ImageOrigin struct {
+	Name   string `json:"name"` // as whoever brought it called it
+	Format string `json:"format"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that whoever has the file finds its upload again.
+type ImageUpload struct {
+	ID     string
+	Name   string // of the file, for people
+	Size   int64
+	Offset int64 // how much has arrived
+	By     string
+}
+
+// ImageRequest is what is known of a file before it is sent.
+type ImageRequest struct {
+	SHA256 string
+	Name   string
+	Size   int64
+	Format string // as the sender sees it; empty if it does not
+	Compat string // that the image shall have; empty for as it is
+	By     string
+}
+
+// ImageImport is what to make of an upload.
+type ImageImport struct {
+	Upload     string
+	Kubernetes string // that the image carries; empty if the image says so itself
+	Compat     string // of the qcow2: 0.10, 1.1, or empty for as it is
+	By         string
+}
+
+// The stages of a job on an image, in their order.
+const (
+	ImageChecking   = "checking"
+	ImageConverting = "converting"
+	ImageDone       = "done"
+	ImageFailed     = "failed"
+)
+
+// ImageJob is work on an image that outlives the request for it.
+type ImageJob struct {
+	ID          string
+	Stage       string
+	Done, Total int64      // of the stage; Total 0 if that is not known
+	File        *ImageFile // when it is done
+	Err         error      // when it failed
+}
+
+// Ended tells whether nothing more will happen.
+func (j ImageJob) Ended() bool { return j.Stage == ImageDone || j.Stage == ImageFailed }
+
+// ProviderImage is an image that was brought to a provider, or is about to be. A document that moves on to another file leaves the old one there
+// as long as VMs are linked to it.
+type ProviderImage struct {
+	Provider string
+	Name     string // on the provider: that of the document with the beginning of the checksum
+	Image    string // the document
+	SHA256   string
+	At       time.Time
+}
+
+// ImageLeft is something of an image that nobody needs, or seems to need.
+type ImageLeft struct {
+	Provider string // where it is; empty for a file on the director
+	Name     string // on the provider
+	SHA256   string
+	Size     int64  // of a file
+	Kept     string // why it stays; empty if it goes
+}
