@@ -169,7 +169,7 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}},
 		"an image that moved on, in place": {1, 1, func(w *World) {
 			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
-		}, plan.Request{}, nil},
+		}, plan.Request{}, []string{}},
 		"upgrade by new nodes": {1, 1, func(w *World) {
 			release(w, "v1.38.0")
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
