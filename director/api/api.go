@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -145,6 +146,7 @@ func build(c Config) (http.Handler, huma.API) {
 	conf.DocsPath, conf.SchemasPath = "", "" // the page that huma would serve loads its code from elsewhere
 	conf.CreateHooks = nil
 	conf.RejectUnknownQueryParameters = true
+	conf.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), reflect.TypeFor[wire.Problem]()) // bodies hold problems too
 	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
 	}
