@@ -165,7 +165,11 @@ func (f *fixture) stranger(t *testing.T, name string) hypervisor.ID {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(dom.Undefine(), dom.Free()); err != nil {
+		err := dom.Undefine()
+		if virErr, ok := errors.AsType[virt.Error](err); ok && virErr.Code == virt.ERR_NO_DOMAIN {
+			err = nil // it was adopted, and then deleted
+		}
+		if err := errors.Join(err, dom.Free()); err != nil {
 			t.Error(err)
 		}
 	})
