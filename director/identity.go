@@ -52,11 +52,12 @@ const (
 	ActKubeconfig Action = "kubeconfig" // mint an administrator's kubeconfig
 	ActInventory  Action = "inventory"  // see what playbooks are given
 	ActSecrets    Action = "secrets"    // see the secrets that playbooks are given
+	ActLedger     Action = "ledger"     // adopt and reclaim VMs
 )
 
 // Actions returns every action in a fixed order.
 func Actions() []Action {
-	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets}
+	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger}
 }
 
 // Object is what an action is about. An empty field stands for all.

@@ -80,7 +80,8 @@ func setupScript(env *testscript.Env) error {
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(
 		api.New(api.Config{
-			Operations: ops, Schedules: schedules, Images: apitest.Images{Operations: ops, Store: images}, Auth: svc, Log: quiet, Version: "v0.0.0-test",
+			Operations: ops, Schedules: schedules, Images: apitest.Images{Operations: ops, Store: images},
+			Ledger: apitest.NewLedger(ops), Auth: svc, Log: quiet, Version: "v0.0.0-test",
 		}), nil, quiet)
 	srv.StartTLS()
 	env.Defer(srv.Close)

@@ -42,6 +42,7 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "model", Title: "State what should be:"},
 		&cobra.Group{ID: "plan", Title: "Plans:"},
 		&cobra.Group{ID: "cluster", Title: "Use a cluster:"},
+		&cobra.Group{ID: "provider", Title: "Hypervisors:"},
 		&cobra.Group{ID: "session", Title: "Session:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -55,6 +56,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())
 	add("cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())
+	add("provider", a.vmsCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.

@@ -44,6 +44,7 @@ type Config struct {
 	Log        *slog.Logger
 	Schedules  Schedules // nil for a director without
 	Images     Images    // nil for a director that keeps none
+	Ledger     Ledger    // nil for a director without
 
 	Version string // of the director
 	Commit  string
@@ -105,6 +106,9 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Schedules == nil {
 		c.Schedules = noSchedules{}
 	}
+	if c.Ledger == nil {
+		c.Ledger = noLedger{}
+	}
 	frameworkOnce.Do(func() {
 		gin.SetMode(gin.ReleaseMode)
 		huma.NewErrorWithContext = frameworkProblem
@@ -160,6 +164,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.stream(api)
 	s.schedules(api)
 	s.images(api)
+	s.ledger(api)
 	return engine, api
 }
 

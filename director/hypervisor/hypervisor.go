@@ -72,6 +72,8 @@ type VM struct {
 	// The size as the hypervisor has it, for drift checks; zero if the back end does not tell.
 	CPUs   int
 	Memory int64 // bytes
+	// NICs are the adapters with their networks and MACs, for drift checks; nil if the back end does not tell.
+	NICs []NIC
 }
 
 // Filter narrows List. The zero Filter lists every VM with our director's stamp.

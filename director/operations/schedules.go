@@ -5,7 +5,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
-	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -13,16 +12,16 @@ import (
 )
 
 // Schedules is what can be asked of the schedules, and what their jobs ask of the director. It implements api.Schedules, schedule.Plans and
-// schedule.Inventory.
+// schedule.Auditor.
 type Schedules struct {
 	*Operations
 	Scheduler *schedule.Scheduler
 }
 
 var (
-	_ api.Schedules      = Schedules{}
-	_ schedule.Plans     = (*Operations)(nil)
-	_ schedule.Inventory = (*Operations)(nil)
+	_ api.Schedules    = Schedules{}
+	_ schedule.Plans   = (*Operations)(nil)
+	_ schedule.Auditor = (*Operations)(nil)
 )
 
 // Schedules lists every schedule by name, with its last runs.
@@ -117,21 +116,6 @@ func (o *Operations) Begin(ctx context.Context, actor, cluster string, op plan.O
 	return v.Plan.ID, err
 }
 
-// Providers lists the names of the providers.
-func (o *Operations) Providers(ctx context.Context) ([]string, error) {
-	docs, err := o.Store.Documents(ctx, model.KindProvider)
-	out := make([]string, len(docs))
-	for i, d := range docs {
-		out[i] = d.Metadata.Name
-	}
-	return out, err
-}
-
-// Machines lists the machines of the ledger that are not deleted.
-func (o *Operations) Machines(ctx context.Context) ([]director.Machine, error) {
-	return o.Store.Machines(ctx, store.MachineFilter{})
-}
-
 // Busy lists the clusters that a plan holds, or that the newest plan has left half way.
 func (o *Operations) Busy(ctx context.Context) (map[string]bool, error) {
 	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
@@ -155,13 +139,4 @@ func (o *Operations) Busy(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return busy, nil
-}
-
-// VMs lists the VMs with our stamp on the provider.
-func (o *Operations) VMs(ctx context.Context, provider string) ([]hypervisor.VM, error) {
-	b, err := o.Env.Backends.Backend(ctx, provider)
-	if err != nil {
-		return nil, err
-	}
-	return b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 }

@@ -90,7 +90,8 @@ func TestDriftOfTheLedger(t *testing.T) {
 	if err := s.Store.SetMachine(t.Context(), "m1", director.MachinePresent, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	want := "1 difference over 0 VMs on 1 provider:\nghost: machine demo-master-1 of cluster demo is in the ledger, and lab/host1 does not have it"
+	want := "1 difference over 0 VMs on 1 provider:\nghost: machine demo-master-1 of cluster demo is in the ledger, and lab/host1 does not have it\n" +
+		"what to do about each: directorctl vms audit"
 	if diff := cmp.Diff(want, s.drift(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -104,7 +105,7 @@ func TestDriftOfTheLedger(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want = "no drift: the ledger agrees with 0 VMs on 1 provider\nleft out, because a plan works on them: 1 cluster"
+	want = "no drift: the ledger agrees with 0 VMs on 1 provider\nleft out, because a plan works on them: 1 cluster (demo)"
 	if diff := cmp.Diff(want, s.drift(t)); diff != "" {
 		t.Error(diff)
 	}

@@ -135,9 +135,9 @@ func number(m director.Machine) int {
 }
 
 func (w World) newMachine(p pool, n int, serial map[string]int) sized {
-	c, name := w.Cluster.Cluster, fmt.Sprintf("%s-%s-%d", w.Cluster.Metadata.Name, p.name, n)
+	c, name := w.Cluster.Cluster, nodeName(w.Cluster.Metadata.Name, p.name, n)
 	m := director.Machine{
-		ID: machineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
+		ID: MachineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
 		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: w.image(), CPUs: p.size.CPUs, Memory: int64(p.size.Memory),
 		State: director.MachineIntended,
 	}
@@ -218,8 +218,8 @@ func names(machines []sized) []string {
 	return out
 }
 
-// machineID is the same for the same incarnation of a node, so that a plan made twice is the same plan.
-func machineID(clusterUID, name string, serial int) string {
+// MachineID is the same for the same incarnation of a node, so that a plan made twice is the same plan.
+func MachineID(clusterUID, name string, serial int) string {
 	sum := sha256.Sum256([]byte(clusterUID + "/" + name + "/" + strconv.Itoa(serial)))
 	return "m" + hex.EncodeToString(sum[:8])
 }

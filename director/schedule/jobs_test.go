@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -271,69 +271,34 @@ func log(t *testing.T, runs, id string, at time.Time) {
 	}
 }
 
-type fakeInventory struct {
-	machines []director.Machine
-	busy     map[string]bool
-	vms      map[string][]hypervisor.VM
-	down     map[string]error
-}
+type auditor struct{ report ledger.Report }
 
-func (f fakeInventory) Providers(context.Context) ([]string, error) { return []string{"a", "b"}, nil }
-
-func (f fakeInventory) Machines(context.Context) ([]director.Machine, error) { return f.machines, nil }
-func (f fakeInventory) Busy(context.Context) (map[string]bool, error)        { return f.busy, nil }
-func (f fakeInventory) VMs(_ context.Context, p string) ([]hypervisor.VM, error) {
-	return f.vms[p], f.down[p]
-}
+func (a auditor) Audit(context.Context, ...string) (ledger.Report, error) { return a.report, nil }
 
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	const gib = 1 << 30
-	row := func(id, cluster string, state director.MachineState) director.Machine {
-		return director.Machine{ID: id, Name: cluster + "-" + id, Cluster: cluster, Provider: "a", Host: "h1", State: state, CPUs: 2, Memory: 4 * gib}
-	}
-	vm := func(id string) hypervisor.VM {
-		return hypervisor.VM{Name: "vm-" + id, Host: "h1", Stamp: director.Stamp{Director: "d", Machine: id}, Power: hypervisor.PowerOn, CPUs: 2, Memory: 4 * gib}
-	}
-	with := func(v hypervisor.VM, change func(*hypervisor.VM)) hypervisor.VM {
-		change(&v)
-		return v
-	}
-	fine := fakeInventory{
-		machines: []director.Machine{row("m1", "c", director.MachinePresent), row("m2", "c", director.MachineIntended)},
-		vms:      map[string][]hypervisor.VM{"a": {vm("m1")}},
-	}
+	fine := auditor{ledger.Report{Providers: []ledger.Compared{{Name: "a", VMs: 1}, {Name: "b"}}}}
 	if res, err := work(t, schedule.DriftJob(fine), nil); err != nil || res.Message != "no drift: the ledger agrees with 1 VM on 2 providers" {
 		t.Errorf("got %q, %v", res.Message, err)
 	}
-	bad := fakeInventory{
-		machines: []director.Machine{
-			row("m1", "c", director.MachinePresent), row("m2", "c", director.MachinePresent), row("m3", "c", director.MachinePresent),
-			row("m4", "busy", director.MachinePresent),
+	bad := auditor{ledger.Report{
+		Findings: []ledger.Finding{{Kind: ledger.Orphan, Problem: "VM x is nobody's"}, {Kind: ledger.Drift, Problem: "machine y is off"}},
+		Providers: []ledger.Compared{
+			{Name: "a", VMs: 4}, {Name: "b", Err: director.Errorf(director.KindUnavailable, "t", "no route").WithHint("look")},
 		},
-		busy: map[string]bool{"busy": true},
-		vms: map[string][]hypervisor.VM{"a": {
-			with(vm("m1"), func(v *hypervisor.VM) { v.Power, v.Host, v.CPUs, v.Memory = hypervisor.PowerOff, "h2", 4, 8*gib }),
-			vm("m2"), with(vm("m2"), func(v *hypervisor.VM) { v.Name = "copy" }), vm("lost"),
-		}},
-	}
-	res, err := work(t, schedule.DriftJob(bad), nil)
-	want := `7 differences over 4 VMs on 2 providers:
-drift: machine c-m1 of cluster c on a: it has 4 vCPUs and not 2
-drift: machine c-m1 of cluster c on a: it has 8192 MiB of memory and not 4096 MiB
-drift: machine c-m1 of cluster c on a: it is on host h2 and not on h1
-drift: machine c-m1 of cluster c on a: it is powered off
-ghost: machine c-m3 of cluster c is in the ledger, and a/h1 does not have it
-orphan: VM vm-lost on a/h1 carries our stamp, and the ledger has no machine lost
-twin: VM copy on a/h1 has the stamp of machine c-m2, which another VM has too
-left out, because a plan works on them: 1 cluster`
-	if diff := cmp.Diff(want, res.Message); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
+		Busy: []string{"c1"},
+	}}
 	// A provider that does not answer is said, and does not hide the others.
-	bad.down = map[string]error{"b": director.Errorf(director.KindUnavailable, "t", "no route").WithHint("look")}
-	res, err = work(t, schedule.DriftJob(bad), nil)
-	if !strings.HasPrefix(res.Message, "7 differences over 4 VMs on 1 provider:") || err == nil || !strings.Contains(err.Error(), "provider b was not compared: no route") {
-		t.Errorf("got %q, %v", res.Message, err)
+	res, err := work(t, schedule.DriftJob(bad), nil)
+	want := `2 differences over 4 VMs on 1 provider:
+orphan: VM x is nobody's
+drift: machine y is off
+what to do about each: directorctl vms audit
+left out, because a plan works on them: 1 cluster (c1)`
+	if diff := cmp.Diff(want, res.Message); diff != "" {
+		t.Error(diff)
+	}
+	if err == nil || !strings.Contains(err.Error(), "provider b was not compared: no route") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -26,6 +26,8 @@ import (
 
 // Ledger keeps track of the director's VMs.
 type Ledger interface {
+	// IntendAgain makes sure that the ledger has a living row of the machine: no hypervisor is asked for a VM that is not written down.
+	IntendAgain(ctx context.Context, m director.Machine, now time.Time) error
 	SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error
 	// RemoveVM records that the VM is gone and another one will follow.
 	RemoveVM(ctx context.Context, id string) error

@@ -37,6 +37,9 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 	if err != nil {
 		return err
 	}
+	if err := e.Ledger.IntendAgain(ctx, p.Machine, e.Now()); err != nil {
+		return err
+	}
 	have, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
 	if err != nil {
 		return err

@@ -74,18 +74,30 @@ func (s *Store) NetworkUser(ctx context.Context, provider, network string) (stri
 }
 
 // IntendMachine reserves the machine with its address. No error if the same id is there already; conflict if its name or address
-// belongs to another machine.
+// belongs to another machine, or if the id is a tombstone's: it was used, and is never used for another VM.
 func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
-	var n int64
-	if err := t.db.Model(&machineRow{}).Where("id = ?", m.ID).Count(&n).Error; err != nil || n > 0 {
-		return dbError("store.intend", "machine "+m.Name, err)
+	const op = "store.intend"
+	row, there, err := t.Machine(m.ID)
+	switch {
+	case err != nil:
+		return err
+	case there && row.Deleted.IsZero():
+		return nil
+	case there:
+		return director.Errorf(director.KindConflict, op, "machine %s (%s) was taken away since the plan was made", m.Name, m.ID).
+			WithHint("plan again: directorctl plan %s", m.Cluster)
 	}
+	m.State = director.MachineIntended
+	return t.addMachine(op, m, now)
+}
+
+func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
 	err := t.db.Create(&machineRow{
 		ID: m.ID, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Name: m.Name, Role: string(m.Role), Pool: m.Pool,
-		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host,
-		CPUs: m.CPUs, Memory: m.Memory, State: string(director.MachineIntended), CreatedAt: micros(now),
+		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host, VMID: m.VMID,
+		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
 	}).Error
-	return dbError("store.intend", "a machine with the name "+m.Name+" or the address "+m.Address, err)
+	return dbError(op, "a machine with the name "+m.Name+" or the address "+m.Address, err)
 }
 
 // SetMachine records where the machine stands. host and vmID are kept when empty.

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"github.com/google/uuid"
 	virt "libvirt.org/go/libvirt"
+	virtxml "libvirt.org/go/libvirtxml"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
@@ -24,6 +25,7 @@ type domain struct {
 	active bool
 	cpus   int
 	memory int64 // bytes
+	nics   []hypervisor.NIC
 }
 
 func (d *domain) made() bool { return d.active || d.mark.Made == "yes" }
@@ -35,7 +37,7 @@ func (d *domain) vm(h *host) hypervisor.VM {
 	}
 	return hypervisor.VM{
 		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power, Ready: d.active && d.mark.Made == "yes",
-		CPUs: d.cpus, Memory: d.memory,
+		CPUs: d.cpus, Memory: d.memory, NICs: d.nics,
 	}
 }
 
@@ -88,6 +90,9 @@ func (d *domain) read() error {
 		return err
 	}
 	d.cpus, d.memory = int(info.NrVirtCpu), int64(info.MaxMem)<<10 // libvirt counts in KiB
+	if d.nics, err = d.adapters(); err != nil {
+		return err
+	}
 	text, err := d.GetMetadata(virt.DOMAIN_METADATA_ELEMENT, namespace, virt.DOMAIN_AFFECT_CURRENT)
 	if is(err, virt.ERR_NO_DOMAIN_METADATA) {
 		return nil
@@ -97,6 +102,37 @@ func (d *domain) read() error {
 	}
 	d.mark, _ = parseMark("machine", text)
 	return nil
+}
+
+// adapters returns the domain's adapters on networks of libvirt's, and on bridges.
+func (d *domain) adapters() ([]hypervisor.NIC, error) {
+	text, err := d.GetXMLDesc(0)
+	if err != nil {
+		return nil, err
+	}
+	var def virtxml.Domain
+	if err := def.Unmarshal(text); err != nil {
+		return nil, err
+	}
+	if def.Devices == nil {
+		return nil, nil
+	}
+	var nics []hypervisor.NIC
+	for _, i := range def.Devices.Interfaces {
+		var n hypervisor.NIC
+		if i.MAC != nil {
+			n.MAC = i.MAC.Address
+		}
+		switch s := i.Source; {
+		case s == nil:
+		case s.Network != nil:
+			n.Network = s.Network.Network
+		case s.Bridge != nil:
+			n.Network = s.Bridge.Bridge
+		}
+		nics = append(nics, n)
+	}
+	return nics, nil
 }
 
 // setMade says in the domain's metadata whether all its disks are complete.

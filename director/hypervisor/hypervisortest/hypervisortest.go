@@ -72,6 +72,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Subject) {
 		{"ensure/invalid", ensureInvalid},
 		{"ensure/cancelled", ensureCancelled},
 		{"get/not_found", getNotFound},
+		{"get/adapters", getAdapters},
 		{"list/filters", listFilters},
 		{"list/strangers", listStrangers},
 		{"power/idempotent", powerIdempotent},

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) vmsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "vms", Short: "Compare the ledger of VMs with the hypervisors, and mend what differs",
+		Long: "The director writes every VM down before it asks a hypervisor for it. Here that ledger is compared with what the hypervisors have, and what\n" +
+			"differs is adopted or reclaimed. A VM that does not carry the director's stamp is never touched.",
+		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.vmsListCommand(), a.vmsAuditCommand(), a.vmsAdoptCommand(), a.vmsReclaimCommand())
+	return cmd
+}
+
+func providerNames(ctx context.Context, c *client.Client, _ []string) []string {
+	return documentNames(ctx, c, model.KindProvider)
+}
+
+func (a *app) vmsListCommand() *cobra.Command {
+	form := formTable
+	var strangers bool
+	cmd := &cobra.Command{
+		Use: "list [PROVIDER...]", Short: "List VMs as the ledger and the hypervisors have them", ValidArgsFunction: a.complete(0, providerNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.VMs(cmd.Context(), strangers, args...)
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "PROVIDER HOST NAME ID POWER CPUS MEMORY OWNER CLUSTER STATE", func(row func(...string)) {
+					for _, m := range v.Items {
+						row(m.Provider, m.Host, m.Name, m.ID, m.Power, counted(m.CPUs), memory(m.MemoryBytes), m.Owner, m.Cluster, m.State)
+					}
+				})
+				a.printUnseen(v.Providers)
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&strangers, "strangers", false, "also VMs that are not the director's")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func counted(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func memory(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return model.Size(n).String()
+}
+
+// printUnseen names the providers that did not answer.
+func (a *app) printUnseen(list []wire.Compared) {
+	for _, p := range list {
+		if p.Unseen == "" {
+			continue
+		}
+		say(a.out, "\nProvider %s did not answer: %s\n", p.Name, plain(p.Unseen))
+		if p.Hint != "" {
+			say(a.out, "  hint: %s\n", plain(p.Hint))
+		}
+	}
+}
+
+func (a *app) vmsAuditCommand() *cobra.Command {
+	form := formTable
+	var exit bool
+	cmd := &cobra.Command{
+		Use: "audit [PROVIDER...]", Short: "Find VMs that the ledger and the hypervisors do not agree on",
+		Long: "Compare the ledger with what the hypervisors have, and say what can be done about each difference. Nothing is changed.\n\n" +
+			"  twin      a VM with the stamp of a machine that another VM has too\n" +
+			"  orphan    a VM with our stamp, and no row in the ledger\n" +
+			"  ghost     a row, and no VM\n" +
+			"  stranger  a VM that is not ours, with the name of one of our nodes\n" +
+			"  drift     a VM of another size, on another host or network, or switched off",
+		Example: "  directorctl vms audit\n  directorctl vms audit lab --exit-code", ValidArgsFunction: a.complete(0, providerNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.Audit(cmd.Context(), args...)
+			if err != nil {
+				return err
+			}
+			if err := a.show(form, v, func() { a.printAudit(v) }); err != nil {
+				return err
+			}
+			for _, p := range v.Providers {
+				if p.Unseen != "" && exit {
+					return director.Errorf(director.KindUnavailable, "directorctl.audit", "provider %s was not compared", p.Name).WithHint("%s", p.Hint)
+				}
+			}
+			if exit && len(v.Findings) > 0 {
+				return differsError{}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are findings, and with 8 if a provider did not answer")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) printAudit(v wire.Audit) {
+	vms, seen := 0, 0
+	for _, p := range v.Providers {
+		if p.Unseen == "" {
+			vms, seen = vms+p.VMs, seen+1
+		}
+	}
+	if len(v.Findings) > 0 {
+		table(a.out, "KIND PROVIDER HOST NAME ID CLUSTER", func(row func(...string)) {
+			for _, f := range v.Findings {
+				row(f.Kind, f.Provider, f.Host, f.Name, f.VM, f.Cluster)
+			}
+		})
+		for _, f := range v.Findings {
+			say(a.out, "\n%s: %s\n  next: %s\n", f.Kind, plain(f.Problem), plain(f.Next))
+		}
+		sayLine(a.out)
+	}
+	say(a.out, "%d VMs with the director's stamp on %d providers, %d findings\n", vms, seen, len(v.Findings))
+	for _, c := range v.Busy {
+		say(a.out, "A plan works on cluster %s, or has left it half way: how its VMs differ was not looked at\n", c)
+	}
+	a.printUnseen(v.Providers)
+}
+
+func (a *app) vmsAdoptCommand() *cobra.Command {
+	var address string
+	var yes bool
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "adopt PROVIDER ID", Short: "Write an orphan into the ledger again",
+		Long: "Write a VM with the director's stamp into the ledger, if the cluster that it was made for still exists. Nothing happens to the VM; the next plan of\n" +
+			"the cluster sees it, and keeps it, brings it in, or takes it away as one too many. A VM that is in the ledger is written down where it is now.",
+		Example: "  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if !yes {
+				ok, err := a.confirm(cmd.Context(), "Write VM "+args[1]+" on "+args[0]+" into the ledger?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			vm, err := api.AdoptVM(cmd.Context(), args[0], args[1], address)
+			if err != nil {
+				return err
+			}
+			return a.show(form, vm, func() {
+				say(a.out, "VM %s is machine %s of Cluster/%s at %s\nnext: directorctl plan %s\n", vm.ID, vm.Name, vm.Cluster, vm.Address, vm.Cluster)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&address, "address", "", "its address, if the director does not remember it")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) vmsReclaimCommand() *cobra.Command {
+	var disks, yes bool
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "reclaim PROVIDER ID", Short: "Delete an orphan",
+		Long: "Delete a VM with the director's stamp that has no row in the ledger, and that no plan still means to make. Anything else is refused. Its data disks\n" +
+			"stay unless --data-disks is given.",
+		Example: "  directorctl vms reclaim lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if !yes {
+				what := "Delete VM " + args[1] + " on " + args[0] + " with its root disk"
+				if disks {
+					what += " and all its data disks"
+				}
+				ok, err := a.confirm(cmd.Context(), what+"?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			vm, err := api.ReclaimVM(cmd.Context(), args[0], args[1], disks)
+			if err != nil {
+				return err
+			}
+			return a.show(form, vm, func() { say(a.out, "VM %s (%s) on %s deleted\n", vm.ID, vm.Name, args[0]) })
+		}),
+	}
+	cmd.Flags().BoolVar(&disks, "data-disks", false, "also delete its data disks")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	outputFlag(cmd, &form)
+	return cmd
+}

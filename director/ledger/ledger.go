@@ -1,0 +1,235 @@
+// Package ledger compares what the director has written down of its VMs with what the hypervisors have. It is pure: who
+// calls it has read the VMs first and the rows afterwards, so that a VM in the making is never taken for an orphan.
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Kind is a way in which the ledger and a hypervisor can disagree.
+type Kind string
+
+// The kinds, the most pressing first.
+const (
+	Twin     Kind = "twin"     // a VM with the stamp of a machine that another VM has too
+	Orphan   Kind = "orphan"   // a VM with our stamp, and no row
+	Ghost    Kind = "ghost"    // a row of a VM that should exist, and no VM
+	Stranger Kind = "stranger" // a VM that is not ours, with a name that is or will be one of our nodes'
+	Drift    Kind = "drift"    // a VM that is not as its row says
+)
+
+// Kinds returns every kind, the most pressing first.
+func Kinds() []Kind { return []Kind{Twin, Orphan, Ghost, Stranger, Drift} }
+
+// Finding is one disagreement, and what a person can do about it.
+type Finding struct {
+	Kind     Kind
+	Provider string
+	Host     string
+	VM       hypervisor.ID // empty for a ghost
+	Name     string        // of the VM; of the machine for a ghost
+	Machine  string        // id of the row, or the one that an orphan is stamped with
+	Cluster  string        // that it belongs to; empty if nobody knows
+	Problem  string        // in a sentence without a final stop
+	Next     string        // what to do
+}
+
+// String renders the finding in a line, without what to do.
+func (f Finding) String() string { return string(f.Kind) + ": " + f.Problem }
+
+// Provider is one provider as it was seen, with the rows that are meant to be there.
+type Provider struct {
+	Name     string
+	Director string                     // our id, as VMs are stamped
+	VMs      []hypervisor.VM            // with strangers
+	Rows     []director.Machine         // that are no tombstones; those of other providers are left out
+	Nodes    map[string]string          // names that the clusters of the provider give to nodes, with the cluster
+	Busy     map[string]bool            // clusters that a plan works on, or has left half way: their machines may differ
+	Home     func(hypervisor.VM) string // the living cluster that an orphan was made for, or ""
+}
+
+// Compare returns what is wrong on the provider, by kind and name.
+func Compare(p Provider) []Finding {
+	c := comparison{p: p, rows: map[string]director.Machine{}, there: map[string]hypervisor.VM{}, names: map[string]string{}}
+	for name, cluster := range p.Nodes {
+		c.names[name] = cluster
+	}
+	for _, m := range p.Rows {
+		if m.Provider == p.Name {
+			c.rows[m.ID], c.names[m.Name] = m, m.Cluster
+		}
+	}
+	for _, vm := range p.VMs {
+		c.look(vm)
+	}
+	for _, m := range c.rows {
+		if _, ok := c.there[m.ID]; !ok && m.State == director.MachinePresent && !p.Busy[m.Cluster] {
+			c.ghost(m)
+		}
+	}
+	slices.SortFunc(c.found, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(Kinds(), a.Kind), slices.Index(Kinds(), b.Kind)), strings.Compare(a.Name, b.Name),
+			strings.Compare(string(a.VM), string(b.VM)), strings.Compare(a.Problem, b.Problem),
+		)
+	})
+	return c.found
+}
+
+type comparison struct {
+	p     Provider
+	rows  map[string]director.Machine // by id
+	there map[string]hypervisor.VM    // the first VM of a machine, by its id
+	names map[string]string           // of nodes, with their clusters
+	found []Finding
+}
+
+func (c *comparison) add(k Kind, vm hypervisor.VM, cluster, next, format string, args ...any) {
+	c.found = append(c.found, Finding{
+		Kind: k, Provider: c.p.Name, Host: vm.Host, VM: vm.ID, Name: vm.Name, Machine: vm.Stamp.Machine, Cluster: cluster,
+		Problem: fmt.Sprintf(format, args...), Next: next,
+	})
+}
+
+// at renders where a VM is.
+func (c *comparison) at(host string) string {
+	if host == "" {
+		return c.p.Name
+	}
+	return c.p.Name + "/" + host
+}
+
+func (c *comparison) look(vm hypervisor.VM) {
+	if vm.Stamp.Director != c.p.Director {
+		c.stranger(vm)
+		return
+	}
+	m, known := c.rows[vm.Stamp.Machine]
+	first, twice := c.there[vm.Stamp.Machine]
+	switch {
+	case !known:
+		c.orphan(vm)
+	case twice:
+		c.add(Twin, vm, m.Cluster,
+			"find out which of the two is the node, and remove the other by hand: the director deletes neither while there are two",
+			"VM %s on %s has the stamp of machine %s, which VM %s has too", vm.Name, c.at(vm.Host), m.Name, first.ID)
+	case !c.p.Busy[m.Cluster]:
+		c.drift(m, vm)
+	}
+	if !twice {
+		c.there[vm.Stamp.Machine] = vm
+	}
+}
+
+func (c *comparison) orphan(vm hypervisor.VM) {
+	reclaim := fmt.Sprintf("directorctl vms reclaim %s %s", c.p.Name, vm.ID)
+	cluster, next := "", "delete it: "+reclaim
+	if c.p.Home != nil {
+		cluster = c.p.Home(vm)
+	}
+	if cluster != "" {
+		next = fmt.Sprintf("take it back into cluster %s: directorctl vms adopt %s %s; or delete it: %s", cluster, c.p.Name, vm.ID, reclaim)
+	}
+	c.add(Orphan, vm, cluster, next, "VM %s on %s carries our stamp, and the ledger has no machine %s", vm.Name, c.at(vm.Host), vm.Stamp.Machine)
+}
+
+func (c *comparison) stranger(vm hypervisor.VM) {
+	cluster, ours := c.names[vm.Name]
+	if !ours {
+		return
+	}
+	owner := "nobody's stamp"
+	if vm.Stamp.Director != "" {
+		owner = "the stamp of director " + vm.Stamp.Director
+	}
+	c.add(Stranger, vm, cluster,
+		"rename or remove it by hand if it is yours, or give the cluster another name: the director leaves it as it is",
+		"VM %s on %s has the name of a node of cluster %s, and %s", vm.Name, c.at(vm.Host), cluster, owner)
+}
+
+func (c *comparison) ghost(m director.Machine) {
+	c.add(Ghost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
+		fmt.Sprintf("make its VM anew: directorctl node replace %s %s; or take the node out: directorctl node delete %s %s", m.Cluster, m.Name, m.Cluster, m.Name),
+		"machine %s of cluster %s is in the ledger, and %s does not have it", m.Name, m.Cluster, c.at(m.Host))
+}
+
+// drift adds a finding for each way in which the VM differs from its row.
+func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
+	differs := func(next, format string, args ...any) {
+		c.add(Drift, vm, m.Cluster, next, "machine %s of cluster %s on %s: %s", m.Name, m.Cluster, c.p.Name, fmt.Sprintf(format, args...))
+	}
+	anew := fmt.Sprintf("set it back on the hypervisor, or make the VM anew: directorctl node replace %s %s", m.Cluster, m.Name)
+	if m.State == director.MachinePresent && vm.Power != hypervisor.PowerOn {
+		differs(fmt.Sprintf("switch it on and bring it back: directorctl node repair %s %s", m.Cluster, m.Name), "it is powered %s", vm.Power)
+	}
+	if m.Host != "" && vm.Host != m.Host {
+		differs(fmt.Sprintf("move it back, or write down where it is: directorctl vms adopt %s %s", c.p.Name, vm.ID), "it is on host %s and not on %s", vm.Host, m.Host)
+	}
+	if vm.Name != m.Name {
+		differs("give it its name back on the hypervisor", "its VM is called %s", vm.Name)
+	}
+	if vm.CPUs != 0 && m.CPUs != 0 && vm.CPUs != m.CPUs {
+		differs(anew, "it has %d vCPUs and not %d", vm.CPUs, m.CPUs)
+	}
+	if vm.Memory != 0 && m.Memory != 0 && vm.Memory != m.Memory {
+		differs(anew, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
+	}
+	if problem := network(m, vm.NICs); problem != "" {
+		differs("connect it again on the hypervisor, or make the VM anew: "+fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name), "%s", problem)
+	}
+}
+
+// network says what is wrong with the adapter that the node's address is on, which its MAC tells; "" if nothing is, or nobody can tell.
+func network(m director.Machine, nics []hypervisor.NIC) string {
+	if nics == nil || m.MAC == "" || m.Network == "" {
+		return ""
+	}
+	for _, n := range nics {
+		switch {
+		case !strings.EqualFold(n.MAC, m.MAC):
+		case n.Network == m.Network:
+			return ""
+		case n.Network == "":
+			return "its adapter " + m.MAC + " is on no network, and not on " + m.Network
+		default:
+			return "its adapter " + m.MAC + " is on network " + n.Network + " and not on " + m.Network
+		}
+	}
+	return "it has no adapter " + m.MAC
+}
+
+// Report is what an audit found.
+type Report struct {
+	At        time.Time
+	Findings  []Finding // by provider, kind and name
+	Providers []Compared
+	Busy      []string // clusters that a plan works on, or has left half way: what differs there is not looked at
+}
+
+// Compared is a provider that an audit looked at, or could not.
+type Compared struct {
+	Name string
+	VMs  int   // with our stamp
+	Err  error // why it was not compared; nil if it was
+}
+
+// Both returns what stands in both lists, as the second one says it. What was found twice was not just on its way.
+func Both(first, second []Finding) []Finding {
+	type key struct {
+		kind    Kind
+		vm      hypervisor.ID
+		machine string
+	}
+	seen := map[key]bool{}
+	for _, f := range first {
+		seen[key{f.Kind, f.VM, f.Machine}] = true
+	}
+	return slices.DeleteFunc(slices.Clone(second), func(f Finding) bool { return !seen[key{f.Kind, f.VM, f.Machine}] })
+}

@@ -1,0 +1,490 @@
+package operations
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// lab is a director with a ledger, on an in-memory hypervisor that has an image and a network.
+type lab struct {
+	*Operations
+	world *sim.World
+	made  map[string]director.Machine // rows as the planner would write them, by name
+	docs  map[string]model.Stored
+}
+
+// nowhere is a network on which nobody answers.
+type nowhere struct{}
+
+func (nowhere) Answers(context.Context, director.Machine) (bool, error) { return false, nil }
+
+func (nowhere) CloudInit(context.Context, director.Machine, string) (string, error) { return "{}", nil }
+
+func openLab(t *testing.T, clusters, workers int) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), filepath.Join(dir, "director.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	box, err := seal.Open(filepath.Join(dir, "sealing.key"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := cloudinit.NewHostKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{
+		world: sim.NewWorld(sim.Host{Name: "h1", CPUs: 64, Memory: 64 << 40, Disk: 1 << 60}, sim.Host{Name: "h2", CPUs: 64, Memory: 64 << 40, Disk: 1 << 60}),
+		made:  map[string]director.Machine{}, docs: map[string]model.Stored{},
+	}
+	b := sim.Open(l.world)
+	text := []byte("a node image\n")
+	sum := sha256.Sum256(text)
+	image := filepath.Join(dir, "node.img")
+	err = errors.Join(
+		os.WriteFile(image, text, 0o600),
+		b.EnsureImage(t.Context(), hypervisor.ImageSpec{Name: "node", Path: image, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2"}, nil),
+		b.EnsureNetwork(t.Context(), hypervisor.NetworkSpec{
+			Owner: director.Stamp{Director: db.DirectorID(), Machine: "n1"}, Name: "net", Mode: "nat", CIDR: netip.MustParsePrefix("10.64.0.0/16"),
+			Gateway: netip.MustParseAddr("10.64.0.1"),
+		}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Operations = New(Config{
+		Store: db, Director: planner.Director{ID: db.DirectorID()}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Env: steps.Env{Director: db.DirectorID(), Ledger: db, Secrets: db, Sealer: box, Backends: oneBackend{b}, Nodes: nowhere{}, Now: time.Now,
+			SSH: steps.SSHIdentity{Public: key.Public},
+		},
+	})
+	docs := `apiVersion: kaas/v1
+kind: Provider
+metadata: {name: lab}
+spec: {type: sim, sim: {hosts: [{name: h1}, {name: h2}]}}
+---
+apiVersion: kaas/v1
+kind: Network
+metadata: {name: net}
+spec: {provider: lab, cidr: 10.64.0.0/16, pool: {from: 10.64.1.0, to: 10.64.250.0}}
+---
+apiVersion: kaas/v1
+kind: Image
+metadata: {name: node}
+spec: {source: ` + image + `, sha256: ` + hex.EncodeToString(sum[:]) + `, kubernetes: v1.37.1}
+---
+apiVersion: kaas/v1
+kind: Release
+metadata: {name: k8s}
+spec: {bundle: /nowhere, kubernetes: v1.37.1}
+`
+	for i := range clusters {
+		docs += fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c%03d}\nspec: {release: k8s, provider: lab, image: node, network: net,"+
+			" workers: [{name: w, count: %d}]}\n", i, workers)
+	}
+	if _, err := l.Apply(t.Context(), "admin", []byte(docs), "", false); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := db.Documents(t.Context(), model.KindCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := netip.MustParseAddr("10.64.1.0")
+	for _, c := range stored {
+		l.docs[c.Metadata.Name] = c
+		for n := range workers {
+			name := fmt.Sprintf("%s-w-%d", c.Metadata.Name, n+1)
+			m, ok := planner.Member(c, name, planner.MachineID(c.UID, name, 0))
+			if !ok {
+				t.Fatalf("%s is no member", name)
+			}
+			m.Address, m.State, m.Host = address.String(), director.MachineIntended, "h1"
+			address = address.Next()
+			l.made[name] = m
+		}
+	}
+	return l
+}
+
+// plan stores a plan that makes the machines, and starts it with their intents, as StartPlan does.
+func (l *lab) plan(ctx context.Context, id string, start bool, machines ...director.Machine) error {
+	facts, err := json.Marshal(planner.Facts{Nodes: machines})
+	if err != nil {
+		return err
+	}
+	p := plan.Plan{ID: id, CreatedAt: time.Now(), Content: plan.Content{Operation: plan.ClusterCreate, Cluster: machines[0].Cluster, Facts: facts}}
+	for _, m := range machines {
+		p.Steps = append(p.Steps, plan.Step{ID: planner.StepVMEnsure + "/" + m.Name, Kind: planner.StepVMEnsure, Params: params(m)})
+	}
+	p.Hash = plan.HashOf(p.Content)
+	return l.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddPlan(p); err != nil || !start {
+			return err
+		}
+		state := plan.NewState(&p)
+		if err := tx.Append(&state, plan.Event{Plan: id, Kind: plan.PlanStarted, At: time.Now()}); err != nil {
+			return err
+		}
+		for _, m := range machines {
+			if err := tx.IntendMachine(m, time.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// end brings the plan to a phase that is final.
+func (l *lab) end(ctx context.Context, id string, kinds ...plan.EventKind) error {
+	return l.Store.Update(ctx, func(tx *store.Tx) error {
+		_, s, err := tx.Plan(id)
+		for _, k := range kinds {
+			err = errors.Join(err, tx.Append(&s, plan.Event{Plan: id, Kind: k, At: time.Now()}))
+		}
+		return err
+	})
+}
+
+func params(m director.Machine) json.RawMessage {
+	b, err := json.Marshal(planner.VMParams{
+		Machine: m, Disk: 30 * model.GiB, ImageName: "node",
+		Network: model.Network{CIDR: netip.MustParsePrefix("10.64.0.0/16"), Gateway: netip.MustParseAddr("10.64.0.1")},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// step runs the handler of the kind for the machine.
+func (l *lab) step(ctx context.Context, env steps.Env, kind string, m director.Machine) error {
+	return steps.Handlers(env)[kind].Run(ctx, plan.Run{Step: plan.Step{Kind: kind, Params: params(m)}, Note: func(context.Context, string) {}})
+}
+
+// make brings the VM of the machine about, and writes it down.
+func (l *lab) make(t *testing.T, m director.Machine) hypervisor.VM {
+	t.Helper()
+	if err := l.step(t.Context(), l.Env, planner.StepVMEnsure, m); err != nil {
+		t.Fatal(err)
+	}
+	return l.vm(t, m)
+}
+
+func (l *lab) vm(t *testing.T, m director.Machine) hypervisor.VM {
+	t.Helper()
+	vms, err := l.list(t.Context(), "lab", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(vms, func(v hypervisor.VM) bool { return v.Stamp.Machine == m.ID })
+	if i < 0 {
+		t.Fatalf("there is no VM of %s", m.Name)
+	}
+	return vms[i]
+}
+
+// forget loses the row, as the restore of an older backup does.
+func (l *lab) forget(t *testing.T, m director.Machine) {
+	t.Helper()
+	if _, err := l.Store.SQL().ExecContext(t.Context(), "DELETE FROM machines WHERE id = ?", m.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// found audits, and returns the kinds and names of what was found.
+func (l *lab) found(t *testing.T) []string {
+	t.Helper()
+	r, err := l.Audit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range r.Findings {
+		out = append(out, string(f.Kind)+" "+f.Name)
+	}
+	return out
+}
+
+func wantKind(t *testing.T, err error, kind director.Kind, words ...string) {
+	t.Helper()
+	if err == nil || director.KindOf(err) != kind {
+		t.Fatalf("got %v, want %s", err, kind)
+	}
+	text := err.Error() + " " + director.HintOf(err)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q does not say %q", text, w)
+		}
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 3)
+	ctx := t.Context()
+	one, two := l.made["c000-w-1"], l.made["c000-w-2"]
+	if err := l.plan(ctx, "p1", true, one, two); err != nil {
+		t.Fatal(err)
+	}
+	vm1, vm2 := l.make(t, one), l.make(t, two)
+	if err := l.end(ctx, "p1", plan.PlanDone); err != nil {
+		t.Fatal(err)
+	}
+	stranger := l.world.AddStranger("c000-w-3")
+	if diff := cmp.Diff([]string{"stranger c000-w-3"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	_, err := l.Reclaim(ctx, "admin", "lab", string(stranger), true)
+	wantKind(t, err, director.KindConflict, "no stamp", "left as it is")
+	_, err = l.Reclaim(ctx, "admin", "lab", string(vm1.ID), true)
+	wantKind(t, err, director.KindConflict, "machine c000-w-1 of cluster c000", "directorctl node delete c000 c000-w-1")
+	_, err = l.Reclaim(ctx, "admin", "lab", "sim-9999", true)
+	wantKind(t, err, director.KindNotFound)
+	_, err = l.Reclaim(ctx, "admin", "labb", string(vm1.ID), true)
+	wantKind(t, err, director.KindNotFound, "lab")
+
+	// A row is lost, and a plan that was made before still means to make the VM: neither a planned nor a failed one may be pulled the rug from under.
+	l.forget(t, two)
+	if diff := cmp.Diff([]string{"orphan c000-w-2", "stranger c000-w-3"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	if err := l.plan(ctx, "p2", false, two); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false)
+	wantKind(t, err, director.KindConflict, "plan p2 is planned and still means to make machine", "discard p2")
+	if err := l.end(ctx, "p2", plan.PlanDiscarded); err != nil {
+		t.Fatal(err)
+	}
+	// The director dies between its word and the deed: the same again does the rest.
+	l.world.Inject(sim.Fault{Verb: sim.VerbDelete})
+	_, err = l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false)
+	wantKind(t, err, director.KindUnavailable)
+	if diff := cmp.Diff([]string{"orphan c000-w-2", "stranger c000-w-3"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	// Meanwhile nobody can take up the identity: it is a tombstone, and the planner counts it.
+	wantKind(t, l.plan(ctx, "p3", true, two), director.KindConflict, "was taken away", "plan again")
+	rows, err := l.Store.Machines(ctx, store.MachineFilter{ClusterUID: two.ClusterUID, Tombstones: true})
+	if err != nil || len(rows) != 2 || rows[1].Name != two.Name || rows[1].Deleted.IsZero() || rows[1].Pool != "w" {
+		t.Fatalf("got %+v, %v", rows, err)
+	}
+	if got, err := l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false); err != nil || got.Name != two.Name {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if diff := cmp.Diff([]string{"stranger c000-w-3"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := sim.Open(l.world).Get(ctx, stranger); err != nil {
+		t.Error(err)
+	}
+	// Somebody has renamed an orphan: its tombstone is the node's all the same, or the planner would use its id again and again.
+	three := l.made["c000-w-3"]
+	odd, err := sim.Open(l.world).Ensure(ctx, hypervisor.Spec{
+		Key: director.Stamp{Director: l.Director.ID, Machine: three.ID}, Name: "odd", CPUs: 1, Memory: 1 << 30, Image: "node", RootDisk: 1 << 30,
+		NICs: []hypervisor.NIC{{Network: "net", MAC: three.MAC}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Reclaim(ctx, "admin", "lab", string(odd.ID), false); err != nil {
+		t.Error(err)
+	}
+	if row, there, err := l.Store.Machine(ctx, three.ID); err != nil || !there || row.Name != three.Name || row.ClusterUID != three.ClusterUID {
+		t.Errorf("got %+v, %v", row, err)
+	}
+}
+
+// Another director's VMs are strangers, whatever their names.
+func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	m := l.made["c000-w-1"]
+	vm, err := sim.Open(l.world).Ensure(t.Context(), hypervisor.Spec{
+		Key: director.Stamp{Director: "theirs", Machine: m.ID}, Name: m.Name, CPUs: 1, Memory: 1 << 30, Image: "node", RootDisk: 1 << 30,
+		NICs: []hypervisor.NIC{{Network: "net", MAC: m.MAC}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Reclaim(t.Context(), "admin", "lab", string(vm.ID), true)
+	wantKind(t, err, director.KindConflict, "director theirs")
+	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), m.Address)
+	wantKind(t, err, director.KindConflict, "director theirs")
+	if diff := cmp.Diff([]string{"stranger c000-w-1"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 2, 3)
+	ctx := t.Context()
+	one, two, three := l.made["c000-w-1"], l.made["c000-w-2"], l.made["c000-w-3"]
+	if err := l.plan(ctx, "p1", true, one, two); err != nil {
+		t.Fatal(err)
+	}
+	vm1, vm2 := l.make(t, one), l.make(t, two)
+	adopt := func(vm hypervisor.VM, address string) (director.Machine, error) {
+		return l.Adopt(ctx, "admin", "lab", string(vm.ID), address)
+	}
+	// What is in the ledger and where it should be needs nothing.
+	if got, err := adopt(vm1, ""); err != nil || got.ID != one.ID {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	// The row was lost with a restored backup; the plan remembers the address.
+	l.forget(t, two)
+	_, err := adopt(vm2, "")
+	wantKind(t, err, director.KindConflict, "plan p1 holds cluster c000")
+	if err := l.end(ctx, "p1", plan.PlanDone); err != nil {
+		t.Fatal(err)
+	}
+	_, err = adopt(vm2, "10.64.9.9")
+	wantKind(t, err, director.KindConflict, "has the address "+two.Address)
+	got, err := adopt(vm2, "")
+	want := two
+	want.State, want.VMID, want.Host = director.MachinePresent, string(vm2.ID), vm2.Host
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if row, _, err := l.Store.Machine(ctx, two.ID); err != nil || row.Address != two.Address || row.State != director.MachinePresent {
+		t.Errorf("got %+v, %v", row, err)
+	}
+	// A VM that turned up after its row was buried: the tombstone comes to life again.
+	if err := l.Store.BuryMachine(ctx, one.ID, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"orphan c000-w-1"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := adopt(vm1, ""); err != nil || got.Address != one.Address || !got.Deleted.IsZero() {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	// Nobody remembers: neither a row nor a plan. The stamp proves the cluster and the name; the address has to be said, and to be right.
+	if err := l.Store.Update(ctx, func(tx *store.Tx) error { return tx.IntendMachine(three, time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	vm3 := l.make(t, three)
+	l.forget(t, three)
+	_, err = adopt(vm3, "")
+	wantKind(t, err, director.KindInvalid, "nobody remembers the address", "--address")
+	_, err = adopt(vm3, "192.0.2.1")
+	wantKind(t, err, director.KindInvalid, "not an address of Network/net")
+	_, err = adopt(vm3, one.Address)
+	wantKind(t, err, director.KindConflict, one.Address)
+	if got, err := adopt(vm3, three.Address); err != nil || got.MAC != three.MAC || got.Pool != "w" || got.Kubernetes != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got := l.found(t); got != nil {
+		t.Errorf("still found: %v", got)
+	}
+	// A VM that somebody moved is written down where it is.
+	if err := l.Store.SetMachine(ctx, one.ID, director.MachinePresent, "h9", ""); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"drift c000-w-1"}, l.found(t)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := adopt(vm1, ""); err != nil || got.Host != vm1.Host {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	// The cluster of that uid is gone: a namesake is another cluster.
+	l.forget(t, two)
+	if _, err := l.Store.SQL().ExecContext(ctx, "UPDATE documents SET uid = 'another' WHERE kind = 'Cluster' AND name = 'c000'"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = adopt(vm2, "")
+	wantKind(t, err, director.KindConflict, "is gone", "directorctl vms reclaim lab "+string(vm2.ID))
+	if _, err := l.Reclaim(ctx, "admin", "lab", string(vm2.ID), true); err != nil {
+		t.Error(err)
+	}
+}
+
+// A row that vanished from under a plan is written again before the hypervisor is asked: a retry after an undo must not make a VM that nobody knows.
+func TestNoVMWithoutARow(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	m := l.made["c000-w-1"]
+	if err := l.plan(t.Context(), "p1", true, m); err != nil {
+		t.Fatal(err)
+	}
+	l.make(t, m)
+	if err := l.step(t.Context(), l.Env, planner.StepVMDelete, m); err != nil { // what undo does
+		t.Fatal(err)
+	}
+	l.make(t, m)
+	row, there, err := l.Store.Machine(t.Context(), m.ID)
+	if err != nil || !there || !row.Deleted.IsZero() || row.State != director.MachinePresent {
+		t.Errorf("got %+v, %v, %v", row, there, err)
+	}
+	if got := l.found(t); got != nil {
+		t.Errorf("found %v", got)
+	}
+}
+
+func TestVMs(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 3)
+	ctx := t.Context()
+	one, two, three := l.made["c000-w-1"], l.made["c000-w-2"], l.made["c000-w-3"]
+	if err := l.plan(ctx, "p1", true, one, two, three); err != nil {
+		t.Fatal(err)
+	}
+	l.make(t, one)
+	l.make(t, two)
+	l.forget(t, two)
+	l.world.AddStranger("mail")
+	for strangers, want := range map[bool][]string{
+		false: {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended"},
+		true:  {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended", "mail stranger on "},
+	} {
+		v, err := l.VMs(ctx, strangers, "lab")
+		var got []string
+		for _, i := range v.Items {
+			got = append(got, fmt.Sprintf("%s %s %s %s", i.VM.Name, i.Owner, i.VM.Power, i.Machine.State))
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v: %s", err, diff)
+		}
+	}
+	// A host that does not answer hides nothing of the ledger, and is no reason to call anything a ghost.
+	l.world.SetReachable("h1", false)
+	v, err := l.VMs(ctx, false)
+	if err != nil || len(v.Items) != 2 || v.Providers[0].Err == nil {
+		t.Errorf("got %+v, %v", v, err)
+	}
+	r, err := l.Audit(ctx)
+	if err != nil || len(r.Findings) != 0 || r.Providers[0].Err == nil {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	_, err = l.Audit(ctx, "none")
+	wantKind(t, err, director.KindNotFound, "lab")
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Machine returns the ledger's row of that id, also a tombstone; false if there is none.
+func (s *Store) Machine(ctx context.Context, id string) (director.Machine, bool, error) {
+	return machineOf(s.read.WithContext(ctx), id)
+}
+
+// Machine returns the row as the transaction sees it, also a tombstone. Until the transaction ends, no other changes the row.
+func (t *Tx) Machine(id string) (director.Machine, bool, error) {
+	return machineOf(t.locked(), id)
+}
+
+func machineOf(db *gorm.DB, id string) (director.Machine, bool, error) {
+	var rows []machineRow
+	if err := db.Where("id = ?", id).Limit(1).Find(&rows).Error; err != nil || len(rows) == 0 {
+		return director.Machine{}, false, dbError("store.machine", "machine "+id, err)
+	}
+	return rows[0].toDomain(), true, nil
+}
+
+// AdoptMachine writes the row of a VM that exists: a new one, or the tombstone of its id comes to life again. Conflict if a living row has the id, the
+// name or the address.
+func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
+	const op = "store.adopt"
+	row, there, err := t.Machine(m.ID)
+	switch {
+	case err != nil:
+		return err
+	case there && row.Deleted.IsZero():
+		return director.Errorf(director.KindConflict, op, "machine %s is in the ledger", m.ID)
+	case there:
+		if err := t.db.Where("id = ?", m.ID).Delete(&machineRow{}).Error; err != nil {
+			return dbError(op, "machine "+m.ID, err)
+		}
+		now = row.Created
+	}
+	m.Deleted = time.Time{}
+	return t.addMachine(op, m, now)
+}
+
+// DisownMachine leaves a tombstone for a VM without a living row, so that its id is never used again. No error if there is one already. Conflict if a
+// living row has the id.
+func (t *Tx) DisownMachine(m director.Machine, now time.Time) error {
+	row, there, err := t.Machine(m.ID)
+	switch {
+	case err != nil:
+		return err
+	case there && row.Deleted.IsZero():
+		return director.Errorf(director.KindConflict, "store.disown", "machine %s (%s) of cluster %s is in the ledger", m.ID, row.Name, row.Cluster)
+	case there:
+		return nil
+	}
+	m.State, m.Deleted = director.MachineDeleting, now
+	return t.addMachine("store.disown", m, now)
+}
+
+// IntendAgain makes sure, before a VM is made, that the ledger has a living row of it: a plan that is retried after its undo finds a tombstone. Conflict
+// if the name or the address belongs to another machine by now.
+func (s *Store) IntendAgain(ctx context.Context, m director.Machine, now time.Time) error {
+	if row, there, err := s.Machine(ctx, m.ID); err != nil || there && row.Deleted.IsZero() {
+		return err
+	}
+	return s.Update(ctx, func(tx *Tx) error {
+		row, there, err := tx.Machine(m.ID)
+		if err != nil || there && row.Deleted.IsZero() {
+			return err
+		}
+		m.State, m.VMID, m.Kubernetes = director.MachineIntended, "", ""
+		return tx.AdoptMachine(m, now)
+	})
+}
+
+// unfinished are the phases of plans that may still make what they name.
+func unfinished() []string {
+	var out []string
+	for _, p := range plan.Phases() {
+		if p != plan.PhaseDone && p != plan.PhaseUndone && p != plan.PhaseDiscarded {
+			out = append(out, string(p))
+		}
+	}
+	return out
+}
+
+// PlansNaming returns the plans that are not over for good and name the machine, the newest first.
+func (t *Tx) PlansNaming(machine string) ([]string, error) {
+	var ids []string
+	err := t.db.Model(&planRow{}).Joins("JOIN plan_contents ON plan_contents.plan_id = plans.id").
+		Where("plans.phase IN ? AND plan_contents.content LIKE ?", unfinished(), `%"`+machine+`"%`).
+		Order("plans.created_at DESC, plans.id").Pluck("plans.id", &ids).Error
+	return ids, dbError("store.plans_naming", "plans", err)
+}
+
+// PlanWithMachine returns the id of the newest plan of any phase that names the machine, or "".
+func (s *Store) PlanWithMachine(ctx context.Context, machine string) (string, error) {
+	var ids []string
+	err := s.read.WithContext(ctx).Model(&planRow{}).Joins("JOIN plan_contents ON plan_contents.plan_id = plans.id").
+		Where("plan_contents.content LIKE ?", `%"`+machine+`"%`).Order("plans.created_at DESC, plans.id").Limit(1).Pluck("plans.id", &ids).Error
+	if err != nil || len(ids) == 0 {
+		return "", dbError("store.plan_with_machine", "plans", err)
+	}
+	return ids[0], nil
+}
