@@ -39,6 +39,7 @@ type Config struct {
 	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
 	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
 	ClonesPerHost        int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	CreationsPerHour     int        `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
 	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
 	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
 	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
@@ -66,7 +67,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).Str
 func DefaultConfig() Config {
 	return Config{
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
-		ClonesPerProvider: 16, ClonesPerHost: 4, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
 		Simulation: simulate.DefaultSettings(),
 	}
 }
@@ -132,6 +133,9 @@ func (c Config) Validate() error {
 		if n < 1 || n > 1000 {
 			bad(key, "1 to 1000", "%d is not allowed", n)
 		}
+	}
+	if c.CreationsPerHour < 0 {
+		bad("creationsPerHour", "0 without bound, or a number of VMs", "%d is not allowed", c.CreationsPerHour)
 	}
 	if c.PlanLife < Span(time.Minute) {
 		bad("planLife", "at least 1m", "%s is too short", time.Duration(c.PlanLife))

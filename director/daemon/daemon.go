@@ -279,6 +279,13 @@ func (d *Daemon) environment(
 	env := steps.Env{
 		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
 		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
+		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
+			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
+			if err != nil {
+				return nil, err
+			}
+			return operations.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
+		},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)

@@ -90,6 +90,7 @@ type Provider struct {
 	Libvirt *Libvirt `json:"libvirt,omitempty" doc:"Settings of a libvirt provider; required for type libvirt."`
 	Sim     *Sim     `json:"sim,omitempty" doc:"Settings of a pretend provider; required for type sim."`
 	Quota   Quota    `json:"quota,omitzero" doc:"Upper limits over all clusters on this provider."`
+	Budget  Budget   `json:"budget,omitzero" doc:"How many VMs may be made in a span of time."`
 }
 
 // Libvirt is one or more hosts that run libvirt and QEMU.

@@ -24,6 +24,11 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 	if err != nil {
 		return nil, err
 	}
+	budget, err := o.overBudget(ctx, w.Provider.Metadata.Name, c)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, budget...)
 	var problems []director.Field
 	problems = append(problems, o.checkImage(ctx, w)...)
 	facts, err := planner.DecodeFacts(c)

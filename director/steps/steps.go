@@ -29,6 +29,9 @@ type Ledger interface {
 	// IntendAgain makes sure that the ledger has a living row of the machine: no hypervisor is asked for a VM that is not written down.
 	IntendAgain(ctx context.Context, m director.Machine, now time.Time) error
 	SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error
+	// TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it returns one that is used up, and when it
+	// has room again.
+	TakeCreation(ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time) (*director.Allowance, time.Time, error)
 	// RemoveVM records that the VM is gone and another one will follow.
 	RemoveVM(ctx context.Context, id string) error
 	BuryMachine(ctx context.Context, id string, now time.Time) error
@@ -115,10 +118,12 @@ type Env struct {
 	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest of its bundle.
 	Artifacts     string
 	ArtifactsPath string
-	SSH           SSHIdentity
-	Now           func() time.Time
-	Log           *slog.Logger
-	NTP           []string
+	// Allowances returns how many VMs may be made on the provider, and on all together; nil for without bound.
+	Allowances func(ctx context.Context, provider string) ([]director.Allowance, error)
+	SSH        SSHIdentity
+	Now        func() time.Time
+	Log        *slog.Logger
+	NTP        []string
 }
 
 // RegistryName stands for the director's registry in the names of images, on every node of every director: node images carry the release's

@@ -28,7 +28,7 @@ const DataDiskSerial = "kaas-data"
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
-func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error {
+func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
@@ -46,6 +46,9 @@ func (e Env) vmEnsure(ctx context.Context, _ plan.Run, p planner.VMParams) error
 	}
 	if len(have) == 0 {
 		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine)); err != nil {
+			return err
+		}
+		if err := e.mayCreate(ctx, r, p.Machine); err != nil {
 			return err
 		}
 	}
@@ -75,6 +78,32 @@ func (e Env) present(ctx context.Context, b hypervisor.Backend, s hypervisor.Spe
 		return hypervisor.VM{}, err
 	}
 	return b.Get(ctx, have[0].ID)
+}
+
+// longestWait is how long a step waits before it looks at the creation budget again: somebody may have raised it.
+const longestWait = 5 * time.Minute
+
+// mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is tried.
+func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) error {
+	if e.Allowances == nil {
+		return nil
+	}
+	limits, err := e.Allowances(ctx, m.Provider)
+	if err != nil {
+		return err
+	}
+	c := director.Creation{Step: r.Step.ID, Provider: m.Provider, Machine: m.ID}
+	if r.Plan != nil {
+		c.Plan = r.Plan.ID
+	}
+	now := e.Now()
+	usedUp, until, err := e.Ledger.TakeCreation(ctx, c, limits, now)
+	if err != nil || usedUp == nil {
+		return err
+	}
+	wait := min(max(until.Sub(now), time.Second), longestWait)
+	return plan.After(wait, "the creation budget is used up: "+usedUp.String()+"; there is room again at "+until.UTC().Format("2006-01-02 15:04:05")+
+		" UTC. If so many VMs are meant, raise it; if not, cancel the plan")
 }
 
 // addressFree refuses an address at which a host answers already. A host that drops packets stays unseen.

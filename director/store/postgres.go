@@ -41,6 +41,7 @@ const (
 	lockDocuments
 	lockBudgets
 	lockStream
+	lockCreations
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

@@ -18,6 +18,7 @@ const (
 	fleetSettings  = `
 forks: 200
 stepsAtOnce: 200
+creationsPerHour: 0
 simulation:
   plays: {tasks: 3, latency: 50ms, jitter: 50ms, changed: 30}
 `

@@ -30,6 +30,7 @@ const (
 	longest  = 3 * time.Second // between a start and a kill
 	settings = `
 forks: 50
+creationsPerHour: 0
 simulation:
   plays: {tasks: 3, latency: 60ms, jitter: 120ms, changed: 30, faults: [{outcome: unreachable, percent: 1}]}
 `
