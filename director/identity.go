@@ -53,11 +53,13 @@ const (
 	ActInventory  Action = "inventory"  // see what playbooks are given
 	ActSecrets    Action = "secrets"    // see the secrets that playbooks are given
 	ActLedger     Action = "ledger"     // adopt and reclaim VMs
+	// ActCredentials is to set and delete the credentials of providers.
+	ActCredentials Action = "credentials"
 )
 
 // Actions returns every action in a fixed order.
 func Actions() []Action {
-	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger}
+	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger, ActCredentials}
 }
 
 // Object is what an action is about. An empty field stands for all.

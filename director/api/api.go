@@ -45,6 +45,7 @@ type Config struct {
 	Schedules  Schedules // nil for a director without
 	Images     Images    // nil for a director that keeps none
 	Ledger     Ledger    // nil for a director without
+	Providers  Providers // nil for a director without
 
 	Version string // of the director
 	Commit  string
@@ -109,6 +110,9 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Ledger == nil {
 		c.Ledger = noLedger{}
 	}
+	if c.Providers == nil {
+		c.Providers = noProviders{}
+	}
 	frameworkOnce.Do(func() {
 		gin.SetMode(gin.ReleaseMode)
 		huma.NewErrorWithContext = frameworkProblem
@@ -165,6 +169,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.schedules(api)
 	s.images(api)
 	s.ledger(api)
+	s.providers(api)
 	return engine, api
 }
 

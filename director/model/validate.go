@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -182,6 +183,11 @@ func (v *validator) libvirt(p *Provider) {
 		names[h.Name] = i
 		if !strings.Contains(h.URI, ":/") {
 			v.fail(at+".uri", "such as qemu:///system or qemu+ssh://root@host/system", "%q is not a libvirt connection URI", h.URI)
+		}
+		if u, err := url.Parse(h.URI); err == nil && u.User != nil {
+			if _, set := u.User.Password(); set { // the URI is shown to everybody who reads documents
+				v.fail(at+".uri", "use a key: qemu+ssh://root@host/system?keyfile=/path/on/the/director", "holds a password")
+			}
 		}
 	}
 }

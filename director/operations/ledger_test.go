@@ -33,6 +33,7 @@ import (
 // lab is a director with a ledger, on an in-memory hypervisor that has an image and a network.
 type lab struct {
 	*Operations
+	dir   string // of its state
 	world *sim.World
 	made  map[string]director.Machine // rows as the planner would write them, by name
 	docs  map[string]model.Stored
@@ -62,6 +63,7 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{
+		dir:   dir,
 		world: sim.NewWorld(sim.Host{Name: "h1", CPUs: 64, Memory: 64 << 40, Disk: 1 << 60}, sim.Host{Name: "h2", CPUs: 64, Memory: 64 << 40, Disk: 1 << 60}),
 		made:  map[string]director.Machine{}, docs: map[string]model.Stored{},
 	}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *app) providerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "provider", Short: "Test providers, and keep their credentials",
+		Long: "Providers are documents: directorctl apply makes and changes them, get -o yaml exports them. Their passwords are no part of them: a provider names\n" +
+			"credentials, which are set here, kept sealed, and never shown again.",
+		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	credentials := &cobra.Command{
+		Use: "credentials", Short: "Set, list and delete the credentials of providers",
+		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	credentials.AddCommand(a.credentialsSetCommand(), a.credentialsListCommand(), a.credentialsDeleteCommand())
+	cmd.AddCommand(a.providerTestCommand(), credentials)
+	return cmd
+}
+
+func (a *app) providerTestCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "test NAME", Short: "Connect to a provider and say what is wrong", Args: exact("NAME"), ValidArgsFunction: a.complete(0, providerNames),
+		Long: "Connect to a provider with what its document says, and look at everything that the director needs there. Nothing is changed. Exits with 8 if\n" +
+			"something is wrong.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.TestProvider(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
+				return err
+			}
+			return director.Errorf(director.KindUnavailable, "directorctl.provider_test", "provider %s is not as it has to be", args[0])
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) printTest(v wire.ProviderTest) {
+	table(a.out, "HOST WHAT RESULT FOUND", func(row func(...string)) {
+		for _, p := range v.Probes {
+			result, found := "ok", p.Found
+			if !p.OK {
+				result, found = "wrong", p.Problem
+			}
+			row(p.Host, p.What, result, strings.ReplaceAll(plain(found), "\n", " "))
+		}
+	})
+	for _, p := range v.Probes {
+		if p.Hint != "" {
+			say(a.out, "\n%s: %s\n", strings.TrimSpace(p.Host+" "+p.What), plain(p.Hint))
+		}
+	}
+}
+
+func (a *app) credentialsSetCommand() *cobra.Command {
+	var user, file string
+	cmd := &cobra.Command{
+		Use: "set NAME --user USER", Short: "Set or change credentials", Args: exact("NAME"), ValidArgsFunction: a.complete(0, credentialsNames),
+		Long: "Set an account for providers, or change it. Providers that name it take the change up at their next login; no provider and no cluster changes.\n\n" +
+			"The password comes from a file, from the standard input, or from the terminal, and never from the command line.",
+		Example: "  directorctl provider credentials set vcenter --user kaas@vsphere.local --password-file - < password",
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if user == "" {
+				return usage(cmd, "--user is missing")
+			}
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			password, err := a.password(file, "Password of "+user+": ")
+			if err != nil {
+				return err
+			}
+			c, err := api.SetCredentials(cmd.Context(), args[0], user, password)
+			if err != nil {
+				return err
+			}
+			done := "changed"
+			if c.Revision == 1 {
+				done = "set"
+			}
+			say(a.out, "Credentials %s of %s %s (revision %d)\n", c.Name, c.User, done, c.Revision)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVarP(&user, "user", "u", "", "name of the account")
+	cmd.Flags().StringVar(&file, "password-file", "", "file that holds the password; - is the standard input")
+	return cmd
+}
+
+func (a *app) credentialsListCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List credentials, without their passwords", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			items, err := api.Credentials(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, wire.CredentialsList{Items: items}, func() {
+				table(a.out, "NAME USER REVISION CHANGED BY PROVIDERS", func(row func(...string)) {
+					for _, c := range items {
+						row(c.Name, c.User, strconv.FormatInt(c.Revision, 10), minute(c.UpdatedAt), c.UpdatedBy, strings.Join(c.Providers, ","))
+					}
+				})
+			})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *app) credentialsDeleteCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete credentials that no provider names", Args: exact("NAME"), ValidArgsFunction: a.complete(0, credentialsNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if !yes {
+				ok, err := a.confirm(cmd.Context(), "Delete the credentials "+args[0]+"?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			if err := api.DeleteCredentials(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			say(a.out, "Credentials %s deleted\n", args[0])
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	return cmd
+}
+
+func credentialsNames(ctx context.Context, c *client.Client, _ []string) []string {
+	items, _ := c.Credentials(ctx) // no completion is better than an error in the middle of a line
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = item.Name + "\t" + item.User
+	}
+	return names
+}

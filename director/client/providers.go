@@ -1,0 +1,35 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// SetCredentials sets or changes the credentials of providers.
+func (c *Client) SetCredentials(ctx context.Context, name, user string, password director.Secret) (wire.Credentials, error) {
+	var v wire.Credentials
+	err := c.call(ctx, request{method: http.MethodPut, path: "/credentials/" + name, body: wire.CredentialsChange{User: user, Password: password.Reveal()}}, &v)
+	return v, err
+}
+
+// Credentials lists the credentials of providers, without their passwords.
+func (c *Client) Credentials(ctx context.Context) ([]wire.Credentials, error) {
+	var v wire.CredentialsList
+	err := c.call(ctx, request{method: http.MethodGet, path: "/credentials"}, &v)
+	return v.Items, err
+}
+
+// DeleteCredentials deletes credentials that no provider names.
+func (c *Client) DeleteCredentials(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/credentials/" + name}, nil)
+}
+
+// TestProvider connects to the provider and looks at what the director needs of it.
+func (c *Client) TestProvider(ctx context.Context, name string) (wire.ProviderTest, error) {
+	var v wire.ProviderTest
+	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + name + "/test"}, &v)
+	return v, err
+}

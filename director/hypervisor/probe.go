@@ -1,0 +1,18 @@
+package hypervisor
+
+import "context"
+
+// Probe is one thing that a connection test looked at.
+type Probe struct {
+	Host  string // which of the provider's hosts; empty for the provider as a whole
+	What  string // what was looked at, in a few words: connection, storage pool default
+	Found string // what was found, if it is well: libvirt 9.0.0, 120 GiB free
+	Err   error  // what is wrong, with what to do; nil if it is well
+}
+
+// Prober is implemented by back ends that can say more of a connection than whether a call works.
+type Prober interface {
+	// Probe connects with what the provider's document says, and looks at everything that the director needs there, each thing by itself: one that is
+	// wrong hides no other that can be looked at without it. It changes nothing. An error is returned only if the test itself could not be made.
+	Probe(ctx context.Context) ([]Probe, error)
+}
