@@ -81,7 +81,8 @@ func setupScript(env *testscript.Env) error {
 	srv.Config = api.NewServer(
 		api.New(api.Config{
 			Operations: ops, Schedules: schedules, Images: apitest.Images{Operations: ops, Store: images},
-			Ledger: apitest.NewLedger(ops), Providers: &apitest.Providers{Operations: ops}, Auth: svc, Log: quiet, Version: "v0.0.0-test",
+			Ledger: apitest.NewLedger(ops), Providers: &apitest.Providers{Operations: ops}, Capacity: apitest.Capacity{Operations: ops},
+			Auth: svc, Log: quiet, Version: "v0.0.0-test",
 		}), nil, quiet)
 	srv.StartTLS()
 	env.Defer(srv.Close)

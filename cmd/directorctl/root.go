@@ -52,11 +52,11 @@ func (a *app) rootCommand() *cobra.Command {
 		}
 	}
 	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.imageCommand())
-	add("plan", a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(), a.eventsCommand(),
+	add("plan", a.checkCommand(), a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(), a.eventsCommand(),
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())
 	add("cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())
-	add("provider", a.providerCommand(), a.vmsCommand())
+	add("provider", a.providerCommand(), a.vmsCommand(), a.capacityCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.

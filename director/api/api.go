@@ -46,6 +46,7 @@ type Config struct {
 	Images     Images    // nil for a director that keeps none
 	Ledger     Ledger    // nil for a director without
 	Providers  Providers // nil for a director without
+	Capacity   Capacity  // nil for a director without
 
 	Version string // of the director
 	Commit  string
@@ -113,6 +114,9 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Providers == nil {
 		c.Providers = noProviders{}
 	}
+	if c.Capacity == nil {
+		c.Capacity = noCapacity{}
+	}
 	frameworkOnce.Do(func() {
 		gin.SetMode(gin.ReleaseMode)
 		huma.NewErrorWithContext = frameworkProblem
@@ -170,6 +174,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.images(api)
 	s.ledger(api)
 	s.providers(api)
+	s.capacity(api)
 	return engine, api
 }
 

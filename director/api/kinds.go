@@ -115,7 +115,7 @@ func problemOf(ctx context.Context, err error) *problem {
 		p.Holder = &wire.Holder{Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since.UTC()}
 	}
 	for _, f := range e.Fields {
-		p.Errors = append(p.Errors, wire.ProblemField{Field: f.Path, Message: f.Msg, Hint: f.Hint})
+		p.Errors = append(p.Errors, wire.ProblemFieldOf(f))
 	}
 	return p
 }

@@ -40,7 +40,7 @@ func TestEveryKindHasAStatus(t *testing.T) {
 		want := wire.Problem{
 			Type: p.Type, Title: p.Title, Status: p.Status, RequestID: p.RequestID,
 			Detail: "a message", Kind: string(kind), Hint: "a hint",
-			Errors: []wire.ProblemField{{Field: "spec.x", Message: "is wrong", Hint: "be right"}},
+			Errors: []wire.ProblemField{{Field: "spec.x", Pointer: "/spec/x", Message: "is wrong", Hint: "be right"}},
 		}
 		if diff := cmp.Diff(want, p); diff != "" {
 			t.Errorf("%s: %s", kind, diff)

@@ -330,7 +330,7 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
-		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Providers: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
 		Ready: d.checks(db), Metrics: m.Handler(), Observer: m,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)

@@ -91,6 +91,9 @@ type Provider struct {
 	Sim     *Sim     `json:"sim,omitempty" doc:"Settings of a pretend provider; required for type sim."`
 	Quota   Quota    `json:"quota,omitzero" doc:"Upper limits over all clusters on this provider."`
 	Budget  Budget   `json:"budget,omitzero" doc:"How many VMs may be made in a span of time."`
+	// ClusterQuota is the administrator's bound for each cluster; a cluster's own document could not hold it.
+	ClusterQuota Quota      `json:"clusterQuota,omitzero" doc:"Upper limits for each cluster on this provider."`
+	Overcommit   Overcommit `json:"overcommit,omitzero" doc:"How much VMs may be promised of what the hosts have."`
 }
 
 // Libvirt is one or more hosts that run libvirt and QEMU.

@@ -8,14 +8,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/capacity"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
 )
+
+// opPrecheck is the operation of the error that holds every problem of a plan.
+const opPrecheck = "operations.precheck"
 
 // precheck looks at everything that would stop the plan half way, and returns all problems in one invalid error, each with the field and what to do
 // (requirement A7). Warnings do not stop it.
@@ -46,7 +52,7 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 		problems = append(problems, director.Field{Path: w.Provider.Ref().String(), Msg: message(err), Hint: director.HintOf(err)})
 	}
 	problems = append(problems, host...)
-	return warnings, director.Invalid("operations.precheck", "the plan for cluster "+c.Cluster+" cannot work", problems)
+	return warnings, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
 }
 
 func message(err error) string {
@@ -92,46 +98,33 @@ func (c *checksums) of(ctx context.Context, path string) (string, error) {
 	return c.known[key], nil
 }
 
-// checkQuota adds what the cluster needs to what the provider's other clusters have.
+// checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its own quota.
 func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]director.Field, error) {
-	q := w.Provider.Provider.Quota
-	if q == (model.Quota{}) {
+	p := w.Provider.Provider
+	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
 		return nil, nil
 	}
 	machines, err := o.Store.Machines(ctx, store.MachineFilter{Provider: w.Provider.Metadata.Name})
 	if err != nil {
 		return nil, err
 	}
-	count, cpus, memory := 0, 0, int64(0)
-	for _, m := range machines {
-		if m.ClusterUID != w.Cluster.UID {
-			count, cpus, memory = count+1, cpus+m.CPUs, memory+m.Memory
-		}
-	}
+	others := capacity.UseOf(slices.DeleteFunc(machines, func(m director.Machine) bool { return m.ClusterUID == w.Cluster.UID }))
 	c := w.Cluster.Cluster
-	add := func(n int, s model.VMSize) {
-		count, cpus, memory = count+n, cpus+n*s.CPUs, memory+int64(n)*int64(s.Memory)
-	}
-	add(c.Masters.Count, c.Masters.VMSize)
-	for _, p := range c.Workers {
-		add(p.Count, p.VMSize)
+	own := capacity.Use{}.Add(c.Masters.Count, c.Masters.CPUs, int64(c.Masters.Memory))
+	for _, pool := range c.Workers {
+		own = own.Add(pool.Count, pool.CPUs, int64(pool.Memory))
 	}
 	var out []director.Field
-	over := func(what string, need, limit any) {
-		out = append(out, director.Field{
-			Path: w.Provider.Ref().String() + ": spec.quota." + what, Msg: fmt.Sprintf("%v would be used and %v are allowed", need, limit),
-			Hint: "make the cluster smaller, or raise the quota",
-		})
+	over := func(field string, q model.Quota, u capacity.Use) {
+		for _, e := range capacity.Over(q, u) {
+			out = append(out, director.Field{
+				Path: w.Provider.Ref().String() + ": spec." + field + "." + e.Name, Msg: fmt.Sprintf("%v would be used and %v are allowed", e.Need, e.Most),
+				Hint: "make the cluster smaller, or raise the quota",
+			})
+		}
 	}
-	if q.Machines > 0 && count > q.Machines {
-		over("machines", count, q.Machines)
-	}
-	if q.CPUs > 0 && cpus > q.CPUs {
-		over("cpus", cpus, q.CPUs)
-	}
-	if q.Memory > 0 && memory > int64(q.Memory) {
-		over("memory", model.Size(memory), q.Memory)
-	}
+	over("quota", p.Quota, others.Plus(own))
+	over("clusterQuota", p.ClusterQuota, own)
 	return out, nil
 }
 
@@ -158,54 +151,72 @@ func (o *Operations) checkProvider(ctx context.Context, w planner.World, c plan.
 		} else if taken {
 			out = append(out, director.Field{
 				Path: "metadata.name", Msg: "a VM named " + m.Name + " that this cluster does not own is on host " + vm.Host,
-				Hint: "choose another cluster name, or remove that VM",
+				Hint: "choose another cluster name, or remove that VM; see: directorctl vms audit " + w.Provider.Metadata.Name,
 			})
 		}
 	}
-	capacity, ok := hypervisor.Capability[hypervisor.Capacity](b)
+	teller, ok := hypervisor.Capability[hypervisor.Capacity](b)
 	if !ok {
 		return out, nil
 	}
-	hosts, err := capacity.Capacity(ctx)
+	rows, err := teller.Capacity(ctx)
 	if err != nil {
 		return out, err
 	}
-	return append(out, tooSmall(w, c, hosts, existing)...), nil
+	return append(out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...), nil
 }
 
-// tooSmall compares what the new VMs need with what their hosts have left. Memory is never overcommitted; disks are thin, so only a tenth of
-// their size must be free.
-func tooSmall(w planner.World, c plan.Content, hosts []hypervisor.HostCapacity, existing map[string]bool) []director.Field {
-	const thin = 10
-	memory, disk := map[string]int64{}, map[string]int64{}
+// tooSmall compares what the new VMs need with what their hosts have left under the provider's policy. Disks are thin, so only a tenth of their size must
+// be free.
+func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing map[string]bool) []director.Field {
+	needs := map[string]capacity.Need{}
 	sizes := map[string]model.VMSize{"master": w.Cluster.Cluster.Masters.VMSize}
 	for _, p := range w.Cluster.Cluster.Workers {
 		sizes[p.Name] = p.VMSize
 	}
 	for _, m := range c.Machines {
 		if !existing[m.Name] {
-			s := sizes[m.Pool]
-			memory[m.Host] += int64(s.Memory)
-			disk[m.Host] += int64(s.Disk+s.DataDisk) / thin
+			needs[m.Host] = needs[m.Host].Add(capacity.NeedOf(sizes[m.Pool], 1))
 		}
 	}
+	fits := fitting(w.Cluster.Cluster, hosts)
 	var out []director.Field
 	for _, h := range hosts {
+		need := needs[h.Host]
 		at := w.Provider.Ref().String() + ": host " + h.Host
-		if need := memory[h.Host]; need > h.MemoryFree {
+		if need.CPUs > h.CPUsLeft {
 			out = append(out, director.Field{
-				Path: at, Msg: fmt.Sprintf("%s of memory are needed and %s are free", inMiB(need), inMiB(h.MemoryFree)),
-				Hint: "choose smaller nodes, fewer of them, or a host with more memory",
+				Path: at, Msg: fmt.Sprintf("%d vCPUs are needed, and of its %d CPUs %d may be promised still", need.CPUs, h.CPUs, h.CPUsLeft),
+				Hint: "choose smaller nodes or fewer of them, or raise spec.overcommit.cpuPercent" + fits,
 			})
 		}
-		if need := disk[h.Host]; need > h.DiskFree {
+		if need.Memory > h.MemoryLeft {
 			out = append(out, director.Field{
-				Path: at, Msg: fmt.Sprintf("at least %s of disk are needed and %s are free in its storage pool", inMiB(need), inMiB(h.DiskFree)),
-				Hint: "free space in the pool, or choose smaller disks",
+				Path: at, Msg: fmt.Sprintf("%s of memory are needed and %s are free", inMiB(need.Memory), inMiB(h.MemoryLeft)),
+				Hint: "choose smaller nodes, fewer of them, or a host with more memory" + fits,
+			})
+		}
+		if need.Disk > h.DiskLeft {
+			out = append(out, director.Field{
+				Path: at, Msg: fmt.Sprintf("at least %s of disk are needed and %s are free in its storage pool", inMiB(need.Disk), inMiB(h.DiskLeft)),
+				Hint: "free space in the pool, or choose smaller disks" + fits,
 			})
 		}
 	}
 	return out
+}
+
+// fitting says for each pool of workers how many nodes of its size the hosts have room for.
+func fitting(c *model.Cluster, hosts []capacity.Host) string {
+	var parts []string
+	for _, p := range c.Workers {
+		n, by := capacity.Fit(hosts, p.VMSize)
+		parts = append(parts, fmt.Sprintf("%d nodes of the size of %s fit, by %s", n, p.Name, by))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "; on all hosts " + strings.Join(parts, ", ")
 }
 
 func inMiB(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

@@ -40,9 +40,11 @@ type Holder struct {
 
 // ProblemField is one wrong place in an input.
 type ProblemField struct {
-	Field   string `json:"field" doc:"The place, such as spec.workers[0].memory, for documents with source and line before it."`
-	Message string `json:"message" doc:"What is wrong there."`
-	Hint    string `json:"hint,omitempty" doc:"What would be right."`
+	Field    string `json:"field" doc:"The place, such as spec.workers[0].memory, for documents with source and line before it."`
+	Document string `json:"document,omitempty" doc:"The document that the place is in, as Kind/name, where it is known."`
+	Pointer  string `json:"pointer,omitempty" doc:"The place in the document as a JSON pointer (RFC 6901), such as /spec/workers/0/memory."`
+	Message  string `json:"message" doc:"What is wrong there."`
+	Hint     string `json:"hint,omitempty" doc:"What would be right."`
 }
 
 // ProblemTypePrefix stands before the kind in Problem.Type.

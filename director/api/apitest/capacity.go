@@ -1,0 +1,69 @@
+package apitest
+
+import (
+	"context"
+	"math"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/capacity"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Capacity implements api.Capacity: a cluster with a label "crowded" has problems, and every provider has one host.
+type Capacity struct{ *Operations }
+
+var _ api.Capacity = Capacity{}
+
+// Check finds two problems, or none.
+func (c Capacity) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
+	d, err := c.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+	v := api.CheckView{Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9}
+	if d.Metadata.Labels["crowded"] != "" {
+		v.Problems = []director.Field{
+			{Path: "Image/node: spec.sha256", Msg: "the file has 1234", Hint: "copy it again"},
+			{Path: "Provider/lab: host host1", Msg: "40960 MiB of memory are needed and 12288 MiB are free", Hint: "choose smaller nodes"},
+			{Path: "spec.workers[0].count", Msg: "is too much"},
+		}
+		v.Warnings = []string{"spec.masters is below the recommended size"}
+	}
+	return v, err
+}
+
+// Capacity tells of one host.
+func (c Capacity) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.CapacityView, error) {
+	names := q.Providers
+	sizes, pools := []model.VMSize{q.Size}, []string{""}
+	if q.Cluster != "" {
+		d, err := c.Document(ctx, model.Ref{Kind: model.KindCluster, Name: q.Cluster})
+		if err != nil {
+			return nil, err
+		}
+		names, sizes, pools = []string{d.Cluster.Provider}, nil, nil
+		for _, p := range d.Cluster.Workers {
+			sizes, pools = append(sizes, p.VMSize), append(pools, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"lab"}
+	}
+	var out []api.CapacityView
+	for _, n := range names {
+		if _, err := c.Document(ctx, model.Ref{Kind: model.KindProvider, Name: n}); err != nil {
+			return nil, err
+		}
+		v := api.CapacityView{Provider: n, Quota: model.Quota{Machines: 10}, Used: capacity.Use{Machines: 2, CPUs: 4, Memory: 8 << 30}, Hosts: []capacity.Host{{
+			HostCapacity: hypervisor.HostCapacity{Host: "host1", CPUs: 16, Memory: 64 << 30, Disk: 1 << 40}, CPUsPromised: 4, MemoryPromised: 8 << 30,
+			CPUsLeft: math.MaxInt, MemoryLeft: 12 << 30, DiskLeft: 1 << 39,
+		}}}
+		for i, s := range sizes {
+			f := api.FitView{Pool: pools[i], Size: s}
+			f.Count, f.By = capacity.Fit(v.Hosts, s)
+			v.Fits = append(v.Fits, f)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
