@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/plugins/libvirt"
+	"github.com/director-kaas/kaas/plugins/vsphere"
 )
 
 // engineStore is the store as the engine wants it.
@@ -124,7 +127,7 @@ func (b *backends) close(context.Context) error {
 }
 
 // realProviders are the types of providers of a director that does not simulate.
-var realProviders = []string{model.ProviderLibvirt}
+var realProviders = []string{model.ProviderLibvirt, model.ProviderVSphere}
 
 // openReal is the one place that knows every back end.
 func openReal(log *slog.Logger) opener {
@@ -132,6 +135,8 @@ func openReal(log *slog.Logger) opener {
 		switch p.Type {
 		case model.ProviderLibvirt:
 			return openLibvirt(p, log)
+		case model.ProviderVSphere:
+			return openVSphere(name, p, log)
 		case model.ProviderSim:
 			return nil, director.Errorf(director.KindInvalid, "daemon.provider", "provider %s only pretends, and this director does not simulate", name).
 				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
@@ -149,4 +154,44 @@ func openLibvirt(p model.Provider, log *slog.Logger) (hypervisor.Backend, error)
 		cfg.Hosts = append(cfg.Hosts, libvirt.HostConfig{Name: h.Name, URI: h.URI, Pool: h.Pool})
 	}
 	return libvirt.Open(cfg)
+}
+
+func openVSphere(name string, p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
+	s := p.VSphere
+	return vsphere.Open(vsphere.Config{
+		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Credentials: vsphereCredentials(name, *s),
+		Datacenter: s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
+		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder, Clone: s.Clone, Firmware: s.Firmware,
+		Log: log,
+	})
+}
+
+// vsphereCredentials is where the account of a vCenter comes from: the password is read from its file at every login, so that a new one is taken up
+// without a restart.
+func vsphereCredentials(name string, s model.VSphere) func(context.Context) (string, director.Secret, error) {
+	return func(context.Context) (string, director.Secret, error) {
+		const op = "daemon.credentials"
+		refuse := func(kind director.Kind, format string, args ...any) (string, director.Secret, error) {
+			return "", "", director.Errorf(kind, op, "provider "+name+": "+format, args...).
+				WithHint("write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600", s.User)
+		}
+		info, err := os.Stat(s.PasswordFile)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return refuse(director.KindNotFound, "there is no password file %s", s.PasswordFile)
+		case err != nil:
+			return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
+		case info.Mode().Perm()&0o077 != 0:
+			return refuse(director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile, info.Mode().Perm())
+		}
+		text, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
+		}
+		password := strings.TrimRight(string(text), "\r\n")
+		if password == "" {
+			return refuse(director.KindInvalid, "the password file %s is empty", s.PasswordFile)
+		}
+		return s.User, director.Secret(password), nil
+	}
 }

@@ -6,6 +6,8 @@ package hypervisor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/netip"
 	"time"
 
@@ -26,13 +28,23 @@ const (
 
 // Disk is a data disk that may live longer than its VM.
 type Disk struct {
-	Serial string // shown to the guest as /dev/disk/by-id/virtio-<serial>; unique within the VM
-	Size   int64  // bytes
+	// Serial is unique within the VM. The guest finds the disk by it, as /dev/disk/by-id/virtio-<serial>, or by DiskWWN, as
+	// /dev/disk/by-id/wwn-0x<wwn>: each back end shows it in one of the two ways.
+	Serial string
+	Size   int64 // bytes
+}
+
+// DiskWWN is the world wide name, in 32 hexadecimal digits, of the data disk with that serial of the machine, where disks have one. It begins
+// with VMware's prefix, without which vSphere takes none.
+func DiskWWN(key director.Stamp, serial string) string {
+	sum := sha256.Sum256([]byte("disk/" + key.Director + "/" + key.Machine + "/" + serial))
+	return "6000c29" + hex.EncodeToString(sum[:13])[:25]
 }
 
 // NIC is a network adapter with the addresses that cloud-init gives it.
 type NIC struct {
 	Network   string         // name of a network that EnsureNetwork made, or that exists
+	PortGroup string         // inventory path of the network's port group, for a network of mode portgroup
 	MAC       string         // lower case, with colons
 	Addresses []netip.Prefix // static addresses with prefix length
 	Gateway   netip.Addr     // zero for none
@@ -51,6 +63,8 @@ type Seed struct {
 type Spec struct {
 	Key       director.Stamp // identity: a second Ensure with the same Key returns the same VM
 	Name      string         // unique on the hypervisor; host name of the guest
+	Group     string         // what it belongs to, such as its cluster; back ends that have folders keep a group in one. May be empty
+	Apart     bool           // never shares a host with another VM of its Group that is Apart, where the back end moves VMs by itself
 	Host      string         // which of the provider's hosts; empty lets the back end choose
 	CPUs      int
 	Memory    int64  // bytes
@@ -130,20 +144,25 @@ type Imaging interface {
 	DeleteImage(ctx context.Context, name string) error
 }
 
+// ModePortGroup is the mode of a network that an administrator of vSphere has made.
+const ModePortGroup = "portgroup"
+
 // NetworkSpec is an underlay network for VMs.
 type NetworkSpec struct {
-	Owner   director.Stamp // Machine holds the network's id
-	Name    string
-	Mode    string       // open, nat, isolated, bridge
-	Bridge  string       // the existing bridge for mode bridge; empty lets the back end choose otherwise
-	CIDR    netip.Prefix // of the node network
-	Gateway netip.Addr   // the address the host takes on the bridge (not in mode bridge)
+	Owner     director.Stamp // Machine holds the network's id
+	Name      string
+	Mode      string       // open, nat, isolated, bridge, portgroup
+	Bridge    string       // the existing bridge for mode bridge; empty lets the back end choose otherwise
+	PortGroup string       // inventory path of the existing port group for mode portgroup
+	CIDR      netip.Prefix // of the node network
+	Gateway   netip.Addr   // the address the host takes on the bridge (not in modes bridge and portgroup)
 }
 
 // Networking is implemented by back ends that can make networks.
 type Networking interface {
-	// EnsureNetwork makes the network exist and started. Idempotent. Errors: conflict if the name belongs to somebody else or
-	// the range overlaps another network of the host.
+	// EnsureNetwork makes the network exist and started; what was there before (modes bridge and portgroup) is looked for. Idempotent.
+	// Errors: conflict if the name belongs to somebody else or the range overlaps another network of the host, not_found if a port
+	// group is missing, invalid for a mode that the back end does not have.
 	EnsureNetwork(ctx context.Context, s NetworkSpec) error
 	// DeleteNetwork removes a network with our stamp. No error if it is gone; conflict if it is not ours or VMs use it.
 	DeleteNetwork(ctx context.Context, name string, owner director.Stamp) error
@@ -168,7 +187,7 @@ type Capacity interface {
 // VolumeInfo is a disk that outlives its VM.
 type VolumeInfo struct {
 	Name  string
-	Host  string
+	Host  string // empty if it lies where every host of the provider reaches it
 	Size  int64
 	Stamp director.Stamp
 }

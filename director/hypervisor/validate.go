@@ -91,8 +91,10 @@ func (s NetworkSpec) Validate(op string) error {
 		want(s.Gateway.IsValid() && s.CIDR.IsValid() && s.CIDR.Contains(s.Gateway), "gateway", "%s is not in %s", s.Gateway, s.CIDR)
 	case "bridge":
 		want(s.Bridge != "", "bridge", "is empty")
+	case ModePortGroup:
+		want(s.PortGroup != "", "port_group", "is empty")
 	default:
-		want(false, "mode", "%q is not open, nat, isolated or bridge", s.Mode)
+		want(false, "mode", "%q is not open, nat, isolated, bridge or portgroup", s.Mode)
 	}
 	return director.Invalid(op, "the network's specification is wrong", fields)
 }

@@ -55,6 +55,7 @@ func field(k Kind) string {
 }
 
 func (v *validator) networkAgainst(d *Document, all Set) {
+	v.modeOf(d.Network, all[Ref{KindProvider, d.Network.Provider}].Provider)
 	for ref, other := range all {
 		if ref.Kind == KindNetwork && ref != d.Ref() && other.Network.Provider == d.Network.Provider && other.Network.CIDR.Overlaps(d.Network.CIDR) {
 			v.fail("spec.cidr", "choose another range", "%s overlaps %s, %s, on the same provider", d.Network.CIDR, ref, other.Network.CIDR)

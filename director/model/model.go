@@ -86,8 +86,9 @@ func ensure[T any](p **T) *T {
 
 // Provider is a hypervisor installation that clusters can be placed on.
 type Provider struct {
-	Type    string   `json:"type" doc:"What runs the VMs. sim only pretends, and is taken by a director that simulates alone." enum:"libvirt,sim" required:"true"`
+	Type    string   `json:"type" doc:"What runs the VMs. sim only pretends, and is taken by a director that simulates alone." enum:"libvirt,vsphere,sim" required:"true"`
 	Libvirt *Libvirt `json:"libvirt,omitempty" doc:"Settings of a libvirt provider; required for type libvirt."`
+	VSphere *VSphere `json:"vsphere,omitempty" doc:"Settings of a vCenter; required for type vsphere."`
 	Sim     *Sim     `json:"sim,omitempty" doc:"Settings of a pretend provider; required for type sim."`
 	Quota   Quota    `json:"quota,omitzero" doc:"Upper limits over all clusters on this provider."`
 	Budget  Budget   `json:"budget,omitzero" doc:"How many VMs may be made in a span of time."`
@@ -150,14 +151,15 @@ type Release struct {
 
 // Network is an underlay network with the addresses that nodes take from it.
 type Network struct {
-	Provider string       `json:"provider" doc:"Name of the Provider that it lies on." required:"true"`
-	Mode     string       `json:"mode,omitempty" doc:"open: a new bridge, routed, no firewall rules. nat: a new bridge behind the host's address. isolated: a new bridge without a way out. bridge: an existing bridge." enum:"open,nat,isolated,bridge" default:"nat"`
-	Bridge   string       `json:"bridge,omitempty" doc:"The existing bridge; required for mode bridge."`
-	CIDR     netip.Prefix `json:"cidr" doc:"Range of the network, such as 10.88.0.0/24." required:"true"`
-	Gateway  netip.Addr   `json:"gateway,omitzero" doc:"Gateway of the nodes. For a new bridge the host takes this address. Default: the first address of the range."`
-	DNS      []netip.Addr `json:"dns,omitempty" doc:"Name servers of the nodes."`
-	NTP      []string     `json:"ntp,omitempty" doc:"Time servers of the nodes. Empty leaves the hypervisor's clock in charge."`
-	Pool     AddressPool  `json:"pool" doc:"The addresses that the director gives to nodes." required:"true"`
+	Provider  string       `json:"provider" doc:"Name of the Provider that it lies on." required:"true"`
+	Mode      string       `json:"mode,omitempty" doc:"open: a new bridge, routed, no firewall rules. nat: a new bridge behind the host's address. isolated: a new bridge without a way out. bridge: an existing bridge. portgroup: an existing port group of vSphere, the only mode there." enum:"open,nat,isolated,bridge,portgroup" default:"nat"`
+	Bridge    string       `json:"bridge,omitempty" doc:"The existing bridge; required for mode bridge."`
+	PortGroup string       `json:"portGroup,omitempty" doc:"Name or inventory path of the existing port group, standard or distributed; required for mode portgroup."`
+	CIDR      netip.Prefix `json:"cidr" doc:"Range of the network, such as 10.88.0.0/24." required:"true"`
+	Gateway   netip.Addr   `json:"gateway,omitzero" doc:"Gateway of the nodes. For a new bridge the host takes this address. Default: the first address of the range."`
+	DNS       []netip.Addr `json:"dns,omitempty" doc:"Name servers of the nodes."`
+	NTP       []string     `json:"ntp,omitempty" doc:"Time servers of the nodes. Empty leaves the hypervisor's clock in charge."`
+	Pool      AddressPool  `json:"pool" doc:"The addresses that the director gives to nodes." required:"true"`
 }
 
 // AddressPool is a closed range of addresses with holes.

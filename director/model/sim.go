@@ -31,7 +31,7 @@ type SimVerb struct {
 	Faults  int      `json:"faults,omitempty" doc:"Per cent of the calls that fail as if the hypervisor did not answer: before, in the middle of, or after the act." min:"0" max:"100"`
 }
 
-// HostNames returns the names of the hosts that VMs can be placed on, in the document's order.
+// HostNames returns the names of the hosts that VMs can be placed on, in the document's order; none where the hypervisor places them itself.
 func (p *Provider) HostNames() []string {
 	var names []string
 	switch {
@@ -39,6 +39,8 @@ func (p *Provider) HostNames() []string {
 		for _, h := range p.Libvirt.Hosts {
 			names = append(names, h.Name)
 		}
+	case p.Type == ProviderVSphere && p.VSphere != nil:
+		names = append(names, p.VSphere.Hosts...)
 	case p.Type == ProviderSim && p.Sim != nil:
 		for _, h := range p.Sim.Hosts {
 			names = append(names, h.Name)

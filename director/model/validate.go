@@ -131,18 +131,25 @@ func (v *validator) bounds(at string, tag reflect.StructTag, field reflect.Value
 }
 
 func (v *validator) provider(p *Provider) {
+	for _, s := range []struct {
+		kind string
+		set  bool
+	}{{ProviderLibvirt, p.Libvirt != nil}, {ProviderVSphere, p.VSphere != nil}, {ProviderSim, p.Sim != nil}} {
+		if s.set && s.kind != p.Type {
+			v.fail("spec."+s.kind, "leave it out, or set type: "+s.kind, "has no meaning for type %s", p.Type)
+		}
+	}
 	switch p.Type {
 	case ProviderSim:
 		v.sim(p)
 	case ProviderLibvirt:
 		v.libvirt(p)
+	case ProviderVSphere:
+		v.vsphere(p)
 	}
 }
 
 func (v *validator) sim(p *Provider) {
-	if p.Libvirt != nil {
-		v.fail("spec.libvirt", "leave it out, or set type: libvirt", "has no meaning for type sim")
-	}
 	if p.Sim == nil || len(p.Sim.Hosts) == 0 {
 		v.fail("spec.sim.hosts", "name at least one host", "is empty")
 		return
@@ -166,9 +173,6 @@ func (v *validator) sim(p *Provider) {
 }
 
 func (v *validator) libvirt(p *Provider) {
-	if p.Sim != nil {
-		v.fail("spec.sim", "leave it out, or set type: sim", "has no meaning for type libvirt")
-	}
 	if p.Libvirt == nil || len(p.Libvirt.Hosts) == 0 {
 		v.fail("spec.libvirt.hosts", "name at least one host with its uri", "is empty")
 		return
@@ -195,6 +199,12 @@ func (v *validator) libvirt(p *Provider) {
 func (v *validator) network(n *Network) {
 	if n.Mode == "bridge" && n.Bridge == "" {
 		v.fail("spec.bridge", "name the bridge of the host", "is needed for mode bridge")
+	}
+	if n.Mode == modePortGroup && n.PortGroup == "" {
+		v.fail("spec.portGroup", "write its inventory path, such as /DC/network/nodes", "is needed for mode portgroup")
+	}
+	if n.Mode != modePortGroup && n.PortGroup != "" {
+		v.fail("spec.portGroup", "leave it out, or set mode: portgroup", "has no meaning for mode %s", n.Mode)
 	}
 	if n.Mode != "bridge" && n.Bridge != "" {
 		v.fail("spec.bridge", "leave it out, or set mode: bridge", "has no meaning for mode %s", n.Mode)

@@ -180,6 +180,17 @@ func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing m
 		}
 	}
 	fits := fitting(w.Cluster.Cluster, hosts)
+	// What has no host yet goes where the hypervisor likes: it must fit into all of them together.
+	var left int64
+	for _, h := range hosts {
+		left += h.MemoryLeft
+	}
+	if need := needs[""].Memory; need > left {
+		return []director.Field{{
+			Path: w.Provider.Ref().String(), Msg: fmt.Sprintf("%s of memory are needed and %s are free on all its hosts together", inMiB(need), inMiB(left)),
+			Hint: "choose smaller nodes, fewer of them, or add hosts" + fits,
+		}}
+	}
 	var out []director.Field
 	for _, h := range hosts {
 		need := needs[h.Host]

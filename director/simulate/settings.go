@@ -104,7 +104,11 @@ func (s Settings) sim() *model.Sim {
 // double returns the settings of a provider's double.
 func (s Settings) double(p model.Provider) *model.Sim {
 	out := s.sim()
-	for _, name := range p.HostNames() {
+	names := p.HostNames()
+	if len(names) == 0 && p.VSphere != nil { // vCenter places the VMs
+		names = []string{p.VSphere.Cluster}
+	}
+	for _, name := range names {
 		out.Hosts = append(out.Hosts, model.SimHost{Name: name, CPUs: 256, Memory: 4 * model.TiB, Disk: 64 * model.TiB})
 	}
 	return out

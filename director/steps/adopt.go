@@ -48,11 +48,13 @@ func dataDisks(p planner.VMParams) []hypervisor.Disk {
 	return []hypervisor.Disk{{Serial: DataDiskSerial, Size: int64(p.DataDisk)}}
 }
 
-func guestDisk(p planner.VMParams) *cloudinit.DataDisk {
+func (e Env) guestDisk(p planner.VMParams) *cloudinit.DataDisk {
 	if p.DataDisk == 0 {
 		return nil
 	}
-	return &cloudinit.DataDisk{Serial: DataDiskSerial, Mount: DataDiskMount, Persist: p.Persist}
+	return &cloudinit.DataDisk{
+		Serial: DataDiskSerial, WWN: hypervisor.DiskWWN(e.stamp(p.Machine.ID), DataDiskSerial), Mount: DataDiskMount, Persist: p.Persist,
+	}
 }
 
 // adoptedKey returns the host key of the VM that somebody else has made for the machine, and "" if its VM is our own.

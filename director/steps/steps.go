@@ -218,7 +218,7 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 		return director.Errorf(director.KindInvalid, "steps.network", "provider %s cannot make networks", p.Provider)
 	}
 	return n.EnsureNetwork(ctx, hypervisor.NetworkSpec{
-		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
+		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, PortGroup: p.Network.PortGroup, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
 	})
 }
 

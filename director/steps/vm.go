@@ -129,9 +129,9 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 		return hypervisor.Spec{}, err
 	}
 	spec := hypervisor.Spec{
-		Key: e.stamp(m.ID), Name: m.Name, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
+		Key: e.stamp(m.ID), Name: m.Name, Group: m.Cluster, Apart: m.Role == director.RoleMaster, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
 		NICs: []hypervisor.NIC{{
-			Network: m.Network, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
+			Network: m.Network, PortGroup: p.Network.PortGroup, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
 		}},
 	}
 	guest := cloudinit.Guest{
@@ -141,7 +141,7 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 	for _, a := range p.Hosts {
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
-	spec.DataDisks, guest.DataDisk = dataDisks(p), guestDisk(p)
+	spec.DataDisks, guest.DataDisk = dataDisks(p), e.guestDisk(p)
 	spec.Seed, err = cloudinit.Render(guest)
 	return spec, err
 }
@@ -219,7 +219,7 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 				return err
 			}
 			r.Note(ctx, "mounting the data disk")
-			return e.Nodes.Script(ctx, p.Machine, key, guestDisk(p).Script())
+			return e.Nodes.Script(ctx, p.Machine, key, e.guestDisk(p).Script())
 		case err == nil:
 			r.Note(ctx, "SSH answers, cloud-init runs")
 		}

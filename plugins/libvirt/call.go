@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"sync"
 
 	virt "libvirt.org/go/libvirt"
 
@@ -91,10 +90,10 @@ func (b *Backend) onEachPool(ctx context.Context, op string, act func(p *pool) e
 // locked runs act while it holds the key's lock. It returns as soon as the context ends: a libvirt call that hangs keeps the
 // lock and not the caller. act gets a context that does not end.
 func locked[T any](ctx context.Context, b *Backend, op, key string, act func(work context.Context) (T, error)) (T, error) {
-	release, err := b.locks.lock(ctx, op, key)
+	release, err := b.locks.Lock(ctx, key)
 	if err != nil {
 		var zero T
-		return zero, err
+		return zero, interrupted(ctx, op)
 	}
 	type result struct {
 		value T
@@ -129,40 +128,6 @@ func interrupted(ctx context.Context, op string) error {
 		return nil
 	}
 	return director.Errorf(director.KindUnavailable, op, "interrupted: %w", context.Cause(ctx))
-}
-
-// keyed is a set of locks by key.
-type keyed struct {
-	mu   sync.Mutex
-	held map[string]chan struct{}
-}
-
-// lock waits for the key and returns its release.
-func (k *keyed) lock(ctx context.Context, op, key string) (release func(), err error) {
-	for {
-		k.mu.Lock()
-		held, taken := k.held[key]
-		if !taken {
-			mine := make(chan struct{})
-			if k.held == nil {
-				k.held = map[string]chan struct{}{}
-			}
-			k.held[key] = mine
-			k.mu.Unlock()
-			return func() {
-				k.mu.Lock()
-				delete(k.held, key)
-				k.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		k.mu.Unlock()
-		select {
-		case <-held:
-		case <-ctx.Done():
-			return nil, interrupted(ctx, op)
-		}
-	}
 }
 
 // The keys of locks.

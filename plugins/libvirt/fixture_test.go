@@ -3,20 +3,16 @@ package libvirt
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	virt "libvirt.org/go/libvirt"
@@ -97,25 +93,7 @@ const greeting = "hello from the boot sector\r\n"
 // newImage writes a qcow2 disk of 64 MiB whose boot sector prints the greeting and halts, with some unused random bytes.
 func newImage(t *testing.T) hypervisor.ImageSpec {
 	t.Helper()
-	const cluster = 1 << 16
-	disk := make([]byte, 6*cluster)
-	copy(disk, "QFI\xfb")
-	be := binary.BigEndian
-	be.PutUint32(disk[4:], 2)          // version
-	be.PutUint32(disk[20:], 16)        // cluster bits
-	be.PutUint64(disk[24:], 64<<20)    // virtual size
-	be.PutUint32(disk[36:], 1)         // entries of the L1 table
-	be.PutUint64(disk[40:], 3*cluster) // L1 table
-	be.PutUint64(disk[48:], 1*cluster) // refcount table
-	be.PutUint32(disk[56:], 1)         // its clusters
-	be.PutUint64(disk[cluster:], 2*cluster)
-	for i := range 6 {
-		be.PutUint16(disk[2*cluster+2*i:], 1)
-	}
-	be.PutUint64(disk[3*cluster:], 4*cluster|1<<63) // L2 table
-	be.PutUint64(disk[4*cluster:], 5*cluster|1<<63) // first cluster of the disk
-	boot := disk[5*cluster:]
-	n := copy(boot, []byte{
+	return hypervisortest.NewImage(t, append([]byte{
 		0xfc,       // cld
 		0x31, 0xc0, // xor ax, ax
 		0x8e, 0xd8, // mov ds, ax
@@ -128,16 +106,7 @@ func newImage(t *testing.T) hypervisor.ImageSpec {
 		0xeb, 0xf8, // jmp next
 		0xf4,       // end: hlt
 		0xeb, 0xfd, // jmp end
-	})
-	copy(boot[n:], greeting)
-	copy(boot[510:], "\x55\xaa")
-	_, _ = rand.Read(disk[4096:4128])
-	path := filepath.Join(t.TempDir(), "image.qcow2")
-	if err := os.WriteFile(path, disk, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(disk)
-	return hypervisor.ImageSpec{Name: hypervisortest.RandomID("img-"), Path: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2"}
+	}, greeting...))
 }
 
 func (f *fixture) newNetwork(*testing.T) hypervisor.NetworkSpec {
@@ -271,7 +240,7 @@ func (f *fixture) crashes() []hypervisortest.Crash {
 		t.Helper()
 		upload := b.(*Backend).upload
 		b.(*Backend).upload = func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error {
-			src.r = io.MultiReader(io.LimitReader(src.r, 1000), readerFunc(func([]byte) (int, error) { return 0, errors.New("cut off") }))
+			src.r = io.MultiReader(io.LimitReader(src.r, 1000), iotest.ErrReader(errors.New("cut off")))
 			return upload(ctx, c, v, src)
 		}
 	}})

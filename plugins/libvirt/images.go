@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/imagefile"
 )
 
 // image is a complete image in a pool.
@@ -82,12 +83,12 @@ func (b *Backend) ensureImage(ctx, work context.Context, op string, s hypervisor
 	if len(missing) == 0 {
 		return nil
 	}
-	file, err := openImage(ctx, op, s)
+	file, err := imagefile.Open(ctx, op, s)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	size := file.info.Size()
+	size := file.Size
 	for i, h := range missing {
 		sent := func(done int64) {
 			if progress != nil && ctx.Err() == nil {
@@ -115,7 +116,7 @@ func (p *pool) hasImage(s hypervisor.ImageSpec) (bool, error) {
 }
 
 // sendImage uploads the file and marks it as complete.
-func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec, file *localImage, sent func(int64)) error {
+func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec, file *imagefile.File, sent func(int64)) error {
 	// Whatever earlier tries left of this name is taken away.
 	names, err := p.names()
 	if err != nil {
@@ -125,11 +126,11 @@ func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec
 	if err := p.remove(slices.Concat(marks, disks)...); err != nil {
 		return err
 	}
-	size := file.info.Size()
+	size := file.Size
 	if err := p.room(size, size); err != nil {
 		return err
 	}
-	base := fmt.Sprintf("kaas-image.%s.%s.%d.", s.Name, s.SHA256[:16], file.virtual)
+	base := fmt.Sprintf("kaas-image.%s.%s.%d.", s.Name, s.SHA256[:16], file.Virtual)
 	v, err := p.ensure(volume{name: base + "qcow2", size: uint64(size), format: "raw"}, true)
 	if err != nil {
 		return err
@@ -138,13 +139,13 @@ func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return director.Errorf(director.KindInvalid, p.op, "cannot read %s: %w", s.Path, err)
 	}
-	if err := b.upload(ctx, p.conn, v, source{r: readerWith(ctx, file), size: size, progress: sent}); err != nil {
+	if err := b.upload(ctx, p.conn, v, source{r: imagefile.Reader(ctx, file), size: size, progress: sent}); err != nil {
 		if err := p.remove(base + "qcow2"); err != nil {
 			p.h.log.WarnContext(ctx, "part of an image is left in the pool until the next try", "err", err)
 		}
 		return err
 	}
-	if !file.unchanged() {
+	if !file.Unchanged() {
 		return errors.Join(director.Errorf(director.KindInvalid, p.op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"))
 	}
 	done, err := p.ensure(volume{name: base + "complete", size: 512, format: "raw"}, false)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/keyed"
 )
 
 var (
@@ -62,7 +63,7 @@ const minFree = 256 << 20
 type Backend struct {
 	cfg   Config
 	hosts []*host // ordered by name
-	locks keyed
+	locks keyed.Locks
 
 	// Seams for tests.
 	at     func(point string) error // called between the lines of Ensure

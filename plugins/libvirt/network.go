@@ -82,6 +82,10 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 	if err := s.Validate(op); err != nil {
 		return err
 	}
+	if s.Mode == hypervisor.ModePortGroup {
+		return director.Errorf(director.KindInvalid, op, "libvirt has no port groups, which the network %q asks for", s.Name).
+			WithHint("choose another mode for the Network: open, nat, isolated or bridge")
+	}
 	return b.alone(ctx, op, "networks", func(work context.Context) error {
 		return b.onEach(work, op, func(h *host, c *virt.Connect) error { return h.ensureNetwork(op, c, s) })
 	})

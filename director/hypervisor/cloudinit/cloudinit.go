@@ -66,6 +66,7 @@ type HostAlias struct {
 // DataDisk is the disk that outlives the VM, as the guest sees it.
 type DataDisk struct {
 	Serial string // the serial of the hypervisor.Disk
+	WWN    string // hypervisor.DiskWWN of it, where the hypervisor may show it by that; empty for the serial alone
 	Mount  string // where it is mounted; required
 	// Persist are directories that live on the disk and are bind-mounted to their own paths. What a directory holds before its
 	// first time on the disk is copied to it.
@@ -112,6 +113,7 @@ var (
 	username = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 	safePath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 	serial   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,20}$`)
+	wwn      = regexp.MustCompile(`^[0-9a-f]{32}$`)
 	fileName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	mode     = regexp.MustCompile(`^[0-7]{3,4}$`)
 	mac      = regexp.MustCompile(`^([0-9a-f]{2}:){5}[0-9a-f]{2}$`)
@@ -162,6 +164,7 @@ func (g *Guest) validate() []director.Field {
 	}
 	if d := g.DataDisk; d != nil {
 		want(serial.MatchString(d.Serial), "data_disk.serial", "%q is not 1 to 20 letters, digits, dots and dashes", d.Serial)
+		want(d.WWN == "" || wwn.MatchString(d.WWN), "data_disk.wwn", "%q is not 32 hexadecimal digits", d.WWN)
 		want(clean(d.Mount), "data_disk.mount", "%q is not a plain absolute path", d.Mount)
 		for i, p := range d.Persist {
 			at := fmt.Sprintf("data_disk.persist[%d]", i)
@@ -388,11 +391,15 @@ func (g *Guest) hosts() string {
 // A disk is formatted only if it has no known signature and its first MiB is zero.
 func (d *DataDisk) Script() string {
 	var b strings.Builder
+	other := ""
+	if d.WWN != "" {
+		other = fmt.Sprintf("if [ -b /dev/disk/by-id/wwn-0x%[1]s ]; then dev=/dev/disk/by-id/wwn-0x%[1]s; continue; fi; ", d.WWN)
+	}
 	fmt.Fprintf(&b, `set -eu
 dev=/dev/disk/by-id/virtio-%[1]s
 top=%[2]s
 try=0
-until [ -b "$dev" ] || [ "$try" -ge 60 ]; do try=$((try + 1)); sleep 1; done
+until [ -b "$dev" ] || [ "$try" -ge 60 ]; do try=$((try + 1)); %[4]ssleep 1; done
 found=0
 blkid -p "$dev" >/dev/null 2>&1 || found=$?
 if [ "$found" -eq 2 ]; then
@@ -406,7 +413,7 @@ remember() { grep -qxF "$1" /etc/fstab || echo "$1" >>/etc/fstab; }
 mkdir -p "$top"
 mountpoint -q "$top" || mount "$dev" "$top"
 remember "$dev $top auto defaults,x-systemd.device-timeout=90s 0 2"
-`, d.Serial, d.Mount, label(d.Serial))
+`, d.Serial, d.Mount, label(d.Serial), other)
 	if len(d.Persist) == 0 {
 		return b.String()
 	}

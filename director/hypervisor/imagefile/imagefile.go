@@ -1,4 +1,5 @@
-package libvirt
+// Package imagefile reads the files of node images for the back ends that bring them to a hypervisor.
+package imagefile
 
 import (
 	"bytes"
@@ -15,15 +16,18 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// localImage is the file to upload, after it was checked.
-type localImage struct {
+// File is an image's file after it was checked.
+type File struct {
 	*os.File
-	info    fs.FileInfo
-	virtual uint64
+	Size    int64 // of the file
+	Virtual int64 // of the disk
+
+	info fs.FileInfo
 }
 
-// openImage opens the file and compares its checksum before anything is sent.
-func openImage(ctx context.Context, op string, s hypervisor.ImageSpec) (*localImage, error) {
+// Open opens the file of s and compares its checksum, so that nothing wrong is ever sent. Errors: not_found without the file, invalid if it is
+// another file than s says or no self-contained qcow2, unavailable if the context ends.
+func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error) {
 	f, err := os.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, director.Errorf(director.KindNotFound, op, "there is no file %s", s.Path).
@@ -43,9 +47,9 @@ func openImage(ctx context.Context, op string, s hypervisor.ImageSpec) (*localIm
 		return nil, director.Errorf(director.KindInvalid, op, "%s is not a regular file", s.Path)
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, readerWith(ctx, f)); err != nil {
-		if err := interrupted(ctx, op); err != nil {
-			return nil, err
+	if _, err := io.Copy(sum, Reader(ctx, f)); err != nil {
+		if ctx.Err() != nil {
+			return nil, director.Errorf(director.KindUnavailable, op, "interrupted: %w", context.Cause(ctx))
 		}
 		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
 	}
@@ -66,25 +70,27 @@ func openImage(ctx context.Context, op string, s hypervisor.ImageSpec) (*localIm
 		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
 	}
 	ok = true
-	return &localImage{File: f, info: info, virtual: binary.BigEndian.Uint64(header[24:])}, nil
+	return &File{File: f, info: info, Size: info.Size(), Virtual: int64(binary.BigEndian.Uint64(header[24:]))}, nil
 }
 
-// unchanged tells whether the file is still the one that was checked.
-func (l *localImage) unchanged() bool {
-	info, err := l.Stat()
-	return err == nil && info.Size() == l.info.Size() && info.ModTime().Equal(l.info.ModTime())
+// Unchanged tells whether the file is still the one that was checked.
+func (f *File) Unchanged() bool {
+	info, err := f.Stat()
+	return err == nil && info.Size() == f.info.Size() && info.ModTime().Equal(f.info.ModTime())
 }
 
-// readerWith is r until the context ends.
-func readerWith(ctx context.Context, r io.Reader) io.Reader {
-	return readerFunc(func(p []byte) (int, error) {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		return r.Read(p)
-	})
+// Reader is r until the context ends.
+func Reader(ctx context.Context, r io.Reader) io.Reader { return reader{ctx, r} }
+
+type reader struct {
+	ctx context.Context
+	r   io.Reader
 }
 
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+// Read implements io.Reader.
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

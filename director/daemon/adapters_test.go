@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+// The password of a vCenter is read anew at every login, from a file that nobody else can read, and is in no error.
+func TestVSphereCredentials(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "password")
+	credentials := vsphereCredentials("vc", model.VSphere{User: "kaas@vsphere.local", PasswordFile: file})
+	for i, step := range []struct {
+		text string
+		mode os.FileMode
+		kind director.Kind // of the error; empty for none
+		want string
+	}{
+		{"", 0, director.KindNotFound, ""}, {"hunter2\n", 0o644, director.KindInvalid, ""}, {"hunter2\n", 0o600, "", "hunter2"},
+		{" with space \r\n", 0o600, "", " with space "}, {"\n", 0o600, director.KindInvalid, ""},
+	} {
+		if step.mode != 0 {
+			if err := os.WriteFile(file, []byte(step.text), step.mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(file, step.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		user, password, err := credentials(t.Context())
+		switch {
+		case step.kind == "" && (err != nil || user != "kaas@vsphere.local" || password.Reveal() != step.want):
+			t.Errorf("step %d: %q, %v", i, password.Reveal(), err)
+		case step.kind != "" && (director.KindOf(err) != step.kind || err == nil || director.HintOf(err) == "" || strings.Contains(fmt.Sprintf("%v %#v", err, err), "hunter2")):
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+}
+
+// A provider's document is opened without a connection, and what is wrong with it is said.
+func TestOpenVSphere(t *testing.T) {
+	t.Parallel()
+	open := openReal(slog.New(slog.NewTextHandler(t.Output(), nil)))
+	p := model.Provider{Type: model.ProviderVSphere, VSphere: &model.VSphere{
+		URL: "https://vcenter.invalid", User: "u", PasswordFile: "/p", Datacenter: "DC", Cluster: "C", Datastores: []string{"ds"},
+	}}
+	b, err := open("vc", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	p.VSphere.Clone = "instant"
+	if _, err := open("vc", p); director.KindOf(err) != director.KindInvalid {
+		t.Errorf("clone: instant: %v", err)
+	}
+}

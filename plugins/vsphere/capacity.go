@@ -1,0 +1,99 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// Capacity implements hypervisor.Capacity. It also finds what is wrong with the provider before a VM is to be made there: names that vCenter does
+// not have, and privileges that the account lacks, all at once. A host in maintenance is left out, since no VM can go there. Hosts share
+// datastores: each row has the space of the one with the most.
+func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, error) {
+	const op = "vsphere.capacity"
+	p, err := b.place(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkPrivileges(ctx, op, p); err != nil {
+		return nil, err
+	}
+	hosts, err := b.hosts(ctx, op, p)
+	if err != nil {
+		return nil, err
+	}
+	space, err := b.stores(ctx, op, p)
+	if err != nil {
+		return nil, err
+	}
+	var rows []hypervisor.HostCapacity
+	for _, h := range hosts {
+		if h.state != "" {
+			continue
+		}
+		row := hypervisor.HostCapacity{Host: h.name, CPUs: h.cpus, Memory: h.memory, MemoryFree: h.free}
+		for _, d := range p.stores {
+			if i := space[d.Reference()]; i.usable && h.stores[d.Reference()] && i.free >= row.DiskFree {
+				row.Disk, row.DiskFree = i.size, i.free
+			}
+		}
+		if row.Disk > 0 {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, director.Errorf(director.KindUnavailable, op, "no host of cluster %s can take a VM", b.cfg.Cluster).
+			WithHint("hosts must be connected, out of maintenance, and reach one of the provider's datastores")
+	}
+	return rows, nil
+}
+
+// Role is what the account must be allowed to do, by the object on which, as vCenter calls the privileges. docs/vsphere.md has it as a role.
+func Role() map[string][]string {
+	return map[string][]string{
+		"datacenter": {"System.View"},
+		"cluster":    {"System.View", "Host.Inventory.EditCluster"},
+		"pool":       {"Resource.AssignVMToPool", "VApp.Import"},
+		"datastore":  {"Datastore.AllocateSpace", "Datastore.Browse", "Datastore.FileManagement"},
+		"network":    {"Network.Assign"},
+		"folder": {
+			"Folder.Create",
+			"VirtualMachine.Config.AddExistingDisk", "VirtualMachine.Config.AddNewDisk", "VirtualMachine.Config.AddRemoveDevice",
+			"VirtualMachine.Config.AdvancedConfig", "VirtualMachine.Config.Annotation", "VirtualMachine.Config.CPUCount", "VirtualMachine.Config.DiskExtend",
+			"VirtualMachine.Config.EditDevice", "VirtualMachine.Config.Memory", "VirtualMachine.Config.RemoveDisk", "VirtualMachine.Config.Settings",
+			"VirtualMachine.Interact.PowerOff", "VirtualMachine.Interact.PowerOn",
+			"VirtualMachine.Inventory.Create", "VirtualMachine.Inventory.CreateFromExisting", "VirtualMachine.Inventory.Delete",
+			"VirtualMachine.Provisioning.Clone", "VirtualMachine.Provisioning.CloneTemplate", "VirtualMachine.Provisioning.DeployTemplate",
+			"VirtualMachine.Provisioning.MarkAsTemplate", "VirtualMachine.State.CreateSnapshot",
+		},
+	}
+}
+
+// objects are the objects of each part of the role.
+func (p *place) objects() map[string][]types.ManagedObjectReference {
+	m := map[string][]types.ManagedObjectReference{
+		"datacenter": {p.dc.Reference()}, "cluster": {p.cluster.Reference()}, "pool": {p.pool.Reference()}, "folder": {p.folder.Reference()},
+	}
+	if p.templates.Reference() != p.folder.Reference() {
+		m["folder"] = append(m["folder"], p.templates.Reference())
+	}
+	seen := map[types.ManagedObjectReference]bool{}
+	for _, d := range append(p.dataStores(), p.images) {
+		if !seen[d.Reference()] {
+			seen[d.Reference()] = true
+			m["datastore"] = append(m["datastore"], d.Reference())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.networks { // those that were used so far
+		if !seen[g.ref] {
+			seen[g.ref] = true
+			m["network"] = append(m["network"], g.ref)
+		}
+	}
+	return m
+}

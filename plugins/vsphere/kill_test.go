@@ -1,0 +1,164 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vmware/govmomi/vim25/soap"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
+)
+
+var kills = flag.Int("kills", 40, "creations that TestKillLoop cuts off")
+
+// dying fails every call from the nth one on, as if the director's process had ended: before the call was sent, or before its answer came.
+func dying(b *Backend, n int64, answered bool) {
+	var calls atomic.Int64
+	dead := errors.New("the director died")
+	b.conn.around = func(inner soap.RoundTripper) soap.RoundTripper {
+		return roundTrip(func(ctx context.Context, req, res soap.HasFault) error {
+			switch k := calls.Add(1); {
+			case k > n || k == n && !answered:
+				return dead
+			case k == n:
+				_ = inner.RoundTrip(ctx, req, res)
+				return dead
+			}
+			return inner.RoundTrip(ctx, req, res)
+		})
+	}
+}
+
+// A director dies at a random call of every creation. Half of the machines are wanted again and finished; the others are forgotten, as by a ledger
+// without their rows, and swept. Strangers with the machines' names are there before, in another folder.
+func TestKillLoop(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).withImage(t)
+	ctx := t.Context()
+	id := hypervisortest.RandomID("d")
+	root, err := f.finder(t).Folder(ctx, "/DC0/vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := root.CreateFolder(ctx, "theirs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	strangers := map[hypervisor.ID]hypervisor.VM{}
+	watch := f.open(t)
+	defer watch.Close()
+	var specs []hypervisor.Spec
+	for i := range *kills {
+		s := f.spec()
+		s.Key.Director, s.Name, s.Group = id, fmt.Sprintf("node-%d", i), "prod"
+		specs = append(specs, s)
+		if i%10 == 0 {
+			strangers[f.strangerIn(t, theirs, s.Name)] = hypervisor.VM{}
+		}
+	}
+	for vm := range strangers {
+		if strangers[vm], err = watch.Get(ctx, vm); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	random := rand.New(rand.NewPCG(1, uint64(*kills)))
+	work := make(chan func())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for do := range work {
+				do()
+			}
+		})
+	}
+	var died atomic.Int64
+	for i, s := range specs {
+		at, answered := random.Int64N(36)+1, random.IntN(2) == 0
+		work <- func() {
+			b := f.open(t)
+			dying(b, at, answered)
+			if _, err := b.Ensure(ctx, s); err != nil {
+				died.Add(1)
+			}
+			_ = b.Close() // dead already
+			if i%2 == 1 {
+				return
+			}
+			again := f.open(t)
+			defer again.Close()
+			for {
+				v, err := again.Ensure(ctx, s)
+				if err == nil && v.Ready {
+					return
+				}
+				if err != nil && director.KindOf(err) != director.KindUnavailable {
+					t.Errorf("%s after a kill at call %d: %v", s.Name, at, err)
+					return
+				}
+			}
+		}
+	}
+	close(work)
+	wg.Wait()
+	t.Logf("%d of %d creations were cut off", died.Load(), *kills)
+
+	// The sweep: what has our stamp and no row.
+	all, err := watch.List(ctx, hypervisor.Filter{Director: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[director.Stamp]string{}
+	for i, s := range specs {
+		if i%2 == 0 {
+			rows[s.Key] = s.Name
+		}
+	}
+	seen, swept := map[director.Stamp]bool{}, 0
+	for _, v := range all {
+		switch name, wanted := rows[v.Stamp]; {
+		case seen[v.Stamp]:
+			t.Errorf("%s has a twin", v.Name)
+		case wanted && (v.Name != name || !v.Ready):
+			t.Errorf("%+v is not ready", v)
+		case !wanted:
+			swept++
+			if err := watch.Delete(ctx, v.ID, hypervisor.DeleteOptions{Owner: v.Stamp, DataDisks: true}); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+		}
+		seen[v.Stamp] = true
+	}
+	volumes, err := watch.ListVolumes(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range volumes {
+		if _, wanted := rows[v.Stamp]; !wanted {
+			t.Errorf("the data disk %s is an orphan", v.Name)
+		}
+	}
+	if len(volumes) != len(rows) {
+		t.Errorf("%d data disks for %d machines", len(volumes), len(rows))
+	}
+	left, err := watch.List(ctx, hypervisor.Filter{Director: id})
+	if err != nil || len(left) != len(rows) {
+		t.Errorf("%d VMs are left for %d machines, %v", len(left), len(rows), err)
+	}
+	for vm, before := range strangers {
+		now, err := watch.Get(ctx, vm)
+		if diff := cmp.Diff(before, now); diff != "" || err != nil {
+			t.Errorf("a stranger was touched: %v (-before +after):\n%s", err, diff)
+		}
+	}
+	t.Logf("%d orphans swept, %d machines ready, %d strangers untouched", swept, len(left), len(strangers))
+}

@@ -1,0 +1,100 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// ListVolumes implements hypervisor.Volumes.
+func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervisor.VolumeInfo, error) {
+	const op = "vsphere.list_volumes"
+	p, err := b.place(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	found, err := b.disks(ctx, op, p, directorID+".*.vmdk")
+	if err != nil {
+		return nil, b.translate(ctx, op, "the data disks", err)
+	}
+	var rows []hypervisor.VolumeInfo
+	for _, k := range found {
+		rows = append(rows, hypervisor.VolumeInfo{Name: k.file, Size: k.size, Stamp: k.stamp})
+	}
+	return rows, nil
+}
+
+// DeleteVolume implements hypervisor.Volumes.
+func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error {
+	const op = "vsphere.delete_volume"
+	if err := director.Invalid(op, "the owner is wrong", hypervisor.ValidStamp("owner", owner)); err != nil {
+		return err
+	}
+	return b.alone(ctx, op, machineKey(owner), func() error {
+		p, err := b.place(ctx, op)
+		if err != nil {
+			return err
+		}
+		return b.translate(ctx, op, "the data disks of machine "+owner.Machine, b.forget(b.deleteKept(ctx, op, p, owner)))
+	})
+}
+
+// deleteKept removes the data disks of the stamp. Errors: conflict while a VM has one.
+func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp) error {
+	found, err := b.disks(ctx, op, p, owner.Director+"."+owner.Machine+".*.vmdk")
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	users, err := diskUsers(ctx, p, found)
+	if err != nil {
+		return err
+	}
+	for _, k := range found {
+		if name := users[k.file]; name != "" {
+			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, owner.Machine).
+				WithHint("delete the VM first, or detach the disk from it")
+		}
+	}
+	for _, k := range found {
+		if err := b.deleteDisk(ctx, op, p, k.file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diskUsers returns the names of the VMs that have the disks, by file. vCenter knows of each datastore which VMs have files in it.
+func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
+	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device"}}}}
+	seen := map[types.ManagedObjectReference]bool{}
+	for _, k := range disks {
+		if ref := k.store.Reference(); !seen[ref] {
+			seen[ref] = true
+			spec.ObjectSet = append(spec.ObjectSet, types.ObjectSpec{
+				Obj: ref, Skip: types.NewBool(true), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{Type: "Datastore", Path: "vm"}},
+			})
+		}
+	}
+	found, err := retrieve(ctx, p.vim, spec)
+	if err != nil {
+		return nil, err
+	}
+	users := map[string]string{}
+	for _, o := range found {
+		var vm mo.VirtualMachine
+		if err := mo.LoadObjectContent([]types.ObjectContent{o}, &vm); err != nil || vm.Config == nil {
+			continue // it is being made or goes
+		}
+		for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device) {
+			if disk, ok := d.(*types.VirtualDisk); ok {
+				users[fileOf(disk)] = vm.Name
+			}
+		}
+	}
+	return users, nil
+}

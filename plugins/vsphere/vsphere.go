@@ -1,0 +1,137 @@
+// Package vsphere runs VMs on vCenter.
+//
+// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it was:
+//
+//   - The VM's instance UUID is computed from the stamp, and its extraConfig carries the stamp. Both are part of the one call that clones it,
+//     so a VM is never without them. A VM with our stamp and another UUID is a copy that somebody made, and not ours.
+//   - Everything else is one more call: data disks are attached and the mark kaas.made is set together. Then the VM is powered on.
+//   - Data disks are files kaas-data/<director>.<machine>.<serial>.vmdk of a datastore. Delete detaches them before the VM goes.
+//   - Images are templates. One that was cut off while it was brought is no template yet.
+//   - Delete unsets the mark, detaches, and destroys the VM last.
+//
+// One session serves everything; see session.go.
+package vsphere
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/keyed"
+)
+
+var (
+	_ hypervisor.Backend    = (*Backend)(nil)
+	_ hypervisor.Imaging    = (*Backend)(nil)
+	_ hypervisor.Networking = (*Backend)(nil)
+	_ hypervisor.Capacity   = (*Backend)(nil)
+	_ hypervisor.Volumes    = (*Backend)(nil)
+	_ hypervisor.Console    = (*Backend)(nil)
+)
+
+// Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
+type Config struct {
+	URL        string // https://vcenter.example.org/sdk; the scheme and the path may be left out
+	Thumbprint string // SHA-256 (or SHA-1) of vCenter's certificate, if no authority vouches for it
+	CAFile     string // certificates of authorities in PEM form, beside the system's
+
+	// Credentials returns the account. It is asked at every login, so that a changed password is taken up by itself.
+	Credentials func(ctx context.Context) (user string, password director.Secret, err error)
+
+	Datacenter   string
+	Cluster      string   // of hosts
+	ResourcePool string   // default: the cluster's own
+	Folder       string   // of VMs; a group of VMs gets a folder of its own below it. Default: the datacenter's folder of VMs
+	Hosts        []string // hosts that VMs are placed on; default all of the cluster
+
+	Datastores        []string // for VMs; each VM goes to the one with the most free space
+	TemplateDatastore string   // for images; default the first of Datastores
+	DataDatastore     string   // for data disks; default the first of Datastores
+	TemplateFolder    string   // for images; default Folder
+
+	Clone    string // auto (default), linked or full
+	Firmware string // bios (default) or efi
+	WorkDir  string // for images while they are converted; default the system's directory of temporary files
+
+	KeepAlive time.Duration // between two signs of life of an idle session; default 5 minutes
+	Log       *slog.Logger
+}
+
+// Backend implements hypervisor.Backend and its optional interfaces.
+type Backend struct {
+	cfg   Config
+	conn  *conn
+	locks keyed.Locks
+	slots slots
+	sites site
+
+	at func(point string) error // seam for tests: called between the lines of Ensure
+}
+
+var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){19}[0-9A-F]{2}$|^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
+
+// Open returns a back end. It does not connect yet: the first call that needs vCenter logs in. Errors: invalid with all that is wrong with
+// the configuration.
+func Open(cfg Config) (*Backend, error) {
+	const op = "vsphere.open"
+	cfg.Clone = cmp.Or(cfg.Clone, "auto")
+	cfg.Firmware = cmp.Or(cfg.Firmware, "bios")
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 5*time.Minute)
+	cfg.TemplateFolder = cmp.Or(cfg.TemplateFolder, cfg.Folder)
+	if len(cfg.Datastores) > 0 {
+		cfg.TemplateDatastore = cmp.Or(cfg.TemplateDatastore, cfg.Datastores[0])
+		cfg.DataDatastore = cmp.Or(cfg.DataDatastore, cfg.Datastores[0])
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	var fields []director.Field
+	want := func(ok bool, path, format string, args ...any) {
+		if !ok {
+			fields = append(fields, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
+		}
+	}
+	u, err := ParseURL(cfg.URL)
+	if err != nil {
+		want(false, "url", "%v", err)
+	}
+	want(cfg.Thumbprint == "" || thumbprint.MatchString(colons(cfg.Thumbprint)), "thumbprint", "%q is not the SHA-256 of a certificate", cfg.Thumbprint)
+	want(cfg.Credentials != nil, "credentials", "are missing")
+	want(cfg.Datacenter != "", "datacenter", "is empty")
+	want(cfg.Cluster != "", "cluster", "is empty")
+	want(len(cfg.Datastores) > 0 && !slices.Contains(cfg.Datastores, ""), "datastores", "is empty or has an empty name")
+	want(slices.Contains([]string{"auto", "linked", "full"}, cfg.Clone), "clone", "%q is not auto, linked or full", cfg.Clone)
+	want(slices.Contains([]string{"bios", "efi"}, cfg.Firmware), "firmware", "%q is not bios or efi", cfg.Firmware)
+	if err := director.Invalid(op, "the vsphere provider's settings are wrong", fields); err != nil {
+		return nil, err
+	}
+	return &Backend{cfg: cfg, conn: newConn(cfg, u), slots: newSlots(), at: func(string) error { return nil }}, nil
+}
+
+// ParseURL reads the address of a vCenter: a host name, or a URL with https. It refuses one with an account in it, and does not repeat it.
+func ParseURL(text string) (*url.URL, error) {
+	if strings.Contains(text, "@") {
+		return nil, fmt.Errorf("holds an account; leave it out, the password has a place of its own")
+	}
+	full := text
+	if !strings.Contains(full, "://") {
+		full = "https://" + full
+	}
+	u, err := url.Parse(full)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("%q is not the address of a vCenter, such as https://vcenter.example.org/sdk", text)
+	}
+	u.Path = cmp.Or(strings.TrimSuffix(u.Path, "/"), "/sdk")
+	return u, nil
+}
+
+// Close implements hypervisor.Backend. It ends the session at vCenter.
+func (b *Backend) Close() error { return b.conn.close() }
