@@ -38,7 +38,7 @@ func Hosts(rows []hypervisor.HostCapacity, vms []hypervisor.VM, o model.Overcomm
 			h.CPUsLeft = max(r.CPUs*o.CPUPercent/100-h.CPUsPromised, 0)
 		}
 		if o.MemoryPercent > 0 {
-			promise := max(r.Memory/100*int64(o.MemoryPercent)-h.MemoryPromised, 0)
+			promise := max(int64(float64(r.Memory)*float64(o.MemoryPercent)/100)-h.MemoryPromised, 0)
 			if h.MemoryLeft = promise; o.MemoryPercent <= 100 {
 				h.MemoryLeft = min(promise, r.MemoryFree)
 			}

@@ -26,7 +26,7 @@ spec:
   overcommit: {cpuPercent: 200, memoryPercent: 50}
 `
 
-func fits(v []api.CapacityView) []string {
+func countsOf(v []api.CapacityView) []string {
 	var out []string
 	for _, f := range v[0].Fits {
 		out = append(out, fmt.Sprintf("%s %d by %s", f.Pool, f.Count, f.By))
@@ -47,7 +47,7 @@ func TestCapacity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fits(v)
+		return countsOf(v)
 	}
 	// Without a policy, what is free counts: 64 GiB on each of two hosts.
 	if diff := cmp.Diff([]string{" 32 by memory of the hosts"}, ask(api.CapacityQuery{Size: size})); diff != "" {
@@ -89,7 +89,7 @@ func TestCheckFindsAllAtOnce(t *testing.T) {
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
-spec: {source: /nowhere/node.qcow2, sha256: `+fmt.Sprintf("%064d", 1)+`, kubernetes: v1.37.1}
+spec: {source: /nowhere/node.qcow2, sha256: "`+fmt.Sprintf("%064d", 1)+`", kubernetes: v1.37.1}
 `), "", false); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestTooSmall(t *testing.T) {
 	for _, f := range tooSmall(w, c, []capacity.Host{host("h1", 6, 12, 15), host("h2", 4, 8, 10)}, nil) {
 		got = append(got, f.String())
 	}
-	const fit = "; on all hosts 2 nodes of the size of w fit, by disk of the hosts)"
+	const fit = "; on all hosts 2 nodes of the size of w fit, by cpus of the hosts)"
 	want := []string{
 		"Provider/lab: host h1: 8 vCPUs are needed, and of its 4 CPUs 6 may be promised still (choose smaller nodes or fewer of them, or raise spec.overcommit.cpuPercent" + fit,
 		"Provider/lab: host h1: 16384 MiB of memory are needed and 12288 MiB are free (choose smaller nodes, fewer of them, or a host with more memory" + fit,

@@ -46,6 +46,8 @@ func (nowhere) Answers(context.Context, director.Machine) (bool, error) { return
 
 func (nowhere) CloudInit(context.Context, director.Machine, string) (string, error) { return "{}", nil }
 
+func (nowhere) Script(context.Context, director.Machine, string, string) error { return nil }
+
 func openLab(t *testing.T, clusters, workers int) *lab {
 	t.Helper()
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,8 +39,8 @@ func TestCredentials(t *testing.T) {
 	if c, err = l.SetCredentials(ctx, "bob", "vcenter", "other@vsphere.local", second); err != nil || c.Revision != 2 || c.By != "bob" {
 		t.Fatalf("got %+v, %v", c, err)
 	}
-	if after, err := l.Store.Documents(ctx, ""); err != nil || !cmp.Equal(before, after) {
-		t.Errorf("documents changed: %v\n%s", err, cmp.Diff(before, after))
+	if after, err := l.Store.Documents(ctx, ""); err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("documents changed: %v, %+v", err, after)
 	}
 	if got, err := read("vcenter"); err != nil || got.Password.Reveal() != second.Reveal() {
 		t.Errorf("got %+v, %v", got, err)

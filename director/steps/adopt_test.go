@@ -48,6 +48,8 @@ type places struct {
 	id map[string]string
 }
 
+func (places) IntendAgain(context.Context, director.Machine, time.Time) error { return nil }
+
 func (p places) SetMachine(_ context.Context, id string, _ director.MachineState, _, vmID string) error {
 	p.id[id] = vmID
 	return nil
