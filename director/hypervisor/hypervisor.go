@@ -84,10 +84,15 @@ type VM struct {
 	Power Power
 	Ready bool // everything that Spec asks for exists and the VM is powered on; says nothing about the guest
 	// The size as the hypervisor has it, for drift checks; zero if the back end does not tell.
-	CPUs   int
-	Memory int64 // bytes
-	// NICs are the adapters with their networks and MACs, for drift checks; nil if the back end does not tell.
-	NICs []NIC
+	CPUs     int
+	Memory   int64     // bytes
+	Adapters []Adapter // for drift checks; nil if the back end does not tell
+}
+
+// Adapter is a network adapter of a VM as it is.
+type Adapter struct {
+	Network string // as NIC.Network names it; empty if it is on none
+	MAC     string
 }
 
 // Filter narrows List. The zero Filter lists every VM with our director's stamp.

@@ -181,13 +181,13 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	if vm.Memory != 0 && m.Memory != 0 && vm.Memory != m.Memory {
 		differs(anew, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
 	}
-	if problem := network(m, vm.NICs); problem != "" {
+	if problem := network(m, vm.Adapters); problem != "" {
 		differs("connect it again on the hypervisor, or make the VM anew: "+fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name), "%s", problem)
 	}
 }
 
 // network says what is wrong with the adapter that the node's address is on, which its MAC tells; "" if nothing is, or nobody can tell.
-func network(m director.Machine, nics []hypervisor.NIC) string {
+func network(m director.Machine, nics []hypervisor.Adapter) string {
 	if nics == nil || m.MAC == "" || m.Network == "" {
 		return ""
 	}

@@ -21,7 +21,7 @@ func row(id, cluster string, state director.MachineState) director.Machine {
 func vm(id, name string) hypervisor.VM {
 	return hypervisor.VM{
 		ID: hypervisor.ID("u-" + id), Name: name, Host: "h1", Stamp: director.Stamp{Director: "d", Machine: id}, Power: hypervisor.PowerOn,
-		CPUs: 2, Memory: 4 * gib, NICs: []hypervisor.NIC{{Network: "other", MAC: "52:54:00:00:00:99"}, {Network: "net", MAC: "52:54:00:00:00:01"}},
+		CPUs: 2, Memory: 4 * gib, Adapters: []hypervisor.Adapter{{Network: "other", MAC: "52:54:00:00:00:99"}, {Network: "net", MAC: "52:54:00:00:00:01"}},
 	}
 }
 
@@ -46,7 +46,7 @@ func TestCompare(t *testing.T) {
 			rows: []director.Machine{row("m1", "c", director.MachineIntended), row("m2", "c", director.MachineDeleting), row("m3", "c", director.MachineDetached)},
 		},
 		"a back end that does not tell sizes and adapters": {
-			rows: []director.Machine{m1}, vms: []hypervisor.VM{with(vm("m1", "c-m1"), func(v *hypervisor.VM) { v.CPUs, v.Memory, v.NICs = 0, 0, nil })},
+			rows: []director.Machine{m1}, vms: []hypervisor.VM{with(vm("m1", "c-m1"), func(v *hypervisor.VM) { v.CPUs, v.Memory, v.Adapters = 0, 0, nil })},
 		},
 		"rows of other providers are not missed": {rows: []director.Machine{{ID: "m9", Provider: "b", State: director.MachinePresent}}},
 		"ghost": {
@@ -86,7 +86,7 @@ func TestCompare(t *testing.T) {
 			rows: []director.Machine{m1},
 			vms: []hypervisor.VM{with(vm("m1", "renamed"), func(v *hypervisor.VM) {
 				v.Power, v.Host, v.CPUs, v.Memory = hypervisor.PowerOff, "h2", 4, 8*gib
-				v.NICs = []hypervisor.NIC{{Network: "wild", MAC: "52:54:00:00:00:01"}}
+				v.Adapters = []hypervisor.Adapter{{Network: "wild", MAC: "52:54:00:00:00:01"}}
 			})},
 			want: []string{
 				"drift: machine c-m1 of cluster c on a: it has 4 vCPUs and not 2 | " + anew,
@@ -99,7 +99,7 @@ func TestCompare(t *testing.T) {
 			},
 		},
 		"an adapter that is gone": {
-			rows: []director.Machine{m1}, vms: []hypervisor.VM{with(vm("m1", "c-m1"), func(v *hypervisor.VM) { v.NICs = []hypervisor.NIC{} })},
+			rows: []director.Machine{m1}, vms: []hypervisor.VM{with(vm("m1", "c-m1"), func(v *hypervisor.VM) { v.Adapters = []hypervisor.Adapter{} })},
 			want: []string{"drift: machine c-m1 of cluster c on a: it has no adapter 52:54:00:00:00:01 | " +
 				"connect it again on the hypervisor, or make the VM anew: directorctl node replace c c-m1"},
 		},

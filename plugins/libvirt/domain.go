@@ -25,7 +25,7 @@ type domain struct {
 	active bool
 	cpus   int
 	memory int64 // bytes
-	nics   []hypervisor.NIC
+	nics   []hypervisor.Adapter
 }
 
 func (d *domain) made() bool { return d.active || d.mark.Made == "yes" }
@@ -37,7 +37,7 @@ func (d *domain) vm(h *host) hypervisor.VM {
 	}
 	return hypervisor.VM{
 		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power, Ready: d.active && d.mark.Made == "yes",
-		CPUs: d.cpus, Memory: d.memory, NICs: d.nics,
+		CPUs: d.cpus, Memory: d.memory, Adapters: d.nics,
 	}
 }
 
@@ -105,7 +105,7 @@ func (d *domain) read() error {
 }
 
 // adapters returns the domain's adapters on networks of libvirt's, and on bridges.
-func (d *domain) adapters() ([]hypervisor.NIC, error) {
+func (d *domain) adapters() ([]hypervisor.Adapter, error) {
 	text, err := d.GetXMLDesc(0)
 	if err != nil {
 		return nil, err
@@ -117,9 +117,9 @@ func (d *domain) adapters() ([]hypervisor.NIC, error) {
 	if def.Devices == nil {
 		return nil, nil
 	}
-	var nics []hypervisor.NIC
+	var nics []hypervisor.Adapter
 	for _, i := range def.Devices.Interfaces {
-		var n hypervisor.NIC
+		var n hypervisor.Adapter
 		if i.MAC != nil {
 			n.MAC = i.MAC.Address
 		}

@@ -135,9 +135,9 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 func (v *vm) seen() hypervisor.VM {
 	x := v.VM
 	x.Ready = v.made && v.Power == hypervisor.PowerOn
-	x.CPUs, x.Memory, x.NICs = v.spec.CPUs, v.spec.Memory, nil
+	x.CPUs, x.Memory, x.Adapters = v.spec.CPUs, v.spec.Memory, nil
 	for _, n := range v.spec.NICs {
-		x.NICs = append(x.NICs, hypervisor.NIC{Network: n.Network, MAC: n.MAC})
+		x.Adapters = append(x.Adapters, hypervisor.Adapter{Network: n.Network, MAC: n.MAC})
 	}
 	return x
 }
