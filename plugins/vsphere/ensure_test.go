@@ -477,7 +477,7 @@ func TestWrongNames(t *testing.T) {
 	d := inventory.Datacenters[0]
 	d.Datastores[0].Size, d.Datastores[0].Free, d.Datastores[1].Size, d.Datastores[1].Free = 0, 0, 0, 0
 	want := InventoryDatacenter{
-		Path: "/DC0", Clusters: []string{"/DC0/host/DC0_C0"}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources"},
+		Path: "/DC0", Folders: []string{"/DC0/vm"}, Clusters: []string{"/DC0/host/DC0_C0"}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources"},
 		Hosts:      []string{"/DC0/host/DC0_C0/DC0_C0_H0", "/DC0/host/DC0_C0/DC0_C0_H1", "/DC0/host/DC0_C0/DC0_C0_H2"},
 		Datastores: []InventoryDatastore{{Path: "/DC0/datastore/LocalDS_0", Type: "OTHER"}, {Path: "/DC0/datastore/LocalDS_1", Type: "OTHER"}},
 		Networks:   []string{"/DC0/network/DC0_DVPG0", "/DC0/network/DC0_DVPG1", "/DC0/network/DVS0-DVUplinks-9", "/DC0/network/VM Network"},

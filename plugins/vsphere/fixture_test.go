@@ -106,34 +106,22 @@ func simulate(model *simulator.Model) {
 			making.RLock()
 			defer making.RUnlock()
 		case "CloneVM_Task":
-			if vm, ok := ctx.Map.Get(m.This).(*simulator.VirtualMachine); ok {
-				return &template{vm, making}, nil
+			req := m.Body.(*types.CloneVM_Task)
+			if real, ok := ctx.Map.Get(req.Folder).(*simulator.Folder); ok {
+				folder := &cloneFolder{
+					Folder: real, config: req.Spec.Config, making: making,
+					ref: types.ManagedObjectReference{Type: "Folder", Value: hypervisortest.RandomID("clone-")},
+				}
+				ctx.Map.Put(folder)
+				req.Folder = folder.ref
 			}
 		}
 		return nil, nil
 	}
 }
 
-// template is a VM of the simulator whose clones get the settings of the clone's specification. The simulator (v0.52 to v0.54) writes them to a
-// copy that it drops.
-type template struct {
-	*simulator.VirtualMachine
-	making *sync.RWMutex
-}
-
-// CloneVMTask implements the method of the API.
-func (v *template) CloneVMTask(ctx *simulator.Context, req *types.CloneVM_Task) soap.HasFault {
-	folder := &cloneFolder{
-		Folder: ctx.Map.Get(req.Folder).(*simulator.Folder), config: req.Spec.Config, making: v.making,
-		ref: types.ManagedObjectReference{Type: "Folder", Value: hypervisortest.RandomID("clone-")},
-	}
-	ctx.Map.Put(folder)
-	to := *req
-	to.Folder = folder.ref
-	return v.VirtualMachine.CloneVMTask(ctx, &to)
-}
-
-// cloneFolder stands for a folder during one clone.
+// cloneFolder stands for a folder during one clone, and gives the new VM the settings of the clone's specification. The simulator (v0.52 to
+// v0.54) writes them to a copy that it drops.
 type cloneFolder struct {
 	*simulator.Folder
 	ref    types.ManagedObjectReference

@@ -54,6 +54,13 @@ func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner dir
 	if err != nil {
 		return err
 	}
+	m, err := lookup(ctx, p, vmUUID(owner)) // vCenter may be late with the datastore's list of VMs
+	if err != nil {
+		return err
+	}
+	if m != nil && m.made() {
+		users[found[0].file] = m.name
+	}
 	for _, k := range found {
 		if name := users[k.file]; name != "" {
 			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, owner.Machine).
