@@ -23,8 +23,11 @@ func TestVSphereCredentials(t *testing.T) {
 		kind director.Kind // of the error; empty for none
 		want string
 	}{
-		{"", 0, director.KindNotFound, ""}, {"hunter2\n", 0o644, director.KindInvalid, ""}, {"hunter2\n", 0o600, "", "hunter2"},
-		{" with space \r\n", 0o600, "", " with space "}, {"\n", 0o600, director.KindInvalid, ""},
+		{"", 0, director.KindNotFound, ""},
+		{"hunter2\n", 0o644, director.KindInvalid, ""},
+		{"hunter2\n", 0o600, "", "hunter2"},
+		{" with space \r\n", 0o600, "", " with space "},
+		{"\n", 0o600, director.KindInvalid, ""},
 	} {
 		if step.mode != 0 {
 			if err := os.WriteFile(file, []byte(step.text), step.mode); err != nil {

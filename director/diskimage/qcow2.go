@@ -38,9 +38,6 @@ type qcow2 struct {
 	table   []byte
 }
 
-// errUnreadable is about content that this package does not decode.
-var errUnreadable = errors.New("diskimage: not decoded here")
-
 // qcow2 checks the header, that all tables and clusters lie inside the file, and looks into the disk.
 func (f file) qcow2(ctx context.Context, info *Info) error {
 	h, err := f.at(0, 104, "its header")

@@ -41,7 +41,7 @@ type Config struct {
 // uploadLife is how long an upload is kept to which nothing is added.
 const uploadLife = 24 * time.Hour
 
-// The nouns of the store, under short names.
+// File and those below are the nouns of the store, under short names.
 type (
 	File    = director.ImageFile
 	Origin  = director.ImageOrigin

@@ -58,7 +58,8 @@ func TestCertificatesAreRemembered(t *testing.T) {
 	later := now.Add(time.Hour)
 	c.look(t.Context(), []certLook{look(certAPI, time.Time{}, errors.New("it is off")), look(certEtcd, year.AddDate(0, -1, 0), nil)}, later)
 	want := []api.Certificate{
-		{Name: certEtcd, Ends: year.AddDate(0, -1, 0), Seen: later}, {Name: certAPI, Ends: year, Seen: now},
+		{Name: certEtcd, Ends: year.AddDate(0, -1, 0), Seen: later},
+		{Name: certAPI, Ends: year, Seen: now},
 		{Name: certKubeletClient, Ends: year.AddDate(0, 1, 0), Seen: now},
 	}
 	got := c.of("m1")

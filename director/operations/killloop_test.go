@@ -261,7 +261,7 @@ func (l *lab) create(ctx context.Context, random *rand.Rand, m director.Machine,
 		if director.KindOf(err) != director.KindConflict || err == nil {
 			return "", fmt.Errorf("a stranger's name was no conflict: %w", err)
 		}
-		late, err = l.try(ctx, random, planner.StepVMDelete, m, random.IntN(3))
+		_, err = l.try(ctx, random, planner.StepVMDelete, m, random.IntN(3))
 		return "refused", err
 	}
 	if err != nil {
