@@ -41,15 +41,23 @@ type Config struct {
 // uploadLife is how long an upload is kept to which nothing is added.
 const uploadLife = 24 * time.Hour
 
-// File and those below are the nouns of the store, under short names.
-type (
-	File    = director.ImageFile
-	Origin  = director.ImageOrigin
-	Upload  = director.ImageUpload
-	Request = director.ImageRequest
-	Import  = director.ImageImport
-	Job     = director.ImageJob
-)
+// File is the director's ImageFile, by the store's own name for it.
+type File = director.ImageFile
+
+// Origin is the director's ImageOrigin, by the store's own name for it.
+type Origin = director.ImageOrigin
+
+// Upload is the director's ImageUpload, by the store's own name for it.
+type Upload = director.ImageUpload
+
+// Request is the director's ImageRequest, by the store's own name for it.
+type Request = director.ImageRequest
+
+// Import is the director's ImageImport, by the store's own name for it.
+type Import = director.ImageImport
+
+// Job is the director's ImageJob, by the store's own name for it.
+type Job = director.ImageJob
 
 // Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
 type Store struct {

@@ -259,24 +259,32 @@ func TestBalancersOfDeadMasters(t *testing.T) {
 		warns   bool
 	}{
 		"all are well": {
-			nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
-			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}}, false,
+			nil,
+			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}},
+			false,
 		},
 		"another one is dead": {
-			func(w *World) { dead(w, "demo-master-4") }, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
-			[][]string{{"demo-master-1", "demo-master-3", "demo-master-5"}}, true,
+			func(w *World) { dead(w, "demo-master-4") },
+			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-5"}},
+			true,
 		},
 		"the one that goes is dead": {
-			func(w *World) { dead(w, "demo-master-2") }, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
-			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}}, false,
+			func(w *World) { dead(w, "demo-master-2") },
+			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-3", "demo-master-4", "demo-master-5"}},
+			false,
 		},
 		"the one that comes back was dead, and another one is": {
 			func(w *World) {
 				w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
 				dead(w, "demo-master-2")
 				dead(w, "demo-master-5")
-			}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-2"}},
-			[][]string{{"demo-master-1", "demo-master-2", "demo-master-3", "demo-master-4"}}, true,
+			},
+			plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-2"}},
+			[][]string{{"demo-master-1", "demo-master-2", "demo-master-3", "demo-master-4"}},
+			true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
