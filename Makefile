@@ -37,7 +37,7 @@ test: ## Everything: lint, unit and integration tests on real parts, and the end
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
-	test/lab/need.sh ansible openssh-server libvirt0 postgresql
+	test/lab/need.sh ansible openssh-server libvirt0 postgresql qemu-utils fdisk e2fsprogs util-linux
 	go test ./...
 
 .PHONY: test/race

@@ -43,7 +43,7 @@ with_lab() { # command...: in a lab of its own, which is taken down whatever hap
 }
 
 lab=$PWD/test/lab/lab
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql haproxy curl skopeo
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql haproxy curl skopeo qemu-utils fdisk e2fsprogs util-linux
 
 stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37

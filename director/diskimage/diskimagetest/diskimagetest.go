@@ -27,11 +27,14 @@ func Release(kubernetes, arch string) string {
 	return fmt.Sprintf("{\n  \"image\": \"debian12\",\n  \"kubernetes\": %q,\n  \"containerd\": \"v2.1.4\",\n  \"arch\": %q,\n  \"built_from\": \"0123456789ab\"\n}\n", kubernetes, arch)
 }
 
-// Need skips the test where the programs that make images are missing.
+// Need skips the test where the programs that make images are missing, or fails it where KAAS_REQUIRE_REAL is set.
 func Need(t testing.TB) {
 	t.Helper()
 	for _, program := range []string{"qemu-img", "sfdisk", "mke2fs", "prlimit"} {
 		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("KAAS_REQUIRE_REAL") != "" {
+				t.Fatalf("%s is not installed: run test/lab/need.sh qemu-utils fdisk e2fsprogs util-linux", program)
+			}
 			t.Skipf("%s is not installed: run test/lab/need.sh qemu-utils fdisk e2fsprogs util-linux", program)
 		}
 	}
