@@ -44,14 +44,12 @@ test/unit: ## The tests that need no VM
 test/race: ## The unit tests of the rooms with goroutines, under the race detector
 	go test -race ./director/...
 
-.PHONY: test/e2e test/days test/mend test/ha
+.PHONY: test/e2e test/nodes test/ha
 test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
-test/days: build ## Drain, take out, rejoin, scale and upgrade nodes from Kubernetes 1.36 to 1.37; on real VMs
-	test/e2e/e2e.sh days
-test/mend: build ## An outer plan's phases, a VM that somebody destroyed, a worker less; on real VMs
-	test/e2e/e2e.sh mend
-test/ha: build ## Three masters behind a virtual address: one off and on, out and in, upgraded, a dead one replaced; on real VMs
+test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; on real VMs
+	test/e2e/e2e.sh nodes
+test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; on real VMs
 	test/e2e/e2e.sh ha
 
 .PHONY: test/kill
@@ -90,7 +88,7 @@ verify: generate ## Fail if generated files or module files are stale
 	git diff --exit-code -- docs director cmd
 
 .PHONY: bench
-bench: build ## Measure every bar of docs/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,kill,log,fleet
+bench: build ## Measure every bar of docs/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,vm,kill,log,fleet
 	go run ./test/bench -bars "$(BARS)"
 
 .PHONY: clean

@@ -30,6 +30,27 @@ const (
 	MachineDetached MachineState = "detached" // taken out of its cluster on purpose; its VM may be somebody else's to make anew
 )
 
+// NIC is a network adapter of a machine beside its first, with an address of its own.
+type NIC struct {
+	Role    string // what it is for, such as storage; a machine has one of each role
+	Network string
+	Address string // without prefix length
+	MAC     string
+}
+
+// On returns the address that the machine has on the network, or "".
+func (m Machine) On(network string) string {
+	if m.Network == network {
+		return m.Address
+	}
+	for _, n := range m.NICs {
+		if n.Network == network {
+			return n.Address
+		}
+	}
+	return ""
+}
+
 // Machine is a row of the ledger: a VM that the director made or is about to make.
 type Machine struct {
 	ID         string // also the stamp's machine id; never used twice
@@ -43,6 +64,8 @@ type Machine struct {
 	Image      string
 	Address    string // the node's address, without prefix length
 	MAC        string
+	// NICs are the adapters beside the first, in the order in which the guest has them. A machine with one adapter looks in plans as it always did.
+	NICs       []NIC `json:",omitempty"`
 	CPUs       int
 	Memory     int64  // bytes
 	Host       string // hypervisor host it was placed on; empty before

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,13 @@ func (a *app) checkCommand() *cobra.Command {
 func (a *app) printChecked(v wire.Checked) {
 	for _, w := range v.Warnings {
 		say(a.out, "warning: %s\n", plain(w))
+	}
+	for _, l := range v.Addresses {
+		arp := ""
+		if !slices.Contains(l.Ways, "arp") {
+			arp = "; not by arp: the director is not on that network"
+		}
+		say(a.out, "addresses: %d of Network/%s looked at by %s%s\n", l.Addresses, plain(l.Network), strings.Join(l.Ways, ", "), arp)
 	}
 	switch {
 	case len(v.Problems) > 0:

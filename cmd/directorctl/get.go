@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -261,10 +262,26 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 				row(m.Name, m.Role, m.Pool, m.Address, m.Host, cpus, memory, m.State)
 			}
 		})
+		printInterfaces(a.out, c.Machines)
 	}
 	if len(plans) > 0 {
 		sayLine(a.out, "\nPlans")
 		printPlans(a.out, plans, time.Now())
 	}
 	return nil
+}
+
+// printInterfaces shows the adapters beside the first of the machines that have any.
+func printInterfaces(w io.Writer, machines []wire.Machine) {
+	if !slices.ContainsFunc(machines, func(m wire.Machine) bool { return len(m.Interfaces) > 0 }) {
+		return
+	}
+	sayLine(w, "\nFurther adapters")
+	table(w, "NAME FOR NETWORK ADDRESS MAC", func(row func(...string)) {
+		for _, m := range machines {
+			for _, i := range m.Interfaces {
+				row(m.Name, i.Role, i.Network, i.Address, i.MAC)
+			}
+		}
+	})
 }

@@ -94,7 +94,7 @@ var verbMarks = map[string]string{"create": "+", "change": "~", "delete": "-", "
 func printEffects(w io.Writer, p wire.Plan) {
 	var order []string
 	byNode := make(map[string][]wire.Effect)
-	for _, s := range p.Steps {
+	for _, s := range needed(p.Steps) {
 		for _, e := range s.Effects {
 			if _, ok := byNode[s.Node]; !ok {
 				order = append(order, s.Node)
@@ -145,8 +145,9 @@ func printSteps(w io.Writer, p wire.Plan) {
 		sayLine(w, "\nNo steps: nothing is to be done.")
 		return
 	}
-	number := make(map[string]int, len(p.Steps))
-	for i, s := range p.Steps {
+	steps := needed(p.Steps)
+	number := make(map[string]int, len(steps))
+	for i, s := range steps {
 		number[s.ID] = i + 1
 	}
 	started := plan.Phase(p.Phase) != plan.PhasePlanned
@@ -156,10 +157,12 @@ func printSteps(w io.Writer, p wire.Plan) {
 		header = "# STEP WHAT AFTER STATUS TIME"
 	}
 	table(w, header, func(row func(...string)) {
-		for i, s := range p.Steps {
+		for i, s := range steps {
 			var needs []int
 			for _, n := range s.Needs {
-				needs = append(needs, number[n])
+				if at := number[n]; at > 0 {
+					needs = append(needs, at)
+				}
 			}
 			cells := []string{strconv.Itoa(i + 1), s.ID, s.Title, ranges(needs)}
 			if !started {
@@ -177,6 +180,7 @@ func printSteps(w io.Writer, p wire.Plan) {
 			row(append(cells, status, took)...)
 		}
 	})
+	printWaysBack(w, p)
 	for _, s := range p.Steps {
 		if s.Message == "" || !slices.Contains([]plan.Status{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}, plan.Status(s.Status)) {
 			continue
@@ -188,6 +192,36 @@ func printSteps(w io.Writer, p wire.Plan) {
 		if s.Safety != "" && s.Status != string(plan.Waiting) {
 			say(w, "  meanwhile: %s\n", s.Safety)
 		}
+	}
+}
+
+// needed leaves out the steps that only run after a failure, as long as there is none.
+func needed(steps []wire.Step) []wire.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s wire.Step) bool { return len(s.Undoes) > 0 && s.Status == string(plan.Pending) })
+}
+
+// printWaysBack tells what happens to a node that fails.
+func printWaysBack(w io.Writer, p wire.Plan) {
+	if plan.Phase(p.Phase) == plan.PhaseDone {
+		return
+	}
+	var nodes []string
+	ways := map[string][]string{}
+	for _, s := range p.Steps {
+		if len(s.Undoes) == 0 || s.Status != string(plan.Pending) {
+			continue
+		}
+		if ways[s.Node] == nil {
+			nodes = append(nodes, s.Node)
+		}
+		ways[s.Node] = append(ways[s.Node], s.Title)
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	sayLine(w, "\nIf a node of these fails, it is put back by itself, and the others stay as they are")
+	for _, n := range nodes {
+		say(w, "  %s: %s\n", n, strings.Join(ways[n], "; "))
 	}
 }
 

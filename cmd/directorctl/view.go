@@ -199,11 +199,11 @@ func (s *screen) picture(most int) []string {
 	}
 	most = max(most-len(out)-len(tail), 3)
 	width := 0
-	for _, st := range s.p.Steps {
+	rows := needed(s.p.Steps)
+	for _, st := range rows {
 		width = max(width, len([]rune(st.Title)))
 	}
 	width = min(width, 48)
-	rows := s.p.Steps
 	var before, after string
 	if len(rows) > most {
 		rows, before, after = s.choose(most)
@@ -223,7 +223,7 @@ func (s *screen) picture(most int) []string {
 // choose picks the steps that matter most, and says how many are done before and pending after them.
 func (s *screen) choose(most int) (rows []wire.Step, before, after string) {
 	var moving, pending []wire.Step
-	for _, st := range s.p.Steps {
+	for _, st := range needed(s.p.Steps) {
 		switch plan.Status(st.Status) {
 		case plan.Done, plan.Undone:
 		case plan.Pending:

@@ -151,6 +151,41 @@ func TestPrintPlan(t *testing.T) {
 	golden(t, "plan.txt", text)
 }
 
+// What only runs after a failure is told apart from what is going to happen, until it is needed.
+func TestPrintWaysBack(t *testing.T) {
+	t.Parallel()
+	p := plan.Plan{ID: "0102-030405-aabbcc", CreatedAt: start, CreatedBy: "admin", Hash: strings.Repeat("ab", 32)}
+	p.Operation, p.Cluster, p.Windows = plan.ClusterUpgrade, "demo", []plan.Window{{ID: "workers", Size: 1}}
+	for _, name := range []string{"w-1", "w-2"} {
+		back := plan.UndoID("uncordon", name)
+		p.Steps = append(p.Steps,
+			plan.Step{ID: "drain/" + name, Title: "Drain " + name, Node: name, Window: "workers"},
+			plan.Step{ID: plan.UndoID("vm.remove", name), Title: "Remove VM " + name, Node: name, Window: "workers", Undoes: []string{"drain/" + name}, Effects: []plan.Effect{{Verb: "delete", Object: "vm", Name: name}}},
+			plan.Step{ID: back, Title: "Uncordon " + name, Node: name, Window: "workers", Undoes: []string{"drain/" + name}, Needs: []string{plan.UndoID("vm.remove", name)}})
+	}
+	state := plan.NewState(&p)
+	show := func() (out string, shown wire.Plan) {
+		shown = wire.PlanOf(p, state)
+		var b bytes.Buffer
+		printPlan(&b, shown)
+		return b.String(), shown
+	}
+	text, shown := show()
+	for _, want := range []string{"put back by itself", "  w-1: Remove VM w-1; Uncordon w-1\n", "  w-2: Remove VM w-2; Uncordon w-2\n", "2   drain/w-2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "-undo/") || strings.Contains(text, "delete vm") || shown.StepsTotal != 2 {
+		t.Errorf("the way back looks like what is going to happen, in %d steps:\n%s", shown.StepsTotal, text)
+	}
+	state.Phase, state.Steps[0].Status, state.Steps[1].Status, state.Steps[2].Status = plan.PhaseRunning, plan.Failed, plan.Done, plan.Running
+	text, shown = show()
+	if !strings.Contains(text, "uncordon-undo/w-1") || strings.Contains(text, "  w-1: ") || !strings.Contains(text, "  w-2: ") || shown.StepsTotal != 4 || shown.StepsDone != 1 {
+		t.Errorf("on its way back, %d of %d steps:\n%s", shown.StepsDone, shown.StepsTotal, text)
+	}
+}
+
 func TestRangesAndSpans(t *testing.T) {
 	t.Parallel()
 	for want, n := range map[string][]int{"": nil, "1": {1}, "1,2": {2, 1}, "1-3": {3, 1, 2}, "1,3-5,7,8": {1, 3, 4, 5, 7, 8}} {

@@ -192,6 +192,9 @@ func ended(t *testing.T, pid int) {
 	}
 	defer unix.Close(fd)
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	}
 	if err != nil || n == 0 {
 		t.Errorf("process %d still runs (%v)", pid, err)
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -250,13 +253,19 @@ func shown(err error) string {
 // TestMain writes the fake, and also plays the director that dies, see TestEndSurvivors.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("KAAS_TEST_DIRECTOR"); dir != "" {
-		r, err := ansible.New(ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")})
+		cfg := ansible.Config{Binary: filepath.Join(dir, "ansible-playbook"), StateDir: filepath.Join(dir, "state")}
+		inventory := "h1\n"
+		if os.Getenv("KAAS_TEST_REAL") != "" {
+			cfg.Binary, cfg.Silence = "ansible-playbook", 2*time.Second
+			inventory = "h1 ansible_connection=local ansible_python_interpreter=/usr/bin/python3\n"
+		}
+		r, err := ansible.New(cfg)
 		if err != nil {
 			panic(err)
 		}
 		_, err = r.Play(context.Background(), ansible.Play{
 			ID: "p9/s9/1", Tree: filepath.Join(dir, "tree"), Playbook: "install/x.yml",
-			Inventory: map[string][]byte{"hosts.ini": []byte("h1\n")}, ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
+			Inventory: map[string][]byte{"hosts.ini": []byte(inventory)}, ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
 			OnEvent: func(e ansible.Event) {
 				if e.Type == ansible.TaskStart {
 					fmt.Println(e.Task)

@@ -43,7 +43,7 @@ func TestRunIsPrivate(t *testing.T) {
 		case name == "HOME":
 			home = value
 		case strings.HasPrefix(name, "ANSIBLE_"), slices.Contains([]string{
-			"KAAS_EVENTS", "KAAS_RUN", "PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE",
+			"KAAS_EVENTS", "KAAS_LEASH", "KAAS_RUN", "PATH", "TMPDIR", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE",
 		}, name):
 		default:
 			t.Errorf("in the environment: %s", line)

@@ -25,6 +25,7 @@ type process struct {
 	started func(pid int) error   // called once it runs; an error ends it
 	rest    func(leader identity) // ends what the process left behind, before it is reaped
 	pipes   []*os.File
+	leash   *leash
 	leader  identity
 	done    chan struct{} // closed when the process and what it left behind have ended
 	wait    sync.Once
@@ -55,7 +56,13 @@ const nicer = 5
 func (p *process) Start() error {
 	p.done = make(chan struct{})
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.Cmd.Start(); err != nil {
+	err := p.leash.tie(p.Cmd)
+	if err == nil {
+		err = p.Cmd.Start()
+	}
+	p.leash.handedOver()
+	if err != nil {
+		p.leash.close()
 		close(p.done)
 		return err
 	}
@@ -69,9 +76,11 @@ func (p *process) Start() error {
 	if err != nil {
 		_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
 		_ = p.Cmd.Wait()
+		p.leash.close()
 		close(p.done)
 		return err
 	}
+	go p.leash.hold(p.done)
 	go p.watch()
 	return nil
 }

@@ -27,7 +27,10 @@ type Config struct {
 	StateDir string        // absolute; for the directories of runs and nothing else; of one director only
 	Forks    int           // for all runs together, about 100 MB of memory each; 10 if zero
 	Grace    time.Duration // between asking a run to end and ending it; 10 s if zero
-	Causes   []Cause       // looked at before the built-in ones, see ReadCauses
+	// Silence is how long a run goes on without a sign of life from the director, before it ends itself. It has to be shorter than the lease after which a
+	// peer takes the run's step over. Zero for a director without peers: its runs end themselves only when it is gone.
+	Silence  time.Duration
+	Causes   []Cause // looked at before the built-in ones, see ReadCauses
 	Logger   *slog.Logger
 	Observer Observer // told of runs; nobody if nil
 }
@@ -103,8 +106,8 @@ type Play struct {
 // KindConflict if a play with this ID is running. See Permanent and Question for what to do.
 //
 // When ctx ends, so does the run: its process group is asked to end, and ended by force after Config.Grace. Whatever happens,
-// no process of the run is left when Play returns, and no file but the log. A director that is killed meanwhile leaves both
-// to EndSurvivors.
+// no process of the run is left when Play returns, and no file but the log. A director that is killed meanwhile takes its
+// runs along, as far as they have our callback plugin, and leaves the files, and whatever is left otherwise, to EndSurvivors.
 func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	res = Result{Started: time.Now(), ExitCode: -1}
 	defer func() { res.Duration = time.Since(res.Started) }()
@@ -349,7 +352,7 @@ func (r *Runner) process(ctx context.Context, p Play, d *runDir, name string, ar
 	cmd.Dir = d.path
 	cmd.Env = d.environ(p, path)
 	return &process{
-		Cmd: cmd, ctx: ctx, grace: r.cfg.Grace,
+		Cmd: cmd, ctx: ctx, grace: r.cfg.Grace, leash: &leash{silence: r.cfg.Silence},
 		started: func(pid int) error {
 			leader, err := identify(pid)
 			if err != nil {

@@ -2,12 +2,14 @@ package ansible_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -69,6 +71,69 @@ func TestEndSurvivors(t *testing.T) {
 	b.clean(t)
 	if got, err := b.EndSurvivors(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("the second time: %v, %v", got, err)
+	}
+}
+
+// A run ends itself, with what it has started, when its director is gone, or silent for longer than its peers wait.
+func TestRunEndsItself(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"gone": syscall.SIGKILL, "silent": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupReal(t)
+			dir := filepath.Dir(b.tree)
+			fifo := filepath.Join(dir, "ids")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(b.tree, "install", "x.yml"), `
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Work for long
+      ansible.builtin.shell: setsid sleep 1000 & echo $PPID $! > `+fifo+`; sleep 1000
+`)
+			exe, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead := osexec.Command(exe)
+			dead.Env = append(os.Environ(), "KAAS_TEST_DIRECTOR="+dir, "KAAS_TEST_REAL=1")
+			if err := dead.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = dead.Process.Kill()
+				_ = dead.Wait()
+			}()
+			ids, err := os.ReadFile(fifo) // waits for the task
+			if err != nil {
+				t.Fatal(err)
+			}
+			var leader struct{ PID int }
+			files, _ := filepath.Glob(filepath.Join(b.state, "*", "process.json"))
+			if len(files) != 1 {
+				t.Fatalf("runs: %v", files)
+			}
+			raw, err := os.ReadFile(files[0])
+			if err == nil {
+				err = json.Unmarshal(raw, &leader)
+			}
+			if err != nil || leader.PID == 0 {
+				t.Fatal(leader, err)
+			}
+			if err := dead.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, leader.PID) // a process that its stopped parent has not reaped has ended too
+			for _, f := range strings.Fields(string(ids)) {
+				pid, err := strconv.Atoi(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended(t, pid)
+			}
+		})
 	}
 }
 

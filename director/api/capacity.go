@@ -30,6 +30,14 @@ type CheckView struct {
 	Steps     int
 	Problems  []director.Field
 	Warnings  []string
+	Addresses []AddressCheck // how the addresses were looked at that a plan would give away
+}
+
+// AddressCheck is how the addresses of a network were looked at.
+type AddressCheck struct {
+	Network   string
+	Addresses int      // how many
+	Ways      []string // ledger, hypervisor, ssh port, arp
 }
 
 // CapacityQuery says what is to fit where.
@@ -87,6 +95,9 @@ func (s *server) capacity(api huma.API) {
 		}
 		for i, f := range v.Problems {
 			out.Problems[i] = wire.ProblemFieldOf(f)
+		}
+		for _, a := range v.Addresses {
+			out.Addresses = append(out.Addresses, wire.AddressCheck(a))
 		}
 		return &body[wire.Checked]{out}, nil
 	})

@@ -224,6 +224,9 @@ func clusterOf(v ClusterView) wire.Cluster {
 			Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID, State: m.State,
 			CPUs: m.CPUs, MemoryBytes: int64(m.Memory),
 		}
+		for _, n := range m.NICs {
+			c.Machines[i].Interfaces = append(c.Machines[i].Interfaces, wire.Interface(n))
+		}
 	}
 	return c
 }

@@ -79,6 +79,13 @@ func TestChosenFields(t *testing.T) {
 	if diff := cmp.Diff([]map[string]any{{"id": "p0005", "phase": "planned"}}, got.Items); diff != "" {
 		t.Error(diff)
 	}
+	got.Items = nil
+	b.do(t, http.MethodGet, "/clusters?limit=2&fields=status,endpoint,name,machines", "", http.StatusOK, &got)
+	if diff := cmp.Diff([]map[string]any{
+		{"name": "c0", "status": "absent", "machines": []any{}}, {"name": "c1", "status": "absent", "machines": []any{}},
+	}, got.Items); diff != "" {
+		t.Error(diff)
+	}
 	resp := b.send(t, http.MethodGet, "/documents/Cluster?limit=2&label=zone=a", "", "Accept", "application/yaml")
 	link := resp.Header.Get("Link")
 	if !strings.HasPrefix(link, "<"+wire.Prefix+"/documents/Cluster?") || !strings.Contains(link, "label=zone%3Da") || !strings.HasSuffix(link, `>; rel="next"`) {

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -75,8 +76,11 @@ func phaseNode(name string, v PlanView) wire.PhaseNode {
 		if step.Node != name {
 			continue
 		}
-		n.StepsTotal++
 		st := v.State.Step(step.ID)
+		if step.Back() && (st == nil || st.Status == plan.Pending) {
+			continue // nobody needs it so far
+		}
+		n.StepsTotal++
 		if st == nil {
 			continue
 		}

@@ -158,4 +158,5 @@ type MachineView struct {
 	Name, Role, Pool, Address, Host, VMID, State string
 	CPUs                                         int
 	Memory                                       model.Size
+	NICs                                         []director.NIC // beside the first
 }

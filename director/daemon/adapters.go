@@ -129,14 +129,17 @@ func (b *backends) close(context.Context) error {
 // realProviders are the types of providers of a director that does not simulate.
 var realProviders = []string{model.ProviderLibvirt, model.ProviderVSphere}
 
+// account opens sealed credentials by their name.
+type account func(ctx context.Context, credentials string) (director.Credentials, error)
+
 // openReal is the one place that knows every back end.
-func openReal(log *slog.Logger) opener {
+func openReal(accounts account, log *slog.Logger) opener {
 	return func(name string, p model.Provider) (hypervisor.Backend, error) {
 		switch p.Type {
 		case model.ProviderLibvirt:
 			return openLibvirt(p, log)
 		case model.ProviderVSphere:
-			return openVSphere(name, p, log)
+			return openVSphere(name, p, accounts, log)
 		case model.ProviderSim:
 			return nil, director.Errorf(director.KindInvalid, "daemon.provider", "provider %s only pretends, and this director does not simulate", name).
 				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
@@ -146,52 +149,66 @@ func openReal(log *slog.Logger) opener {
 }
 
 func openLibvirt(p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
-	cfg := libvirt.Config{DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, Log: log}
+	cfg := libvirt.Config{
+		DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, MachineType: p.Libvirt.MachineType, Firmware: p.Libvirt.Firmware,
+		CPUMode: p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off", Log: log,
+	}
 	if p.Libvirt.DiskCache != "default" {
 		cfg.DiskCache = p.Libvirt.DiskCache
 	}
 	for _, h := range p.Libvirt.Hosts {
-		cfg.Hosts = append(cfg.Hosts, libvirt.HostConfig{Name: h.Name, URI: h.URI, Pool: h.Pool})
+		cfg.Hosts = append(cfg.Hosts, libvirt.HostConfig{Name: h.Name, URI: h.URI, Pool: h.Pool, DiskPool: h.DiskPool})
 	}
 	return libvirt.Open(cfg)
 }
 
-func openVSphere(name string, p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
+func openVSphere(name string, p model.Provider, accounts account, log *slog.Logger) (hypervisor.Backend, error) {
 	s := p.VSphere
 	return vsphere.Open(vsphere.Config{
-		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Credentials: vsphereCredentials(name, *s),
+		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Credentials: vsphereCredentials(name, *s, accounts),
 		Datacenter: s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
 		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder, Clone: s.Clone, Firmware: s.Firmware,
+		ClusterPools: s.ClusterPools, Attributes: s.CustomAttributes,
 		Log: log,
 	})
 }
 
-// vsphereCredentials is where the account of a vCenter comes from: the password is read from its file at every login, so that a new one is taken up
-// without a restart.
-func vsphereCredentials(name string, s model.VSphere) func(context.Context) (string, director.Secret, error) {
-	return func(context.Context) (string, director.Secret, error) {
-		const op = "daemon.credentials"
-		refuse := func(kind director.Kind, format string, args ...any) (string, director.Secret, error) {
-			return "", "", director.Errorf(kind, op, "provider "+name+": "+format, args...).
-				WithHint("write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600", s.User)
+// vsphereCredentials is where the account of a vCenter comes from: the sealed credentials, or the file of the password. Either is asked at every login, so that
+// a new password is taken up without a restart.
+func vsphereCredentials(name string, s model.VSphere, accounts account) func(context.Context) (string, director.Secret, error) {
+	return func(ctx context.Context) (string, director.Secret, error) {
+		if s.Credentials == "" {
+			password, err := passwordFile(name, s)
+			return s.User, password, err
 		}
-		info, err := os.Stat(s.PasswordFile)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return refuse(director.KindNotFound, "there is no password file %s", s.PasswordFile)
-		case err != nil:
-			return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
-		case info.Mode().Perm()&0o077 != 0:
-			return refuse(director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile, info.Mode().Perm())
-		}
-		text, err := os.ReadFile(s.PasswordFile)
-		if err != nil {
-			return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
-		}
-		password := strings.TrimRight(string(text), "\r\n")
-		if password == "" {
-			return refuse(director.KindInvalid, "the password file %s is empty", s.PasswordFile)
-		}
-		return s.User, director.Secret(password), nil
+		c, err := accounts(ctx, s.Credentials)
+		return c.User, c.Password, err
 	}
+}
+
+// passwordFile reads the password of the provider's account.
+func passwordFile(name string, s model.VSphere) (director.Secret, error) {
+	const op = "daemon.credentials"
+	refuse := func(kind director.Kind, format string, args ...any) (director.Secret, error) {
+		return "", director.Errorf(kind, op, "provider "+name+": "+format, args...).
+			WithHint("write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600; or keep it sealed, and name it in spec.vsphere.credentials", s.User)
+	}
+	info, err := os.Stat(s.PasswordFile)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return refuse(director.KindNotFound, "there is no password file %s", s.PasswordFile)
+	case err != nil:
+		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
+	case info.Mode().Perm()&0o077 != 0:
+		return refuse(director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(s.PasswordFile)
+	if err != nil {
+		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return refuse(director.KindInvalid, "the password file %s is empty", s.PasswordFile)
+	}
+	return director.Secret(password), nil
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +17,7 @@ import (
 func TestVSphereCredentials(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
-	credentials := vsphereCredentials("vc", model.VSphere{User: "kaas@vsphere.local", PasswordFile: file})
+	credentials := vsphereCredentials("vc", model.VSphere{User: "kaas@vsphere.local", PasswordFile: file}, nil)
 	for i, step := range []struct {
 		text string
 		mode os.FileMode
@@ -47,10 +48,33 @@ func TestVSphereCredentials(t *testing.T) {
 	}
 }
 
+// Sealed credentials are opened at every login too, and their name and errors pass.
+func TestVSphereSealedCredentials(t *testing.T) {
+	t.Parallel()
+	sealed := map[string]director.Credentials{"vcenter": {Name: "vcenter", User: "kaas@vsphere.local", Password: "one"}}
+	credentials := vsphereCredentials("vc", model.VSphere{Credentials: "vcenter"}, func(_ context.Context, name string) (director.Credentials, error) {
+		c, found := sealed[name]
+		if !found {
+			return c, director.Errorf(director.KindNotFound, "operations.credentials", "there are no credentials %q", name)
+		}
+		return c, nil
+	})
+	for _, want := range []director.Credentials{{User: "kaas@vsphere.local", Password: "one"}, {User: "other@vsphere.local", Password: "two"}} {
+		sealed["vcenter"] = want
+		if user, password, err := credentials(t.Context()); err != nil || user != want.User || password != want.Password {
+			t.Errorf("%q, %q, %v; want %q", user, password.Reveal(), err, want.User)
+		}
+	}
+	delete(sealed, "vcenter")
+	if _, password, err := credentials(t.Context()); director.KindOf(err) != director.KindNotFound || password != "" {
+		t.Errorf("of credentials that are gone: %v", err)
+	}
+}
+
 // A provider's document is opened without a connection, and what is wrong with it is said.
 func TestOpenVSphere(t *testing.T) {
 	t.Parallel()
-	open := openReal(slog.New(slog.NewTextHandler(t.Output(), nil)))
+	open := openReal(nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	p := model.Provider{Type: model.ProviderVSphere, VSphere: &model.VSphere{
 		URL: "https://vcenter.invalid", User: "u", PasswordFile: "/p", Datacenter: "DC", Cluster: "C", Datastores: []string{"ds"},
 	}}

@@ -60,6 +60,7 @@ type Daemon struct {
 	registryAddr net.Addr
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	ops          *operations.Operations
+	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: the first password. On an error nothing is left running.
@@ -113,7 +114,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hands, err := d.openHands(db.DirectorID())
+	hands, err := d.openHands(db, box)
 	if err != nil {
 		return err
 	}
@@ -262,9 +263,11 @@ func (d *Daemon) environment(
 			return steps.Env{}, err
 		}
 	}
-	runner, err := ansible.New(ansible.Config{
-		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
-	})
+	plays := ansible.Config{Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m}
+	if db.Pool() != nil { // peers may be there
+		plays.Silence = engine.DefaultLease / 2
+	}
+	runner, err := ansible.New(plays)
 	if err != nil {
 		return steps.Env{}, err
 	}

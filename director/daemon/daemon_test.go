@@ -25,7 +25,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func testConfig(t *testing.T) Config {
+func testConfig(t testing.TB) Config {
 	t.Helper()
 	c := DefaultConfig()
 	c.StateDir, c.Listen, c.RegistryListen = filepath.Join(t.TempDir(), "state"), "127.0.0.1:0", "127.0.0.2:0"

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // A plan is started as it was read, or not at all: when a document or the world has moved meanwhile, the refusal says what.
@@ -66,6 +69,70 @@ func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The way back of a worker is made from the documents of what it ran, and is gone by the same director that upgrades.
+func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
+	t.Parallel()
+	c := simulating(t, threeHosts)
+	c.Simulation.Plays.Faults = []simulate.PlayFault{{Hosts: "demo-w-2", Playbook: "upgrade_worker", Outcome: "failed", Percent: 100}}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := connect(t, c, d)
+	run(t, api, plan.ClusterCreate)
+	if _, err := api.Apply(t.Context(), []byte(nextRelease()), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Warnings) > 0 || !slices.ContainsFunc(p.Approvals, func(a string) bool { return strings.HasPrefix(a, "should the upgrade of a worker fail") }) {
+		t.Errorf("it warns of %v, and asks for %v", p.Warnings, p.Approvals)
+	}
+	if _, err := api.StartPlan(t.Context(), p.ID, p.Hash); err != nil {
+		t.Fatal(err)
+	}
+	phase, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil)
+	if err != nil || phase != string(plan.PhaseFailed) {
+		t.Fatalf("the plan ends as %q: %v", phase, err)
+	}
+	if p, err = api.Plan(t.Context(), p.ID); err != nil {
+		t.Fatal(err)
+	}
+	if want := "demo-w-2: put back as before, and in use; of the workers 1 run v1.37.2, 1 are not begun"; !strings.Contains(p.Message, want) {
+		t.Errorf("it says %q, want %q", p.Message, want)
+	}
+	v, err := api.Nodes(t.Context(), "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, n := range v.Items {
+		got[n.Name] = n.Version + " " + n.Power
+	}
+	next, old := "v1.37.2 on", "v1.37.1 on"
+	want := map[string]string{"demo-master-1": next, "demo-master-2": next, "demo-master-3": next, "demo-w-1": next, "demo-w-2": old, "demo-w-3": old}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := api.RetryPlan(t.Context(), p.ID, ""); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl plan demo") {
+		t.Errorf("a plan for a worker that was put back goes on: %v", err)
+	}
+	if p, err = api.MakePlan(t.Context(), "demo", plan.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	var begins []string
+	for _, s := range p.Steps {
+		if strings.HasPrefix(s.ID, "upgrade/") {
+			begins = append(begins, s.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"upgrade/demo-w-2", "upgrade/demo-w-3"}, begins); diff != "" {
+		t.Errorf("the next plan: %s", diff)
 	}
 }
 

@@ -28,6 +28,7 @@ func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedul
 		schedule.PruneJob(db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms}, time.Now),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(ops),
+		schedule.ImagesJob(ops, time.Now),
 	}})
 }
 

@@ -9,8 +9,10 @@ import (
 	"os"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -25,13 +27,16 @@ type hands struct {
 	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
 }
 
-func (d *Daemon) openHands(directorID string) (hands, error) {
+func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 	if !d.cfg.Simulate {
+		accounts := func(ctx context.Context, name string) (director.Credentials, error) {
+			return operations.OpenCredentials(ctx, db, box, name)
+		}
 		return hands{
-			open: openReal(d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return nil },
+			open: openReal(accounts, d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return d.nodes },
 		}, nil
 	}
-	s, err := simulate.Open(d.path("simulation"), directorID, d.cfg.Simulation)
+	s, err := simulate.Open(d.path("simulation"), db.DirectorID(), d.cfg.Simulation)
 	if err != nil {
 		return hands{}, err
 	}
@@ -63,6 +68,11 @@ func (n simulatedNodes) CloudInit(ctx context.Context, m director.Machine, hostK
 		return "", err
 	}
 	return n.simulation.CloudInit(ctx, m, hostKey)
+}
+
+// FirstBoot implements steps.Nodes.
+func (n simulatedNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error) {
+	return n.simulation.FirstBoot(ctx, m, hostKey, again)
 }
 
 // Script implements steps.Nodes.

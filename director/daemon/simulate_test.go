@@ -83,7 +83,7 @@ func simulating(t *testing.T, documents string) Config {
 }
 
 // connect logs in as admin.
-func connect(t *testing.T, c Config, d *Daemon) *client.Client {
+func connect(t testing.TB, c Config, d *Daemon) *client.Client {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
 	if err != nil {

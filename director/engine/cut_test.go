@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -36,6 +37,7 @@ import (
 type scene struct {
 	db    adapted
 	world *sim.World
+	fleet *roster // the nodes of the cluster, where a test has them
 }
 
 // lab is what all scenes of a test share.
@@ -63,6 +65,24 @@ func newLab(t *testing.T) lab {
 // plan returns the planner's plan for a cluster of one master and two workers, with the machines that there are.
 func (l lab) plan(t *testing.T, s scene, id string, op plan.Operation, cluster string) plan.Plan {
 	t.Helper()
+	content, err := contentFor(l.sight(t, s, cluster), op)
+	return planOf(t, id, content, err)
+}
+
+func planOf(t *testing.T, id string, content plan.Content, err error) plan.Plan {
+	t.Helper()
+	if err == nil {
+		err = content.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(content), Content: content}
+}
+
+// sight is the world as planners see it, with the documents of that cluster before it is changed.
+func (l lab) sight(t *testing.T, s scene, cluster string) planner.World {
+	t.Helper()
 	stored := func(d model.Document) model.Stored {
 		model.Default(&d)
 		return model.Stored{Document: d, UID: "u-" + d.Metadata.Name, Generation: 1}
@@ -87,21 +107,21 @@ func (l lab) plan(t *testing.T, s scene, id string, op plan.Operation, cluster s
 		Director: planner.Director{ID: s.db.DirectorID(), Playbooks: "tree"}, Provider: stored(provider), Network: stored(network), Image: stored(image),
 		Release: stored(release), Cluster: stored(c), Used: map[netip.Addr]bool{}, Host: map[string]int{},
 	}
-	all, err := s.db.Machines(t.Context(), store.MachineFilter{})
+	all, err := s.db.Machines(t.Context(), store.MachineFilter{Tombstones: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all {
-		w.Used[netip.MustParseAddr(m.Address)] = true
+		if m.Deleted.IsZero() {
+			w.Used[netip.MustParseAddr(m.Address)] = true
+		}
 		if m.Cluster == cluster {
 			w.Machines = append(w.Machines, m)
 		}
 	}
-	content, err := contentFor(w, op)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(content), Content: content}
+	w.Releases = map[string]planner.Release{"v1.37.1": {Name: "k8s", Release: *w.Release.Release, Bundle: planner.Bundle{Digest: "b-v1.37.1"}}}
+	w.Images = map[string]planner.NodeImage{l.image.NameOnProviders("node"): {Document: "node", Image: l.image}}
+	return w
 }
 
 // contentFor plans the operation for a cluster that was created from the document of w, if the operation is for one that runs.
@@ -160,6 +180,10 @@ type booted struct{ world *sim.World }
 
 func (b booted) Answers(_ context.Context, m director.Machine) (bool, error) {
 	return b.world.Answers(m.Network, m.Address), nil
+}
+
+func (booted) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
+	return cloudinit.Report{}, nil
 }
 
 func (booted) CloudInit(context.Context, director.Machine, string) (string, error) {
@@ -274,17 +298,19 @@ type film struct {
 // frame is the scene at one moment: what a crash at it would leave.
 type frame struct {
 	name  string
+	seq   int64 // of the last event by then
 	db    string
 	world *sim.World
+	fleet *roster
 }
 
-func (f *film) copy(name string) frame {
+func (f *film) copy(name string, seq int64) frame {
 	f.copies++
 	path := filepath.Join(f.dir, fmt.Sprintf("db-%d", f.copies))
 	if _, err := f.SQL().Exec("VACUUM INTO ?", path); err != nil {
 		f.t.Error(err)
 	}
-	return frame{name: name, db: path, world: f.scene.world.Clone()}
+	return frame{name: name, seq: seq, db: path, world: f.scene.world.Clone(), fleet: f.scene.fleet.clone()}
 }
 
 func (f *film) seq(ctx context.Context) int64 {
@@ -299,7 +325,7 @@ func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.seq(ctx)
-	before := f.copy(fmt.Sprintf("before_event_%02d", was+1))
+	before := f.copy(fmt.Sprintf("before_event_%02d", was+1), was)
 	if err := f.adapted.Update(ctx, fn); err != nil {
 		return err
 	}
@@ -307,7 +333,7 @@ func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
 		if was > 0 {
 			f.frames = append(f.frames, before)
 		}
-		f.frames = append(f.frames, f.copy(fmt.Sprintf("after_event_%02d", is)))
+		f.frames = append(f.frames, f.copy(fmt.Sprintf("after_event_%02d", is), is))
 	}
 	return nil
 }

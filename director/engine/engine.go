@@ -66,7 +66,7 @@ type Config struct {
 	Store    Store                   //
 	Handlers map[string]plan.Handler // by step kind
 	Workers  int                     // steps at once; 32 if zero
-	Lease    time.Duration           // how long a silent engine keeps its steps; 10 s if zero
+	Lease    time.Duration           // how long a silent engine keeps its steps; DefaultLease if zero
 	Now      func() time.Time        // time.Now if nil
 	Log      *slog.Logger
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
@@ -97,6 +97,9 @@ type Engine struct {
 	stop       context.CancelFunc
 }
 
+// DefaultLease is how long a silent engine keeps its steps.
+const DefaultLease = 10 * time.Second
+
 var (
 	errStopping  = errors.New("the director is stopping")
 	errCancelled = errors.New("cancelled by a person")
@@ -116,7 +119,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg.Workers = 32
 	}
 	if cfg.Lease == 0 {
-		cfg.Lease = 10 * time.Second
+		cfg.Lease = DefaultLease
 	}
 	if cfg.Instance == "" {
 		cfg.Instance = cfg.Director

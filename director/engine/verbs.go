@@ -62,16 +62,24 @@ func (e *Engine) Approve(ctx context.Context, id, by string) error {
 }
 
 // Retry lets a paused, failed, parked or cancelled plan go on: what failed, parked or was taken back runs again, finished steps do not. With
-// step, only that one runs again, and the plan goes on if nothing else holds it.
+// step, only that one runs again, and the plan goes on if nothing else holds it. Steps of nodes that were put back, or are on their way, do not run again:
+// a plan with nothing else to do refuses.
 func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
-	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if step != "" {
 			if _, err := held(s, step); err != nil {
 				return err
 			}
 		}
+		returning := plan.Returning(p, s)
+		if returning[step] {
+			return putBack(p, s, step)
+		}
 		for i := range s.Steps {
 			st := s.Steps[i]
+			if returning[st.ID] {
+				continue
+			}
 			if _, err := st.Status.Next(plan.Retried); err != nil || (step != "" && st.ID != step) {
 				if st.ID == step {
 					return refused(s, st, "run again")
@@ -82,16 +90,32 @@ func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 				return err
 			}
 		}
-		return e.resume(tx, s, id, by)
+		if s.Phase == plan.PhaseFailed && len(returning) > 0 && !plan.Resumable(p, s) {
+			return putBack(p, s, "")
+		}
+		return e.resume(tx, p, s, by)
 	})
+}
+
+// putBack is the error of asking again for steps of a node that was put back. The plan was made for a node that had not been touched, so another one is due.
+func putBack(p *plan.Plan, s *plan.State, step string) error {
+	what := "plan " + p.ID + " has nothing to try again: what failed was put back"
+	if step != "" {
+		what = "step " + step + " cannot run again: its node was put back, or is on its way"
+	}
+	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Phase).
+		WithHint("mend the cause, and go on from where the cluster is: directorctl plan %s", p.Cluster)
 }
 
 // Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be skipped.
 func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
-	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		st, err := held(s, step)
 		if err != nil {
 			return err
+		}
+		if plan.Returning(p, s)[step] {
+			return putBack(p, s, step)
 		}
 		if _, err := st.Status.Next(plan.SkipAsked); err != nil {
 			return refused(s, *st, "be skipped")
@@ -99,19 +123,24 @@ func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 		if err := e.append(tx, s, plan.Event{Plan: id, Step: step, Kind: plan.SkipAsked, By: by, Message: reason}); err != nil {
 			return err
 		}
-		return e.resume(tx, s, id, by)
+		return e.resume(tx, p, s, by)
 	})
 }
 
 // resume lets a stopped plan go on unless a step still holds it up. A plan that runs, or has not begun, is left as it is.
-func (e *Engine) resume(tx Tx, s *plan.State, id, by string) error {
+func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
+	id := p.ID
 	if _, err := s.Phase.Next(plan.PlanResumed); err != nil {
 		if s.Phase == plan.PhaseRunning || s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
 			return nil
 		}
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by}) // for its error
 	}
+	returning := plan.Returning(p, s)
 	for _, st := range s.Steps {
+		if returning[st.ID] {
+			continue
+		}
 		if st.Status == plan.Failed || st.Status == plan.Stuck || (st.Status == plan.Parked && s.Phase == plan.PhaseParked) {
 			return nil
 		}
@@ -119,16 +148,31 @@ func (e *Engine) resume(tx Tx, s *plan.State, id, by string) error {
 	return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
 }
 
-// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Errors: conflict if the plan moves or has
-// come to its end, or if it has done nothing that can be taken back.
+// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Nodes of a window that are half way go back by the steps
+// that the plan has for it; those that are through stay. Errors: conflict if the plan moves or has come to its end, or if it has done nothing that can be
+// taken back.
 func (e *Engine) Undo(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanUndo, By: by}); err != nil {
 			return err
 		}
+		undone := map[string]bool{} // by steps back
+		for _, step := range p.Steps {
+			for _, u := range step.Undoes {
+				undone[u] = true
+			}
+		}
 		asked := 0
 		for i, step := range p.Steps {
 			st := s.Steps[i]
+			if step.Back() && st.Status == plan.Parked {
+				if err := e.append(tx, s, plan.Event{Plan: id, Step: st.ID, Kind: plan.Retried, By: by}); err != nil {
+					return err
+				}
+			}
+			if step.Back() || undone[step.ID] || step.Keep {
+				continue
+			}
 			if st.Status == plan.UndoDue {
 				asked++
 			}
@@ -143,7 +187,7 @@ func (e *Engine) Undo(ctx context.Context, id, by string) error {
 				return err
 			}
 		}
-		if asked == 0 {
+		if asked == 0 && len(plan.Ready(p, s, e.cfg.Now())) == 0 {
 			return director.Errorf(director.KindConflict, "engine.undo", "plan %s has done nothing that can be taken back", id).
 				WithHint("give it up with: directorctl discard %s", id)
 		}

@@ -250,6 +250,9 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, gua
 		if st.Status == plan.Undoing {
 			ev.Kind = whileUndoing(ev.Kind)
 		}
+		if step.Back() && ev.Kind == plan.Aborted {
+			ev = stranded(p, step, ev)
+		}
 		if err := e.append(tx, &s, ev); err != nil {
 			return err
 		}
@@ -290,6 +293,17 @@ func whileUndoing(k plan.EventKind) plan.EventKind {
 		return plan.UndoFailed
 	}
 	return k
+}
+
+// stranded is the end of a step back that failed: the node is neither here nor there, so the plan keeps its cluster and asks a person.
+func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
+	ev.Kind, ev.Message = plan.NeedsHuman, step.Node+" could not be put back: "+ev.Message
+	if ev.Hint != "" {
+		ev.Hint += "; "
+	}
+	ev.Hint += fmt.Sprintf("mend the cause and go on: directorctl retry %s; or give the plan up and make the node anew: directorctl discard %s, directorctl node replace %s %s",
+		p.ID, p.ID, p.Cluster, step.Node)
+	return ev
 }
 
 // affected keeps of the ready steps the one that just ended and those that may have waited for it: by a need, a window, or the order of

@@ -49,6 +49,13 @@ type NIC struct {
 	Addresses []netip.Prefix // static addresses with prefix length
 	Gateway   netip.Addr     // zero for none
 	DNS       []netip.Addr
+	Routes    []Route // beside the default route
+}
+
+// Route leads to a range of addresses.
+type Route struct {
+	To  netip.Prefix
+	Via netip.Addr
 }
 
 // Seed is what cloud-init reads at first boot. The back end decides how it travels (a NoCloud disk, guestinfo) and does not
@@ -161,13 +168,16 @@ type NetworkSpec struct {
 	PortGroup string       // inventory path of the existing port group for mode portgroup
 	CIDR      netip.Prefix // of the node network
 	Gateway   netip.Addr   // the address the host takes on the bridge (not in modes bridge and portgroup)
+	// VLAN is the tag of the network, 0 for none. In mode bridge the bridge sees to it; in mode portgroup the port group must have it.
+	VLAN        int
+	OpenVSwitch bool // the existing bridge is Open vSwitch's (mode bridge)
 }
 
 // Networking is implemented by back ends that can make networks.
 type Networking interface {
 	// EnsureNetwork makes the network exist and started; what was there before (modes bridge and portgroup) is looked for. Idempotent.
-	// Errors: conflict if the name belongs to somebody else or the range overlaps another network of the host, not_found if a port
-	// group is missing, invalid for a mode that the back end does not have.
+	// Errors: conflict if the name belongs to somebody else, the range overlaps another network of the host, or the port group has another
+	// VLAN, not_found if a port group is missing, invalid for a mode or a VLAN that the back end does not have.
 	EnsureNetwork(ctx context.Context, s NetworkSpec) error
 	// DeleteNetwork removes a network with our stamp. No error if it is gone; conflict if it is not ours or VMs use it.
 	DeleteNetwork(ctx context.Context, name string, owner director.Stamp) error
@@ -208,8 +218,8 @@ type Volumes interface {
 // Adopter is implemented by back ends that can take over a VM which somebody else has made in the place of one of ours.
 type Adopter interface {
 	// Adopt writes the stamp into the VM of that name, attaches those of the disks that Delete has kept and that it does not have, and powers it on. From
-	// then on it is ours like those that Ensure made, except that its own disks are its maker's: Delete leaves them. It is idempotent by key. Errors:
-	// not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has this one.
+	// then on it is ours like those that Ensure made, except that its own disks are its maker's: Delete leaves them. Its id may become another one with that, which is
+	// returned. It is idempotent by key. Errors: not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has this one.
 	Adopt(ctx context.Context, key director.Stamp, name string, disks []Disk) (VM, error)
 }
 
@@ -218,6 +228,23 @@ type Adopter interface {
 type Console interface {
 	// ConsoleTail returns the last lines of the VM's serial console, at most maxBytes.
 	ConsoleTail(ctx context.Context, id ID, maxBytes int) ([]byte, error)
+}
+
+// UsedAddress is an address that a hypervisor has seen a VM use.
+type UsedAddress struct {
+	VM      string // name
+	Host    string
+	Stamp   director.Stamp
+	Network string // as Adapter.Network; empty if the back end does not tell
+	MAC     string
+	Address netip.Addr
+}
+
+// AddressTeller is implemented by back ends that know addresses of their guests: by leases, by what passed their bridges, or by what guests say of themselves.
+type AddressTeller interface {
+	// UsedAddresses returns the addresses of VMs, also of strangers, as far as the hypervisor knows without asking guests that may not answer. It is a
+	// hint: an address that is missing may be in use.
+	UsedAddresses(ctx context.Context) ([]UsedAddress, error)
 }
 
 // Capability returns b as the optional interface T, looking through decorators that have Unwrap() Backend.

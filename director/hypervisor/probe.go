@@ -10,6 +10,12 @@ type Probe struct {
 	Err   error  // what is wrong, with what to do; nil if it is well
 }
 
+// Diagnoser is implemented by back ends whose hypervisor sees something of why a guest does not come up.
+type Diagnoser interface {
+	// Diagnose looks at the VM and says of each thing whether it is well. Errors: not_found if there is no such VM.
+	Diagnose(ctx context.Context, id ID) ([]Probe, error)
+}
+
 // Prober is implemented by back ends that can say more of a connection than whether a call works.
 type Prober interface {
 	// Probe connects with what the provider's document says, and looks at everything that the director needs there, each thing by itself: one that is

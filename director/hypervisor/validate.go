@@ -85,6 +85,9 @@ func (s NetworkSpec) Validate(op string) error {
 	}
 	want(objectName.MatchString(s.Name), "name", "%q is not a name", s.Name)
 	want(len(s.Bridge) <= 15, "bridge", "%q has more than 15 characters", s.Bridge)
+	want(s.VLAN >= 0 && s.VLAN <= 4094, "vlan", "%d is not a VLAN", s.VLAN)
+	want(s.VLAN == 0 || s.Mode == "bridge" || s.Mode == ModePortGroup, "vlan", "has no meaning for mode %s", s.Mode)
+	want(!s.OpenVSwitch || s.Mode == "bridge", "openvswitch", "has no meaning for mode %s", s.Mode)
 	switch s.Mode {
 	case "open", "nat", "isolated":
 		want(s.CIDR.IsValid(), "cidr", "is empty")

@@ -117,6 +117,14 @@ func (b *bundle) tree() []string {
 	return out
 }
 
+// empty fails the test if the store keeps anything.
+func (b *bundle) empty() {
+	b.Helper()
+	if got := b.tree(); len(got) != 0 {
+		b.Errorf("left behind: %v", got)
+	}
+}
+
 func TestImportKeepsAQcow2AsItIs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -153,9 +161,7 @@ func TestImportKeepsAQcow2AsItIs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := b.tree(); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
-	}
+	b.empty()
 }
 
 func TestImportConverts(t *testing.T) {
@@ -261,18 +267,14 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		u, text := b.begin(write(bytes.Repeat([]byte("<html>"), 1<<16)))
 		_, err := b.store.Write(t.Context(), u.ID, 0, bytes.NewReader(text[:100<<10]))
 		b.fails(err, director.KindInvalid, "is not a disk image of a known format")
-		if got := b.tree(); len(got) != 0 {
-			t.Errorf("left behind: %v", got)
-		}
+		b.empty()
 	})
 	t.Run("cut off", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		j := b.imported(imagestore.Import{Upload: b.sent(write(whole[:len(whole)/2]))})
 		b.fails(j.Err, director.KindInvalid, "is cut off or damaged")
-		if got := b.tree(); len(got) != 0 {
-			t.Errorf("left behind: %v", got)
-		}
+		b.empty()
 	})
 	t.Run("for another CPU", func(t *testing.T) {
 		t.Parallel()
@@ -280,9 +282,7 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		arm := diskimagetest.Disk(t, diskimagetest.RootARM64, nil)
 		j := b.imported(imagestore.Import{Upload: b.sent(diskimagetest.Convert(t, arm, "qcow2")), Kubernetes: "v1.37.2"})
 		b.fails(j.Err, director.KindInvalid, "is for arm64")
-		if got := b.tree(); len(got) != 0 {
-			t.Errorf("left behind: %v", got)
-		}
+		b.empty()
 	})
 	t.Run("other bytes", func(t *testing.T) {
 		t.Parallel()
@@ -294,9 +294,7 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		}
 		j := b.imported(imagestore.Import{Upload: u.ID})
 		b.fails(j.Err, director.KindInvalid, "has the SHA-256")
-		if got := b.tree(); len(got) != 0 {
-			t.Errorf("left behind: %v", got)
-		}
+		b.empty()
 	})
 	t.Run("more than was said", func(t *testing.T) {
 		t.Parallel()
@@ -304,9 +302,7 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		u, text := b.begin(good)
 		_, err := b.store.Write(t.Context(), u.ID, 0, bytes.NewReader(append(text, 1)))
 		b.fails(err, director.KindInvalid, "more than the")
-		if got := b.tree(); len(got) != 0 {
-			t.Errorf("left behind: %v", got)
-		}
+		b.empty()
 	})
 	t.Run("no Kubernetes", func(t *testing.T) {
 		t.Parallel()
@@ -363,9 +359,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	// What nobody goes on with is thrown away.
 	b.now = b.now.Add(48 * time.Hour)
 	b.open(imagestore.Config{})
-	if got := b.tree(); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
-	}
+	b.empty()
 }
 
 func TestOpenTidiesUp(t *testing.T) {
@@ -379,7 +373,5 @@ func TestOpenTidiesUp(t *testing.T) {
 		}
 	}
 	b.open(imagestore.Config{})
-	if got := b.tree(); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
-	}
+	b.empty()
 }

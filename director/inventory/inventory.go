@@ -57,6 +57,8 @@ type Input struct {
 	DNS     []string // name servers of the nodes
 	NTP     []string // time servers of the nodes
 	Aliases []Alias
+	// Networks are what nodes are on, the internal one first; nil if that is all there is to say.
+	Networks []Network
 
 	EtcdHeartbeat time.Duration // 0 for etcd's own
 	EtcdElection  time.Duration
@@ -74,6 +76,23 @@ type Alias struct {
 	Names   []string
 }
 
+// Network is a network that nodes are on.
+type Network struct {
+	Role    string // internal, services, storage
+	Name    string
+	CIDR    string
+	Gateway string // empty for none
+}
+
+// Interface is a network adapter of a node.
+type Interface struct {
+	Role    string
+	Device  string // as the guest calls it
+	Network string
+	Address string // with prefix length
+	MAC     string
+}
+
 // Node is one node of the cluster.
 type Node struct {
 	Name    string // host name; also the node's name in the cluster
@@ -82,6 +101,10 @@ type Node struct {
 	Labels  map[string]string
 	Taints  []string // key=value:Effect; nil for the usual ones of the role
 	HostKey string   // public SSH host key in authorized_keys form; empty leaves it out of known_hosts
+	// Interfaces are all its adapters, the one with Address first; nil if that is the only one.
+	Interfaces []Interface
+	Aliases    []Alias  // in the place of the input's; nil for those
+	NTP        []string // in the place of the input's; nil for those
 }
 
 // Files are the files of an inventory by their path below its directory, such as hosts.ini and group_vars/all.yml.
@@ -108,8 +131,9 @@ func Render(in Input) (Files, error) {
 	files := Files{}
 	data := map[string]any{
 		"Cluster": in.Name, "Masters": byRole(in.Nodes, director.RoleMaster), "Workers": byRole(in.Nodes, director.RoleWorker),
-		"KeyFile": "", "KnownHosts": "",
+		"KeyFile": "", "KnownHosts": "", "Networks": len(in.Networks) > 0,
 	}
+	values["cluster_networks"] = networks(in.Networks)
 	beside := `{{ inventory_dir }}/`
 	data["KnownHosts"] = quoted(`-o UserKnownHostsFile="` + beside + `known_hosts" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`)
 	if in.KeyFile != "" {
@@ -131,7 +155,10 @@ func Render(in Input) (Files, error) {
 		if node.Labels == nil {
 			hostValues["node_labels"] = map[string]string{}
 		}
-		if files["host_vars/"+node.Name+".yml"], err = execute("host_vars/host.yml.tmpl", map[string]any{"Node": node.Name}, hostValues); err != nil {
+		hostValues["node_interfaces"] = interfaces(node.Interfaces)
+		hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
+		host := map[string]any{"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0, "NTP": len(node.NTP) > 0}
+		if files["host_vars/"+node.Name+".yml"], err = execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
 			return nil, err
 		}
 	}
@@ -216,11 +243,7 @@ func (in Input) facts() map[string]any {
 		}
 	}
 	if in.Aliases != nil {
-		aliases := make([]map[string]any, 0, len(in.Aliases))
-		for _, a := range in.Aliases {
-			aliases = append(aliases, map[string]any{"address": a.Address, "names": a.Names})
-		}
-		facts["host_aliases"] = aliases
+		facts["host_aliases"] = aliases(in.Aliases)
 	}
 	return facts
 }
@@ -355,6 +378,15 @@ func checkNodes(nodes []Node) []director.Field {
 			}
 			seen[twice] = true
 		}
+		for _, i := range n.Interfaces {
+			if p, err := netip.ParsePrefix(i.Address); err != nil || !p.IsValid() {
+				bad(n, "the address %q of its adapter for %s has no prefix length", i.Address, i.Role)
+			} else if at := i.Network + " " + p.Addr().String(); seen[at] {
+				bad(n, "%s is on network %s twice", p.Addr(), i.Network)
+			} else {
+				seen[at] = true
+			}
+		}
 		for _, t := range n.Taints {
 			if !taintRE.MatchString(t) {
 				bad(n, "the taint %q is not of the form key=value:Effect", t)
@@ -362,6 +394,30 @@ func checkNodes(nodes []Node) []director.Field {
 		}
 	}
 	return fields
+}
+
+func aliases(list []Alias) []map[string]any {
+	out := make([]map[string]any, 0, len(list))
+	for _, a := range list {
+		out = append(out, map[string]any{"address": a.Address, "names": a.Names})
+	}
+	return out
+}
+
+func networks(list []Network) []map[string]any {
+	out := make([]map[string]any, 0, len(list))
+	for _, n := range list {
+		out = append(out, map[string]any{"role": n.Role, "name": n.Name, "cidr": n.CIDR, "gateway": n.Gateway})
+	}
+	return out
+}
+
+func interfaces(list []Interface) []map[string]any {
+	out := make([]map[string]any, 0, len(list))
+	for _, i := range list {
+		out = append(out, map[string]any{"role": i.Role, "device": i.Device, "network": i.Network, "address": i.Address, "mac": i.MAC})
+	}
+	return out
 }
 
 func taints(list []string) any {

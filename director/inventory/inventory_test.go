@@ -53,6 +53,14 @@ func large() Input {
 			Labels: map[string]string{"pool": "gpu", "answer": "yes", "n": "010"}, Taints: []string{"gpu=true:NoSchedule", "slow:NoExecute"},
 		},
 	}
+	in.Networks = []Network{
+		{Role: "internal", Name: "prod", CIDR: "10.88.0.0/24", Gateway: "10.88.0.1"}, {Role: "storage", Name: "nfs", CIDR: "10.89.0.0/24"},
+	}
+	in.Nodes[3].Interfaces = []Interface{
+		{Role: "internal", Device: "eth0", Network: "prod", Address: "10.88.0.21/24", MAC: "52:54:00:00:00:01"},
+		{Role: "storage", Device: "eth1", Network: "nfs", Address: "10.89.0.21/24", MAC: "52:54:00:00:00:02"},
+	}
+	in.Nodes[2].Aliases, in.Nodes[2].NTP = []Alias{{Address: "10.0.0.8", Names: []string{"gpu"}}}, []string{"10.89.0.123"}
 	in.Vars = map[string]any{
 		"calico_ipv4pool_cidr": "10.200.0.0/16", "setup_chrony": false, "vxlan_port": float64(8472),
 		"helm_chart_loc_override": "oci://{{ lookup('pipe', 'id') }}", "pod_security_exempt_namespaces": []any{"kube-system", "on"},

@@ -30,6 +30,10 @@ const (
 	TypeTaints  Type = "taints"  // a list of {key, value, effect}; may be null
 	// TypeChecksums is SHA-256 in hexadecimal by file name.
 	TypeChecksums Type = "checksums"
+	// TypeNetworks is a list of {role, name, cidr, gateway}.
+	TypeNetworks Type = "networks"
+	// TypeInterfaces is a list of {role, device, network, address, mac}.
+	TypeInterfaces Type = "interfaces"
 )
 
 // Variable is one variable of the playbooks.
@@ -155,6 +159,14 @@ func (t Type) mismatch(value any) string {
 			}
 		} else if _, ok := value.(map[string]string); !ok {
 			return "must hold strings by name"
+		}
+	case TypeNetworks:
+		if !every(value, func(item any) bool { return hasOnly(item, "role", "name", "cidr", "gateway") }) {
+			return "must be a list of {role, name, cidr, gateway}"
+		}
+	case TypeInterfaces:
+		if !every(value, func(item any) bool { return hasOnly(item, "role", "device", "network", "address", "mac") }) {
+			return "must be a list of {role, device, network, address, mac}"
 		}
 	case TypeTaints:
 		if value != nil && !every(value, func(item any) bool { return hasOnly(item, "key", "value", "effect") }) {

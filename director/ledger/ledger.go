@@ -186,8 +186,17 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	}
 }
 
-// network says what is wrong with the adapter that the node's address is on, which its MAC tells; "" if nothing is, or nobody can tell.
+// network says what is wrong with the adapters that the node's addresses are on, which their MACs tell; "" if nothing is, or nobody can tell.
 func network(m director.Machine, nics []hypervisor.Adapter) string {
+	for _, n := range append([]director.NIC{{Network: m.Network, MAC: m.MAC}}, m.NICs...) {
+		if problem := connected(n, nics); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func connected(m director.NIC, nics []hypervisor.Adapter) string {
 	if nics == nil || m.MAC == "" || m.Network == "" {
 		return ""
 	}

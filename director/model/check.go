@@ -1,9 +1,6 @@
 package model
 
-import (
-	"fmt"
-	"net/netip"
-)
+import "net/netip"
 
 // Set is the documents that exist, by name.
 type Set map[Ref]*Document
@@ -24,7 +21,11 @@ func (d *Document) References() []Ref {
 		return []Ref{{KindProvider, d.Network.Provider}}
 	case d.Cluster != nil:
 		c := d.Cluster
-		return []Ref{{KindRelease, c.Release}, {KindProvider, c.Provider}, {KindImage, c.Image}, {KindNetwork, c.Network}}
+		refs := []Ref{{KindRelease, c.Release}, {KindProvider, c.Provider}, {KindImage, c.Image}}
+		for _, name := range c.Networks() {
+			refs = append(refs, Ref{KindNetwork, name})
+		}
+		return refs
 	}
 	return nil
 }
@@ -36,7 +37,7 @@ func Check(d *Document, all Set) error {
 	for _, r := range d.References() {
 		if all[r] == nil {
 			missing = true
-			v.fail("spec."+field(r.Kind), "apply it first, or with this document", "there is no %s named %q", r.Kind, r.Name)
+			v.fail(d.mentions(r), "apply it first, or with this document", "there is no %s named %q", r.Kind, r.Name)
 		}
 	}
 	if !missing {
@@ -54,6 +55,18 @@ func field(k Kind) string {
 	return map[Kind]string{KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network"}[k]
 }
 
+// mentions returns the first field of the document that names r.
+func (d *Document) mentions(r Ref) string {
+	if d.Cluster != nil && r.Kind == KindNetwork && r.Name != d.Cluster.Network {
+		for _, p := range d.Cluster.networks() {
+			if p.network == r.Name {
+				return p.at
+			}
+		}
+	}
+	return "spec." + field(r.Kind)
+}
+
 func (v *validator) networkAgainst(d *Document, all Set) {
 	v.modeOf(d.Network, all[Ref{KindProvider, d.Network.Provider}].Provider)
 	for ref, other := range all {
@@ -64,55 +77,32 @@ func (v *validator) networkAgainst(d *Document, all Set) {
 }
 
 func (v *validator) clusterAgainst(c *Cluster, all Set) {
-	network := all[Ref{KindNetwork, c.Network}].Network
 	image, release := all[Ref{KindImage, c.Image}].Image, all[Ref{KindRelease, c.Release}].Release
-	if network.Provider != c.Provider {
-		v.fail("spec.network", "a Network of provider "+c.Provider, "Network/%s lies on provider %s", c.Network, network.Provider)
+	places := append([]placed{{"spec.network", c.Network}}, c.networks()...)
+	for _, p := range places {
+		if network := all[Ref{KindNetwork, p.network}].Network; network.Provider != c.Provider {
+			v.fail(p.at, "a Network of provider "+c.Provider, "Network/%s lies on provider %s", p.network, network.Provider)
+		}
 	}
 	if image.Kubernetes != release.Kubernetes {
 		v.fail("spec.image", "an Image that carries "+release.Kubernetes, "Image/%s carries Kubernetes %s, and Release/%s is %s", c.Image, image.Kubernetes, c.Release, release.Kubernetes)
 	}
-	for _, r := range []struct {
-		path string
-		cidr netip.Prefix
-	}{{"spec.pods.cidr", c.Pods.CIDR}, {"spec.services.cidr", c.Services.CIDR}} {
-		if r.cidr.Overlaps(network.CIDR) {
-			v.fail(r.path, "choose ranges that do not touch", "%s overlaps the nodes' range, %s", r.cidr, network.CIDR)
+	for _, name := range c.Networks() {
+		network, whose := all[Ref{KindNetwork, name}].Network, "the nodes' range"
+		if name != c.Network {
+			whose = "the range of Network/" + name
+		}
+		for _, r := range []struct {
+			path string
+			cidr netip.Prefix
+		}{{"spec.pods.cidr", c.Pods.CIDR}, {"spec.services.cidr", c.Services.CIDR}} {
+			if r.cidr.Overlaps(network.CIDR) {
+				v.fail(r.path, "choose ranges that do not touch", "%s overlaps %s, %s", r.cidr, whose, network.CIDR)
+			}
 		}
 	}
-	if c.API.VIP.IsValid() {
-		if !network.CIDR.Contains(c.API.VIP) {
-			v.fail("spec.api.vip", "", "%s is not inside the network's range, %s", c.API.VIP, network.CIDR)
-		} else if inPool(network, c.API.VIP) {
-			v.fail("spec.api.vip", "exclude it from the pool, or choose another", "%s lies in the network's pool", c.API.VIP)
-		}
+	for _, name := range c.Networks() {
+		v.addressesAgainst(c, name, all[Ref{KindNetwork, name}].Network, all)
 	}
-	if nodes, free := c.Masters.Count+c.WorkerCount(), network.Addresses(); nodes > free {
-		v.fail("spec.network", "a wider pool", "the pool of Network/%s has %d addresses, and the cluster needs %d", c.Network, free, nodes)
-	}
-}
-
-// Addresses returns how many addresses the pool holds.
-func (n *Network) Addresses() int {
-	count := 0
-	for a := n.Pool.From; a.IsValid() && !n.Pool.To.Less(a); a = a.Next() {
-		if inPool(n, a) {
-			count++
-		}
-	}
-	return count
-}
-
-// Free returns the first count addresses of the pool that used does not hold, or an error that says how many are left.
-func (n *Network) Free(count int, used map[netip.Addr]bool) ([]netip.Addr, error) {
-	var free []netip.Addr
-	for a := n.Pool.From; a.IsValid() && !n.Pool.To.Less(a) && len(free) < count; a = a.Next() {
-		if inPool(n, a) && !used[a] {
-			free = append(free, a)
-		}
-	}
-	if len(free) < count {
-		return nil, fmt.Errorf("%d addresses are needed and %d are free in %s-%s", count, len(free), n.Pool.From, n.Pool.To)
-	}
-	return free, nil
+	v.routesAgainst(c, all)
 }

@@ -8,6 +8,9 @@ import (
 
 // Default fills in every field that was left out and has a default, in place. It is idempotent.
 func Default(d *Document) {
+	if d.Cluster != nil {
+		d.Cluster.preset() // before the defaults of its numbers
+	}
 	if spec := d.Spec(); spec != nil {
 		fill(reflect.ValueOf(spec).Elem())
 	}

@@ -103,13 +103,20 @@ type Libvirt struct {
 	DomainType string        `json:"domainType,omitempty" doc:"Virtualisation: auto takes KVM where the host offers it, and software emulation otherwise." enum:"auto,kvm,qemu" default:"auto"`
 	DiskCache  string        `json:"diskCache,omitempty" doc:"QEMU's cache mode of VM disks. unsafe is for laboratories: it loses data at a power cut." enum:"default,none,writeback,unsafe" default:"default"`
 	Autostart  bool          `json:"autostart,omitempty" doc:"Start the VMs when their host boots."`
+	// What follows has no defaults of its own, so that providers without it look as they always did.
+	MachineType string `json:"machineType,omitempty" doc:"QEMU's machine of the VMs, such as pc-q35-7.2 where VMs move between hosts of different versions. Default: q35, in the newest version that the host has."`
+	Firmware    string `json:"firmware,omitempty" doc:"Firmware of the VMs. efi needs a UEFI image on each host (Debian: ovmf). Default: bios." enum:"bios,efi"`
+	CPUMode     string `json:"cpuMode,omitempty" doc:"CPU that guests see. Default: host-passthrough under KVM, and a small one that QEMU emulates well under emulation. host-model is one that hosts of like kind share." enum:"host-passthrough,host-model,maximum"`
+	GuestAgent  string `json:"guestAgent,omitempty" doc:"Whether VMs have a channel to QEMU's guest agent, by which guests are shut down in good order. Default: on." enum:"on,off"`
 }
 
 // LibvirtHost is one hypervisor host.
 type LibvirtHost struct {
 	Name string `json:"name" doc:"How plans name the host." required:"true"`
 	URI  string `json:"uri" doc:"libvirt connection URI, such as qemu:///system or qemu+ssh://root@host/system." required:"true"`
-	Pool string `json:"pool,omitempty" doc:"Storage pool for images and disks." default:"default"`
+	Pool string `json:"pool,omitempty" doc:"Storage pool of files (dir, fs or netfs) for images, seeds and disks. One of type netfs is shared by the hosts that name it." default:"default"`
+	// DiskPool is where the disks go if that is not where the files are.
+	DiskPool string `json:"diskPool,omitempty" doc:"Storage pool of the VMs' disks, of type logical (LVM), dir, fs or netfs. Disks in a pool of another one than pool are full copies of their image. Default: pool."`
 }
 
 // Quota limits what may be made. Zero means no limit.
@@ -160,13 +167,24 @@ type Network struct {
 	DNS       []netip.Addr `json:"dns,omitempty" doc:"Name servers of the nodes."`
 	NTP       []string     `json:"ntp,omitempty" doc:"Time servers of the nodes. Empty leaves the hypervisor's clock in charge."`
 	Pool      AddressPool  `json:"pool" doc:"The addresses that the director gives to nodes." required:"true"`
+	// What follows is younger than the rest, and last, so that networks without it look as they always did.
+	VLAN   int     `json:"vlan,omitempty" doc:"VLAN that the nodes are in. Mode bridge: the host's bridge tags with it. Mode portgroup: the port group must have it." min:"1" max:"4094"`
+	Switch string  `json:"switch,omitempty" doc:"What the existing bridge is, for mode bridge. Default: linux." enum:"linux,openvswitch"`
+	Routes []Route `json:"routes,omitempty" doc:"Further routes of the nodes on this network, beside the default route."`
 }
 
-// AddressPool is a closed range of addresses with holes.
+// Route leads to a range of addresses.
+type Route struct {
+	To  netip.Prefix `json:"to" doc:"Where it leads, such as 10.0.0.0/8." required:"true"`
+	Via netip.Addr   `json:"via" doc:"The router, an address of the network." required:"true"`
+}
+
+// AddressPool is one or more ranges of addresses with holes.
 type AddressPool struct {
-	From    netip.Addr   `json:"from" doc:"First address." required:"true"`
-	To      netip.Addr   `json:"to" doc:"Last address." required:"true"`
-	Exclude []netip.Addr `json:"exclude,omitempty" doc:"Addresses inside the range that somebody else uses."`
+	From    netip.Addr     `json:"from,omitzero" doc:"First address of the pool, if it is one range."`
+	To      netip.Addr     `json:"to,omitzero" doc:"Last address of that range."`
+	Exclude []AddressRange `json:"exclude,omitempty" doc:"Addresses inside the ranges that somebody else uses: 10.88.0.11, 10.88.0.20-10.88.0.29 or 10.88.0.32/28."`
+	Ranges  []AddressRange `json:"ranges,omitempty" doc:"The ranges of the pool, written 10.88.0.10-10.88.0.99 or 10.88.0.128/26; beside from and to, or in their place."`
 }
 
 // Cluster is a Kubernetes cluster as it should be.
@@ -200,6 +218,9 @@ type Masters struct {
 	Count   int `json:"count,omitempty" doc:"Number of masters." enum:"1,3,5" default:"1"`
 	VMSize  `json:",inline"`
 	Persist []string `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
+	// Size is younger than the rest, and so comes late.
+	Size    string `json:"size,omitempty" doc:"Preset of cpus and memory, which win where they are written out. small: 2 vCPU, 8GiB. medium: 4 and 16GiB. large: 8 and 32GiB. xlarge: 16 and 64GiB, as etcd's hardware recommendations have them for 50, 250, 1000 and 3000 nodes. auto: by the number of workers (at most 5, 10, 100, 250, 500, and more): 2, 2, 4, 8, 16, 32 vCPU with 3.75 GB each, and 4GiB at the least." enum:"auto,small,medium,large,xlarge"`
+	VMModel `json:",inline"`
 }
 
 // WorkerPool is a number of equal workers.
@@ -210,6 +231,7 @@ type WorkerPool struct {
 	Labels  map[string]string `json:"labels,omitempty" doc:"Node labels."`
 	Taints  []string          `json:"taints,omitempty" doc:"Node taints, written key=value:Effect."`
 	Persist []string          `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
+	VMModel `json:",inline"`
 }
 
 // PodNetwork is the overlay that pods live on.
@@ -252,6 +274,7 @@ type Maintenance struct {
 	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
 	DeleteEmptyDir bool     `json:"deleteEmptyDirData,omitempty" doc:"Whether drains evict pods whose local data (emptyDir) goes with them. Off, such pods block a drain."`
 	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing makes anew. Off, such pods block a drain."`
+	KeepFailed     bool     `json:"keepFailed,omitempty" doc:"Whether a worker whose upgrade fails is left as it is, for somebody to look at. Off, it is put back to what it ran before; unless the strategy is replace, by making its VM anew."`
 	Repair         *Repair  `json:"repair,omitempty" doc:"Repair of nodes without being asked. Left out, it is off."`
 }
 

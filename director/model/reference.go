@@ -88,6 +88,8 @@ func typeName(t reflect.Type) string {
 		return "range"
 	case reflect.TypeFor[netip.Addr]():
 		return "address"
+	case reflect.TypeFor[AddressRange]():
+		return "addresses"
 	}
 	switch t.Kind() {
 	case reflect.Slice:

@@ -18,6 +18,7 @@ var (
 	versionPattern = regexp.MustCompile(`^v1\.[0-9]+\.[0-9]+$`)
 	sha256Pattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	taintPattern   = regexp.MustCompile(`^[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	machinePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 	domainPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 )
 
@@ -177,6 +178,12 @@ func (v *validator) libvirt(p *Provider) {
 		v.fail("spec.libvirt.hosts", "name at least one host with its uri", "is empty")
 		return
 	}
+	if m := p.Libvirt.MachineType; m != "" && !machinePattern.MatchString(m) {
+		v.fail("spec.libvirt.machineType", "a machine of QEMU, such as q35 or pc-q35-7.2", "%q is not allowed", m)
+	}
+	if p.Libvirt.CPUMode == "host-passthrough" && p.Libvirt.DomainType == "qemu" {
+		v.fail("spec.libvirt.cpuMode", "leave it out, or set domainType: kvm", "host-passthrough needs KVM, and domainType is qemu")
+	}
 	names := map[string]int{}
 	for i, h := range p.Libvirt.Hosts {
 		at := fmt.Sprintf("spec.libvirt.hosts[%d]", i)
@@ -185,6 +192,9 @@ func (v *validator) libvirt(p *Provider) {
 			v.fail(at+".name", "", "is the name of hosts[%d] too", first)
 		}
 		names[h.Name] = i
+		if h.DiskPool != "" && h.DiskPool == h.Pool {
+			v.fail(at+".diskPool", "leave it out", "is the same as pool")
+		}
 		if !strings.Contains(h.URI, ":/") {
 			v.fail(at+".uri", "such as qemu:///system or qemu+ssh://root@host/system", "%q is not a libvirt connection URI", h.URI)
 		}
@@ -209,7 +219,8 @@ func (v *validator) network(n *Network) {
 	if n.Mode != "bridge" && n.Bridge != "" {
 		v.fail("spec.bridge", "leave it out, or set mode: bridge", "has no meaning for mode %s", n.Mode)
 	}
-	if !n.CIDR.IsValid() || !n.Pool.From.IsValid() || !n.Pool.To.IsValid() {
+	v.attachment(n)
+	if !n.CIDR.IsValid() {
 		return // the decoder has said so
 	}
 	if !n.CIDR.Addr().Is4() || n.CIDR.Bits() > 30 {
@@ -225,33 +236,20 @@ func (v *validator) network(n *Network) {
 		}
 	}
 	inside("spec.gateway", n.Gateway)
-	inside("spec.pool.from", n.Pool.From)
-	inside("spec.pool.to", n.Pool.To)
-	if n.Pool.To.Less(n.Pool.From) {
-		v.fail("spec.pool.to", "", "%s lies before from, %s", n.Pool.To, n.Pool.From)
+	if v.pool(n) {
+		v.poolInside(n, inside)
 	}
-	for i, a := range n.Pool.Exclude {
-		inside(fmt.Sprintf("spec.pool.exclude[%d]", i), a)
-	}
-	if inPool(n, n.Gateway) {
-		v.fail("spec.pool", "exclude it, or move the range", "holds the gateway, %s", n.Gateway)
-	}
-}
-
-func inPool(n *Network, a netip.Addr) bool {
-	if !a.IsValid() || a.Less(n.Pool.From) || n.Pool.To.Less(a) {
-		return false
-	}
-	for _, x := range n.Pool.Exclude {
-		if x == a {
-			return false
-		}
-	}
-	return true
+	v.routes(n)
 }
 
 func (v *validator) cluster(c *Cluster) {
 	v.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
+	v.masterSize(c)
+	for _, g := range c.groups() {
+		v.interfaces(c, g.at, g.vm)
+		v.vmModel(g.at, g.vm, g.persist)
+	}
+	v.addresses(c)
 	names := map[string]int{}
 	for i, p := range c.Workers {
 		at := fmt.Sprintf("spec.workers[%d]", i)
@@ -292,9 +290,7 @@ func (v *validator) cluster(c *Cluster) {
 		v.fail("spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual", "%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval)
 	}
 	for i, key := range c.SSHKeys {
-		if len(strings.Fields(key)) < 2 || strings.ContainsAny(key, "\n\r") {
-			v.fail(fmt.Sprintf("spec.sshKeys[%d]", i), "one line: type, key, comment", "is not a public key in authorized_keys form")
-		}
+		v.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)
 	}
 }
 

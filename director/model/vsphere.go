@@ -13,8 +13,9 @@ const ProviderVSphere = "vsphere"
 // VSphere is a cluster of hosts in a vCenter. Objects are named by their names or inventory paths, as govc does.
 type VSphere struct {
 	URL               string   `json:"url" doc:"Address of the vCenter, such as https://vcenter.example.org/sdk; without an account in it." required:"true"`
-	User              string   `json:"user" doc:"Account, such as kaas@vsphere.local." required:"true"`
-	PasswordFile      string   `json:"passwordFile" doc:"File on the director with the account's password and nothing else, readable by the director alone (mode 0600). It is read at every login." required:"true"`
+	Credentials       string   `json:"credentials,omitempty" doc:"Name of the account that directorctl provider credentials set keeps sealed. It is opened at every login. Either this, or user and passwordFile."`
+	User              string   `json:"user,omitempty" doc:"Account, such as kaas@vsphere.local, whose password is in passwordFile."`
+	PasswordFile      string   `json:"passwordFile,omitempty" doc:"File on the director with the account's password and nothing else, readable by the director alone (mode 0600). It is read at every login."`
 	Thumbprint        string   `json:"thumbprint,omitempty" doc:"SHA-256 of the vCenter's certificate in hexadecimal digits, with or without colons, if no authority that the director knows has signed it. A connection that fails for it shows the one to compare."`
 	CAFile            string   `json:"caFile,omitempty" doc:"File on the director with the certificates of authorities in PEM form, beside the system's."`
 	Datacenter        string   `json:"datacenter" doc:"The datacenter." required:"true"`
@@ -28,6 +29,8 @@ type VSphere struct {
 	TemplateFolder    string   `json:"templateFolder,omitempty" doc:"Folder of the images. Default: folder."`
 	Clone             string   `json:"clone,omitempty" doc:"How VMs are made of an image. linked shares what is unchanged with the image, and takes seconds; full copies the disk. auto links where it can." enum:"auto,linked,full" default:"auto"`
 	Firmware          string   `json:"firmware,omitempty" doc:"Firmware of the VMs." enum:"bios,efi" default:"bios"`
+	ClusterPools      bool     `json:"clusterPools,omitempty" doc:"Keep the VMs of each cluster in a resource pool of its own, below resourcePool; the director makes it, or takes one of the cluster's name that is there."`
+	CustomAttributes  bool     `json:"customAttributes,omitempty" doc:"Set the custom attributes kaas.cluster and kaas.director of the VMs, for people who look for them in vCenter."`
 }
 
 var thumbprintPattern = regexp.MustCompile(`^([0-9A-Fa-f]{2}:?){19}[0-9A-Fa-f]{2}$|^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$`)
@@ -40,11 +43,11 @@ func (v *validator) vsphere(p *Provider) {
 	}
 	switch {
 	case strings.Contains(s.URL, "@"): // not repeated: it may hold a password
-		v.fail("spec.vsphere.url", "leave it out: user and passwordFile have it", "holds an account")
+		v.fail("spec.vsphere.url", "leave it out: credentials names it", "holds an account")
 	case strings.Contains(s.URL, "://") && !strings.HasPrefix(s.URL, "https://"):
 		v.fail("spec.vsphere.url", "such as https://vcenter.example.org/sdk", "%q does not begin with https://", s.URL)
 	}
-	v.absolute("spec.vsphere.passwordFile", s.PasswordFile)
+	v.account(s)
 	v.absolute("spec.vsphere.caFile", s.CAFile)
 	if s.Thumbprint != "" && !thumbprintPattern.MatchString(s.Thumbprint) {
 		v.fail("spec.vsphere.thumbprint", "64 hexadecimal digits, with or without colons", "%q is not the SHA-256 of a certificate", s.Thumbprint)
@@ -65,6 +68,28 @@ func (v *validator) vsphere(p *Provider) {
 				v.fail(at, "", "is the same as [%d]", first)
 			}
 		}
+	}
+}
+
+// account checks that there is one account and not two: the sealed credentials, or a user with the file of the password.
+func (v *validator) account(s *VSphere) {
+	const set = "set it to the name of credentials, and keep those sealed: directorctl provider credentials set NAME --user USER"
+	v.absolute("spec.vsphere.passwordFile", s.PasswordFile)
+	if s.Credentials != "" && !ValidCredentialsName(s.Credentials) {
+		v.fail("spec.vsphere.credentials", "letters a-z, digits and dashes, beginning with a letter, at most 40", "%q is not a name of credentials", s.Credentials)
+	}
+	switch {
+	case s.Credentials != "" && s.User != "":
+		v.fail("spec.vsphere.user", "leave it out: the credentials have the account's name", "is given beside credentials")
+	case s.Credentials == "" && s.User == "" && s.PasswordFile == "":
+		v.fail("spec.vsphere.credentials", set, "is empty, and there is no user with a passwordFile either")
+	case s.Credentials == "" && s.User == "":
+		v.fail("spec.vsphere.user", "name the account whose password is in passwordFile", "is empty")
+	case s.Credentials == "" && s.PasswordFile == "":
+		v.fail("spec.vsphere.passwordFile", "name the file with the user's password, or use credentials instead of both", "is empty")
+	}
+	if s.Credentials != "" && s.PasswordFile != "" {
+		v.fail("spec.vsphere.passwordFile", "leave it out: the credentials have the password", "is given beside credentials")
 	}
 }
 

@@ -35,7 +35,7 @@ func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Con
 	}
 	count := 0
 	for _, s := range c.Steps {
-		if s.Kind == planner.StepVMEnsure {
+		if s.Kind == planner.StepVMEnsure && !s.Back() {
 			count++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -54,7 +55,10 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 	add(err, "Release/"+doc.Cluster.Release)
 	prechecked := false
 	if err == nil {
-		content, err := o.content(ctx, w, r)
+		content, err := o.draft(w, r)
+		if err == nil {
+			v.Addresses, err = o.check(ctx, w, &content)
+		}
 		v.Operation, v.Summary, v.Warnings, v.Steps = content.Operation, content.Summary, content.Warnings, len(content.Steps)
 		add(err, doc.Ref().String())
 		e, _ := errors.AsType[*director.Error](err)
@@ -128,23 +132,23 @@ func (o *Operations) capacityOf(ctx context.Context, name string, size model.VMS
 		fit("", size)
 		return v, nil
 	}
-	var own []director.Machine
-	used := map[netip.Addr]bool{}
-	for _, m := range machines {
-		if m.ClusterUID == cluster.UID {
-			own = append(own, m)
+	own := slices.DeleteFunc(slices.Clone(machines), func(m director.Machine) bool { return m.ClusterUID != cluster.UID })
+	left := map[string]capacity.Bound{}
+	for _, name := range cluster.Cluster.Networks() {
+		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: name})
+		if err != nil {
+			return v, err
 		}
-		if a, err := netip.ParseAddr(m.Address); err == nil && m.Network == cluster.Cluster.Network {
-			used[a] = true
-		}
+		used, _ := onNetwork(machines, name, cluster.UID)
+		maps.DeleteFunc(used, func(a netip.Addr, _ bool) bool { return !network.Network.Holds(a) })
+		left[name] = capacity.Bound{Field: "spec.pool of Network/" + name, Left: network.Network.Addresses() - len(used)}
 	}
-	network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: cluster.Cluster.Network})
-	if err != nil {
-		return v, err
-	}
-	addresses := capacity.Bound{Field: "spec.pool of Network/" + network.Metadata.Name, Left: network.Network.Addresses() - len(used)}
 	for _, p := range cluster.Cluster.Workers {
-		fit(p.Name, p.VMSize, append(capacity.Bounds(doc.Provider.ClusterQuota, capacity.UseOf(own), p.VMSize, "spec.clusterQuota", of), addresses)...)
+		bounds := append(capacity.Bounds(doc.Provider.ClusterQuota, capacity.UseOf(own), p.VMSize, "spec.clusterQuota", of), left[cluster.Cluster.Network])
+		for _, i := range p.Further() {
+			bounds = append(bounds, left[i.Network])
+		}
+		fit(p.Name, p.VMSize, bounds...)
 	}
 	return v, nil
 }

@@ -316,7 +316,7 @@ func makes(tx *store.Tx, op, machine string) error {
 			if step.Kind != planner.StepVMEnsure || !strings.Contains(string(step.Params), `"`+machine+`"`) {
 				continue
 			}
-			if st := s.Step(step.ID); st != nil && st.Status == plan.Done {
+			if st := s.Step(step.ID); st != nil && (st.Status == plan.Done || step.Back() && st.Status == plan.Pending && !s.Phase.Active()) {
 				continue
 			}
 			return director.Errorf(director.KindConflict, op, "plan %s is %s and still means to make machine %s", id, s.Phase, machine).

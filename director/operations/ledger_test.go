@@ -46,6 +46,10 @@ func (nowhere) Answers(context.Context, director.Machine) (bool, error) { return
 
 func (nowhere) CloudInit(context.Context, director.Machine, string) (string, error) { return "{}", nil }
 
+func (nowhere) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
+	return cloudinit.Report{}, nil
+}
+
 func (nowhere) Script(context.Context, director.Machine, string, string) error { return nil }
 
 func openLab(t *testing.T, clusters, workers int) *lab {

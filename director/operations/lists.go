@@ -102,58 +102,44 @@ func scan[T any](
 
 // ClusterView returns what is known of the cluster without asking it.
 func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterView, error) {
-	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: name})
+	item, err := o.Store.Cluster(ctx, name)
 	if err != nil {
 		return api.ClusterView{}, err
 	}
-	views, err := o.clusterViews(ctx, []store.ClusterItem{{
-		UID: doc.UID, Name: name, Generation: doc.Generation, Release: doc.Cluster.Release, Labels: doc.Metadata.Labels,
-	}}, true)
+	views, err := o.clusterViews(ctx, []store.ClusterItem{item}, true)
 	if err != nil {
 		return api.ClusterView{}, err
 	}
 	return views[0], nil
 }
 
-// clusterViews looks many clusters up at once, with or without their machines: the list of a fleet asks the database a few times and not a few times for each cluster.
+// clusterViews says what is known of the clusters, with or without their machines.
 func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem, withMachines bool) ([]api.ClusterView, error) {
-	uids, names := make([]string, len(items)), make([]string, len(items))
-	for i, c := range items {
-		uids[i], names[i] = c.UID, c.Name
-	}
-	nodes, err := o.Store.MachineCounts(ctx, uids)
-	if err != nil {
-		return nil, err
-	}
 	var machines map[string][]director.Machine
 	if withMachines {
+		uids := make([]string, len(items))
+		for i, c := range items {
+			uids[i] = c.UID
+		}
+		var err error
 		if machines, err = o.Store.MachinesOf(ctx, uids); err != nil {
 			return nil, err
 		}
 	}
-	endpoints, err := o.Store.EndpointsOf(ctx, uids)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := o.Store.NewestPlans(ctx, names)
-	if err != nil {
-		return nil, err
-	}
 	views := make([]api.ClusterView, len(items))
 	for i, c := range items {
 		v := &views[i]
-		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Nodes: nodes[c.UID]}
+		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Endpoint: c.Endpoint, Nodes: c.Nodes}
 		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineView(m))
 		}
-		if endpoint, installed := endpoints[c.UID]; installed {
-			v.Status, v.Endpoint = "ready", endpoint
-		} else if v.Nodes > 0 {
+		switch {
+		case c.Installed:
+			v.Status = "ready"
+		case c.Nodes > 0:
 			v.Status = "unfinished"
 		}
-		if p, ok := plans[v.Name]; ok {
-			addPlan(v, p)
-		}
+		addPlan(v, c)
 	}
 	return views, nil
 }
@@ -161,21 +147,28 @@ func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem
 func machineView(m director.Machine) api.MachineView {
 	return api.MachineView{
 		Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID, State: string(m.State),
-		CPUs: m.CPUs, Memory: model.Size(m.Memory),
+		CPUs: m.CPUs, Memory: model.Size(m.Memory), NICs: m.NICs,
 	}
 }
 
-// addPlan says what the newest plan of the cluster does to it.
-func addPlan(v *api.ClusterView, p store.PlanItem) {
-	if v.Status == "absent" && !p.State.Phase.Active() {
+// addPlan says what the newest plan of the cluster does to it, or where it stopped.
+func addPlan(v *api.ClusterView, c store.ClusterItem) {
+	if v.Status == "absent" && !c.Phase.Active() {
 		return // an older cluster of the name
 	}
+	lost := c.Phase == plan.PhaseFailed || c.Phase == plan.PhaseCancelled
+	if !lost && !c.Phase.Active() {
+		return
+	}
+	v.Plan, v.PlanPhase = c.Plan, c.Phase
 	switch {
-	case p.State.Phase.Active():
-		v.Plan, v.PlanPhase = p.Plan.ID, p.State.Phase
-		v.Status = map[plan.Operation]string{plan.ClusterCreate: "creating", plan.ClusterDelete: "deleting"}[p.Plan.Operation]
-	case p.State.Phase == plan.PhaseFailed, p.State.Phase == plan.PhaseCancelled:
-		v.Plan, v.PlanPhase = p.Plan.ID, p.State.Phase
+	case c.Operation == plan.ClusterDelete && !lost:
+		v.Status = "deleting"
+	case c.Operation == plan.ClusterCreate && !lost:
+		v.Status = "creating"
+	case c.Operation == plan.ClusterDelete, !c.Installed:
 		v.Status = "failed"
+	case !lost: // a cluster serves on when work on one of its nodes has failed
+		v.Status = "changing"
 	}
 }

@@ -236,6 +236,16 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 				WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
 		}
 	}
+	if ref.Kind == model.KindNetwork { // a cluster whose document has left it may have machines on it still
+		user, err := o.Store.NetworkUser(ctx, doc.Network.Provider, ref.Name)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return director.Errorf(director.KindConflict, "operations.delete", "machines of cluster %s are on network %s", user, ref.Name).
+				WithHint("replace those machines, or delete the cluster: directorctl delete cluster %s", user)
+		}
+	}
 	if ref.Kind == model.KindImage {
 		if err := o.deleteImage(ctx, doc); err != nil {
 			return err
@@ -310,6 +320,25 @@ func (o *Operations) makePlan(ctx context.Context, actor, cluster string, r plan
 
 // content plans what the request asks for.
 func (o *Operations) content(ctx context.Context, w planner.World, r plan.Request) (plan.Content, error) {
+	content, err := o.draft(w, r)
+	if err == nil {
+		_, err = o.check(ctx, w, &content)
+	}
+	return content, err
+}
+
+// check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image and no quota.
+func (o *Operations) check(ctx context.Context, w planner.World, c *plan.Content) ([]api.AddressCheck, error) {
+	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == planner.StepVMEnsure && !s.Back() }) {
+		return nil, nil
+	}
+	warnings, looked, err := o.precheck(ctx, w, *c)
+	c.Warnings = append(c.Warnings, warnings...)
+	return looked, err
+}
+
+// draft has the request planned, without a look at the provider.
+func (o *Operations) draft(w planner.World, r plan.Request) (plan.Content, error) {
 	var content plan.Content
 	var err error
 	switch {
@@ -328,11 +357,6 @@ func (o *Operations) content(ctx context.Context, w planner.World, r plan.Reques
 		return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", r.Operation).
 			WithHint("one of %s", joined(plan.Operations()))
 	}
-	if err != nil || !slices.ContainsFunc(content.Steps, func(s plan.Step) bool { return s.Kind == planner.StepVMEnsure }) {
-		return content, err // what makes no VM needs no room, no image and no quota
-	}
-	warnings, err := o.precheck(ctx, w, content)
-	content.Warnings = append(content.Warnings, warnings...)
 	return content, err
 }
 

@@ -118,6 +118,10 @@ func (o *Operations) acceptPhase(ctx context.Context, t *director.PhaseTask) err
 				WithHint("lock its host before its VM is made anew, or rejoin it: directorctl node rejoin CLUSTER %s --host-key FILE", node)
 		}
 	}
+	keys := t.Request.KeysOfHosts()
+	if _, err := planner.CheckHostKeys(plan.Request{Operation: plan.NodeRejoin, Nodes: slices.Collect(maps.Keys(keys)), HostKeys: keys}); err != nil {
+		return err
+	}
 	if len(parts) == 0 {
 		t.State, t.Message, t.Finished = director.PhaseDone, nothingToDo(t.Request), t.Started
 		return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/capacity"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
@@ -25,34 +26,34 @@ const opPrecheck = "operations.precheck"
 
 // precheck looks at everything that would stop the plan half way, and returns all problems in one invalid error, each with the field and what to do
 // (requirement A7). Warnings do not stop it.
-func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Content) (warnings []string, err error) {
+func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Content) (warnings []string, looked []api.AddressCheck, err error) {
 	warnings, err = model.Validate(&w.Cluster.Document)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	budget, err := o.overBudget(ctx, w.Provider.Metadata.Name, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	warnings = append(warnings, budget...)
 	var problems []director.Field
 	problems = append(problems, o.checkImage(ctx, w)...)
 	facts, err := planner.DecodeFacts(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
 	quota, err := o.checkQuota(ctx, w)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	problems = append(problems, quota...)
-	host, err := o.checkProvider(ctx, w, c)
+	host, looked, err := o.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{Path: w.Provider.Ref().String(), Msg: message(err), Hint: director.HintOf(err)})
 	}
 	problems = append(problems, host...)
-	return warnings, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
+	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
 }
 
 func message(err error) string {
@@ -129,14 +130,16 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 }
 
 // checkProvider asks the hypervisor: reachable, room for what is new, and no stranger with one of our names.
-func (o *Operations) checkProvider(ctx context.Context, w planner.World, c plan.Content) ([]director.Field, error) {
+func (o *Operations) checkProvider(
+	ctx context.Context, w planner.World, c plan.Content, facts planner.Facts,
+) ([]director.Field, []api.AddressCheck, error) {
 	b, err := o.Env.Backends.Backend(ctx, w.Provider.Metadata.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID, Strangers: true})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var out []director.Field
 	existing := map[string]bool{}
@@ -155,15 +158,25 @@ func (o *Operations) checkProvider(ctx context.Context, w planner.World, c plan.
 			})
 		}
 	}
+	for _, m := range facts.Nodes { // those that the plan does not concern exist too
+		if vm, there := byName[m.Name]; there && vm.Stamp == (director.Stamp{Director: o.Director.ID, Machine: m.ID}) {
+			existing[m.Name] = true
+		}
+	}
+	addresses, looked, err := o.checkAddresses(ctx, w, b, claims(w, c, facts, existing))
+	if err != nil {
+		return out, nil, err
+	}
+	out = append(out, addresses...)
 	teller, ok := hypervisor.Capability[hypervisor.Capacity](b)
 	if !ok {
-		return out, nil
+		return out, looked, nil
 	}
 	rows, err := teller.Capacity(ctx)
 	if err != nil {
-		return out, err
+		return out, looked, err
 	}
-	return append(out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...), nil
+	return append(out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...), looked, nil
 }
 
 // tooSmall compares what the new VMs need with what their hosts have left under the provider's policy. Disks are thin, so only a tenth of their size must

@@ -3,7 +3,6 @@ package operations
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
@@ -15,8 +14,6 @@ import (
 )
 
 var _ api.Providers = (*Operations)(nil)
-
-var credentialsName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
 // sealedCredentials is what is inside of the seal. The name is in it, so that one row's seal is of no use in another.
 type sealedCredentials struct {
@@ -52,7 +49,7 @@ func OpenCredentials(ctx context.Context, db *store.Store, box pki.Sealer, name 
 func (o *Operations) SetCredentials(ctx context.Context, actor, name, user string, password director.Secret) (director.Credentials, error) {
 	const op = "operations.set_credentials"
 	var fields []director.Field
-	if !credentialsName.MatchString(name) {
+	if !model.ValidCredentialsName(name) {
 		fields = append(fields, director.Field{Path: "name", Msg: "is not allowed", Hint: "letters a-z, digits and dashes, beginning with a letter, at most 40"})
 	}
 	if user == "" || len(user) > 256 || strings.ContainsAny(user, "\r\n\x00") {

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
@@ -70,6 +71,59 @@ func (o *Operations) look(ctx context.Context, inst store.Installed) ([]kube.Nod
 	return client.Nodes(ctx)
 }
 
+// onNetwork returns the addresses of the network that machines have, and which clusters but that with the uid have machines there.
+func onNetwork(machines []director.Machine, network, uid string) (used map[netip.Addr]bool, sharers []string) {
+	used = map[netip.Addr]bool{}
+	for _, m := range machines {
+		address := m.On(network)
+		if address == "" {
+			continue
+		}
+		if a, err := netip.ParseAddr(address); err == nil {
+			used[a] = true
+		}
+		if m.ClusterUID != uid && !slices.Contains(sharers, m.Cluster) {
+			sharers = append(sharers, m.Cluster)
+		}
+	}
+	sort.Strings(sharers)
+	return used, sharers
+}
+
+// underlays returns the networks beside the first: those of the document, and those that machines of the cluster are on. One of the latter may have no
+// document any more; then nothing can be done about it, and nothing has to be.
+func (o *Operations) underlays(ctx context.Context, w planner.World, neighbours []director.Machine) (map[string]planner.Underlay, error) {
+	named := w.Cluster.Cluster.Networks()
+	names := slices.Clone(named)
+	for _, m := range w.Machines {
+		for _, n := range m.NICs {
+			if !slices.Contains(names, n.Network) {
+				names = append(names, n.Network)
+			}
+		}
+	}
+	var out map[string]planner.Underlay
+	for _, name := range names {
+		if name == w.Cluster.Cluster.Network {
+			continue
+		}
+		doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: name})
+		if director.KindOf(err) == director.KindNotFound && !slices.Contains(named, name) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]planner.Underlay{}
+		}
+		u := planner.Underlay{Stored: doc}
+		u.Used, u.Sharers = onNetwork(neighbours, name, w.Cluster.UID)
+		out[name] = u
+	}
+	return out, nil
+}
+
 // world gathers everything that a plan of the cluster is made from.
 func (o *Operations) world(ctx context.Context, cluster string) (planner.World, error) {
 	w := planner.World{Director: o.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}}
@@ -98,25 +152,70 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	}
 	for _, m := range neighbours {
 		w.Host[m.Host]++
-		if m.Network != c.Network {
-			continue
-		}
-		if a, err := netip.ParseAddr(m.Address); err == nil {
-			w.Used[a] = true
-		}
-		if m.ClusterUID != w.Cluster.UID && !slices.Contains(w.Sharers, m.Cluster) {
-			w.Sharers = append(w.Sharers, m.Cluster)
-		}
 	}
-	sort.Strings(w.Sharers)
+	w.Used, w.Sharers = onNetwork(neighbours, c.Network, w.Cluster.UID)
+	if w.Underlays, err = o.underlays(ctx, w, neighbours); err != nil {
+		return w, err
+	}
 	if inst, ok, err := o.Store.Installed(ctx, cluster); err != nil {
 		return w, err
 	} else if ok && inst.UID == w.Cluster.UID {
 		w.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *inst.Document.Cluster}
+	}
+	if w.Releases, w.Images, err = o.formers(ctx, w); err != nil {
+		return w, err
 	}
 	w.Bundle, err = readBundle(*w.Release.Release)
 	if err != nil && len(w.Machines) > 0 {
 		return w, nil // a cluster can be deleted without its bundle
 	}
 	return w, err
+}
+
+// formers finds the documents of what members run beside the cluster's own release, and of what their VMs were made from. A bundle that cannot be read is left
+// out: the planner says what cannot be done without it.
+func (o *Operations) formers(ctx context.Context, w planner.World) (map[string]planner.Release, map[string]planner.NodeImage, error) {
+	wanted, from := map[string]bool{}, map[string]bool{}
+	for _, m := range w.Machines {
+		if m.Deleted.IsZero() && m.Kubernetes != "" {
+			wanted[m.Kubernetes] = m.Kubernetes != w.Release.Release.Kubernetes
+			from[m.Image] = true
+		}
+	}
+	if len(from) == 0 {
+		return nil, nil, nil // there is nobody to put back
+	}
+	images := map[string]planner.NodeImage{}
+	docs, err := o.Store.Documents(ctx, model.KindImage)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range docs {
+		// The first is how rows know an image from before its checksum was part of its name.
+		for _, name := range []string{d.Metadata.Name, d.Image.NameOnProviders(d.Metadata.Name)} {
+			if from[name] {
+				images[name] = planner.NodeImage{Document: d.Metadata.Name, Image: *d.Image}
+			}
+		}
+	}
+	if docs, err = o.Store.Documents(ctx, model.KindRelease); err != nil {
+		return nil, nil, err
+	}
+	first := ""
+	if w.Installed != nil {
+		first = w.Installed.Cluster.Release // of several of a version the one that was installed counts
+	}
+	releases := map[string]planner.Release{}
+	for _, d := range docs {
+		if !wanted[d.Release.Kubernetes] {
+			continue
+		}
+		if _, have := releases[d.Release.Kubernetes]; have && d.Metadata.Name != first {
+			continue
+		}
+		if b, err := readBundle(*d.Release); err == nil {
+			releases[d.Release.Kubernetes] = planner.Release{Name: d.Metadata.Name, Release: *d.Release, Bundle: b}
+		}
+	}
+	return releases, images, nil
 }

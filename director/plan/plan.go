@@ -92,6 +92,7 @@ type Window struct {
 	ID      string `json:"id"`
 	Size    int    `json:"size"`               // at least 1
 	PerHost int    `json:"per_host,omitempty"` // of groups whose nodes share a hypervisor host; 0 for no bound of its own
+	Goal    string `json:"goal,omitempty"`     // what nodes that are through it do, for people: "run v1.37.1"
 }
 
 // ModelRef pins a document by its generation, so that a start can tell whether it has moved since.
@@ -128,14 +129,19 @@ type Step struct {
 	Estimate time.Duration   `json:"estimate"`          // not hashed
 	// UndoOnFailure takes the step back by itself when it has failed.
 	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
+	// Undoes makes it a step back: it only runs when one of these steps of its node has failed, and only if one of them had begun. See back.go.
+	Undoes []string `json:"undoes,omitempty"`
+	// Keep says that nobody takes back what it did, though its kind could: it was there before, or others rely on it by now.
+	Keep bool `json:"keep,omitempty"`
 	// Safety is what holds meanwhile if the step fails or waits for a person: a sentence without a final stop.
 	Safety string `json:"safety,omitempty"`
 }
 
-// Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by it.
+// Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by it. A step back is of the class of
+// those that do the same.
 func (s Step) Class() string {
 	class, _, _ := strings.Cut(s.ID, "/")
-	return class
+	return strings.TrimSuffix(class, undoMark)
 }
 
 // Effect is one thing that a step changes in the world, for the reader of the plan.
@@ -171,10 +177,10 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
-// Check returns an error if step ids repeat, a need or a window is unknown, or a step stands before one that it needs. A plan that passes
-// has no cycle.
+// Check returns an error if step ids repeat, a need or a window is unknown, a step stands before one that it needs, or a step back is out of place. A
+// plan that passes has no cycle.
 func (c Content) Check() error {
-	seen := make(map[string]bool, len(c.Steps))
+	seen := make(map[string]Step, len(c.Steps))
 	windows := map[string]bool{"": true}
 	for _, w := range c.Windows {
 		if w.Size < 1 {
@@ -186,24 +192,30 @@ func (c Content) Check() error {
 		if !windows[s.Window] {
 			return fmt.Errorf("plan: step %q is in window %q, which the plan does not have", s.ID, s.Window)
 		}
-		if seen[s.ID] {
+		if _, twice := seen[s.ID]; twice {
 			return fmt.Errorf("plan: step %q stands twice", s.ID)
 		}
 		for _, n := range s.Needs {
-			if !seen[n] {
+			if _, stands := seen[n]; !stands {
 				return fmt.Errorf("plan: step %q needs %q, which does not stand before it", s.ID, n)
 			}
 		}
-		seen[s.ID] = true
+		if err := checkBack(s, seen); err != nil {
+			return err
+		}
+		seen[s.ID] = s
 	}
 	return nil
 }
 
-// CriticalPath returns the estimated time along the longest chain of needs.
+// CriticalPath returns the estimated time along the longest chain of needs, if nothing fails.
 func CriticalPath(steps []Step) time.Duration {
 	end := make(map[string]time.Duration, len(steps))
 	var longest time.Duration
 	for _, s := range steps {
+		if s.Back() {
+			continue
+		}
 		var start time.Duration
 		for _, n := range s.Needs {
 			start = max(start, end[n])

@@ -1,11 +1,14 @@
 package plan
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Ready returns the ids of the steps that the engine may start now, in the plan's order. While the plan runs these are the steps that are
-// pending or waiting with their time come, have all their needs done or skipped, and fit into their window; and steps whose undo is due. While
-// it is being undone only the latter. Once a step has failed nothing new begins, except in groups of a window that are open: their nodes are
-// brought to their end.
+// pending or waiting with their time come, have all their needs done or skipped, and fit into their window; and steps whose undo is due, with the steps
+// back of nodes that go back. While it is being undone only the latter two. Once a step has failed nothing new begins, except in groups of a window that are
+// open: their nodes are brought to their end, or back.
 func Ready(p *Plan, s *State, now time.Time) []string {
 	return ready(p, s, func(notBefore time.Time) bool { return !notBefore.After(now) })
 }
@@ -32,7 +35,11 @@ func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
 				ready = append(ready, step.ID)
 			}
 		case Pending, Waiting:
-			if s.Phase == PhaseRunning && v.needsMet(step) && v.admit(step) {
+			if step.Back() {
+				if v.returns && v.backDue(step) {
+					ready = append(ready, step.ID)
+				}
+			} else if s.Phase == PhaseRunning && v.needsMet(step) && v.admit(step) {
 				ready = append(ready, step.ID)
 			}
 		default: // it runs, or only a person moves it on
@@ -52,12 +59,19 @@ type view struct {
 	groups     map[groupKey]*group // of windows
 	open       map[string]int      // open groups by window
 	onHost     map[groupKey]int    // open groups by window and host
+	returns    bool                // some node may go back
+	undone     map[string]bool     // the steps that steps back undo, once a node may go back
+	backs      map[string]*Step    // the steps back
 }
 
 type groupKey struct{ window, of string }
 
 // group is the steps of one node in a window.
-type group struct{ begun, ended, failed bool }
+type group struct {
+	begun, ended, failed bool // steps back do not count
+	leased               bool // a step that is none back runs
+	back                 bool // it goes back, or went
+}
 
 func (g *group) open() bool { return g.begun && !g.ended }
 
@@ -79,6 +93,10 @@ func survey(p *Plan, s *State) *view {
 		if step.Window == "" {
 			continue
 		}
+		if step.Back() {
+			v.returns = v.returns || st.Status.begun()
+			continue
+		}
 		key := groupKey{step.Window, step.Node}
 		g := v.groups[key]
 		if g == nil {
@@ -88,6 +106,9 @@ func survey(p *Plan, s *State) *view {
 		g.begun = g.begun || st.Status != Pending
 		g.ended = g.ended && st.Status.Satisfied()
 		g.failed = g.failed || broken
+	}
+	if v.returns = v.returns || v.failed || s.Phase == PhaseUndoing; v.returns {
+		v.surveyBack(p, s)
 	}
 	if len(v.groups) > 0 {
 		v.hosts = make(map[string]string, len(p.Machines))
@@ -138,7 +159,7 @@ func (v *view) admit(step *Step) bool {
 	key := groupKey{step.Window, step.Node}
 	g := v.groups[key]
 	if g.open() {
-		return !g.failed
+		return !g.failed && !g.back
 	}
 	w := v.windows[step.Window]
 	host := v.hosts[step.Node]
@@ -168,12 +189,22 @@ func (v *view) unneeded(id string) bool {
 // nothing has changed.
 func Settle(p *Plan, s *State) (Event, bool) {
 	n := map[Status]int{}
-	var parked, broken *StepState
+	var parked, broken, stranded *StepState
+	backs := 0 // steps back that nobody needed
 	for i := range s.Steps {
 		st := &s.Steps[i]
 		n[st.Status]++
 		if parked == nil && st.Status == Parked {
 			parked = st
+		}
+		if p.Steps[i].Back() {
+			if st.Status == Parked && stranded == nil {
+				stranded = st
+			}
+			if st.Status == Pending {
+				backs++
+			}
+			continue
 		}
 		if st.Status.broken() && (broken == nil || (broken.Status != Stuck && st.Status == Stuck)) {
 			broken = st
@@ -186,20 +217,39 @@ func Settle(p *Plan, s *State) (Event, bool) {
 	case n[Running]+n[Undoing] > 0 || !s.Phase.Active():
 		return Event{}, false
 	case s.Phase == PhaseUndoing:
-		if n[Stuck] > 0 {
+		switch {
+		case n[Stuck] > 0:
 			return because(PlanFailed, broken)
+		case moving(p, s):
+			return Event{}, false
+		case stranded != nil:
+			return because(PlanFailed, stranded)
 		}
 		return Event{Kind: PlanUndone, Message: "everything that can be taken back is taken back"}, n[UndoDue] == 0
-	case n[Done]+n[Skipped] == len(p.Steps):
+	case n[Done]+n[Skipped]+backs == len(p.Steps):
 		return Event{Kind: PlanDone}, true
 	case moving(p, s):
 		return Event{}, false
+	case stranded != nil && s.Phase == PhaseRunning:
+		return because(PlanParked, stranded)
 	case broken != nil && s.Phase != PhaseParked:
-		return because(PlanFailed, broken)
+		ev, due := because(PlanFailed, broken)
+		if at := standing(p, s); at != "" && stranded == nil {
+			ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
+		}
+		return ev, due
 	case s.Phase == PhaseCancelling:
 		return Event{Kind: PlanCancelled, Message: "stopped between steps"}, true
 	case parked != nil && s.Phase == PhaseRunning:
 		return because(PlanParked, parked)
 	}
 	return Event{}, false
+}
+
+// withHint adds to a hint how to go on after nodes were put back.
+func withHint(hint, cluster string) string {
+	if hint == "" {
+		hint = "mend the cause"
+	}
+	return hint + "; then go on from there: directorctl plan " + cluster
 }

@@ -68,7 +68,7 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 		case Parked, Stuck:
 			w.Owner = aPerson
 		case Pending:
-			if s.Phase != PhaseRunning || !v.needsMet(step) {
+			if step.Back() && !ready[st.ID] || !step.Back() && (s.Phase != PhaseRunning || !v.needsMet(step)) {
 				continue
 			}
 			line, queued := o.Lines[st.ID]

@@ -36,6 +36,7 @@ func thousand(b *testing.B, machines bool) World {
 		}
 		w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
 		want(&w, func(c *model.Cluster) { c.Maintenance.MaxUnavailable = 10 })
+		former(&w)
 	}
 	return w
 }

@@ -3,12 +3,14 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -16,7 +18,8 @@ import (
 type draft struct {
 	plan.Content
 	w       World
-	masters []director.Machine // the cluster's members among them, looked up once
+	masters []director.Machine // the cluster's members among them, looked up once, with those that the plan brings in their place
+	fresh   map[string]bool    // masters that the plan has brought in
 }
 
 func (w World) draft(op plan.Operation) *draft {
@@ -43,6 +46,10 @@ func (d *draft) done() plan.Content {
 
 func (d *draft) add(s plan.Step) string {
 	s.Needs = unique(s.Needs)
+	if s.Back() {
+		class, subject, _ := strings.Cut(s.ID, "/")
+		s.ID = plan.UndoID(class, subject)
+	}
 	s.Safety = safetyOf(d.Operation, s)
 	d.Steps = append(d.Steps, s)
 	return s.ID
@@ -60,7 +67,15 @@ type playbook struct {
 	effects  []plan.Effect
 	estimate time.Duration
 	timeout  time.Duration // 30 minutes if 0
+	// kubernetes is the version of the release that the inventory is of; the plan's own if empty.
+	kubernetes string
 }
+
+// How long plays take that several operations have, before any was measured.
+const (
+	joinTime   = 90 * time.Second
+	deleteTime = 30 * time.Second
+)
 
 // play adds the run of a playbook. like gives the step what the group that it belongs to has in common, such as the window.
 func (d *draft) play(p playbook, needs []string, like plan.Step) string {
@@ -75,7 +90,7 @@ func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 		p.id = p.name
 	}
 	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, StepPlay, p.title, needs, p.effects
-	s.Params = encode(PlayParams{Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars})
+	s.Params = encode(PlayParams{Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars, Kubernetes: p.kubernetes})
 	s.Attempts, s.Timeout, s.Estimate = 3, p.timeout, p.estimate
 	if s.Timeout == 0 {
 		s.Timeout = 30 * time.Minute
@@ -109,13 +124,41 @@ func (d *draft) boot(m sized, needs []string, like plan.Step) string {
 	if key := d.Request.HostKeys[m.Name]; key != "" {
 		needs = []string{d.adopt(m, key, needs, like)}
 	} else {
+		needs = append(slices.Clone(needs), d.underlays(m)...)
 		needs = []string{d.ensure(m, params, needs, like)}
 	}
 	boot := like
 	boot.ID, boot.Kind, boot.Node, boot.Title = StepVMBoot+"/"+m.Name, StepVMBoot, m.Name, "Wait for "+m.Name+" to boot"
 	boot.Needs, boot.Params = needs, params
-	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute, time.Minute
+	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute+time.Duration(m.vm.Budget()), time.Minute
 	return d.add(boot)
+}
+
+// underlays makes the networks of m's adapters beside the first, each once in the plan.
+func (d *draft) underlays(m sized) []string {
+	var ids []string
+	for _, n := range m.NICs {
+		u, known := d.w.Underlays[n.Network]
+		if !known {
+			continue
+		}
+		id := StepNetworkEnsure + "/" + n.Network
+		if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == id }) {
+			d.add(networkStep(StepNetworkEnsure, "Make network ", n.Network, u.Stored, plan.Effect{
+				Verb: "create", Object: "network", Name: n.Network, Detail: u.Network.Mode + " " + u.Network.CIDR.String(),
+			}))
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func networkStep(kind, title, name string, doc model.Stored, effect plan.Effect) plan.Step {
+	return plan.Step{
+		ID: kind + "/" + name, Kind: kind, Title: title + name,
+		Params:  encode(NetworkParams{Provider: doc.Network.Provider, Name: name, UID: doc.UID, Network: *doc.Network}),
+		Effects: []plan.Effect{effect}, Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
+	}
 }
 
 func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like plan.Step) string {
@@ -123,6 +166,8 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like pla
 	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"), clones(m.Provider, m.Host)
 	ensure.Attempts, ensure.Timeout, ensure.Estimate = 5, 10*time.Minute, 4*time.Second
+	// What an undo would delete with its data disk was a node before this plan, or is a voice in etcd.
+	ensure.Keep = d.w.Installed != nil && !ensure.Back() && (m.Role == director.RoleMaster || slices.ContainsFunc(d.w.Machines, func(o director.Machine) bool { return o.ID == m.ID }))
 	return d.add(ensure)
 }
 
@@ -156,6 +201,9 @@ func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
 	s.ID, s.Kind, s.Node, s.Title = StepVMRemove+"/"+m.Name, StepVMRemove, m.Name, "Remove VM "+m.Name+" so that it can be made anew"
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
 	s.Effects = []plan.Effect{{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"}, {Verb: "keep", Object: "address", Name: m.Address}}
+	for _, n := range m.NICs {
+		s.Effects = append(s.Effects, plan.Effect{Verb: "keep", Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network})
+	}
 	if m.DataDisk > 0 {
 		s.Effects = append(s.Effects, plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
 	}
@@ -225,10 +273,35 @@ func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
 }
 
 func (w World) vmParams(m sized) VMParams {
-	return VMParams{
+	p := VMParams{
 		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
 		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
 		CleanUp: w.Image.Image.CleanUp,
+	}
+	w.nicParams(&p, m)
+	p.VM = m.vm
+	p.VM.Interfaces = nil
+	return p
+}
+
+// nicParams says what the machine's adapters are connected to, and which of them has the default route. Where that is not the first, the nodes still have to
+// find the director over the first: that is where it looks for them.
+func (w World) nicParams(p *VMParams, m sized) {
+	elsewhere := false
+	for _, n := range m.NICs {
+		u, known := w.Underlays[n.Network]
+		if !known {
+			continue
+		}
+		i := m.vm.Interface(n.Role)
+		nic := NICParams{Role: n.Role, Network: *u.Network, DefaultRoute: i != nil && i.DefaultRoute && !elsewhere}
+		elsewhere = elsewhere || nic.DefaultRoute
+		p.NICs = append(p.NICs, nic)
+	}
+	first := w.Network.Network
+	own, err := netip.ParseAddr(w.Director.Address)
+	if elsewhere && err == nil && own.Is4() && first.Gateway.IsValid() && !first.CIDR.Contains(own) {
+		p.Routes = []model.Route{{To: netip.PrefixFrom(own, own.BitLen()), Via: first.Gateway}}
 	}
 }
 
@@ -239,6 +312,9 @@ func vmEffects(m sized, verb string) []plan.Effect {
 	effects := []plan.Effect{
 		{Verb: verb, Object: "vm", Name: m.Name, Detail: fmt.Sprintf("%d vCPU, %s, disk %s, on %s", m.VMSize.CPUs, m.VMSize.Memory, m.Disk, m.Host)},
 		{Verb: verb, Object: "address", Name: m.Address},
+	}
+	for _, n := range m.NICs {
+		effects = append(effects, plan.Effect{Verb: verb, Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network})
 	}
 	if m.DataDisk > 0 {
 		effects = append(effects, plan.Effect{Verb: verb, Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})

@@ -465,7 +465,7 @@ func TestWorkersAreUpgradedInAWindow(t *testing.T) {
 	w.Cluster.Cluster.Maintenance.MaxUnavailable, w.Cluster.Cluster.Maintenance.PerHost = 4, 2
 	c, err := Apply(w, plan.Request{})
 	ids(t, c, err)
-	if diff := cmp.Diff([]plan.Window{{ID: "workers", Size: 4, PerHost: 2}}, c.Windows); diff != "" {
+	if diff := cmp.Diff([]plan.Window{{ID: "workers", Size: 4, PerHost: 2, Goal: "run v1.38.0"}}, c.Windows); diff != "" {
 		t.Error(diff)
 	}
 	mastersDone := -1

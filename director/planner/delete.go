@@ -2,8 +2,11 @@ package planner
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -26,6 +29,17 @@ func Delete(w World) (plan.Content, error) {
 			Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
 		})}
 	}
+	var left []string
+	for _, name := range slices.Sorted(maps.Keys(w.Underlays)) {
+		u := w.Underlays[name]
+		if len(u.Sharers) > 0 || !slices.ContainsFunc(w.Machines, func(m director.Machine) bool { return m.On(name) != "" }) {
+			continue
+		}
+		s := networkStep(StepNetworkDelete, "Delete network ", name, u.Stored, plan.Effect{Verb: "delete", Object: "network", Name: name})
+		s.Needs = gone
+		left = append(left, d.add(s))
+	}
+	gone = append(gone, left...)
 	d.add(plan.Step{
 		ID: StepClusterForget + "/" + d.Cluster, Kind: StepClusterForget, Title: "Forget the cluster", Needs: gone,
 		Params:   encode(ClusterParams{UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c}),

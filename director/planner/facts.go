@@ -22,6 +22,28 @@ type Facts struct {
 	Digest     string             `json:"digest"`   // of the bundle
 	Programs   map[string]string  `json:"programs"` // SHA-256 of what an upgrade puts on nodes, by name
 	Nodes      []director.Machine `json:"nodes"`    // masters first, by name
+	// Former are the releases that nodes are put back to, by version.
+	Former map[string]ReleaseFacts `json:"former,omitempty"`
+	// Networks are those beside the first that nodes are on, by name.
+	Networks map[string]model.Network `json:"networks,omitempty"`
+}
+
+// ReleaseFacts is the part of the facts that a release gives.
+type ReleaseFacts struct {
+	Bundle   string            `json:"bundle"`
+	Tags     map[string]string `json:"tags"`
+	Digest   string            `json:"digest"`
+	Programs map[string]string `json:"programs"`
+}
+
+// At returns the facts with the former release of that version in the place of the plan's own.
+func (f Facts) At(version string) (Facts, error) {
+	r, ok := f.Former[version]
+	if !ok {
+		return Facts{}, fmt.Errorf("planner: the plan's facts have no release of %s", version)
+	}
+	f.Kubernetes, f.Bundle, f.Tags, f.Digest, f.Programs = version, r.Bundle, r.Tags, r.Digest, r.Programs
+	return f, nil
 }
 
 // FactsOf returns the facts of a cluster whose machines exist, for an inventory outside a plan.
@@ -50,6 +72,14 @@ func (w World) facts(machines []sized) Facts {
 	}
 	for _, m := range machines {
 		f.Nodes = append(f.Nodes, m.Machine)
+		for _, n := range m.NICs {
+			if u, known := w.Underlays[n.Network]; known {
+				if f.Networks == nil {
+					f.Networks = map[string]model.Network{}
+				}
+				f.Networks[n.Network] = *u.Network
+			}
+		}
 	}
 	return f
 }

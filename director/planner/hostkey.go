@@ -15,8 +15,8 @@ import (
 // hostKeyTypes are those that every SSH server of these years has one of.
 var hostKeyTypes = []string{"ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"}
 
-// checkHostKeys refuses host keys that are none, or that are for other nodes than the request's, and brings them to their shortest form.
-func checkHostKeys(r plan.Request) (map[string]string, error) {
+// CheckHostKeys refuses host keys that are none, or that are for other nodes than the request's, and brings them to their shortest form.
+func CheckHostKeys(r plan.Request) (map[string]string, error) {
 	const op = "planner.host_keys"
 	if len(r.HostKeys) == 0 {
 		return nil, nil

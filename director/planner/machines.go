@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ type sized struct {
 	director.Machine
 	model.VMSize
 	persist []string
+	vm      model.VMModel
 }
 
 // roster is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as in the document, then by
@@ -48,9 +50,9 @@ func mastersFirst(machines []sized) []sized {
 // Of what is too many, the nodes that first names go before others, and higher numbers before lower ones.
 func (w World) roster(first []string) (roster, error) {
 	c := w.Cluster.Cluster
-	pools := []pool{{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist}}
+	pools := []pool{{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel}}
 	for _, p := range c.Workers {
-		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist})
+		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist, p.VMModel})
 	}
 	serial := map[string]int{} // how many machines of the name there have been
 	existing := map[string][]director.Machine{}
@@ -70,7 +72,7 @@ func (w World) roster(first []string) (roster, error) {
 		taken := map[int]bool{}
 		for i, m := range have {
 			taken[number(m)] = true
-			s := sized{m, p.size, p.persist}
+			s := sized{m, p.size, p.persist, p.vm}
 			switch {
 			case i >= p.count:
 				r.remove = append(r.remove, s)
@@ -110,6 +112,7 @@ type pool struct {
 	count   int
 	size    model.VMSize
 	persist []string
+	vm      model.VMModel
 }
 
 // rank says in which order machines of a pool are kept.
@@ -142,24 +145,20 @@ func (w World) newMachine(p pool, n int, serial map[string]int) sized {
 		State: director.MachineIntended,
 	}
 	m.MAC = macOf(m.ID)
-	return sized{m, p.size, p.persist}
+	for _, i := range p.vm.Further() {
+		m.NICs = append(m.NICs, director.NIC{Role: i.Role, Network: i.Network, MAC: macOf(m.ID + "/" + i.Role)})
+	}
+	return sized{m, p.size, p.persist, p.vm}
 }
 
 // settle gives new machines their addresses and hosts, in place. Masters go where the fewest masters are.
 func (w World) settle(machines []sized) error {
-	missing := 0
+	pending := map[string]bool{} // new machines, by name
 	for _, m := range machines {
-		if m.Address == "" {
-			missing++
-		}
+		pending[m.Name] = m.Address == ""
 	}
-	free, err := w.Network.Network.Free(missing, w.Used)
-	if err != nil {
-		return &director.Error{
-			Kind: director.KindExhausted, Op: "planner.addresses", Msg: "Network/" + w.Cluster.Cluster.Network + " has too few free addresses: " + err.Error(),
-			Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
-			Fields: []director.Field{{Path: "spec.network", Msg: err.Error()}},
-		}
+	if err := w.address(machines, pending); err != nil {
+		return err
 	}
 	load, masters := map[string]int{}, map[string]int{}
 	for _, host := range w.Provider.Provider.HostNames() {
@@ -172,10 +171,9 @@ func (w World) settle(machines []sized) error {
 	}
 	for i := range machines {
 		m := &machines[i]
-		if m.Address != "" {
+		if !pending[m.Name] {
 			continue
 		}
-		m.Address, free = free[0].String(), free[1:]
 		if m.Role == director.RoleMaster {
 			m.Host = leastLoaded(load, masters)
 			masters[m.Host]++
@@ -184,6 +182,91 @@ func (w World) settle(machines []sized) error {
 		}
 	}
 	return nil
+}
+
+// address gives the pending machines their addresses on every network that they are on: those that the document gives to their numbers, and the first free
+// ones of the pools.
+func (w World) address(machines []sized, pending map[string]bool) error {
+	type slot struct {
+		into   *string
+		static netip.Addr
+		at     string // field of the document
+	}
+	slots := map[string][]slot{}
+	for i := range machines {
+		m := &machines[i]
+		if !pending[m.Name] {
+			continue
+		}
+		n := number(m.Machine)
+		slots[m.Network] = append(slots[m.Network], slot{&m.Address, m.vm.Interface(model.NICInternal).Static(n), "spec.network"})
+		for j := range m.NICs {
+			nic := &m.NICs[j]
+			slots[nic.Network] = append(slots[nic.Network], slot{&nic.Address, m.vm.Interface(nic.Role).Static(n), w.field(m.Machine, nic.Role)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		network, used := w.underlay(name)
+		missing := 0
+		for _, s := range slots[name] {
+			switch {
+			case !s.static.IsValid():
+				missing++
+			case used[s.static]:
+				return &director.Error{
+					Kind: director.KindConflict, Op: "planner.addresses", Msg: fmt.Sprintf("%s of Network/%s, which the document gives to a new node, is in use by another machine", s.static, name),
+					Hint:   "give the node another address, or take that machine away first: directorctl vms audit",
+					Fields: []director.Field{{Path: s.at, Msg: s.static.String() + " is in use"}},
+				}
+			default:
+				*s.into = s.static.String()
+			}
+		}
+		free, err := network.Free(missing, used)
+		if err != nil {
+			at := slots[name][len(slots[name])-1].at
+			return &director.Error{
+				Kind: director.KindExhausted, Op: "planner.addresses", Msg: "Network/" + name + " has too few free addresses: " + err.Error(),
+				Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
+				Fields: []director.Field{{Path: at, Msg: err.Error()}},
+			}
+		}
+		for _, s := range slots[name] {
+			if !s.static.IsValid() {
+				*s.into, free = free[0].String(), free[1:]
+			}
+		}
+	}
+	return nil
+}
+
+// underlay returns the network of that name with its used addresses.
+func (w World) underlay(name string) (*model.Network, map[netip.Addr]bool) {
+	if u, ok := w.Underlays[name]; ok && name != w.Cluster.Cluster.Network {
+		return u.Network, u.Used
+	}
+	return w.Network.Network, w.Used
+}
+
+// field names where the document speaks of the adapter of that role.
+func (w World) field(m director.Machine, role string) string {
+	place := func(at string, vm model.VMModel) string {
+		for i, n := range vm.Interfaces {
+			if n.Role == role {
+				return fmt.Sprintf("%s.interfaces[%d].network", at, i)
+			}
+		}
+		return at
+	}
+	if m.Role == director.RoleMaster {
+		return place("spec.masters", w.Cluster.Cluster.Masters.VMModel)
+	}
+	for i, p := range w.Cluster.Cluster.Workers {
+		if p.Name == m.Pool {
+			return place(fmt.Sprintf("spec.workers[%d]", i), p.VMModel)
+		}
+	}
+	return "spec.workers"
 }
 
 // leastLoaded takes the host with the fewest masters of the cluster, where that counts, and among those the one with the fewest VMs, the first by

@@ -23,7 +23,7 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, conflict(op, "cluster "+w.Cluster.Metadata.Name+" is not installed", "finish its creation first: directorctl plan "+w.Cluster.Metadata.Name)
 	}
 	var err error
-	if r.HostKeys, err = checkHostKeys(r); err != nil {
+	if r.HostKeys, err = CheckHostKeys(r); err != nil {
 		return plan.Content{}, err
 	}
 	d := w.draft(r.Operation)
@@ -134,13 +134,14 @@ func (d *draft) cluster(m sized) map[string]any {
 
 // acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and another one if there is any.
 func (d *draft) acting(node string) string {
+	up := func(name string) bool { return d.fresh[name] || d.w.up(name) }
 	for _, m := range d.masters {
-		if m.Name != node && d.w.up(m.Name) {
+		if m.Name != node && up(m.Name) {
 			return m.Name
 		}
 	}
 	for _, m := range d.masters {
-		if d.w.up(m.Name) {
+		if up(m.Name) {
 			return m.Name
 		}
 	}
@@ -179,7 +180,7 @@ func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step)
 	vars := d.cluster(m)
 	vars["delete_undrained"] = r.Undrained || !up
 	return d.play(playbook{
-		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster", limit: []string{m.Name}, vars: vars, estimate: 30 * time.Second,
+		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster", limit: []string{m.Name}, vars: vars, estimate: deleteTime,
 		effects: []plan.Effect{{Verb: "delete", Object: "api", Name: "node/" + m.Name, Detail: outOf(m.Role)}},
 	}, needs, like)
 }
@@ -302,7 +303,7 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 		name, title = "rejoin_"+string(m.Role), "Bring "+m.Name+" back into the cluster"
 	}
 	joined := d.play(playbook{
-		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 90 * time.Second,
+		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 	}, []string{boot}, like)
 	masters := []sized{}

@@ -45,6 +45,18 @@ type VMParams struct {
 	Hosts     []model.HostAlias `json:"hosts,omitempty"`
 	ImageName string            `json:"image_name"` // on the provider
 	CleanUp   model.CleanUp     `json:"clean_up,omitzero"`
+	// NICs are the networks of the machine's adapters beside the first, in their order.
+	NICs   []NICParams   `json:"nics,omitempty"`
+	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere
+	// VM is what the document says of the VM beside its size; its adapters are in NICs.
+	VM model.VMModel `json:"vm,omitzero"`
+}
+
+// NICParams is what an adapter of a VM beside its first is connected to.
+type NICParams struct {
+	Role         string        `json:"role"`
+	Network      model.Network `json:"network"`
+	DefaultRoute bool          `json:"default_route,omitempty"`
 }
 
 // AdoptParams are the parameters of vm.adopt.
@@ -82,6 +94,8 @@ type PlayParams struct {
 	Limit    []string       `json:"limit,omitempty"`
 	Without  []string       `json:"without,omitempty"` // nodes that the inventory does not name any more
 	Vars     map[string]any `json:"vars,omitempty"`    // of this run alone; never a secret
+	// Kubernetes is the version of the former release that the inventory is of; the plan's own if empty.
+	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
 // NodeParams are the parameters of node.ready and node.left.

@@ -2,7 +2,9 @@
 package planner
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -12,21 +14,33 @@ import (
 
 // World is everything that a plan is made from.
 type World struct {
-	Director  Director
-	Cluster   model.Stored
-	Provider  model.Stored
-	Network   model.Stored
-	Image     model.Stored
-	Release   model.Stored
-	Bundle    Bundle             // what the release's bundle holds
+	Director Director
+	Cluster  model.Stored
+	Provider model.Stored
+	Network  model.Stored
+	Image    model.Stored
+	Release  model.Stored
+	Bundle   Bundle // what the release's bundle holds
+	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the name on the provider: as far as there
+	// are documents of them. A worker is put back to these.
+	Releases  map[string]Release
+	Images    map[string]NodeImage
 	Machines  []director.Machine // of this cluster's uid, tombstones too
 	Seen      map[string]Seen    // the nodes as the cluster's API shows them; nil if nobody has looked
 	Blind     string             // why somebody who looked saw nothing
 	Used      map[netip.Addr]bool
-	Sharers   []string // other clusters with machines on the same network
+	Sharers   []string            // other clusters with machines on the same network
+	Underlays map[string]Underlay // of the adapters beside the first, by the name of the network
 	Installed *Installed
 	Host      map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times     map[string]time.Duration // what steps have taken of late, by class
+}
+
+// Underlay is a network that nodes are on beside their first.
+type Underlay struct {
+	model.Stored
+	Used    map[netip.Addr]bool
+	Sharers []string // other clusters with machines on it
 }
 
 // Director is what nodes need to know of the director.
@@ -56,7 +70,11 @@ const Port = 6443
 
 func (w World) refs() []plan.ModelRef {
 	var refs []plan.ModelRef
-	for _, d := range []model.Stored{w.Provider, w.Image, w.Release, w.Network, w.Cluster} {
+	docs := []model.Stored{w.Provider, w.Image, w.Release, w.Network, w.Cluster}
+	for _, name := range slices.Sorted(maps.Keys(w.Underlays)) {
+		docs = append(docs, w.Underlays[name].Stored)
+	}
+	for _, d := range docs {
 		refs = append(refs, plan.ModelRef{Kind: string(d.Kind), Name: d.Metadata.Name, Generation: d.Generation})
 	}
 	return refs

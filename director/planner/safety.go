@@ -19,6 +19,7 @@ const (
 	safeDrain       = "the cluster runs, and the node is schedulable again unless the message says otherwise; nothing was deleted"
 	safeOut         = "the cluster runs without this node; its pods have moved to others, or were given up where the plan says so"
 	safeUpgrading   = "the other nodes run on; this one is cordoned and its pods have moved away"
+	safeBack        = "the other nodes run on; this worker is being put back to what it ran before"
 	safeShared      = "the cluster runs; what all nodes share may still be as it was before"
 )
 
@@ -73,6 +74,9 @@ var onNodes = map[string]string{
 
 // safetyOf returns the sentence for the step. An operation that the table does not know has none.
 func safetyOf(op plan.Operation, s plan.Step) string {
+	if s.Back() {
+		return safeBack
+	}
 	table := safety[op]
 	key := s.Kind
 	if key == StepPlay {

@@ -30,7 +30,9 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	old := w.outdated()
 	oldMasters := mastersOf(old)
 	masters := mastersOf(all)
-	base := []string{d.releasePush(), d.imageEnsure()}
+	workers := old[len(oldMasters):]
+	ways := d.ways(workers)
+	base := append([]string{d.releasePush(), d.imageEnsure()}, d.formerImages(workers, ways)...)
 	before := base
 	out := map[string]bool{}
 	next, err := d.successors(old)
@@ -38,12 +40,18 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	renew := func(m sized, needs []string, like plan.Step) (string, error) {
+		from := len(d.Steps)
+		way, back := ways[m.Name]
 		fresh, ok := next[m.Name]
 		if !ok {
-			return d.renew(m, masters, r, out, needs, like)
+			last, err := d.renew(m, masters, r, out, needs, like)
+			if err == nil && back {
+				d.putBack(m, masters, way, from, like)
+			}
+			return last, err
 		}
 		all = append(all, fresh)
-		return d.swap(m, fresh, r, needs, like)
+		return d.swap(m, fresh, r, back, needs, like)
 	}
 	var gone []sized
 	for _, m := range oldMasters {
@@ -54,6 +62,7 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		if fresh, ok := next[m.Name]; ok {
 			gone = append(gone, m)
 			masters = append(slices.DeleteFunc(slices.Clone(masters), func(o sized) bool { return o.Name == m.Name }), fresh)
+			d.succeed(m, fresh)
 			if w.Cluster.Cluster.API.VIP.IsValid() {
 				last = d.balance(masters, gone, []string{last})
 			}
@@ -76,7 +85,10 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	}
 	last := before
 	like := plan.Step{Window: d.window()}
-	for _, m := range old[len(oldMasters):] {
+	for i := range d.Windows {
+		d.Windows[i].Goal = "run " + target
+	}
+	for _, m := range workers {
 		done, err := renew(m, before, like)
 		if err != nil {
 			return plan.Content{}, err
@@ -107,8 +119,26 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	if n := len(anew); n > 0 {
 		d.Approvals = append(d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")))
 	}
-	d.Facts = encode(w.facts(mastersFirst(all)))
+	facts := w.facts(mastersFirst(all))
+	for _, way := range ways {
+		if r := way.release; r.Kubernetes != target {
+			if facts.Former == nil {
+				facts.Former = map[string]ReleaseFacts{}
+			}
+			facts.Former[r.Kubernetes] = ReleaseFacts{Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest, Programs: r.Bundle.Programs}
+		}
+	}
+	d.Facts = encode(facts)
 	return d.done(), nil
+}
+
+// succeed has the rest of the plan work through fresh where it would through m: that is gone by then.
+func (d *draft) succeed(m, fresh sized) {
+	d.masters = append(slices.DeleteFunc(slices.Clone(d.masters), func(o director.Machine) bool { return o.Name == m.Name }), fresh.Machine)
+	if d.fresh == nil {
+		d.fresh = map[string]bool{}
+	}
+	d.fresh[fresh.Name] = true
 }
 
 // outdated returns the members that do not run the document's release, or whose VM was made from another image where that matters. Members of a pool that
@@ -178,7 +208,7 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 		if d.strategy(m) != model.UpgradeReplace {
 			continue
 		}
-		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist}
+		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}
 		for n := 1; ; n++ {
 			if s := d.w.newMachine(p, n, serial); !taken[s.Name] {
 				taken[s.Name] = true
@@ -199,8 +229,8 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 	return next, nil
 }
 
-// swap brings fresh into the cluster, and then takes m out. Both are one group of a window.
-func (d *draft) swap(m, fresh sized, r plan.Request, needs []string, like plan.Step) (string, error) {
+// swap brings fresh into the cluster, and then takes m out. Both are one group of a window, with the way back if there is one.
+func (d *draft) swap(m, fresh sized, r plan.Request, back bool, needs []string, like plan.Step) (string, error) {
 	from := len(d.Steps)
 	joined, err := d.join(fresh, false, needs, like)
 	if err != nil {
@@ -208,8 +238,13 @@ func (d *draft) swap(m, fresh sized, r plan.Request, needs []string, like plan.S
 	}
 	gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, []string{joined}, like)}, like)
 	last := d.deleteVM(m, []string{gone}, like)
+	if back {
+		d.takeBack(m, fresh, r, from, like)
+	}
 	for i := from; i < len(d.Steps) && like.Window != ""; i++ {
-		d.Steps[i].Node = m.Name
+		if d.Steps[i].Window != "" { // a network is everybody's
+			d.Steps[i].Node = m.Name
+		}
 	}
 	return last, nil
 }

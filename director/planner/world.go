@@ -70,11 +70,11 @@ func (w World) machine(op, name string) (director.Machine, error) {
 func (w World) sized(m director.Machine) sized {
 	c := w.Cluster.Cluster
 	if m.Role == director.RoleMaster {
-		return sized{m, c.Masters.VMSize, c.Masters.Persist}
+		return sized{m, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel}
 	}
 	for _, p := range c.Workers {
 		if p.Name == m.Pool {
-			return sized{m, p.VMSize, p.Persist}
+			return sized{m, p.VMSize, p.Persist, p.VMModel}
 		}
 	}
 	return sized{Machine: m, VMSize: model.VMSize{CPUs: m.CPUs, Memory: model.Size(m.Memory)}}

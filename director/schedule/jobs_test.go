@@ -302,3 +302,41 @@ left out, because a plan works on them: 1 cluster (c1)`
 		t.Errorf("got %v", err)
 	}
 }
+
+// pruned is what PruneImages answers, and when it was asked for.
+type pruned struct {
+	left   []director.ImageLeft
+	err    error
+	actor  string
+	before time.Time
+}
+
+func (p *pruned) PruneImages(_ context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error) {
+	if rehearse {
+		return nil, errors.New("only a rehearsal")
+	}
+	p.actor, p.before = actor, before
+	return p.left, p.err
+}
+
+func TestImages(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	p := &pruned{left: []director.ImageLeft{{Provider: "lab", Name: "old"}, {SHA256: "a", Size: 2e6}, {SHA256: "b", Size: 1e6}}}
+	res, err := work(t, schedule.ImagesJob(p, clock), map[string]any{"olderThan": "3d"})
+	if err != nil || res.Message != "removed 1 image of providers and 2 files (3.0 MB)" {
+		t.Errorf("got %q, %v", res.Message, err)
+	}
+	if p.before != now.Add(-72*time.Hour) || !strings.HasPrefix(p.actor, "schedule ") {
+		t.Errorf("asked by %q for what is older than %s", p.actor, p.before)
+	}
+	p = &pruned{left: []director.ImageLeft{{Provider: "lab", Name: "old", Kept: "host h1 does not answer"}, {Provider: "lab", Name: "older"}}}
+	res, err = work(t, schedule.ImagesJob(p, clock), nil)
+	if res.Message != "removed 1 image of providers and 0 files (0.0 MB)" || err == nil || !strings.Contains(err.Error(), "image old stays on provider lab: host h1 does not answer") {
+		t.Errorf("got %q, %v", res.Message, err)
+	}
+	if p.before != now.Add(-7*24*time.Hour) {
+		t.Errorf("took what is older than %s", p.before)
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
@@ -174,6 +175,11 @@ func (s *Simulation) CloudInit(_ context.Context, m director.Machine, _ string) 
 		return "", nil
 	}
 	return `{"v1": {"errors": []}}`, nil
+}
+
+// FirstBoot pretends that the scripts have succeeded.
+func (s *Simulation) FirstBoot(ctx context.Context, _ director.Machine, _ string, _ bool) (cloudinit.Report, error) {
+	return cloudinit.Report{}, ctx.Err()
 }
 
 // Script pretends to have run it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -73,6 +74,10 @@ func (b booting) CloudInit(_ context.Context, m director.Machine, hostKey string
 		return "", hostKeyError(m, errHostKey)
 	}
 	return `{"v1": {}}`, nil
+}
+
+func (booting) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
+	return cloudinit.Report{}, nil
 }
 
 func (b booting) Script(_ context.Context, _ director.Machine, _, script string) error {

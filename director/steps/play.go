@@ -1,9 +1,11 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/inventory"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -23,6 +26,11 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	facts, err := planner.DecodeFacts(r.Plan.Content)
 	if err != nil {
 		return plan.Abort(err)
+	}
+	if p.Kubernetes != "" {
+		if facts, err = facts.At(p.Kubernetes); err != nil {
+			return plan.Abort(err)
+		}
 	}
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
@@ -120,6 +128,7 @@ func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, er
 	for _, a := range f.Network.DNS {
 		in.DNS = append(in.DNS, a.String())
 	}
+	in.Networks = networksOf(f)
 	for _, a := range c.Hosts {
 		in.Aliases = append(in.Aliases, inventory.Alias{Address: a.Address.String(), Names: a.Names})
 	}
@@ -132,11 +141,85 @@ func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, er
 		for _, p := range c.Workers {
 			if m.Role == director.RoleWorker && p.Name == m.Pool {
 				n.Labels, n.Taints = p.Labels, p.Taints
+				own(&n, c, p.VMModel)
 			}
+		}
+		if m.Role == director.RoleMaster {
+			own(&n, c, c.Masters.VMModel)
+		}
+		if n.Interfaces, err = interfacesOf(f, m); err != nil {
+			return nil, err
 		}
 		in.Nodes = append(in.Nodes, n)
 	}
 	return inventory.Render(in)
+}
+
+// own gives the node what its pool has in the place of what all nodes have.
+func own(n *inventory.Node, c model.Cluster, vm model.VMModel) {
+	n.NTP = vm.NTP
+	if len(vm.HostAliases) == 0 {
+		return
+	}
+	for _, a := range slices.Concat(c.Hosts, vm.HostAliases) {
+		n.Aliases = append(n.Aliases, inventory.Alias{Address: a.Address.String(), Names: a.Names})
+	}
+}
+
+// networksOf lists the networks of the cluster's nodes if they are on more than one.
+func networksOf(f planner.Facts) []inventory.Network {
+	if len(f.Networks) == 0 {
+		return nil
+	}
+	entry := func(role, name string, n model.Network) inventory.Network {
+		e := inventory.Network{Role: role, Name: name, CIDR: n.CIDR.String()}
+		if n.Gateway.IsValid() {
+			e.Gateway = n.Gateway.String()
+		}
+		return e
+	}
+	out := []inventory.Network{entry(model.NICInternal, f.Document.Network, f.Network)}
+	seen := map[inventory.Network]bool{}
+	for _, m := range f.Nodes {
+		for _, n := range m.NICs {
+			if network, known := f.Networks[n.Network]; known {
+				if e := entry(n.Role, n.Network, network); !seen[e] {
+					seen[e] = true
+					out = append(out, e)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out[1:], func(a, b inventory.Network) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// interfacesOf lists the adapters of a node that has more than one, as cloud-init names them.
+func interfacesOf(f planner.Facts, m director.Machine) ([]inventory.Interface, error) {
+	if len(m.NICs) == 0 {
+		return nil, nil
+	}
+	first, err := prefixOf(m.Address, f.Network.CIDR)
+	if err != nil {
+		return nil, err
+	}
+	out := []inventory.Interface{{Role: model.NICInternal, Device: "eth0", Network: m.Network, Address: first.String(), MAC: m.MAC}}
+	for _, n := range m.NICs {
+		network, known := f.Networks[n.Network]
+		if !known {
+			continue
+		}
+		address, err := prefixOf(n.Address, network.CIDR)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inventory.Interface{
+			Role: n.Role, Device: fmt.Sprintf("eth%d", len(out)), Network: n.Network, Address: address.String(), MAC: n.MAC,
+		})
+	}
+	return out, nil
 }
 
 // SecretVars renders the file of secret variables of the cluster with that uid.

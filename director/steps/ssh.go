@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,10 @@ type SSHIdentity struct {
 var errHostKey = errors.New("host key mismatch")
 
 // sshNodes looks at machines over TCP and SSH.
-type sshNodes struct{ identity SSHIdentity }
+type sshNodes struct {
+	identity SSHIdentity
+	port     string // 22 if empty
+}
 
 // Answers knocks at the SSH port: a refusal is an answer too.
 func (sshNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
@@ -48,7 +52,7 @@ func (e Env) Answers(ctx context.Context, m director.Machine) (bool, error) {
 
 // CloudInit reads cloud-init's result file.
 func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
-	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
+	node := s.node(m, hostKey)
 	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else runs.
 	out, err := node.run(ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`)
 	return out, hostKeyError(m, err)
@@ -64,8 +68,7 @@ func hostKeyError(m director.Machine, err error) error {
 
 // Script runs the script with sudo.
 func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
-	node := sshNode{address: m.Address, user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
-	out, err := node.run(ctx, "sudo -n sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"' 2>&1")
+	out, err := s.node(m, hostKey).run(ctx, asRoot(script)+" 2>&1")
 	if _, failed := errors.AsType[*ssh.ExitError](err); failed {
 		return director.Errorf(director.KindConflict, "vm.script", "a script failed on %s: %s", m.Name, strings.TrimSpace(out)).
 			WithHint("mend that on the machine and retry; the user %s must have sudo without a password", cloudinit.DefaultUser)
@@ -73,9 +76,34 @@ func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, scrip
 	return hostKeyError(m, err)
 }
 
+// FirstBoot asks the machine's own runner.
+func (s sshNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error) {
+	node := s.node(m, hostKey)
+	if again {
+		if _, err := node.run(ctx, asRoot(cloudinit.AgainCommand)); err != nil {
+			return cloudinit.Report{}, hostKeyError(m, err)
+		}
+	}
+	out, err := node.run(ctx, asRoot(cloudinit.ReportCommand))
+	if err != nil {
+		return cloudinit.Report{}, hostKeyError(m, err)
+	}
+	return cloudinit.ParseReport(out)
+}
+
+func (s sshNodes) node(m director.Machine, hostKey string) sshNode {
+	return sshNode{address: m.Address, port: cmp.Or(s.port, "22"), user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
+}
+
+// asRoot is the script as one command of the director's account.
+func asRoot(script string) string {
+	return "sudo -n sh -c '" + strings.ReplaceAll(script, "'", `'\''`) + "'"
+}
+
 // sshNode is a node as the director reaches it.
 type sshNode struct {
 	address  string
+	port     string
 	user     string
 	hostKey  string // authorized_keys form
 	identity SSHIdentity
@@ -94,7 +122,7 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, "22"))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, n.port))
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
@@ -80,6 +81,9 @@ type Nodes interface {
 	CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error)
 	// Script runs a shell script as root on the machine, which proves itself as for CloudInit. A script that fails is a conflict with what it said.
 	Script(ctx context.Context, m director.Machine, hostKey, script string) error
+	// FirstBoot tells how the first-boot scripts of the machine went; nothing for a machine that has none. again starts those that have not succeeded once
+	// more, and does not wait for them.
+	FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error)
 }
 
 // API looks at a cluster through its Kubernetes API.
@@ -219,6 +223,7 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 	}
 	return n.EnsureNetwork(ctx, hypervisor.NetworkSpec{
 		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, PortGroup: p.Network.PortGroup, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
+		VLAN: p.Network.VLAN, OpenVSwitch: p.Network.Switch == "openvswitch",
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 )
@@ -106,16 +107,23 @@ func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) erro
 		" UTC. If so many VMs are meant, raise it; if not, cancel the plan")
 }
 
-// addressFree refuses an address at which a host answers already. A host that drops packets stays unseen.
+// addressFree refuses addresses of the machine at which a host answers already. A host that drops packets stays unseen.
 func (e Env) addressFree(ctx context.Context, m director.Machine) error {
-	taken, err := e.Nodes.Answers(ctx, m)
-	if !taken {
-		return err
+	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
+		of := m
+		of.Network, of.Address = n.Network, n.Address
+		taken, err := e.Nodes.Answers(ctx, of)
+		if taken {
+			return &director.Error{
+				Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + n.Address, Err: err,
+				Hint: "add the address to spec.pool.exclude of Network/" + n.Network + ", discard this plan and plan again",
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return &director.Error{
-		Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + m.Address, Err: err,
-		Hint: "add the address to spec.pool.exclude of the Network, discard this plan and plan again",
-	}
+	return nil
 }
 
 func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, error) {
@@ -132,7 +140,18 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 		Key: e.stamp(m.ID), Name: m.Name, Group: m.Cluster, Apart: m.Role == director.RoleMaster, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
 		NICs: []hypervisor.NIC{{
 			Network: m.Network, PortGroup: p.Network.PortGroup, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
+			Routes: append(routesOf(p.Network.Routes), routesOf(p.Routes)...),
 		}},
+	}
+	for _, n := range p.NICs {
+		nic, err := furtherNIC(m, n)
+		if err != nil {
+			return hypervisor.Spec{}, err
+		}
+		if n.DefaultRoute {
+			spec.NICs[0].Gateway = netip.Addr{}
+		}
+		spec.NICs = append(spec.NICs, nic)
 	}
 	guest := cloudinit.Guest{
 		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: append([]string{e.SSH.Public}, p.SSHKeys...), HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
@@ -141,9 +160,40 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 	for _, a := range p.Hosts {
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
+	describe(&guest, p)
 	spec.DataDisks, guest.DataDisk = dataDisks(p), e.guestDisk(p)
 	spec.Seed, err = cloudinit.Render(guest)
 	return spec, err
+}
+
+// furtherNIC returns an adapter beside the first, with its own address.
+func furtherNIC(m director.Machine, p planner.NICParams) (hypervisor.NIC, error) {
+	for _, n := range m.NICs {
+		if n.Role != p.Role {
+			continue
+		}
+		addr, err := prefixOf(n.Address, p.Network.CIDR)
+		if err != nil {
+			return hypervisor.NIC{}, err
+		}
+		nic := hypervisor.NIC{
+			Network: n.Network, PortGroup: p.Network.PortGroup, MAC: n.MAC, Addresses: []netip.Prefix{addr}, DNS: p.Network.DNS, Routes: routesOf(p.Network.Routes),
+		}
+		if p.DefaultRoute {
+			nic.Gateway = p.Network.Gateway
+		}
+		return nic, nil
+	}
+	return hypervisor.NIC{}, director.Errorf(director.KindInternal, "steps.nic", "machine %s has no adapter for %s", m.Name, p.Role).
+		WithHint("the plan was made by another version: discard it and plan again")
+}
+
+func routesOf(routes []model.Route) []hypervisor.Route {
+	var out []hypervisor.Route
+	for _, r := range routes {
+		out = append(out, hypervisor.Route(r))
+	}
+	return out
 }
 
 // HostKey returns the SSH host key of the machine, and makes it at the first call. It is safe to call concurrently.
@@ -215,11 +265,16 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err
 		case err == nil && strings.TrimSpace(out) != "":
-			if err := cloudInitResult(p.Machine.Name, out); err != nil || !adopted || p.DataDisk == 0 {
+			if err := cloudInitResult(p.Machine.Name, out); err != nil {
 				return err
 			}
-			r.Note(ctx, "mounting the data disk")
-			return e.Nodes.Script(ctx, p.Machine, key, e.guestDisk(p).Script())
+			if adopted && p.DataDisk > 0 {
+				r.Note(ctx, "mounting the data disk")
+				if err := e.Nodes.Script(ctx, p.Machine, key, e.guestDisk(p).Script()); err != nil {
+					return err
+				}
+			}
+			return e.firstBoot(ctx, r, p, key, adopted)
 		case err == nil:
 			r.Note(ctx, "SSH answers, cloud-init runs")
 		}
@@ -245,15 +300,41 @@ func (e Env) bootTimeout(ctx context.Context, p planner.VMParams, last error) er
 	if berr != nil {
 		return err
 	}
-	if console, ok := hypervisor.Capability[hypervisor.Console](b); ok && p.Machine.ID != "" {
-		vms, lerr := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
-		if lerr == nil && len(vms) == 1 {
-			if tail, terr := console.ConsoleTail(ctx, vms[0].ID, 2000); terr == nil && len(tail) > 0 {
-				err.Msg += "; its console ends with:\n" + printable(tail)
-			}
+	vms, lerr := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
+	if lerr != nil || len(vms) != 1 || p.Machine.ID == "" {
+		return err
+	}
+	if d, ok := hypervisor.Capability[hypervisor.Diagnoser](b); ok {
+		diagnosed(ctx, err, d, vms[0].ID)
+	}
+	if console, ok := hypervisor.Capability[hypervisor.Console](b); ok {
+		if tail, terr := console.ConsoleTail(ctx, vms[0].ID, 2000); terr == nil && len(tail) > 0 {
+			err.Msg += "; its console ends with:\n" + printable(tail)
 		}
 	}
 	return err
+}
+
+// diagnosed adds what the hypervisor sees of the guest. What to do about the first of it comes before all else.
+func diagnosed(ctx context.Context, err *director.Error, d hypervisor.Diagnoser, id hypervisor.ID) {
+	probes, derr := d.Diagnose(ctx, id)
+	if derr != nil {
+		return
+	}
+	first := true
+	for _, p := range probes {
+		if p.Err == nil {
+			continue
+		}
+		wrong, ok := errors.AsType[*director.Error](p.Err)
+		if !ok {
+			continue
+		}
+		err.Msg += "; " + wrong.Msg
+		if first && wrong.Hint != "" {
+			err.Hint, first = wrong.Hint+"; "+err.Hint, false
+		}
+	}
 }
 
 // printable takes the control sequences of a terminal out of what a console printed.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gorm.io/gorm"
@@ -25,7 +26,9 @@ func machineOf(db *gorm.DB, id string) (director.Machine, bool, error) {
 	if err := db.Where("id = ?", id).Limit(1).Find(&rows).Error; err != nil || len(rows) == 0 {
 		return director.Machine{}, false, dbError("store.machine", "machine "+id, err)
 	}
-	return rows[0].toDomain(), true, nil
+	out := []director.Machine{rows[0].toDomain()}
+	err := withNICs(db.Session(&gorm.Session{NewDB: true}), out)
+	return out[0], true, dbError("store.machine", "machine "+id, err)
 }
 
 // AdoptMachine writes the row of a VM that exists: a new one, or the tombstone of its id comes to life again. Conflict if a living row has the id, the
@@ -39,7 +42,8 @@ func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
 	case there && row.Deleted.IsZero():
 		return director.Errorf(director.KindConflict, op, "machine %s is in the ledger", m.ID)
 	case there:
-		if err := t.db.Where("id = ?", m.ID).Delete(&machineRow{}).Error; err != nil {
+		err := errors.Join(t.db.Where("machine_id = ?", m.ID).Delete(&nicRow{}).Error, t.db.Where("id = ?", m.ID).Delete(&machineRow{}).Error)
+		if err != nil {
 			return dbError(op, "machine "+m.ID, err)
 		}
 		now = row.Created

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -67,12 +68,12 @@ func prefixed(q *gorm.DB, column, text string) *gorm.DB {
 	return q.Where("substr("+column+", 1, ?) = ?", len([]rune(text)), text)
 }
 
-// jsonText is a text or number out of a column that holds JSON, as text.
-func (s *Store) jsonText(column, field string) string {
+// jsonText is a text, number or object out of a column that holds JSON, as text; NULL if it is not there.
+func (s *Store) jsonText(column string, path ...string) string {
 	if s.read.Name() == "postgres" {
-		return fmt.Sprintf("(%s::json ->> '%s')", column, field)
+		return fmt.Sprintf("(%s::json #>> '{%s}')", column, strings.Join(path, ","))
 	}
-	return fmt.Sprintf("CAST(json_extract(%s, '$.%s') AS TEXT)", column, field)
+	return fmt.Sprintf("CAST(json_extract(%s, '$.%s') AS TEXT)", column, strings.Join(path, "."))
 }
 
 // PlanItem is a plan as lists show it: without its steps, which can be thousands.
@@ -134,21 +135,6 @@ func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (ite
 	return items, next, err
 }
 
-// NewestPlans returns the newest plan of each of the clusters that has one, by the cluster's name, without its count of steps.
-func (s *Store) NewestPlans(ctx context.Context, clusters []string) (map[string]PlanItem, error) {
-	var rows []planRow
-	err := s.read.WithContext(ctx).Raw("SELECT * FROM plans AS p WHERE cluster IN ? AND NOT EXISTS (SELECT 1 FROM plans AS q "+
-		"WHERE q.cluster = p.cluster AND (q.created_at > p.created_at OR (q.created_at = p.created_at AND q.id < p.id)))", clusters).Scan(&rows).Error
-	if err != nil {
-		return nil, dbError("store.plans", "plans", err)
-	}
-	out := make(map[string]PlanItem, len(rows))
-	for _, r := range rows {
-		out[r.Cluster] = r.toItem()
-	}
-	return out, nil
-}
-
 func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, error) {
 	ids := make([]string, len(rows))
 	for i, r := range rows {
@@ -159,7 +145,7 @@ func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, erro
 		Done, Total int
 	}
 	err := s.read.WithContext(ctx).Raw("SELECT plan_id, COUNT(*) AS total, SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END) AS done "+
-		"FROM plan_steps WHERE plan_id IN ? GROUP BY plan_id", ids).Scan(&counts).Error
+		"FROM plan_steps WHERE plan_id IN ? AND NOT (status = ? AND step_id LIKE ?) GROUP BY plan_id", ids, string(plan.Pending), plan.UndoPattern).Scan(&counts).Error
 	if err != nil {
 		return nil, dbError("store.plans", "steps", err)
 	}
@@ -219,11 +205,17 @@ func (s *Store) DocumentPage(ctx context.Context, kind model.Kind, prefix string
 	return docs, next, nil
 }
 
-// ClusterItem is what lists show of a cluster's document: reading the whole of it takes too long for a fleet.
+// ClusterItem is what lists show of a cluster: reading the whole of its document and plans takes too long for a fleet.
 type ClusterItem struct {
 	UID, Name, Release string
 	Generation         int64
 	Labels             map[string]string
+	Installed          bool
+	Endpoint           string // empty unless it is installed
+	Nodes              int    // live machines
+	Plan               string // id of the newest plan of a cluster of that name, or empty
+	Operation          plan.Operation
+	Phase              plan.Phase
 }
 
 // Place is the place after the cluster in a list sorted by name.
@@ -231,34 +223,63 @@ func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Na
 
 // ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
 func (s *Store) ClusterPage(ctx context.Context, prefix string, p director.Page) (items []ClusterItem, next *director.Place, err error) {
-	q := prefixed(s.read.WithContext(ctx).Where("kind = ?", model.KindCluster), "name", prefix)
-	if q, err = page(q, p, documentOrders["name"], "name"); err != nil {
+	q, err := page(prefixed(s.clusters(ctx), "d.name", prefix), p, order{"d.name", false}, "d.name")
+	if err != nil {
 		return nil, nil, err
 	}
-	var rows []documentRow
-	if err := q.Find(&rows).Error; err != nil {
-		return nil, nil, dbError("store.documents", "clusters", err)
+	if items, err = readClusters(q); err != nil {
+		return nil, nil, err
 	}
-	if p.Limit > 0 && len(rows) > p.Limit {
-		rows = rows[:p.Limit]
-		next = rows[len(rows)-1].place("name")
-	}
-	items = make([]ClusterItem, len(rows))
-	for i, r := range rows {
-		var body struct {
-			Metadata struct {
-				Labels map[string]string `json:"labels"`
-			} `json:"metadata"`
-			Spec struct {
-				Release string `json:"release"`
-			} `json:"spec"`
-		}
-		if err := json.Unmarshal([]byte(r.Body), &body); err != nil {
-			return nil, nil, &director.Error{Kind: director.KindInternal, Op: "store.document", Msg: "the stored Cluster/" + r.Name + " cannot be read", Err: err}
-		}
-		items[i] = ClusterItem{UID: r.UID, Name: r.Name, Generation: r.Generation, Release: body.Spec.Release, Labels: body.Metadata.Labels}
+	if p.Limit > 0 && len(items) > p.Limit {
+		items = items[:p.Limit]
+		next = items[len(items)-1].Place()
 	}
 	return items, next, nil
+}
+
+// Cluster returns the cluster of that name, or not_found.
+func (s *Store) Cluster(ctx context.Context, name string) (ClusterItem, error) {
+	items, err := readClusters(s.clusters(ctx).Where("d.name = ?", name))
+	if err == nil && len(items) == 0 {
+		err = dbError("store.cluster", "Cluster/"+name, gorm.ErrRecordNotFound)
+	}
+	if err != nil {
+		return ClusterItem{}, err
+	}
+	return items[0], nil
+}
+
+// clusters asks for everything that a list shows in one go: of a fleet's list, most of the time went into questions of their own and into rows by reflection.
+func (s *Store) clusters(ctx context.Context) *gorm.DB {
+	return s.read.WithContext(ctx).Table("documents AS d").
+		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+s.jsonText("d.body", "metadata", "labels")+", ''), "+
+			"c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), COALESCE(p.phase, ''), "+
+			"(SELECT COUNT(*) FROM machines AS m WHERE m.cluster_uid = d.uid AND m.deleted_at = 0)").
+		Joins("LEFT JOIN clusters AS c ON c.uid = d.uid").
+		Joins("LEFT JOIN plans AS p ON p.id = (SELECT q.id FROM plans AS q WHERE q.cluster = d.name ORDER BY q.created_at DESC, q.id LIMIT 1)").
+		Where("d.kind = ?", model.KindCluster)
+}
+
+func readClusters(q *gorm.DB) ([]ClusterItem, error) {
+	rows, err := q.Rows()
+	if err != nil {
+		return nil, dbError("store.clusters", "clusters", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var items []ClusterItem
+	for rows.Next() {
+		var c ClusterItem
+		var labels string
+		err := rows.Scan(&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Installed, &c.Endpoint, &c.Plan, &c.Operation, &c.Phase, &c.Nodes)
+		if err == nil && labels != "" {
+			err = json.Unmarshal([]byte(labels), &c.Labels)
+		}
+		if err != nil {
+			return nil, dbError("store.clusters", "clusters", err)
+		}
+		items = append(items, c)
+	}
+	return items, dbError("store.clusters", "clusters", rows.Err())
 }
 
 func (r documentRow) place(column string) *director.Place {
@@ -280,40 +301,16 @@ func (s *Store) MachinesOf(ctx context.Context, uids []string) (map[string][]dir
 	if err != nil {
 		return nil, dbError("store.machines", "machines", err)
 	}
-	out := make(map[string][]director.Machine, len(uids))
-	for _, r := range rows {
-		out[r.ClusterUID] = append(out[r.ClusterUID], r.toDomain())
+	machines := make([]director.Machine, len(rows))
+	for i, r := range rows {
+		machines[i] = r.toDomain()
 	}
-	return out, nil
-}
-
-// MachineCounts returns how many live machines the clusters with these uids have, by uid.
-func (s *Store) MachineCounts(ctx context.Context, uids []string) (map[string]int, error) {
-	var rows []struct {
-		ClusterUID string
-		Live       int
-	}
-	err := s.read.WithContext(ctx).Raw("SELECT cluster_uid, COUNT(*) AS live FROM machines WHERE cluster_uid IN ? AND deleted_at = 0 GROUP BY cluster_uid", uids).
-		Scan(&rows).Error
-	if err != nil {
+	if err := withNICs(s.read.WithContext(ctx), machines); err != nil {
 		return nil, dbError("store.machines", "machines", err)
 	}
-	out := make(map[string]int, len(rows))
-	for _, r := range rows {
-		out[r.ClusterUID] = r.Live
-	}
-	return out, nil
-}
-
-// EndpointsOf returns the endpoints of those of the clusters with these uids that are installed, by uid.
-func (s *Store) EndpointsOf(ctx context.Context, uids []string) (map[string]string, error) {
-	var rows []clusterRow
-	if err := s.read.WithContext(ctx).Select("uid", "endpoint").Where("uid IN ?", uids).Find(&rows).Error; err != nil {
-		return nil, dbError("store.installed", "clusters", err)
-	}
-	out := make(map[string]string, len(rows))
-	for _, r := range rows {
-		out[r.UID] = r.Endpoint
+	out := make(map[string][]director.Machine, len(uids))
+	for _, m := range machines {
+		out[m.ClusterUID] = append(out[m.ClusterUID], m)
 	}
 	return out, nil
 }

@@ -96,17 +96,59 @@ func TestPlanPage(t *testing.T) {
 	})
 }
 
-func TestNewestPlans(t *testing.T) {
+func TestClusterPage(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
 		addPlans(t, s)
-		got, err := s.NewestPlans(t.Context(), []string{"c0", "c1", "none"})
-		ids := map[string]string{}
-		for c, i := range got {
-			ids[c] = i.Plan.ID
+		uids := map[string]string{}
+		err := update(t, s, func(tx *Tx) error {
+			for _, name := range []string{"c0", "c1", "other"} {
+				d := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{Release: "r-" + name}}
+				if name == "c1" {
+					d.Metadata.Labels = map[string]string{"team": "a \"b\""}
+				}
+				if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
+					return err
+				}
+			}
+			docs, err := tx.Documents()
+			if err != nil {
+				return err
+			}
+			for _, d := range docs {
+				uids[d.Metadata.Name] = d.UID
+			}
+			m := director.Machine{ID: "m1", ClusterUID: uids["c1"], Cluster: "c1", Name: "c1-w", Role: director.RoleWorker, Network: "n", Address: "10.0.0.1"}
+			if err := tx.IntendMachine(m, time.Unix(1, 0)); err != nil {
+				return err
+			}
+			return tx.PutInstalled(Installed{UID: uids["c0"], Name: "c0", Generation: 1, Endpoint: "https://c0", At: time.Unix(2, 0)})
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]string{"c0": "p6", "c1": "p4"}, ids); diff != "" || err != nil {
+		want := []ClusterItem{
+			{Name: "c0", UID: uids["c0"], Release: "r-c0", Generation: 1, Installed: true, Endpoint: "https://c0", Plan: "p6", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned},
+			{Name: "c1", UID: uids["c1"], Release: "r-c1", Generation: 1, Labels: map[string]string{"team": `a "b"`}, Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned},
+			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1},
+		}
+		first, next, err := s.ClusterPage(t.Context(), "", director.Page{Sort: "name", Limit: 2})
+		if diff := cmp.Diff(want[:2], first); diff != "" || err != nil || next == nil {
+			t.Fatal(diff, next, err)
+		}
+		rest, next, err := s.ClusterPage(t.Context(), "", director.Page{Sort: "name", Limit: 2, After: next})
+		if diff := cmp.Diff(want[2:], rest); diff != "" || err != nil || next != nil {
+			t.Error(diff, next, err)
+		}
+		if some, _, err := s.ClusterPage(t.Context(), "ot", director.Page{Sort: "name"}); err != nil || len(some) != 1 {
+			t.Errorf("by prefix: %+v, %v", some, err)
+		}
+		one, err := s.Cluster(t.Context(), "c1")
+		if diff := cmp.Diff(want[1], one); diff != "" || err != nil {
 			t.Error(diff, err)
+		}
+		if _, err := s.Cluster(t.Context(), "none"); director.KindOf(err) != director.KindNotFound {
+			t.Errorf("no such cluster: %v", err)
 		}
 	})
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
+
+	"gorm.io/gorm"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -31,22 +34,59 @@ func (r machineRow) toDomain() director.Machine {
 	}
 }
 
+// nicRow is an adapter of a machine. The one with ord 0 is the machine's first, whose address the machine's own row has too: so every address that is given
+// away stands in one table, and is given away once.
+type nicRow struct {
+	MachineID string
+	Ord       int
+	Role      string
+	Network   string
+	Address   string
+	MAC       string
+	DeletedAt int64 `gorm:"autoCreateTime:false"`
+}
+
+func (nicRow) TableName() string { return "machine_nics" }
+
+// withNICs adds to the machines the adapters beside their first.
+func withNICs(db *gorm.DB, machines []director.Machine) error {
+	at := make(map[string]int, len(machines))
+	ids := make([]string, len(machines))
+	for i, m := range machines {
+		at[m.ID], ids[i] = i, m.ID
+	}
+	for chunk := range slices.Chunk(ids, 500) { // databases bound the number of values
+		var rows []nicRow
+		if err := db.Where("ord > 0 AND machine_id IN ?", chunk).Order("machine_id, ord").Find(&rows).Error; err != nil {
+			return err
+		}
+		for _, r := range rows {
+			m := &machines[at[r.MachineID]]
+			m.NICs = append(m.NICs, director.NIC{Role: r.Role, Network: r.Network, Address: r.Address, MAC: r.MAC})
+		}
+	}
+	return nil
+}
+
 // MachineFilter narrows Machines.
 type MachineFilter struct {
 	Cluster     string // name; empty for all
 	Provider    string // empty for all
 	Tombstones  bool   // also those that were deleted
 	ClusterUID  string // empty for all
-	NetworkName string // empty for all
+	NetworkName string // of any adapter; empty for all
 }
 
 // Machines lists the ledger's rows by cluster, role and name.
 func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machine, error) {
 	q := s.read.WithContext(ctx).Order("cluster, role, name, created_at")
-	for column, value := range map[string]string{"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID, "network": f.NetworkName} {
+	for column, value := range map[string]string{"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID} {
 		if value != "" {
 			q = q.Where(column+" = ?", value)
 		}
+	}
+	if f.NetworkName != "" {
+		q = q.Where("id IN (SELECT machine_id FROM machine_nics WHERE network = ?)", f.NetworkName)
 	}
 	if !f.Tombstones {
 		q = q.Where("deleted_at = 0")
@@ -59,21 +99,22 @@ func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machi
 	for i, r := range rows {
 		out[i] = r.toDomain()
 	}
-	return out, nil
+	return out, dbError("store.machines", "machines", withNICs(s.read.WithContext(ctx), out))
 }
 
 // NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved, or "".
 func (s *Store) NetworkUser(ctx context.Context, provider, network string) (string, error) {
 	var names []string
-	err := s.read.WithContext(ctx).Model(&machineRow{}).Where("provider = ? AND network = ? AND deleted_at = 0", provider, network).
-		Order("cluster").Limit(1).Pluck("cluster", &names).Error
+	err := s.read.WithContext(ctx).Model(&machineRow{}).Joins("JOIN machine_nics ON machine_nics.machine_id = machines.id").
+		Where("machines.provider = ? AND machine_nics.network = ? AND machines.deleted_at = 0", provider, network).
+		Order("machines.cluster").Limit(1).Pluck("machines.cluster", &names).Error
 	if err != nil || len(names) == 0 {
 		return "", dbError("store.network_user", "machines", err)
 	}
 	return names[0], nil
 }
 
-// IntendMachine reserves the machine with its address. No error if the same id is there already; conflict if its name or address
+// IntendMachine reserves the machine with the addresses of all its adapters. No error if the same id is there already; conflict if its name or address
 // belongs to another machine, or if the id is a tombstone's: it was used, and is never used for another VM.
 func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
 	const op = "store.intend"
@@ -97,7 +138,19 @@ func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
 		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host, VMID: m.VMID,
 		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
 	}).Error
-	return dbError(op, "a machine with the name "+m.Name+" or the address "+m.Address, err)
+	if err != nil {
+		return dbError(op, "a machine with the name "+m.Name+" or the address "+m.Address, err)
+	}
+	nics := append([]director.NIC{{Role: "internal", Network: m.Network, Address: m.Address, MAC: m.MAC}}, m.NICs...)
+	for i, n := range nics {
+		err := t.db.Create(&nicRow{
+			MachineID: m.ID, Ord: i, Role: n.Role, Network: n.Network, Address: n.Address, MAC: n.MAC, DeletedAt: micros(m.Deleted),
+		}).Error
+		if err != nil {
+			return dbError(op, "a machine with the address "+n.Address+" on network "+n.Network, err)
+		}
+	}
+	return nil
 }
 
 // SetMachine records where the machine stands. host and vmID are kept when empty.
@@ -143,10 +196,19 @@ func (t *Tx) SetMembers(clusterUID string, names []string, kubernetes string) er
 	return dbError("store.members", "the machines of cluster "+clusterUID, err)
 }
 
-// BuryMachine turns the row into a tombstone, which frees its name and address. No error if it is one already.
+// BuryMachine turns the row into a tombstone, which frees its name and its addresses. No error if it is one already.
 func (s *Store) BuryMachine(ctx context.Context, id string, now time.Time) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE machines SET deleted_at = ? WHERE id = ? AND deleted_at = 0", micros(now), id).Error
-	return dbError("store.bury", "machine "+id, err)
+	return s.Update(ctx, func(tx *Tx) error {
+		for _, statement := range []string{
+			"UPDATE machines SET deleted_at = ? WHERE id = ? AND deleted_at = 0",
+			"UPDATE machine_nics SET deleted_at = ? WHERE machine_id = ? AND deleted_at = 0",
+		} {
+			if err := tx.db.Exec(statement, micros(now), id).Error; err != nil {
+				return dbError("store.bury", "machine "+id, err)
+			}
+		}
+		return nil
+	})
 }
 
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

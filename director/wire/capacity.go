@@ -16,6 +16,14 @@ type Checked struct {
 	Steps     int            `json:"steps,omitempty"`
 	Problems  []ProblemField `json:"problems"`
 	Warnings  []string       `json:"warnings,omitempty"`
+	Addresses []AddressCheck `json:"addresses,omitempty" doc:"How the addresses were looked at that the plan would give away."`
+}
+
+// AddressCheck is how the addresses of a network were looked at.
+type AddressCheck struct {
+	Network   string   `json:"network"`
+	Addresses int      `json:"addresses" doc:"How many."`
+	Ways      []string `json:"ways" doc:"ledger: of the director's own machines. hypervisor: what it knows of its VMs. ssh port: a knock at it. arp: on a network that the director itself is on."`
 }
 
 // Capacities is what providers have left, by name.

@@ -18,18 +18,13 @@ func Optional(t time.Time) *time.Time {
 
 // SummaryOf converts a plan and its state without the steps.
 func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
-	done := 0
-	for _, st := range s.Steps {
-		if st.Status.Satisfied() {
-			done++
-		}
-	}
+	done, total := plan.Count(&p, &s)
 	return PlanSummary{
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Summary: p.Summary, Hash: p.Hash,
 		CreatedAt: p.CreatedAt.UTC(), CreatedBy: p.CreatedBy,
 		Phase: string(s.Phase), Message: s.Message, Hint: s.Hint,
 		StartedAt: Optional(s.StartedAt), FinishedAt: Optional(s.FinishedAt),
-		EstimateSeconds: Seconds(p.Estimate), StepsDone: done, StepsTotal: len(p.Steps),
+		EstimateSeconds: Seconds(p.Estimate), StepsDone: done, StepsTotal: total,
 	}
 }
 
@@ -64,7 +59,7 @@ func PlanOf(p plan.Plan, s plan.State) Plan {
 func stepOf(step plan.Step, st plan.StepState) Step {
 	out := Step{
 		ID: step.ID, Kind: step.Kind, Title: step.Title, Node: step.Node,
-		Needs: append([]string{}, step.Needs...), Params: step.Params, Effects: make([]Effect, len(step.Effects)),
+		Needs: append([]string{}, step.Needs...), Undoes: step.Undoes, Params: step.Params, Effects: make([]Effect, len(step.Effects)),
 		Window: step.Window, Since: Optional(st.Since),
 		Attempts: step.Attempts, TimeoutSeconds: Seconds(step.Timeout), EstimateSeconds: Seconds(step.Estimate),
 		Status: string(st.Status), Attempt: st.Attempt, Failures: st.Failures,
@@ -161,7 +156,7 @@ func rebuild(p Plan, steps []Step, s plan.State) Plan {
 	p.Phase, p.Message, p.Hint, p.LastEvent = string(s.Phase), s.Message, s.Hint, s.Seq
 	p.StartedAt, p.FinishedAt, p.ApprovedBy = Optional(s.StartedAt), Optional(s.FinishedAt), s.ApprovedBy
 	p.Steps = make([]Step, len(steps))
-	p.StepsDone = 0
+	p.StepsDone, p.StepsTotal = 0, 0
 	for i, st := range steps {
 		x := s.Steps[i]
 		st.Status, st.Attempt, st.Failures = string(x.Status), x.Attempt, x.Failures
@@ -169,6 +164,9 @@ func rebuild(p Plan, steps []Step, s plan.State) Plan {
 		st.StartedAt, st.FinishedAt, st.NotBefore = Optional(x.StartedAt), Optional(x.FinishedAt), Optional(x.NotBefore)
 		st.Message, st.Hint = x.Message, x.Hint
 		p.Steps[i] = st
+		if len(st.Undoes) == 0 || x.Status != plan.Pending { // as plan.Count
+			p.StepsTotal++
+		}
 		if x.Status.Satisfied() {
 			p.StepsDone++
 		}

@@ -175,12 +175,12 @@ type Documents struct {
 type Cluster struct {
 	Name       string    `json:"name"`
 	Generation int64     `json:"generation" doc:"Generation of its document."`
-	Status     string    `json:"status" doc:"absent, creating, ready, changing, deleting or failed."`
+	Status     string    `json:"status" doc:"absent, creating, unfinished (machines are there and no cluster), ready, changing, deleting, or failed (its creation or deletion). A cluster whose last work on nodes has failed is ready, and shows that plan."`
 	Release    string    `json:"release,omitempty"`
 	Endpoint   string    `json:"endpoint,omitempty" doc:"Address of its Kubernetes API."`
 	Nodes      int       `json:"nodes" doc:"How many machines it has."`
 	Machines   []Machine `json:"machines" doc:"A list of many clusters is much faster when its fields leave them out."`
-	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it."`
+	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it, or its newest one if that failed or was cancelled."`
 	PlanPhase  string    `json:"plan_phase,omitempty"`
 }
 
@@ -201,6 +201,16 @@ type Machine struct {
 	State       string `json:"state" doc:"intended, present or deleting."`
 	CPUs        int    `json:"cpus,omitempty"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+	// Interfaces are the adapters beside the first.
+	Interfaces []Interface `json:"interfaces,omitempty" doc:"Its network adapters beside the first, whose address is the machine's."`
+}
+
+// Interface is a network adapter of a machine.
+type Interface struct {
+	Role    string `json:"role" doc:"services or storage."`
+	Network string `json:"network"`
+	Address string `json:"address"`
+	MAC     string `json:"mac"`
 }
 
 // PlanRequest asks for a plan.
@@ -332,6 +342,7 @@ type Window struct {
 	ID      string `json:"id"`
 	Size    int    `json:"size" doc:"Nodes at once."`
 	PerHost int    `json:"per_host,omitempty" doc:"Nodes at once that share a hypervisor host."`
+	Goal    string `json:"goal,omitempty" doc:"What nodes do that are through it."`
 }
 
 // PlanSummary is a plan without its steps.
@@ -400,6 +411,7 @@ type Step struct {
 	Title           string          `json:"title"`
 	Node            string          `json:"node,omitempty" doc:"The node it concerns; absent for the cluster."`
 	Needs           []string        `json:"needs" doc:"Steps that must be done first."`
+	Undoes          []string        `json:"undoes,omitempty" doc:"Of a step back: the steps of its node that it undoes. It only runs when one of those has failed."`
 	Params          json.RawMessage `json:"params,omitempty" doc:"What its kind needs; never a secret."`
 	Effects         []Effect        `json:"effects"`
 	Window          string          `json:"window,omitempty" doc:"The window that its node is handled in."`

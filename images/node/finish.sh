@@ -16,7 +16,7 @@ install -d -m 0755 /var/log/journal
 echo localhost >/etc/hostname
 sed -i 's/^pool /# &/' /etc/chrony/chrony.conf
 
-systemctl -q enable systemd-networkd systemd-resolved systemd-repart ssh chrony containerd kubelet qemu-guest-agent
+systemctl -q enable systemd-networkd systemd-resolved systemd-repart ssh chrony containerd kubelet qemu-guest-agent kaas-emulated
 # The playbooks enable these where a node needs them.
 systemctl -q disable haproxy keepalived rpcbind.service rpcbind.socket nfs-client.target
 # Each is a process or a kernel module at every start, and none is of use here.

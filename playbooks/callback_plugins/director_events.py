@@ -3,6 +3,9 @@
 # The lines go to the regular file that KAAS_EVENTS names: appending to it never
 # waits for a reader, and a write that fails (a full disk) loses the line and not
 # the play. Lines carry a number, so that a reader sees that some are missing.
+# KAAS_LEASH=FD:SECONDS names a pipe from the director. When it is closed, the director
+# is gone, and when nothing comes through it for that time (if it is not 0), another
+# director may be at this work: the run ends itself, with all of its processes.
 # Without KAAS_EVENTS the lines go to standard output, for a look by hand:
 #
 #     ANSIBLE_STDOUT_CALLBACK=director_events ansible-playbook ...
@@ -27,6 +30,9 @@ DOCUMENTATION = '''
 import json
 import os
 import re
+import select
+import signal
+import threading
 import time
 
 from datetime import datetime, timezone
@@ -71,6 +77,35 @@ class CallbackModule(CallbackBase):
         self._number = 0
         self._torn = False
         self._started = {}
+        leash = os.environ.pop('KAAS_LEASH', '')
+        if leash:
+            fd, unused, silence = leash.partition(':')
+            os.set_inheritable(int(fd), False)
+            threading.Thread(target=self._watch, args=(int(fd), float(silence or 0) or None), daemon=True).start()
+
+    # The leash.
+
+    @staticmethod
+    def _watch(fd, silence):
+        while True:
+            ready = select.select([fd], [], [], silence)[0]
+            if not ready or not os.read(fd, 4096):
+                break
+        why = 'is gone' if ready else 'was silent for %g s' % silence
+        try:
+            os.write(2, ('The director %s: the run ends itself.\n' % why).encode())
+        except OSError:
+            pass  # nobody reads
+        mark = ('KAAS_RUN=%s' % os.environ.get('KAAS_RUN', '')).encode()
+        for name in os.listdir('/proc'):
+            if name.isdigit() and int(name) != os.getpid():
+                try:
+                    with open('/proc/%s/environ' % name, 'rb') as file:
+                        if mark in file.read().split(b'\0'):
+                            os.kill(int(name), signal.SIGKILL)
+                except OSError:
+                    pass  # it has ended
+        os.kill(os.getpid(), signal.SIGKILL)
 
     # Writing.
 

@@ -239,9 +239,21 @@ class Proof:
             questions.update(("get " + url, "reaches " + url) for url in self.args["urls"])
             self.ask(node, found[node][0], questions)
 
+    def probe(self):
+        """Have the probes prove what only a pod can, and remove them, whatever came out."""
+        try:
+            self.talk(self.start())
+        except Failure:
+            try:
+                self.tidy()
+            except Failure:
+                pass  # the first failure is the one to read; the next check removes what is left
+            raise
+        self.tidy()
+
     def tidy(self):
         """Have the cluster remove the probes; the next check waits for that. What is left of the time does not matter here."""
-        self.kubectl.deadline = time.monotonic() + 120
+        self.kubectl.deadline = time.monotonic() + max(120, self.args["timeout"] // 3)
         self.kubectl.do("delete", "namespace", self.args["namespace"], "--ignore-not-found", "--wait=false",
                         what="removing the probes")
 
@@ -269,10 +281,7 @@ def main():
         if args["rollouts"]:
             proof.rollouts()
         if not module.check_mode:
-            try:
-                proof.talk(proof.start())
-            finally:
-                proof.tidy()
+            proof.probe()
     except Failure as err:
         module.fail_json(changed=False, checks=proof.checks, **err.result())
     module.exit_json(changed=False, checks=proof.checks)

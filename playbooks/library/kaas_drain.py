@@ -52,6 +52,11 @@ options:
     description: Seconds after which it is given up.
     type: int
     default: 300
+  ending:
+    description: Seconds that pods which were evicted in time may still take to end after O(timeout). They do not come back, so a drain that is given up because of
+      them has to be made once more for nothing.
+    type: int
+    default: 90
 attributes:
   check_mode:
     support: full
@@ -134,9 +139,10 @@ class Drain:
     def __init__(self, args, check, clock=time.monotonic, sleep=time.sleep):
         self.args, self.check, self.name = args, check, args["name"]
         # What is left of the time is for saying what blocks and for uncordoning.
-        self.kubectl = Kubectl.of(args, more=120)
+        self.kubectl = Kubectl.of(args, more=args["ending"] + 120)
         self.clock, self.sleep = clock, sleep
         self.deadline = clock() + args["timeout"]
+        self.end = self.deadline + args["ending"]
         self.changed, self.evicted, self.last = False, [], {}
 
     def mark(self, node, wanted, by):
@@ -193,7 +199,7 @@ class Drain:
                     self.evicted.append(str(pod))
                 self.last[str(pod)] = answer
             pods = self.left()
-            if pods and self.clock() >= self.deadline:
+            if pods and self.clock() >= (self.end if all(pod.terminating for pod in pods) else self.deadline):
                 raise Blocked(self.name, [self.why(pod, budgets(self.kubectl)) for pod in pods])
             if pods:
                 self.sleep(PAUSE)
@@ -277,6 +283,7 @@ def main():
             "delete_emptydir_data": {"type": "bool", "default": False},
             "grace_period": {"type": "int", "default": -1},
             "wait_gone": {"type": "bool", "default": True},
+            "ending": {"type": "int", "default": 90},
         }),
         supports_check_mode=True)
     if no_cluster_yet(module):

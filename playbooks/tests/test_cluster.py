@@ -80,10 +80,15 @@ class Check(unittest.TestCase):
 
 
 class Probes(Case):
-    """kaas_check against a kubectl that plays a cluster whose earlier probes are still going."""
+    """kaas_check against a kubectl that plays a cluster in which something is in the way."""
+
+    def check(self):
+        """Run the module with a second of patience."""
+        self.write("admin.conf", "")
+        return run("kaas_check", {"nodes": ["a"], "rollouts": [], "image": "i", "kubeconfig": self.path("admin.conf"),
+                                  "kubectl": self.path("bin/kubectl"), "timeout": 1})
 
     def test_waits_for_an_earlier_check(self):
-        self.write("admin.conf", "")
         self.program("kubectl", """
             case "$*" in
             *"get namespace"*) echo '{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}' ;;
@@ -91,10 +96,22 @@ class Probes(Case):
             *) echo '{}' ;;
             esac
             """)
-        result = run("kaas_check", {"nodes": ["a"], "rollouts": [], "image": "i", "kubeconfig": self.path("admin.conf"),
-                                    "kubectl": self.path("bin/kubectl"), "timeout": 1})
+        result = self.check()
         self.assertIn("the probes of an earlier check are gone: not within", result["msg"])
         self.assertFalse([call for call in self.calls() if "apply" in call], "probes were started into a namespace that goes")
+
+    def test_a_failed_clean_up_does_not_hide_what_failed(self):
+        self.program("kubectl", """
+            case "$*" in
+            *"delete namespace"*) echo "Error from server (Forbidden): not yours" >&2; exit 1 ;;
+            *"get namespace"*) ;;
+            *"get -o json nodes"*) echo '{"items": [{"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
+            *apply*) echo "Error from server (Invalid): no such image" >&2; exit 1 ;;
+            esac
+            """)
+        result = self.check()
+        self.assertIn("starting the probes failed", result["msg"])
+        self.assertTrue([call for call in self.calls() if "delete namespace" in call], "the probes were left")
 
 
 class Shared(unittest.TestCase):

@@ -37,7 +37,7 @@ class Drain(Case):
 
     def ensure(self, check=False, **args):
         return run("kaas_drain", dict({"name": "w1", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"),
-                                       "timeout": 0}, **args), check=check)
+                                       "timeout": 0, "ending": 0}, **args), check=check)
 
     def node(self):
         return self.things("nodes")[0]
@@ -120,6 +120,30 @@ class Drain(Case):
         self.cluster(nodes=[node()], pods=[pod("a")], dead=["w1"])
         self.assertEqual(self.ensure(wait_gone=False)["evicted"], ["default/a"])
         self.assertFalse(self.ensure(wait_gone=False)["changed"])
+
+    def test_evicted_pods_may_end_after_the_time(self):
+        module = load("library/kaas_drain.py", "kaas_drain")
+        self.cluster(nodes=[node()], pods=[pod("a")], dead=["w1"])
+        args = {"name": "w1", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 4, "ending": 6, "force": False,
+                "delete_emptydir_data": False, "grace_period": -1, "wait_gone": True}
+
+        def drain(ends):
+            now = [0]
+
+            def sleep(seconds):
+                now[0] += seconds
+                if now[0] >= ends:
+                    self.cluster(nodes=self.things("nodes"), pods=[])
+
+            return module.Drain(args, False, lambda: now[0], sleep).ensure("drained")
+
+        with self.assertRaises(module.Blocked) as failed:
+            drain(ends=12)
+        self.assertEqual([item["cause"] for item in failed.exception.details["blocking"]], ["terminating"])
+        self.assertEqual(drain(ends=8), [])
+        self.cluster(nodes=[node()], pods=[pod("a", labels=WEB)], poddisruptionbudgets=[budget(0)])
+        with self.assertRaises(module.Blocked):  # not evicted in time
+            drain(ends=8)
 
     def test_cordon_and_uncordon(self):
         self.cluster(nodes=[node(annotations={})], pods=[pod("a")])

@@ -40,7 +40,7 @@ func (p *pool) capacity() (hypervisor.HostCapacity, error) {
 		return hypervisor.HostCapacity{}, err
 	}
 	row := hypervisor.HostCapacity{
-		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.all), DiskFree: int64(p.free),
+		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.disks.all), DiskFree: int64(p.disks.free),
 	}
 	if m, err := p.conn.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
 		row.MemoryFree = int64((m.Free + m.Buffers + m.Cached) << 10)

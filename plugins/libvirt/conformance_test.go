@@ -13,11 +13,16 @@ func TestConformance(t *testing.T) {
 	t.Run("upload", func(t *testing.T) {
 		t.Skip("not on this hypervisor: libvirt's test driver has no volume upload; seeds and images are read and dropped")
 	})
-	hypervisortest.Exercise(t, f.subject)
+	hypervisortest.ExerciseColumn(t, "libvirt-test", *update, f.subject)
 }
 
-// TestLabConformance holds the back end to the contract on a real hypervisor.
+// TestLabConformance holds the back end to the contract on a real hypervisor. With -update it writes the column of docs/backends.md.
 func TestLabConformance(t *testing.T) {
 	t.Parallel()
-	hypervisortest.Exercise(t, newFixture(t, labURI(t), "default").subject)
+	f := newFixture(t, labURI(t), "default")
+	if *update {
+		hypervisortest.ExerciseColumn(t, "libvirt", true, f.subject)
+		return
+	}
+	hypervisortest.Exercise(t, f.subject)
 }

@@ -52,27 +52,30 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 	if kind == "test" { // libvirt's test driver knows fewer devices
 		def.Devices.Channels, def.Devices.Controllers = nil, nil
 	}
+	if b.cfg.NoGuestAgent {
+		def.Devices.Channels = nil
+	}
 
 	target := 'a'
 	disk := func(name, format, serial string) virtxml.DomainDisk {
 		d := virtxml.DomainDisk{
 			Device: "disk",
 			Driver: &virtxml.DomainDiskDriver{Name: "qemu", Type: format, Cache: b.cfg.DiskCache},
-			Source: &virtxml.DomainDiskSource{File: &virtxml.DomainDiskSourceFile{File: p.path(name)}},
+			Source: p.source(name, name != seedName(s.Key)),
 			Target: &virtxml.DomainDiskTarget{Dev: "vd" + string(target), Bus: "virtio"},
 			Serial: serial,
 		}
-		if format == "qcow2" {
+		if name != seedName(s.Key) {
 			d.Driver.Discard = "unmap"
 		}
 		target++
 		return d
 	}
-	root := disk(rootName(s.Key), "qcow2", "kaas-root")
+	root := disk(p.rootName(s.Key), p.disks.format(), "kaas-root")
 	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
 	def.Devices.Disks = append(def.Devices.Disks, root)
 	for _, d := range s.DataDisks {
-		def.Devices.Disks = append(def.Devices.Disks, disk(dataName(s.Key, d.Serial), "qcow2", d.Serial))
+		def.Devices.Disks = append(def.Devices.Disks, disk(p.dataName(s.Key, d.Serial), p.disks.format(), d.Serial))
 	}
 	seed := disk(seedName(s.Key), "raw", "kaas-seed")
 	seed.ReadOnly = &virtxml.DomainDiskReadOnly{}
@@ -126,4 +129,15 @@ func (b *Backend) cpu(kind string) *virtxml.DomainCPU {
 		cpu.Features = append(cpu.Features, virtxml.DomainCPUFeature{Policy: "require", Name: name})
 	}
 	return cpu
+}
+
+// source is where the domain finds a volume: of the pool of disks if disk is set, and of the pool of files otherwise.
+func (p *pool) source(name string, disk bool) *virtxml.DomainDiskSource {
+	if !disk {
+		return &virtxml.DomainDiskSource{File: &virtxml.DomainDiskSourceFile{File: p.path(name)}}
+	}
+	if p.disks.block() {
+		return &virtxml.DomainDiskSource{Block: &virtxml.DomainDiskSourceBlock{Dev: p.disks.path(name)}}
+	}
+	return &virtxml.DomainDiskSource{File: &virtxml.DomainDiskSourceFile{File: p.disks.path(name)}}
 }

@@ -22,17 +22,22 @@ func TestDomainXML(t *testing.T) {
 		DataDisks: []hypervisor.Disk{{Serial: "kaas-data", Size: 5 << 30}},
 		NICs:      []hypervisor.NIC{{Network: "demo", MAC: "52:54:00:00:00:01"}},
 	}
+	files := &pool{dir: "/pool", kind: "dir"}
+	files.disks = files
+	group := &pool{dir: "/pool", kind: "dir", disks: &pool{dir: "/dev/vg0", kind: "logical"}}
 	for name, tt := range map[string]struct {
 		cfg  Config
 		kind string
+		pool *pool
 	}{
-		"qemu": {Config{DiskCache: "unsafe"}, "qemu"},
-		"kvm":  {Config{Firmware: "efi", MachineType: "pc-q35-7.2"}, "kvm"},
+		"qemu":    {Config{DiskCache: "unsafe"}, "qemu", files},
+		"kvm":     {Config{Firmware: "efi", MachineType: "pc-q35-7.2"}, "kvm", files},
+		"logical": {Config{CPUMode: "host-model", NoGuestAgent: true}, "kvm", group},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &Backend{cfg: tt.cfg}
-			got, err := b.domainXML(tt.kind, &pool{dir: "/pool"}, s)
+			got, err := b.domainXML(tt.kind, tt.pool, s)
 			if err != nil {
 				t.Fatal(err)
 			}

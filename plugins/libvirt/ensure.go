@@ -3,6 +3,9 @@ package libvirt
 import (
 	"bytes"
 	"context"
+	"io"
+	"path"
+	"slices"
 
 	virt "libvirt.org/go/libvirt"
 
@@ -61,7 +64,8 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 				return answer{}, err
 			}
 			row, err := p.capacity()
-			return answer{len(disks) > 0, row.MemoryFree}, err
+			// Disks that every host sees bind the VM to none.
+			return answer{len(disks) > 0 && !p.disks.shared(), row.MemoryFree}, err
 		})
 		if err != nil {
 			if asked == nil || asked == h {
@@ -126,6 +130,9 @@ func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect
 	if err != nil {
 		return err
 	}
+	if err := b.able(op, h, c, kind); err != nil {
+		return err
+	}
 	if old != nil && old.name != s.Name {
 		if err := undefine(old.Domain); err != nil {
 			return err
@@ -151,8 +158,20 @@ func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect
 		return err
 	}
 
-	for _, v := range volumes(s, base.path) {
-		vol, err := p.ensure(v, v.name == rootName(s.Key))
+	if err := b.copyRoot(p, s, base); err != nil {
+		return err
+	}
+	for _, v := range p.volumes(s, base.path) {
+		in := p
+		if v.disk {
+			in = p.disks
+		}
+		if v.disk && in.block() {
+			if err := b.blank(ctx, p, v.volume); err != nil {
+				return err
+			}
+		}
+		vol, err := in.ensure(v.volume, v.name == p.rootName(s.Key))
 		if err != nil {
 			return err
 		}
@@ -275,18 +294,173 @@ func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hyper
 		return nil, director.Errorf(director.KindExhausted, op, "%s wants %s of memory, and host %s has %s",
 			s.Name, bytesOf(uint64(s.Memory)), h.Name, bytesOf(memory)).WithHint("choose a smaller VM or another host")
 	}
-	disks := []int64{s.RootDisk}
+	disks, need := []int64{s.RootDisk}, int64(0)
 	for _, d := range s.DataDisks {
 		disks = append(disks, d.Size)
 	}
-	return base, p.room(0, disks...)
+	if p.copies() {
+		if err := p.room(0); err != nil { // the seed and the console
+			return nil, err
+		}
+		if need, err = p.disks.growth(p, s, base); err != nil {
+			return nil, err
+		}
+	}
+	return base, p.disks.room(need, disks...)
 }
 
-// volumes are the VM's disks but the seed, and the file of its console.
-func volumes(s hypervisor.Spec, base string) []volume {
-	list := []volume{{name: rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}}
-	for _, d := range s.DataDisks {
-		list = append(list, volume{name: dataName(s.Key, d.Serial), size: uint64(d.Size), format: "qcow2"})
+// growth is how much the disks of the VM will take of a pool in which they are no links: what is missing of them, where they are as large as they are said to
+// be, and the image's copy elsewhere.
+func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error) {
+	have, err := p.names()
+	if err != nil {
+		return 0, err
 	}
-	return append(list, volume{name: consoleName(s.Key), format: "raw"})
+	need := int64(0)
+	if !slices.Contains(have, files.rootName(s.Key)) {
+		need = int64(base.bytes)
+		if p.block() {
+			need = s.RootDisk
+		}
+	}
+	for _, d := range s.DataDisks {
+		if p.block() && !slices.Contains(have, files.dataName(s.Key, d.Serial)) {
+			need += d.Size
+		}
+	}
+	return need, nil
+}
+
+// copyRoot makes the root disk in a pool of its own, where it cannot be linked to the image. A copy whose end is not written down was cut off, and is made anew.
+func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
+	if !p.copies() {
+		return nil
+	}
+	done, err := p.find(copiedName(s.Key))
+	if err != nil {
+		return err
+	}
+	want := volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: p.disks.format(), copied: path.Base(base.path)}
+	if done != nil {
+		_ = done.Free()
+		root, err := p.disks.find(want.name)
+		if err != nil {
+			return err
+		}
+		if root != nil {
+			same, err := want.matches(root)
+			_ = root.Free()
+			if err != nil || same {
+				return err
+			}
+		}
+		if err := p.remove(copiedName(s.Key)); err != nil {
+			return err
+		}
+	}
+	if err := p.disks.remove(want.name); err != nil {
+		return err
+	}
+	_ = p.Refresh(0) // or libvirt takes the image, which was uploaded, for raw
+	from, err := p.find(want.copied)
+	if err != nil {
+		return err
+	}
+	if from == nil {
+		return director.Errorf(director.KindUnavailable, p.op, "the image of %s vanished while it was made", s.Name)
+	}
+	defer func() { _ = from.Free() }()
+	root, err := p.disks.ensureBy(want, false, func(xml string) (*virt.StorageVol, error) { return b.clone(p.disks, xml, from) })
+	if err != nil {
+		return err
+	}
+	info, err := root.GetInfo()
+	if err == nil && info.Capacity < want.size { // a copy is as large as the image, where it is a file
+		err = root.Resize(want.size, 0)
+	}
+	_ = root.Free()
+	if err != nil {
+		return err
+	}
+	if err := b.at("copied"); err != nil {
+		return err
+	}
+	mark, err := p.ensure(volume{name: copiedName(s.Key), size: 512, format: "raw"}, false)
+	if err != nil {
+		return err
+	}
+	return mark.Free()
+}
+
+// blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file system would be known by, are
+// overwritten before anybody sees it. A mark beside the seed says that this is not done yet.
+func (b *Backend) blank(ctx context.Context, p *pool, want volume) error {
+	mark := blankingName(want.name)
+	there, err := p.disks.find(want.name)
+	if err != nil {
+		return err
+	}
+	pending, err := p.find(mark)
+	if pending != nil {
+		_ = pending.Free()
+	}
+	if err != nil || there != nil && pending == nil {
+		if there != nil {
+			_ = there.Free()
+		}
+		return err
+	}
+	if pending == nil {
+		v, err := p.ensure(volume{name: mark, size: 512, format: "raw"}, false)
+		if err != nil {
+			return err
+		}
+		_ = v.Free()
+	}
+	if there == nil {
+		if there, err = p.disks.ensure(want, false); err != nil {
+			return err
+		}
+	}
+	defer func() { _ = there.Free() }()
+	if err := b.at("blanking"); err != nil {
+		return err
+	}
+	end := int64(min(want.size, blankEnd))
+	for _, offset := range []uint64{0, want.size - uint64(end)} {
+		zeros := source{r: io.LimitReader(zero{}, end), size: end, offset: offset}
+		if err := b.upload(ctx, p.conn, there, zeros); err != nil {
+			return err
+		}
+	}
+	return p.remove(mark)
+}
+
+// blankEnd is how much of each end of a new data disk is overwritten.
+const blankEnd = 4 << 20
+
+// zero reads as zeros.
+type zero struct{}
+
+func (zero) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// part is a volume of a VM; those that are disks go to the pool of disks.
+type part struct {
+	volume
+	disk bool
+}
+
+// volumes are the VM's disks but the seed, and the file of its console. A root disk that is a copy is made before.
+func (p *pool) volumes(s hypervisor.Spec, base string) []part {
+	var list []part
+	if !p.copies() {
+		list = append(list, part{volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}, true})
+	}
+	for _, d := range s.DataDisks {
+		list = append(list, part{volume{name: p.dataName(s.Key, d.Serial), size: uint64(d.Size), format: p.disks.format()}, true})
+	}
+	return append(list, part{volume{name: consoleName(s.Key), format: "raw"}, false})
 }

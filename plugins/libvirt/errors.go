@@ -54,7 +54,7 @@ func (h *host) translate(op string, err error) error {
 	}
 	switch {
 	case contains(e.Message, "No space left on device", "Disk quota exceeded"):
-		return wrap(director.KindExhausted, "free space in the storage pool "+h.Pool+", or choose another pool")
+		return wrap(director.KindExhausted, "free space in the storage pool "+h.pools()+", or choose another pool")
 	case contains(e.Message, "Cannot allocate memory", "cannot set up guest memory"):
 		return wrap(director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host")
 	case contains(e.Message, "Network is already in use by interface"):
@@ -102,4 +102,12 @@ func contains(text string, parts ...string) bool {
 func is(err error, codes ...virt.ErrorNumber) bool {
 	e, ok := errors.AsType[virt.Error](err)
 	return ok && slices.Contains(codes, e.Code)
+}
+
+// pools names the host's storage pools.
+func (h *host) pools() string {
+	if h.DiskPool == "" || h.DiskPool == h.Pool {
+		return h.Pool
+	}
+	return h.Pool + " or " + h.DiskPool
 }

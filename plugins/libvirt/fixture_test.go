@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,6 +85,9 @@ func (f *fixture) open(t *testing.T) *Backend {
 			}
 			return err
 		}
+		b.clone = func(p *pool, xml string, _ *virt.StorageVol) (*virt.StorageVol, error) {
+			return p.StorageVolCreateXML(xml, 0)
+		} // nor copy between pools
 	}
 	return b
 }
@@ -184,19 +189,21 @@ func (f *fixture) remains(t *testing.T, directorID string) []string {
 		}
 		_ = networks[i].Free()
 	}
-	p, err := f.keep.LookupStoragePoolByName(f.cfg.Hosts[0].Pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = p.Free() }()
-	_ = p.Refresh(0)
-	names, err := p.ListStorageVolumes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range names {
-		if strings.Contains(n, directorID) {
-			left = append(left, n)
+	for _, name := range []string{f.cfg.Hosts[0].Pool, cmp.Or(f.cfg.Hosts[0].DiskPool, f.cfg.Hosts[0].Pool)} {
+		p, err := f.keep.LookupStoragePoolByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Refresh(0)
+		names, err := p.ListStorageVolumes()
+		_ = p.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			if strings.Contains(n, directorID) {
+				left = append(left, n)
+			}
 		}
 	}
 	return left
@@ -220,11 +227,26 @@ func (f *fixture) partImage(t *testing.T, s hypervisor.ImageSpec) {
 }
 
 // points are the lines of Ensure after which the crash tests cut it off.
-var points = []string{"defined", "root.qcow2", "data.kaas-data.qcow2", "data.more.qcow2", "console.log", "seed", "uploaded", "made", "started"}
+func (f *fixture) points() []string {
+	format, copied := "qcow2", f.cfg.Hosts[0].DiskPool != ""
+	if strings.HasPrefix(f.cfg.Hosts[0].DiskPool, "logical") {
+		format = "raw"
+	}
+	data := []string{"data.kaas-data." + format, "data.more." + format}
+	switch {
+	case format == "raw":
+		data = append([]string{"copied", "blanking"}, data...)
+	case copied:
+		data = append([]string{"copied"}, data...)
+	default:
+		data = append([]string{"root.qcow2"}, data...)
+	}
+	return slices.Concat([]string{"defined"}, data, []string{"console.log", "seed", "uploaded", "made", "started"})
+}
 
 func (f *fixture) crashes() []hypervisortest.Crash {
 	var all []hypervisortest.Crash
-	for _, point := range points {
+	for _, point := range f.points() {
 		all = append(all, hypervisortest.Crash{Name: point, Arm: func(t *testing.T, b hypervisor.Backend) {
 			t.Helper()
 			b.(*Backend).at = func(p string) error {
@@ -264,6 +286,9 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	}
 	if f.test {
 		s.Skips["adopt/kept_disk"] = "libvirt's test driver attaches no disks"
+		if f.cfg.Hosts[0].DiskPool != "" {
+			s.Skips["images/in_use"] = "root disks in a pool of their own are copies, and need their image no more"
+		}
 		s.Skips["console/tail"] = "libvirt's test driver has no volume download"
 	}
 	return s
@@ -296,4 +321,17 @@ func (f *fixture) spec(t *testing.T, b *Backend) hypervisor.Spec {
 		}
 	})
 	return s
+}
+
+// running returns a back end and a VM that it has made.
+func (f *fixture) running(t *testing.T) (*Backend, hypervisor.Spec, hypervisor.VM) {
+	t.Helper()
+	b := f.open(t)
+	t.Cleanup(func() { b.Close() })
+	s := f.spec(t, b)
+	vm, err := b.Ensure(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, s, vm
 }

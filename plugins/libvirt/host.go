@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -35,9 +36,18 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 		}
 	}
 	if h.conn == nil {
+		away := remote(h.URI)
+		if away {
+			listen()
+		}
 		c, err := virt.NewConnect(h.URI)
 		if err != nil {
 			return nil, h.unreachable(op, err)
+		}
+		if away {
+			if err := c.SetKeepAlive(keepAliveEvery, keepAliveCount); err != nil { // an old libvirtd has none; then calls wait as long as their caller does
+				h.log.Info("the connection has no signs of life", "err", err)
+			}
 		}
 		h.conn = c
 	}
@@ -46,6 +56,29 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 	}
 	return h.conn, nil
 }
+
+// A host that is silent for 20 s is gone: its connection is closed, calls on it fail, and the next call connects anew.
+const (
+	keepAliveEvery = 5 // seconds
+	keepAliveCount = 3
+)
+
+// remote tells whether the URI leads to another machine, where a connection may end without a word.
+func remote(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && u.Host != ""
+}
+
+// listen runs libvirt's event loop, which signs of life need, from the first call to the end of the process.
+var listen = sync.OnceFunc(func() {
+	if err := virt.EventRegisterDefaultImpl(); err != nil {
+		return
+	}
+	go func() {
+		for virt.EventRunDefaultImpl() == nil {
+		}
+	}()
+})
 
 // drop forgets the connection. h.mu is held.
 func (h *host) drop() {

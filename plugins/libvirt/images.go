@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	virt "libvirt.org/go/libvirt"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/imagefile"
@@ -19,6 +21,8 @@ type image struct {
 	path string
 	sum  string // the first 16 digits
 	size uint64 // virtual
+	// bytes is what the file takes; known where disks are copies of it.
+	bytes uint64
 }
 
 // image returns the complete image with the name, or nil. A volume without its mark is an upload that was cut off.
@@ -38,7 +42,15 @@ func (p *pool) image(name string) (*image, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &image{path: p.path(disk), sum: m[2], size: size}, nil
+		found := &image{path: p.path(disk), sum: m[2], size: size}
+		if p.copies() {
+			info, there, err := read(p, disk, (*virt.StorageVol).GetInfo)
+			if err != nil || !there {
+				return nil, err
+			}
+			found.bytes = info.Allocation
+		}
+		return found, nil
 	}
 	return nil, nil
 }
@@ -95,7 +107,16 @@ func (b *Backend) ensureImage(ctx, work context.Context, op string, s hypervisor
 				progress(int64(i)*size+done, int64(len(missing))*size)
 			}
 		}
-		if _, err := inPool(work, h, op, func(p *pool) (none, error) { return none{}, b.sendImage(ctx, p, s, file, sent) }); err != nil {
+		_, err := inPool(work, h, op, func(p *pool) (none, error) {
+			if p.shared() { // another host of this provider may have it in the meantime
+				if there, err := p.hasImage(s); there || err != nil {
+					sent(size)
+					return none{}, err
+				}
+			}
+			return none{}, b.sendImage(ctx, p, s, file, sent)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -178,7 +199,7 @@ func (p *pool) deleteImage(name string) error {
 	for _, n := range doomed {
 		paths[p.path(n)] = true
 	}
-	for _, n := range names {
+	for _, n := range names { // copies elsewhere need it no more
 		if !strings.HasSuffix(n, ".qcow2") || paths[p.path(n)] {
 			continue
 		}

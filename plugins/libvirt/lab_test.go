@@ -66,7 +66,7 @@ func TestLabVolumes(t *testing.T) {
 	if err := b.SetPower(ctx, vm.ID, hypervisor.PowerOff); err != nil {
 		t.Fatal(err)
 	}
-	data := dataName(s.Key, "kaas-data")
+	data := (&pool{disks: &pool{}}).dataName(s.Key, "kaas-data")
 	content, err := os.ReadFile(newImage(t).Path) // a qcow2 disk that no other equals
 	if err != nil {
 		t.Fatal(err)
@@ -105,32 +105,9 @@ func TestLabVolumes(t *testing.T) {
 func TestLabConsole(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, labURI(t), "default")
-	b := f.open(t)
-	t.Cleanup(func() { b.Close() })
-	s := f.spec(t, b)
-	vm, err := b.Ensure(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		text, err := b.ConsoleTail(ctx, vm.ID, len(greeting))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(text) == greeting {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("the console shows %q", text)
-		}
-	}
-	if text, err := b.ConsoleTail(ctx, vm.ID, 8); err != nil || string(text) != greeting[len(greeting)-8:] {
+	b, _, vm := f.running(t)
+	waitForGreeting(t, b, vm.ID)
+	if text, err := b.ConsoleTail(t.Context(), vm.ID, 8); err != nil || string(text) != greeting[len(greeting)-8:] {
 		t.Errorf("a tail of 8 bytes: %q, %v", text, err)
 	}
 }
@@ -305,4 +282,68 @@ func TestLabReconnect(t *testing.T) {
 	listener.Close()
 	_, err = b.Capacity(t.Context())
 	wantError(t, err, director.KindUnavailable, socket)
+}
+
+// waitForGreeting waits for what the guest of the tests' image prints on its serial console.
+func waitForGreeting(t *testing.T, b *Backend, id hypervisor.ID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := b.ConsoleTail(ctx, id, len(greeting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) == greeting {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the console shows %q", text)
+		}
+	}
+}
+
+// TestLabVolumeGroup boots a VM whose disks are in the volume group of the pool in KAAS_LAB_LOGICAL_POOL.
+func TestLabVolumeGroup(t *testing.T) {
+	t.Parallel()
+	uri, group := labURI(t), os.Getenv("KAAS_LAB_LOGICAL_POOL")
+	if group == "" {
+		t.Skip("KAAS_LAB_LOGICAL_POOL is not set; it names a storage pool of type logical with 1 GiB free")
+	}
+	f := newFixture(t, uri, "default")
+	f.cfg.Hosts[0].DiskPool = group
+	b, s, vm := f.running(t)
+	waitForGreeting(t, b, vm.ID) // the copy is the image: it boots
+	content, err := inPool(t.Context(), b.hosts[0], "test", func(p *pool) ([]byte, error) {
+		v, err := p.disks.LookupStorageVolByName(p.dataName(s.Key, "kaas-data"))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = v.Free() }()
+		return tail(p.conn, v, 1<<20)
+	})
+	if err != nil || len(bytes.Trim(content, "\x00")) > 0 {
+		t.Errorf("a new data disk holds %d bytes of somebody else's, %v", len(bytes.Trim(content, "\x00")), err)
+	}
+}
+
+// TestLabRestart restarts libvirtd between two calls, by the command in KAAS_LAB_RESTART.
+func TestLabRestart(t *testing.T) {
+	uri, restart := labURI(t), os.Getenv("KAAS_LAB_RESTART")
+	if restart == "" {
+		t.Skip("KAAS_LAB_RESTART is not set; such as systemctl restart libvirtd. Other tests must not run meanwhile; make test runs this on a host of its own")
+	}
+	f := newFixture(t, uri, "default")
+	b, s, vm := f.running(t)
+	if out, err := exec.Command("sh", "-c", restart).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	again, err := b.Ensure(t.Context(), s) // on a connection of its own
+	if err != nil || again.ID != vm.ID || !again.Ready {
+		t.Errorf("after the restart: %+v, %v", again, err)
+	}
 }

@@ -5,10 +5,11 @@
 //   - The domain's UUID is computed from the stamp. The domain is defined first, so that half a machine is already listed,
 //     and its metadata carries the stamp and, once every disk is complete, the mark made.
 //   - Volumes are named kaas.<director>.<machine>.<use>, because libvirt keeps no metadata with volumes. The root disk is a
-//     qcow2 clone that is linked to the image's volume.
+//     qcow2 clone that is linked to the image's volume; in a pool of another one it is a full copy of it.
 //   - Delete takes the volumes away first and the domain last.
 //
-// The storage pool must hold files (types dir, fs or netfs).
+// The storage pool of images, seeds and consoles must hold files (types dir, fs or netfs). Disks may go to another one, also to a volume group (type
+// logical), where they are raw. A pool of type netfs is taken to be the same on all hosts that name it.
 package libvirt
 
 import (
@@ -40,7 +41,9 @@ var (
 type HostConfig struct {
 	Name string // how the director calls it
 	URI  string // qemu:///system, qemu+ssh://root@host/system ...
-	Pool string // storage pool for images and disks; default "default"
+	Pool string // storage pool of files, for images and disks; default "default"
+	// DiskPool is the storage pool of disks if it is another one; it may be of type logical.
+	DiskPool string
 }
 
 // Config is what Open needs.
@@ -50,9 +53,11 @@ type Config struct {
 	MachineType string // default q35
 	Firmware    string // bios (default) or efi
 	CPUMode     string // libvirt's mode of <cpu>; default: host-passthrough under KVM, x86-64-v2 under emulation
-	DiskCache   string // QEMU's cache mode; default is QEMU's own, "unsafe" is for laboratories
-	Autostart   bool   // start VMs when their host boots
-	Log         *slog.Logger
+	// NoGuestAgent leaves out the channel to QEMU's guest agent, by which libvirt shuts guests down.
+	NoGuestAgent bool
+	DiskCache    string // QEMU's cache mode; default is QEMU's own, "unsafe" is for laboratories
+	Autostart    bool   // start VMs when their host boots
+	Log          *slog.Logger
 }
 
 // minFree is what a pool must have free before anything is made in it. Disks are thin, so this only keeps the last bytes of a
@@ -68,6 +73,7 @@ type Backend struct {
 	// Seams for tests.
 	at     func(point string) error // called between the lines of Ensure
 	upload func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error
+	clone  func(p *pool, xml string, image *virt.StorageVol) (*virt.StorageVol, error)
 }
 
 // Open returns a back end. It does not connect yet: hosts that are down are reported by the first call that needs them.
@@ -87,8 +93,9 @@ func Open(cfg Config) (*Backend, error) {
 	}
 	want(slices.Contains([]string{"auto", "kvm", "qemu"}, cfg.DomainType), "domainType", "%q is not auto, kvm or qemu", cfg.DomainType)
 	want(slices.Contains([]string{"bios", "efi"}, cfg.Firmware), "firmware", "%q is not bios or efi", cfg.Firmware)
+	want(slices.Contains([]string{"", "host-passthrough", "host-model", "maximum"}, cfg.CPUMode), "cpuMode", "%q is not host-passthrough, host-model or maximum", cfg.CPUMode)
 	want(len(cfg.Hosts) > 0, "hosts", "is empty")
-	b := &Backend{cfg: cfg, at: func(string) error { return nil }, upload: uploadStream}
+	b := &Backend{cfg: cfg, at: func(string) error { return nil }, upload: uploadStream, clone: cloneVolume}
 	names := map[string]bool{}
 	for i, h := range cfg.Hosts {
 		at := fmt.Sprintf("hosts[%d]", i)
@@ -98,6 +105,7 @@ func Open(cfg Config) (*Backend, error) {
 		u, err := url.Parse(h.URI)
 		want(err == nil && u.Scheme != "", at+".uri", "%q is not a libvirt URI", h.URI)
 		h.Pool = cmp.Or(h.Pool, "default")
+		h.DiskPool = cmp.Or(h.DiskPool, h.Pool)
 		b.hosts = append(b.hosts, &host{HostConfig: h, log: cfg.Log.With("backend", "libvirt", "host", h.Name)})
 	}
 	if err := director.Invalid(op, "the libvirt provider's settings are wrong", fields); err != nil {

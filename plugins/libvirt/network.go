@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -97,7 +98,7 @@ func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpe
 		return err
 	}
 	if n == nil {
-		if err := h.overlap(op, c, s); err != nil {
+		if err := errors.Join(h.overlap(op, c, s), h.tags(op, c, s)); err != nil {
 			return err
 		}
 		text, err := networkXML(s)
@@ -144,10 +145,33 @@ func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpe
 	return n.SetAutostart(true)
 }
 
+// vlanBridges is the first libvirt that tags on the bridges of Linux itself, by their VLAN filtering.
+const vlanBridges = 11_000_000
+
+// tags returns invalid if the host's libvirt cannot tag on the bridge: an older one takes the definition, and then starts no VM.
+func (h *host) tags(op string, c *virt.Connect, s hypervisor.NetworkSpec) error {
+	if s.VLAN == 0 || s.OpenVSwitch || strings.HasPrefix(h.URI, "test:") {
+		return nil
+	}
+	version, err := c.GetLibVersion()
+	if err != nil || version >= vlanBridges {
+		return err
+	}
+	return director.Errorf(director.KindInvalid, op, "libvirt %s on host %s cannot tag VLAN %d on the bridge %s: it can from %s on", dotted(version), h.Name, s.VLAN, s.Bridge, dotted(vlanBridges)).
+		WithHint("leave spec.vlan out and name a bridge over a VLAN interface of the host, such as one over eth0.%d; or use Open vSwitch (switch: openvswitch)", s.VLAN)
+}
+
 // settings is what a network is made from, in one line.
 func settings(s hypervisor.NetworkSpec) string {
 	if s.Mode == "bridge" {
-		return "bridge " + s.Bridge
+		text := "bridge " + s.Bridge
+		if s.OpenVSwitch {
+			text += " openvswitch"
+		}
+		if s.VLAN != 0 {
+			text += fmt.Sprintf(" vlan %d", s.VLAN)
+		}
+		return text
 	}
 	return fmt.Sprintf("%s %s %s %s", s.Mode, s.CIDR.Masked(), s.Gateway, bridgeName(s))
 }
@@ -168,6 +192,12 @@ func networkXML(s hypervisor.NetworkSpec) (string, error) {
 	}
 	if s.Mode != "isolated" {
 		def.Forward = &virtxml.NetworkForward{Mode: s.Mode}
+	}
+	if s.OpenVSwitch {
+		def.VirtualPort = &virtxml.NetworkVirtualPort{Params: &virtxml.NetworkVirtualPortParams{OpenVSwitch: &virtxml.NetworkVirtualPortParamsOpenVSwitch{}}}
+	}
+	if s.VLAN != 0 {
+		def.VLAN = &virtxml.NetworkVLAN{Tags: []virtxml.NetworkVLANTag{{ID: uint(s.VLAN)}}}
 	}
 	if s.Mode != "bridge" {
 		def.Bridge.STP, def.Bridge.Delay = "on", "0"

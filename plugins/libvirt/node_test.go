@@ -124,7 +124,7 @@ func TestLabNode(t *testing.T) {
 			AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(login)))},
 			HostAliases:    []cloudinit.HostAlias{{Address: netip.MustParseAddr("192.0.2.1"), Names: []string{"alias.example.com"}}},
 			DataDisk:       &cloudinit.DataDisk{Serial: "kaas-data", Mount: "/var/lib/kaas-data", Persist: []string{"/var/lib/etcd", "/etc/kubernetes"}},
-			Scripts:        []string{"echo done >/run/first-boot\n"},
+			Scripts:        []cloudinit.Script{{Name: "done", Content: "echo done >/run/first-boot\n"}},
 			Files:          []cloudinit.File{{Path: "/etc/kaas-test", Mode: "0600", Content: []byte("yes: 1\n")}},
 		})
 		if err != nil {

@@ -14,16 +14,25 @@ import (
 )
 
 // Names of volumes. Neither part of a stamp has a dot (hypervisor.Spec.Validate), and names of images are cut at both ends.
-func rootName(s director.Stamp) string    { return volumePrefix(s) + "root.qcow2" }
 func seedName(s director.Stamp) string    { return volumePrefix(s) + "seed.iso" }
 func consoleName(s director.Stamp) string { return volumePrefix(s) + "console.log" }
-func dataName(s director.Stamp, serial string) string {
-	return volumePrefix(s) + "data." + serial + ".qcow2"
+
+// copiedName is a volume beside the seed which says that the root disk's copy of the image is complete.
+func copiedName(s director.Stamp) string { return volumePrefix(s) + "root.complete" }
+
+// blankingName is a volume beside the seed which says that a new data disk may still hold what somebody else has left.
+func blankingName(disk string) string { return disk + ".blanking" }
+
+// rootName and dataName are those of volumes in the pool of disks.
+func (p *pool) rootName(s director.Stamp) string { return volumePrefix(s) + "root." + p.disks.format() }
+
+func (p *pool) dataName(s director.Stamp, serial string) string {
+	return volumePrefix(s) + "data." + serial + "." + p.disks.format()
 }
 func volumePrefix(s director.Stamp) string { return "kaas." + s.Director + "." + s.Machine + "." }
 
 var (
-	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.qcow2$`)
+	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.(?:qcow2|raw)$`)
 	// The number is the virtual size of the disk: libvirt learns it only when the pool is read again.
 	imageVolume = regexp.MustCompile(`^kaas-image\.(.+)\.([0-9a-f]{16})\.([0-9]+)\.(qcow2|complete)$`)
 )
@@ -31,37 +40,79 @@ var (
 // pool is the storage pool of a host, with the names of its volumes as they were when it was opened.
 type pool struct {
 	*virt.StoragePool
-	h    *host
-	op   string
-	conn *virt.Connect
-	dir  string
-	free uint64
-	all  uint64
+	h     *host
+	op    string
+	conn  *virt.Connect
+	name  string
+	kind  string // libvirt's type of it
+	disks *pool  // where disks are; this one itself if that is no other
+	dir   string
+	free  uint64
+	all   uint64
 }
 
-// pool opens the host's storage pool. Errors: not_found or invalid with what to do.
+// block tells whether volumes are block devices, which are raw and as large as they are said to be.
+func (p *pool) block() bool { return p.kind == "logical" }
+
+// shared tells whether other hosts see the same volumes.
+func (p *pool) shared() bool { return p.kind == "netfs" }
+
+// copies tells whether root disks are full copies of their image, and not linked to it.
+func (p *pool) copies() bool { return p.disks != p }
+
+func (p *pool) format() string {
+	if p.block() {
+		return "raw"
+	}
+	return "qcow2"
+}
+
+// The types of pools that can be used.
+var (
+	fileTypes = []string{"dir", "fs", "netfs"}
+	diskTypes = []string{"dir", "fs", "netfs", "logical"}
+)
+
+// pool opens the host's storage pools. Errors: not_found or invalid with what to do.
 func (h *host) pool(op string, c *virt.Connect) (*pool, error) {
-	p, err := c.LookupStoragePoolByName(h.Pool)
+	p, err := h.openPool(op, c, h.Pool, fileTypes)
+	if err != nil {
+		return nil, err
+	}
+	if h.DiskPool == "" || h.DiskPool == h.Pool {
+		p.disks = p
+		return p, nil
+	}
+	if p.disks, err = h.openPool(op, c, h.DiskPool, diskTypes); err != nil {
+		_ = p.Free()
+		return nil, err
+	}
+	p.disks.disks = p.disks
+	return p, nil
+}
+
+func (h *host) openPool(op string, c *virt.Connect, name string, types []string) (*pool, error) {
+	p, err := c.LookupStoragePoolByName(name)
 	if is(err, virt.ERR_NO_STORAGE_POOL) {
-		return nil, director.Errorf(director.KindNotFound, op, "host %s has no storage pool %q", h.Name, h.Pool).
+		return nil, director.Errorf(director.KindNotFound, op, "host %s has no storage pool %q", h.Name, name).
 			WithHint("make it: virsh -c %s pool-define-as %s dir --target /var/lib/libvirt/%s, then pool-build, pool-start and pool-autostart %s",
-				h.URI, h.Pool, h.Pool, h.Pool)
+				h.URI, name, name, name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	opened := &pool{StoragePool: p, h: h, op: op, conn: c}
+	opened := &pool{StoragePool: p, h: h, op: op, conn: c, name: name}
 	ok := false
 	defer func() {
 		if !ok {
-			opened.close()
+			_ = opened.Free()
 		}
 	}()
 	if active, err := p.IsActive(); err != nil {
 		return nil, err
 	} else if !active {
-		return nil, director.Errorf(director.KindUnavailable, op, "the storage pool %q of host %s is not started", h.Pool, h.Name).
-			WithHint("start it: virsh -c %s pool-start %s", h.URI, h.Pool)
+		return nil, director.Errorf(director.KindUnavailable, op, "the storage pool %q of host %s is not started", name, h.Name).
+			WithHint("start it: virsh -c %s pool-start %s", h.URI, name)
 	}
 	text, err := p.GetXMLDesc(0)
 	if err != nil {
@@ -69,13 +120,19 @@ func (h *host) pool(op string, c *virt.Connect) (*pool, error) {
 	}
 	var def virtxml.StoragePool
 	if err := def.Unmarshal(text); err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "cannot read the storage pool %q of host %s: %w", h.Pool, h.Name, err)
+		return nil, director.Errorf(director.KindInternal, op, "cannot read the storage pool %q of host %s: %w", name, h.Name, err)
 	}
-	if !slices.Contains([]string{"dir", "fs", "netfs"}, def.Type) || def.Target == nil || def.Target.Path == "" {
-		return nil, director.Errorf(director.KindInvalid, op, "the storage pool %q of host %s is of type %s", h.Pool, h.Name, def.Type).
-			WithHint("use a pool of type dir, fs or netfs: disks are files that are linked to their image")
+	if !slices.Contains(types, def.Type) || def.Target == nil || def.Target.Path == "" {
+		e := director.Errorf(director.KindInvalid, op, "the storage pool %q of host %s is of type %s", name, h.Name, def.Type)
+		if def.Type == "logical" {
+			return nil, e.WithHint("name it as diskPool, and a pool of type dir, fs or netfs as pool: images, seeds and consoles are files")
+		}
+		return nil, e.WithHint("use a pool of type %s", strings.Join(types, ", "))
 	}
-	opened.dir = def.Target.Path
+	opened.dir, opened.kind = def.Target.Path, def.Type
+	if opened.shared() {
+		_ = p.Refresh(0) // other hosts write to it; where it is busy, what is known has to do
+	}
 	info, err := p.GetInfo()
 	if err != nil {
 		return nil, err
@@ -85,7 +142,12 @@ func (h *host) pool(op string, c *virt.Connect) (*pool, error) {
 	return opened, nil
 }
 
-func (p *pool) close() { _ = p.Free() }
+func (p *pool) close() {
+	if p.disks != p {
+		_ = p.disks.Free()
+	}
+	_ = p.Free()
+}
 
 func (p *pool) path(name string) string { return path.Join(p.dir, name) }
 
@@ -94,12 +156,12 @@ func (p *pool) room(need int64, disks ...int64) error {
 	for _, size := range disks {
 		if uint64(size) > p.all {
 			return director.Errorf(director.KindExhausted, p.op, "a disk of %s does not fit into the storage pool %q of host %s, which has %s",
-				bytesOf(uint64(size)), p.h.Pool, p.h.Name, bytesOf(p.all)).WithHint("choose a smaller disk, or a larger pool")
+				bytesOf(uint64(size)), p.name, p.h.Name, bytesOf(p.all)).WithHint("choose a smaller disk, or a larger pool")
 		}
 	}
 	if p.free < uint64(need) || p.free-uint64(need) < minFree {
 		return director.Errorf(director.KindExhausted, p.op, "the storage pool %q of host %s has %s free, and %s are needed",
-			p.h.Pool, p.h.Name, bytesOf(p.free), bytesOf(uint64(need)+minFree)).WithHint("free space in it, or choose another pool")
+			p.name, p.h.Name, bytesOf(p.free), bytesOf(uint64(need)+minFree)).WithHint("free space in it, or choose another pool")
 	}
 	return nil
 }
@@ -137,11 +199,17 @@ type volume struct {
 	size    uint64
 	format  string // raw or qcow2
 	backing string // path of the image; empty for none
+	copied  string // name of the image's volume that it is a copy of; empty for none
 }
 
 // ensure returns the volume and makes it if it is missing. One that was left with another size or image is replaced if replace
 // is set.
 func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
+	return p.ensureBy(want, replace, func(xml string) (*virt.StorageVol, error) { return p.StorageVolCreateXML(xml, 0) })
+}
+
+// ensureBy is ensure with another way to make the volume.
+func (p *pool) ensureBy(want volume, replace bool, create func(xml string) (*virt.StorageVol, error)) (*virt.StorageVol, error) {
 	v, err := p.find(want.name)
 	if err != nil {
 		return nil, err
@@ -169,6 +237,9 @@ func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
 	if want.format == "qcow2" {
 		def.Target.Compat = "1.1"
 	}
+	if p.block() {
+		def.Allocation.Value, def.Allocation.Unit = want.size, "bytes" // less would make it a snapshot of nothing, which fills up
+	}
 	if want.backing != "" {
 		def.BackingStore = &virtxml.StorageVolumeBackingStore{
 			Path: want.backing, Format: &virtxml.StorageVolumeTargetFormat{Type: "qcow2"},
@@ -178,7 +249,7 @@ func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err = p.StorageVolCreateXML(text, 0)
+	v, err = create(text)
 	if err == nil {
 		return v, nil
 	}
@@ -194,8 +265,14 @@ func (want volume) matches(v *virt.StorageVol) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if want.copied != "" { // volume groups round up
+		return def.Capacity != nil && def.Capacity.Value >= want.size && def.Capacity.Value < want.size+mostExtent, nil
+	}
 	return def.Capacity != nil && def.Capacity.Value == want.size && backing(def) == want.backing, nil
 }
+
+// mostExtent is more than a volume group rounds up to.
+const mostExtent = 256 << 20
 
 func definition(v *virt.StorageVol) (virtxml.StorageVolume, error) {
 	var def virtxml.StorageVolume
@@ -260,18 +337,40 @@ func (p *pool) removeMachine(s director.Stamp, data bool) error {
 	// virtlogd may have turned a long console log over into files that the pool has not seen. Where the pool is busy, they wait
 	// for the next refresh.
 	_ = p.Refresh(0)
-	names, err := p.names()
+	mine, err := p.names()
 	if err != nil {
 		return err
 	}
-	var doomed []string
-	for _, name := range names {
-		if !strings.HasPrefix(name, volumePrefix(s)) {
-			continue
+	for _, in := range p.both() {
+		names, err := in.names()
+		if err != nil {
+			return err
 		}
-		if data || !dataVolume.MatchString(name) {
-			doomed = append(doomed, name)
+		var doomed []string
+		for _, name := range names {
+			if !strings.HasPrefix(name, volumePrefix(s)) {
+				continue
+			}
+			if data || !dataVolume.MatchString(name) || slices.Contains(mine, blankingName(name)) {
+				doomed = append(doomed, name)
+			}
+		}
+		if err := in.remove(doomed...); err != nil {
+			return err
 		}
 	}
-	return p.remove(doomed...)
+	return nil
+}
+
+// both are the pools that machines have volumes in, that of the disks first: the mark of a complete copy goes after the copy.
+func (p *pool) both() []*pool {
+	if p.disks == p {
+		return []*pool{p}
+	}
+	return []*pool{p.disks, p}
+}
+
+// cloneVolume makes a volume of the pool with the content of the image, which libvirt converts.
+func cloneVolume(p *pool, xml string, image *virt.StorageVol) (*virt.StorageVol, error) {
+	return p.StorageVolCreateXMLFrom(xml, image, 0)
 }

@@ -50,17 +50,33 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 			}
 			return fmt.Sprintf("%s, %d CPUs, %d MiB of memory", kind, info.Cpus, info.Memory>>10), nil
 		})
-		look("storage pool "+h.Pool, func(c *virt.Connect) (string, error) {
+		if b.choosy() {
+			look("machine", func(c *virt.Connect) (string, error) {
+				kind, err := b.domainType(op, h, c)
+				if err == nil {
+					err = b.able(op, h, c, kind)
+				}
+				return b.machine(kind), err
+			})
+		}
+		look("storage pool "+h.pools(), func(c *virt.Connect) (string, error) {
 			p, err := h.pool(op, c)
 			if err != nil {
 				return "", err
 			}
 			defer p.close()
-			if p.free < minFree {
-				return "", director.Errorf(director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", h.Pool, h.Name, p.free>>20).
-					WithHint("free space in it, or name another pool")
+			found := ""
+			for _, in := range p.both() {
+				if in.free < minFree {
+					return "", director.Errorf(director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", in.name, h.Name, in.free>>20).
+						WithHint("free space in it, or name another pool")
+				}
+				if found != "" {
+					found += " of disks, "
+				}
+				found += fmt.Sprintf("%d MiB of %d MiB free", in.free>>20, in.all>>20)
 			}
-			return fmt.Sprintf("%d MiB of %d MiB free", p.free>>20, p.all>>20), nil
+			return found, nil
 		})
 		look("VMs", func(c *virt.Connect) (string, error) {
 			domains, err := c.ListAllDomains(0)

@@ -12,6 +12,7 @@ import (
 type source struct {
 	r        io.Reader
 	size     int64
+	offset   uint64           // in the volume
 	progress func(done int64) // may be nil
 }
 
@@ -22,7 +23,7 @@ func uploadStream(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src 
 		return err
 	}
 	defer func() { _ = stream.Free() }()
-	if err := v.Upload(stream, 0, uint64(src.size), 0); err != nil {
+	if err := v.Upload(stream, src.offset, uint64(src.size), 0); err != nil {
 		return err
 	}
 	abort := func(err error) error {

@@ -55,20 +55,16 @@ func notThere(op string, id hypervisor.ID) error {
 	return director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
 }
 
-// List implements hypervisor.Backend. All hosts must answer.
-func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
-	const op = "libvirt.list"
-	if f.Director == "" && !f.Strangers {
-		return nil, director.Invalid(op, "the filter is wrong", []director.Field{{Path: "director", Msg: "is empty"}})
-	}
-	var all []hypervisor.VM
+// ofDomains returns what of tells of the domains of all hosts, which must answer. A domain that goes away meanwhile is left out.
+func ofDomains[T any](ctx context.Context, b *Backend, op string, flags virt.ConnectListAllDomainsFlags, of func(*host, *domain) []T) ([]T, error) {
+	var all []T
 	for _, h := range b.hosts {
-		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]hypervisor.VM, error) {
-			domains, err := c.ListAllDomains(0)
+		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]T, error) {
+			domains, err := c.ListAllDomains(flags)
 			if err != nil {
 				return nil, err
 			}
-			var rows []hypervisor.VM
+			var rows []T
 			for i := range domains {
 				d, err := inspect(&domains[i])
 				if err != nil {
@@ -77,9 +73,7 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 				if d == nil {
 					continue
 				}
-				if f.Match(d.mark.stamp()) {
-					rows = append(rows, d.vm(h))
-				}
+				rows = append(rows, of(h, d)...)
 				_ = d.Free()
 			}
 			return rows, nil
@@ -88,6 +82,24 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 			return nil, err
 		}
 		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+// List implements hypervisor.Backend. All hosts must answer.
+func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
+	const op = "libvirt.list"
+	if f.Director == "" && !f.Strangers {
+		return nil, director.Invalid(op, "the filter is wrong", []director.Field{{Path: "director", Msg: "is empty"}})
+	}
+	all, err := ofDomains(ctx, b, op, 0, func(h *host, d *domain) []hypervisor.VM {
+		if !f.Match(d.mark.stamp()) {
+			return nil
+		}
+		return []hypervisor.VM{d.vm(h)}
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(all, func(x, y hypervisor.VM) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
 	return all, nil

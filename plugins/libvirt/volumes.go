@@ -23,7 +23,11 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, rows...)
+		for _, r := range rows {
+			if r.Host != "" || !slices.Contains(all, r) { // what all hosts see is one disk
+				all = append(all, r)
+			}
+		}
 	}
 	slices.SortFunc(all, func(x, y hypervisor.VolumeInfo) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Host, y.Host))
@@ -33,9 +37,13 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 
 // dataDisks returns the data disks that match.
 func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeInfo, error) {
-	names, err := p.names()
+	names, err := p.disks.names()
 	if err != nil {
 		return nil, err
+	}
+	where := p.h.Name
+	if p.disks.shared() {
+		where = ""
 	}
 	var rows []hypervisor.VolumeInfo
 	for _, name := range names {
@@ -43,13 +51,13 @@ func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeIn
 		if m == nil || !match(director.Stamp{Director: m[1], Machine: m[2]}) {
 			continue
 		}
-		info, found, err := read(p, name, (*virt.StorageVol).GetInfo)
+		info, found, err := read(p.disks, name, (*virt.StorageVol).GetInfo)
 		if err != nil {
 			return nil, err
 		}
 		if found {
 			rows = append(rows, hypervisor.VolumeInfo{
-				Name: name, Host: p.h.Name, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]},
+				Name: name, Host: where, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]},
 			})
 		}
 	}
@@ -63,11 +71,29 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error 
 		return err
 	}
 	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
+		// Who uses them is asked of all hosts first: each of them may see the same disks.
+		if err := b.onEachPool(work, op, func(p *pool) error { return p.volumesUnused(owner) }); err != nil {
+			return err
+		}
 		return b.onEachPool(work, op, func(p *pool) error { return p.deleteVolumes(owner) })
 	})
 }
 
 func (p *pool) deleteVolumes(owner director.Stamp) error {
+	rows, err := p.dataDisks(func(s director.Stamp) bool { return s == owner })
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if err := p.disks.remove(r.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// volumesUnused is a conflict if a VM of the pool's host uses data disks of the owner.
+func (p *pool) volumesUnused(owner director.Stamp) error {
 	rows, err := p.dataDisks(func(s director.Stamp) bool { return s == owner })
 	if err != nil || len(rows) == 0 {
 		return err
@@ -85,7 +111,7 @@ func (p *pool) deleteVolumes(owner director.Stamp) error {
 			continue // it went away
 		}
 		for _, r := range rows {
-			if strings.Contains(text, p.path(r.Name)) {
+			if strings.Contains(text, p.disks.path(r.Name)) {
 				used = name
 			}
 		}
@@ -93,11 +119,6 @@ func (p *pool) deleteVolumes(owner director.Stamp) error {
 	if used != "" {
 		return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the data disks of machine %s", used, p.h.Name, owner.Machine).
 			WithHint("delete the VM first")
-	}
-	for _, r := range rows {
-		if err := p.remove(r.Name); err != nil {
-			return err
-		}
 	}
 	return nil
 }

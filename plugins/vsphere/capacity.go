@@ -2,7 +2,9 @@ package vsphere
 
 import (
 	"context"
+	"slices"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
@@ -67,33 +69,50 @@ func Role() map[string][]string {
 			"VirtualMachine.Interact.PowerOff", "VirtualMachine.Interact.PowerOn",
 			"VirtualMachine.Inventory.Create", "VirtualMachine.Inventory.CreateFromExisting", "VirtualMachine.Inventory.Delete",
 			"VirtualMachine.Provisioning.Clone", "VirtualMachine.Provisioning.CloneTemplate", "VirtualMachine.Provisioning.DeployTemplate",
-			"VirtualMachine.Provisioning.MarkAsTemplate", "VirtualMachine.State.CreateSnapshot",
+			"VirtualMachine.Provisioning.MarkAsTemplate",
+			"VirtualMachine.State.CreateSnapshot", "VirtualMachine.State.RemoveSnapshot", "VirtualMachine.State.RevertToSnapshot",
 		},
 	}
 }
 
-// objects are the objects of each part of the role.
+// role is what of the role the configuration needs.
+func (b *Backend) role() map[string][]string {
+	role := Role()
+	if b.cfg.ClusterPools {
+		role["pool"] = append(role["pool"], "Resource.CreatePool")
+	}
+	if b.cfg.Attributes {
+		role["folder"] = append(role["folder"], "Global.SetCustomField")
+		role["vcenter"] = []string{"Global.ManageCustomFields"}
+	}
+	return role
+}
+
+// parts are the parts of the role, in the order in which they are told.
+var parts = []string{"vcenter", "datacenter", "cluster", "pool", "folder", "datastore", "network"}
+
+// objects are the objects of each part of the role, as far as they were found.
 func (p *place) objects() map[string][]types.ManagedObjectReference {
-	m := map[string][]types.ManagedObjectReference{
-		"datacenter": {p.dc.Reference()}, "cluster": {p.cluster.Reference()}, "pool": {p.pool.Reference()}, "folder": {p.folder.Reference()},
-	}
-	if p.templates.Reference() != p.folder.Reference() {
-		m["folder"] = append(m["folder"], p.templates.Reference())
-	}
-	seen := map[types.ManagedObjectReference]bool{}
-	for _, d := range append(p.dataStores(), p.images) {
-		if !seen[d.Reference()] {
-			seen[d.Reference()] = true
-			m["datastore"] = append(m["datastore"], d.Reference())
+	m := map[string][]types.ManagedObjectReference{}
+	add := func(part string, found bool, ref func() types.ManagedObjectReference) {
+		if found && !slices.Contains(m[part], ref()) {
+			m[part] = append(m[part], ref())
 		}
+	}
+	add("vcenter", true, func() types.ManagedObjectReference { return p.vim.ServiceContent.RootFolder })
+	add("datacenter", p.dc != nil, func() types.ManagedObjectReference { return p.dc.Reference() })
+	add("cluster", p.cluster != nil, func() types.ManagedObjectReference { return p.cluster.Reference() })
+	add("pool", p.pool != nil, func() types.ManagedObjectReference { return p.pool.Reference() })
+	for _, f := range []*object.Folder{p.folder, p.templates} {
+		add("folder", f != nil, func() types.ManagedObjectReference { return f.Reference() })
+	}
+	for _, d := range append(p.dataStores(), p.images) {
+		add("datastore", d != nil, func() types.ManagedObjectReference { return d.Reference() })
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.networks { // those that were used so far
-		if !seen[g.ref] {
-			seen[g.ref] = true
-			m["network"] = append(m["network"], g.ref)
-		}
+		add("network", true, func() types.ManagedObjectReference { return g.ref })
 	}
 	return m
 }

@@ -16,7 +16,7 @@ import (
 
 // Delete implements hypervisor.Backend. The VM goes last, so that a half-done Delete is still listed. Only the disk that came with the image is
 // destroyed with it: every other one is detached first, the director's data disks as well as disks that somebody else has attached, such as the
-// volumes of a storage driver, which are never deleted.
+// volumes of a storage driver, which are never deleted. Of a VM that was adopted no disk is destroyed: they are its maker's.
 func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "vsphere.delete"
 	return b.alone(ctx, op, machineKey(o.Owner), func() error {
@@ -50,13 +50,13 @@ func (b *Backend) delete(ctx context.Context, op string, p *place, m *machine, o
 			return err
 		}
 	}
-	if m.extra[keyApart] == "yes" {
-		if err := b.keepApart(ctx, op, p, m.extra[keyGroup], m.ref); err != nil {
-			return err
-		}
-	}
 	if err := b.detach(ctx, op, p, m, o.Owner); err != nil {
 		return err
+	}
+	if m.extra[keyApart] != "" {
+		if err := b.keepApart(ctx, op, p, m.extra[keyGroup]); err != nil {
+			return err
+		}
 	}
 	if err := b.at("detached"); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (b *Backend) shutdown(ctx context.Context, op string, p *place, m *machine,
 	}
 }
 
-// detach takes every disk but the root disk off the machine and unsets its mark: from here on it is half a machine. A data disk of ours that
+// detach takes every disk but the root disk off the machine (of one that was adopted, that too) and unsets its mark: from here on it is half a machine. A data disk of ours that
 // was moved, as vCenter does when it moves a VM to another datastore, is brought back under its name; where it is stands in the VM's settings
 // before it is detached, so that a crash does not lose sight of it.
 func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, owner director.Stamp) error {
@@ -115,7 +115,7 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 	moved := m.extra[keyMoved]
 	for _, d := range all {
 		disk, ok := d.(*types.VirtualDisk)
-		if !ok || isRoot(all, disk) {
+		if !ok || isRoot(all, disk) && !m.adopted() {
 			continue
 		}
 		// Without a file operation the file stays.
@@ -126,10 +126,13 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 			}
 		}
 	}
+	if m.extra[keyApart] == "yes" {
+		spec.ExtraConfig = append(spec.ExtraConfig, option(keyApart, leaving))
+	}
 	if moved != "" {
 		spec.ExtraConfig = append(spec.ExtraConfig, option(keyMoved, moved))
 	}
-	if len(spec.DeviceChange) > 0 || m.made() {
+	if len(spec.DeviceChange) > 0 || m.made() || m.extra[keyApart] == "yes" {
 		if err := b.reconfigure(ctx, op, p, m, spec); err != nil {
 			return err
 		}

@@ -128,45 +128,68 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// checkPrivileges returns forbidden with every privilege that the account lacks, by object.
-func (b *Backend) checkPrivileges(ctx context.Context, op string, p *place) error {
-	user, err := b.conn.user(ctx, op)
-	if err != nil {
-		return err
+// allowance is what the account may do with one object.
+type allowance struct {
+	object  string   // such as folder kaas
+	lacks   []string // privileges of the role
+	granted int
+}
+
+// allowances asks vCenter what the account may do with the objects of the place, as far as they were found.
+func (b *Backend) allowances(ctx context.Context, op string, p *place) (user string, all []allowance, err error) {
+	if user, err = b.conn.user(ctx, op); err != nil {
+		return "", nil, err
 	}
-	var fields []director.Field
-	objects, role := p.objects(), Role()
-	for _, part := range []string{"datacenter", "cluster", "pool", "folder", "datastore", "network"} {
-		if len(objects[part]) == 0 {
+	objects, role := p.objects(), b.role()
+	for _, part := range parts {
+		if len(objects[part]) == 0 || len(role[part]) == 0 {
 			continue
 		}
 		res, err := methods.HasUserPrivilegeOnEntities(ctx, p.vim, &types.HasUserPrivilegeOnEntities{
 			This: *p.vim.ServiceContent.AuthorizationManager, Entities: objects[part], UserName: user, PrivId: role[part],
 		})
 		if err != nil {
-			return b.translate(ctx, op, "the account's privileges", b.forget(err))
+			return user, nil, b.translate(ctx, op, "the account's privileges", b.forget(err))
 		}
 		for _, entity := range res.Returnval {
-			var missing []string
-			for _, a := range entity.PrivAvailability {
-				if !a.IsGranted {
-					missing = append(missing, a.PrivId)
+			name, err := b.nameOf(ctx, p, entity.Entity)
+			if err != nil {
+				return user, nil, b.translate(ctx, op, "the account's privileges", err)
+			}
+			a := allowance{object: part + " " + name}
+			for _, e := range entity.PrivAvailability {
+				if e.IsGranted {
+					a.granted++
+				} else {
+					a.lacks = append(a.lacks, e.PrivId)
 				}
 			}
-			if len(missing) > 0 {
-				name, err := b.nameOf(ctx, p, entity.Entity)
-				if err != nil {
-					return b.translate(ctx, op, "the account's privileges", err)
-				}
-				fields = append(fields, director.Field{Path: part + " " + name, Msg: "the account " + user + " lacks " + strings.Join(missing, ", ")})
-			}
+			all = append(all, a)
+		}
+	}
+	return user, all, nil
+}
+
+// The message and the hint of privileges that are missing.
+const (
+	mayNot   = "the account may not do all that the director needs"
+	giveRole = "give it the role of docs/vsphere.md on these objects"
+)
+
+// checkPrivileges returns forbidden with every privilege that the account lacks, by object.
+func (b *Backend) checkPrivileges(ctx context.Context, op string, p *place) error {
+	user, all, err := b.allowances(ctx, op, p)
+	if err != nil {
+		return err
+	}
+	var fields []director.Field
+	for _, a := range all {
+		if len(a.lacks) > 0 {
+			fields = append(fields, director.Field{Path: a.object, Msg: "the account " + user + " lacks " + strings.Join(a.lacks, ", ")})
 		}
 	}
 	if len(fields) == 0 {
 		return nil
 	}
-	return &director.Error{
-		Kind: director.KindForbidden, Op: op, Msg: "the account may not do all that the director needs", Fields: fields,
-		Hint: "give it the role of docs/vsphere.md on these objects",
-	}
+	return &director.Error{Kind: director.KindForbidden, Op: op, Msg: mayNot, Fields: fields, Hint: giveRole}
 }

@@ -128,16 +128,12 @@ func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.
 	}
 	extra := []types.BaseOptionValue{option(keyMade, "yes")}
 	if len(s.DataDisks) > 0 {
-		var serials []string
-		for _, d := range s.DataDisks {
-			serials = append(serials, d.Serial)
-		}
-		extra = append(extra, option(keyDisks, strings.Join(serials, " ")))
+		extra = append(extra, option(keyDisks, serials(s.DataDisks)))
 	}
-	err = b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{
-		Annotation:   fmt.Sprintf("Made by director %s as machine %s. It goes with its cluster; do not change kaas.* in its advanced settings.", s.Key.Director, s.Key.Machine),
-		DeviceChange: change, ExtraConfig: extra,
-	})
+	if apartOf(s) && m.extra[keyApart] != "yes" { // its deletion was begun, and it is wanted again
+		extra = append(extra, option(keyApart, "yes"))
+	}
+	err = b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{Annotation: note("Made", s.Key), DeviceChange: change, ExtraConfig: extra})
 	if err == nil {
 		return nil
 	}
@@ -146,6 +142,20 @@ func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.
 		return nil
 	}
 	return err
+}
+
+// note is what a person reads of the machine in vCenter.
+func note(verb string, key director.Stamp) string {
+	return fmt.Sprintf("%s by director %s as machine %s. It goes with its cluster; do not change kaas.* in its advanced settings.", verb, key.Director, key.Machine)
+}
+
+// serials are the disks' serials as the machine's settings list them.
+func serials(disks []hypervisor.Disk) string {
+	var list []string
+	for _, d := range disks {
+		list = append(list, d.Serial)
+	}
+	return strings.Join(list, " ")
 }
 
 // kept is a data disk that exists.
@@ -210,39 +220,51 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 	return have, nil
 }
 
-// attach adds the data disks that the machine does not have yet, on controllers of their own: fifteen on each, since a controller takes the
-// eighth place itself.
+// attach adds the data disks that the machine does not have yet, on controllers of their own as far as these have free places: fifteen on each, since a controller
+// takes the eighth place itself.
 func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kept) []types.BaseVirtualDeviceConfigSpec {
 	var change []types.BaseVirtualDeviceConfigSpec
 	add := func(d types.BaseVirtualDevice) {
 		change = append(change, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: d})
 	}
-	controllers := map[int32]int32{}
+	type seat struct{ controller, unit int32 }
+	controllers, taken := map[int32]int32{}, map[seat]bool{}
 	for _, d := range all {
-		if c, ok := d.(*types.ParaVirtualSCSIController); ok {
-			controllers[c.BusNumber] = c.Key
+		if c, ok := d.(types.BaseVirtualSCSIController); ok {
+			controllers[c.GetVirtualSCSIController().BusNumber] = c.GetVirtualSCSIController().Key
+		}
+		if v := d.GetVirtualDevice(); v.UnitNumber != nil {
+			taken[seat{v.ControllerKey, *v.UnitNumber}] = true
+		}
+	}
+	next := 0
+	place := func() (key, unit int32) {
+		for {
+			bus, n := int32(1+next/15), int32(next%15)
+			next++
+			if n >= 7 {
+				n++
+			}
+			key, found := controllers[bus]
+			if !found {
+				key = -1000 - bus
+				controllers[bus] = key
+				c := &types.ParaVirtualSCSIController{}
+				c.Key, c.BusNumber, c.SharedBus = key, bus, types.VirtualSCSISharingNoSharing
+				add(c)
+			}
+			if at := (seat{key, n}); !taken[at] {
+				taken[at] = true
+				return key, n
+			}
 		}
 	}
 	for i, d := range s.DataDisks {
 		k := have[d.Serial]
-		if slices.ContainsFunc(all, func(x types.BaseVirtualDevice) bool {
-			disk, ok := x.(*types.VirtualDisk)
-			return ok && (fileOf(disk) == k.file || strings.EqualFold(uuidOf(disk), diskUUID(s.Key, d.Serial)))
-		}) {
+		if hasDisk(all, s.Key, d.Serial, k.file) {
 			continue
 		}
-		bus, unit := int32(1+i/15), int32(i%15)
-		if unit >= 7 {
-			unit++
-		}
-		key, found := controllers[bus]
-		if !found {
-			key = -1000 - bus
-			controllers[bus] = key
-			c := &types.ParaVirtualSCSIController{}
-			c.Key, c.BusNumber, c.SharedBus = key, bus, types.VirtualSCSISharingNoSharing
-			add(c)
-		}
+		key, unit := place()
 		disk := &types.VirtualDisk{CapacityInKB: k.size >> 10, CapacityInBytes: k.size}
 		disk.Key, disk.ControllerKey, disk.UnitNumber = int32(-2000-i), key, types.NewInt32(unit)
 		store := k.store.Reference()
@@ -254,6 +276,14 @@ func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kep
 		add(disk)
 	}
 	return change
+}
+
+// hasDisk tells whether one of the devices is the machine's data disk with the serial.
+func hasDisk(all object.VirtualDeviceList, key director.Stamp, serial, file string) bool {
+	return slices.ContainsFunc(all, func(x types.BaseVirtualDevice) bool {
+		disk, ok := x.(*types.VirtualDisk)
+		return ok && (fileOf(disk) == file || strings.EqualFold(uuidOf(disk), diskUUID(key, serial)))
+	})
 }
 
 // disks returns the data disks whose file names match the pattern, in all of the provider's datastores.
@@ -334,9 +364,12 @@ type storeSpace struct {
 func (b *Backend) stores(ctx context.Context, op string, p *place) (map[types.ManagedObjectReference]storeSpace, error) {
 	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "Datastore", PathSet: []string{"summary"}}}}
 	for _, d := range append(p.dataStores(), p.images) {
-		if !slices.ContainsFunc(spec.ObjectSet, func(o types.ObjectSpec) bool { return o.Obj == d.Reference() }) {
+		if d != nil && !slices.ContainsFunc(spec.ObjectSet, func(o types.ObjectSpec) bool { return o.Obj == d.Reference() }) {
 			spec.ObjectSet = append(spec.ObjectSet, types.ObjectSpec{Obj: d.Reference()})
 		}
+	}
+	if len(spec.ObjectSet) == 0 {
+		return nil, nil
 	}
 	found, err := retrieve(ctx, p.vim, spec)
 	if err != nil {

@@ -59,6 +59,9 @@ func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hyp
 			WithHint("somebody changed kaas.director or kaas.machine in its advanced settings; restore them, or remove the VM by hand")
 	}
 	if !m.made() {
+		if err := b.describe(ctx, op, p, s, m); err != nil {
+			return hypervisor.VM{}, err
+		}
 		if err := b.finish(ctx, op, p, s, m); err != nil {
 			return hypervisor.VM{}, err
 		}
@@ -67,7 +70,7 @@ func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hyp
 		}
 	}
 	if apartOf(s) {
-		if err := b.keepApart(ctx, op, p, s.Group, types.ManagedObjectReference{}); err != nil {
+		if err := b.keepApart(ctx, op, p, s.Group); err != nil {
 			return hypervisor.VM{}, err
 		}
 		if err := b.at("apart"); err != nil {
@@ -101,7 +104,10 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 	if err != nil {
 		return nil, err
 	}
-	spec, err := b.cloneSpec(op, p, s, c)
+	if c.pool, err = b.groupPool(ctx, op, p, s.Group); err != nil {
+		return nil, err
+	}
+	spec, err := b.cloneSpec(op, s, c)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +207,7 @@ type cloning struct {
 	host   *esx // nil if DRS chooses
 	store  *object.Datastore
 	nics   []*portGroup
+	pool   types.ManagedObjectReference
 }
 
 // prepare looks for what would make the VM fail later, and decides where it goes and how it is cloned. It makes nothing but a copy of the
@@ -288,7 +295,7 @@ func (b *Backend) room(ctx context.Context, op string, p *place, s hypervisor.Sp
 }
 
 // cloneSpec is the whole VM but its data disks.
-func (b *Backend) cloneSpec(op string, p *place, s hypervisor.Spec, c *cloning) (*types.VirtualMachineCloneSpec, error) {
+func (b *Backend) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.VirtualMachineCloneSpec, error) {
 	extra, err := guestinfo(op, s.Seed)
 	if err != nil {
 		return nil, err
@@ -302,10 +309,13 @@ func (b *Backend) cloneSpec(op string, p *place, s hypervisor.Spec, c *cloning) 
 	if apartOf(s) {
 		extra = append(extra, option(keyApart, "yes"))
 	}
-	pool, store := p.pool.Reference(), c.store.Reference()
+	if len(s.NICs) > 0 {
+		extra = append(extra, option(keyNICs, nicLines(s, c.nics)))
+	}
+	store := c.store.Reference()
 	spec := &types.VirtualMachineCloneSpec{
 		Location: types.VirtualMachineRelocateSpec{
-			Pool: &pool, Datastore: &store, DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
+			Pool: &c.pool, Datastore: &store, DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
 		},
 		Config: &types.VirtualMachineConfigSpec{
 			InstanceUuid: vmUUID(s.Key), NumCPUs: int32(s.CPUs), MemoryMB: roundUp(s.Memory, 4<<20) >> 20,

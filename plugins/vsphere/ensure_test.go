@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,15 +202,9 @@ func TestCopyIsAStranger(t *testing.T) {
 	}
 	id := f.stranger(t, "copy")
 	copied, _, _ := f.look(t, "/DC0/vm/copy")
-	task, err := copied.Reconfigure(t.Context(), types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
+	done(t)(copied.Reconfigure(t.Context(), types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
 		option(keyDirector, s.Key.Director), option(keyMachine, s.Key.Machine), option(keyMade, "yes"),
-	}})
-	if err == nil {
-		err = task.Wait(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	if got, err := b.List(t.Context(), hypervisor.Filter{Director: s.Key.Director}); err != nil || len(got) != 1 || got[0].ID != v.ID {
 		t.Errorf("List: %v, %v", got, err)
 	}
@@ -235,16 +230,12 @@ func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager := object.NewVirtualDiskManager(f.admin.Client)
+	manager := object.NewVirtualDiskManager(f.Admin.Client)
 	create := func(file string) {
 		t.Helper()
-		task, err := manager.CreateVirtualDisk(ctx, file, dc, &types.FileBackedVirtualDiskSpec{CapacityKb: 8 << 10, VirtualDiskSpec: types.VirtualDiskSpec{DiskType: "thin", AdapterType: "lsiLogic"}})
-		if err == nil {
-			err = task.Wait(ctx)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		done(t)(manager.CreateVirtualDisk(ctx, file, dc, &types.FileBackedVirtualDiskSpec{
+			CapacityKb: 8 << 10, VirtualDiskSpec: types.VirtualDiskSpec{DiskType: "thin", AdapterType: "lsiLogic"},
+		}))
 	}
 	devices := object.VirtualDeviceList(props.Config.Hardware.Device)
 	volume := "[LocalDS_1] volume.vmdk"
@@ -264,13 +255,7 @@ func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 			if err := vm.RemoveDevice(ctx, true, d); err != nil {
 				t.Fatal(err)
 			}
-			task, err := manager.DeleteVirtualDisk(ctx, fileOf(d), dc)
-			if err == nil {
-				err = task.Wait(ctx)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			done(t)(manager.DeleteVirtualDisk(ctx, fileOf(d), dc))
 			d.Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName = moved
 			d.Key, d.CapacityInKB, d.CapacityInBytes = -1, 0, 0 // it exists
 			if err := vm.AddDevice(ctx, d); err != nil {
@@ -321,7 +306,7 @@ func (f *fixture) rules(t *testing.T) map[string][]string {
 	for _, r := range config.Rule {
 		if rule, ok := r.(*types.ClusterAntiAffinityRuleSpec); ok {
 			for _, ref := range rule.Vm {
-				name, err := object.NewVirtualMachine(f.admin.Client, ref).ObjectName(context.Background())
+				name, err := object.NewVirtualMachine(f.Admin.Client, ref).ObjectName(context.Background())
 				if err != nil {
 					name = "gone"
 				}
@@ -333,18 +318,23 @@ func (f *fixture) rules(t *testing.T) map[string][]string {
 	return out
 }
 
+// masters are three that are to be kept apart.
+func (f *fixture) masters() (all []hypervisor.Spec) {
+	for i := range 3 {
+		s := f.spec()
+		s.Group, s.Apart, s.Name = "prod", true, fmt.Sprintf("prod-master-%d", i+1)
+		all = append(all, s)
+	}
+	return all
+}
+
 // The rule that keeps masters apart follows them as they come and go.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)
 	b := f.open(t)
 	defer b.Close()
-	var all []hypervisor.Spec
-	for i := range 3 {
-		s := f.spec()
-		s.Group, s.Apart, s.Name = "prod", true, fmt.Sprintf("prod-master-%d", i+1)
-		all = append(all, s)
-	}
+	all := f.masters()
 	worker := f.spec()
 	worker.Group = "prod"
 	steps := []struct {
@@ -372,11 +362,55 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// Masters that are deleted at the same time leave no rule: each one says that it leaves before it looks who stays.
+func TestApartGoesTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).withImage(t)
+	b := f.open(t)
+	defer b.Close()
+	all := f.masters()
+	for _, s := range all {
+		if _, err := b.Ensure(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One whose deletion was cut off is wanted again, and is kept apart again.
+	b.at = cutAt("detached")
+	gone := func(s hypervisor.Spec) error {
+		return b.Delete(t.Context(), hypervisor.ID(vmUUID(s.Key)), hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
+	}
+	if err := gone(all[0]); err == nil {
+		t.Fatal("Delete was not cut off")
+	}
+	b.at = func(string) error { return nil }
+	if diff := cmp.Diff([]string{"prod-master-2", "prod-master-3"}, f.rules(t)["kaas-prod-apart"]); diff != "" {
+		t.Errorf("while one is deleted (-want +got):\n%s", diff)
+	}
+	if _, err := b.Ensure(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.rules(t)["kaas-prod-apart"]; len(got) != 3 {
+		t.Errorf("after it was made again: %v", got)
+	}
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			if err := gone(s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := f.rules(t); len(got) != 0 {
+		t.Errorf("the rules %v are left", got)
+	}
+}
+
 // Hosts that cannot take a VM are said with the reason, and left alone where another one can.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)
-	ctx := f.model.Service.Context
+	ctx := f.Model.Service.Context
 	for _, e := range ctx.Map.All("HostSystem") {
 		h := e.(*simulator.HostSystem)
 		switch h.Name {
@@ -512,7 +546,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t).withImage(t)
-			f.model.Service.AddFaultRule(&simulator.FaultInjectionRule{
+			f.Model.Service.AddFaultRule(&simulator.FaultInjectionRule{
 				MethodName: tt.method, ObjectType: "*", ObjectName: "*", Probability: 1, FaultType: simulator.FaultTypeCustom, Fault: tt.fault, Enabled: true,
 			})
 			b := f.open(t)
@@ -529,8 +563,8 @@ func TestFaults(t *testing.T) {
 func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ctx := f.model.Service.Context
-	ctx.Map.Put(&poorAccount{ctx.Map.Get(*f.admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager)})
+	ctx := f.Model.Service.Context
+	ctx.Map.Put(&poorAccount{ctx.Map.Get(*f.Admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager)})
 	b := f.open(t)
 	defer b.Close()
 	_, err := b.Capacity(t.Context())

@@ -6,9 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -159,8 +162,12 @@ func (b *Backend) templateNameIsFree(ctx context.Context, op string, p *place, n
 		return err
 	}
 	if child.Reference().Type == "VirtualMachine" {
-		if m, err := readMachine(ctx, p.vim, child.Reference()); err != nil || m == nil || m.extra[keyTemplate] != "" {
+		m, err := readMachine(ctx, p.vim, child.Reference())
+		if err != nil || m == nil || m.extra[keyTemplate] != "" {
 			return err
+		}
+		if m.uuid == "" { // it has no configuration yet
+			return director.Errorf(director.KindUnavailable, op, "vCenter is making the template %s", name).WithHint("this may be an earlier try that goes on; it is looked at again")
 		}
 	}
 	return director.Errorf(director.KindConflict, op, "the name %s is taken in the folder of templates by something that the director did not make", name).
@@ -286,11 +293,12 @@ func (b *Backend) send(ctx context.Context, op string, lease *nfc.Lease, p *plac
 		if d.SslThumbprint != "" {
 			p.vim.SetThumbprint(u.Host, d.SslThumbprint) // vCenter vouches for its host
 		}
-		item := nfc.NewFileItem(u, types.OvfFileItem{DeviceId: d.Key, Size: length})
-		updates := lease.StartUpdater(ctx, &nfc.LeaseInfo{HttpNfcLeaseInfo: *info, Items: []nfc.FileItem{item}}) // keeps the lease alive
 		count := &counter{r: imagefile.Reader(ctx, vmdk), report: sent}
-		err = lease.Upload(ctx, item, count, soap.Upload{ContentLength: length})
-		updates.Done()
+		kept := b.keepLease(ctx, lease, func() int32 { return int32(share(count.n.Load(), length, 100)) })
+		// Not the lease's own Upload: its progress reports go to a channel that it closes while the transport may still read (govmomi v0.54).
+		err = p.vim.Upload(ctx, count, u, &soap.Upload{Type: "application/x-vnd.vmware-streamVmdk", Method: http.MethodPost, ContentLength: length})
+		kept()
+		count.stop()
 		if err != nil {
 			return vm, err
 		}
@@ -323,19 +331,59 @@ func (b *Backend) leased(ctx context.Context, op string, lease *nfc.Lease) (*typ
 	}
 }
 
-// counter reports how much was read.
+// counter reports how much was read. The transport may read on after the answer to a request has come; nothing is reported after stop.
 type counter struct {
-	r      io.Reader
-	n      int64
-	report func(int64)
+	r       io.Reader
+	n       atomic.Int64
+	mu      sync.Mutex // held while it reports
+	stopped bool
+	report  func(int64)
 }
 
 // Read implements io.Reader.
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
-	c.report(c.n)
+	done := c.n.Add(int64(n))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.report(done)
+	}
 	return n, err
+}
+
+func (c *counter) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+}
+
+// defaultLeaseBeat is how often vCenter hears of an upload, far below a lease's patience (300 s).
+const defaultLeaseBeat = 10 * time.Second
+
+// keepLease tells vCenter how many per cent were sent, which keeps the lease alive, until the returned function is called. That waits for the last
+// call to end.
+func (b *Backend) keepLease(ctx context.Context, lease *nfc.Lease, percent func() int32) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		beat := time.NewTicker(b.leaseBeat)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+				if err := lease.Progress(ctx, percent()); err != nil && ctx.Err() == nil {
+					b.conn.log.WarnContext(ctx, "vcenter was not told how far an upload is", "err", err) // the upload or its end shows whether that matters
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // seal makes the VM a template, with a snapshot that linked clones are linked to.
@@ -373,13 +421,17 @@ func (b *Backend) replica(ctx context.Context, op string, p *place, base *machin
 		if m != nil && m.complete() {
 			return nil
 		}
-		if m != nil {
-			if err := b.destroy(ctx, op, p, m.ref); err != nil {
+		if m == nil {
+			if m, err = b.copyTemplate(ctx, op, p, base, image, variant, store, size); err != nil {
 				return err
 			}
 		}
-		if err := b.copyTemplate(ctx, op, p, base, image, variant, store, size); err != nil {
-			return err
+		// It was copied by one call, so it is whole, whoever made it: an earlier try that was cut off here, or another director at this moment.
+		if err = b.seal(ctx, op, p, m); err != nil {
+			now, again := readMachine(ctx, p.vim, m.ref)
+			if again != nil || now == nil || !now.complete() {
+				return err
+			}
 		}
 		if m, err = lookup(ctx, p, imageUUID(p, image, variant)); err == nil && (m == nil || !m.complete()) {
 			err = director.Errorf(director.KindUnavailable, op, "the copy of image %s is not there yet", image)
@@ -389,10 +441,10 @@ func (b *Backend) replica(ctx context.Context, op string, p *place, base *machin
 	return m, err
 }
 
-func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64) error {
+func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64) (*machine, error) {
 	disk, err := rootDisk(ctx, p, base)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	grown := *disk
 	grown.CapacityInBytes, grown.CapacityInKB = size, size>>10
@@ -413,26 +465,28 @@ func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *m
 	}
 	done, err := b.slots.provision(ctx, op, anyHost, fullCost)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	b.conn.log.InfoContext(ctx, "copying a template for linked clones", "image", image, "datastore", store.Name(), "size", size)
 	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{This: base.ref, Folder: p.templates.Reference(), Name: templateName(image, variant), Spec: spec})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = wait(ctx, p.vim, res.Returnval)
-	if hasFault[types.DuplicateName](err) {
-		return director.Errorf(director.KindUnavailable, op, "another director copies the template of image %s", image).WithHint("it is looked at again")
-	}
-	if err != nil {
-		return err
+	taken := hasFault[types.DuplicateName](err)
+	if err != nil && !taken {
+		return nil, err
 	}
 	m, err := lookup(ctx, p, imageUUID(p, image, variant))
-	if err != nil || m == nil {
-		return cmp.Or(err, error(director.Errorf(director.KindUnavailable, op, "the copy of image %s is not found by its UUID", image)))
+	if err != nil || m != nil {
+		return m, err
 	}
-	return b.seal(ctx, op, p, m)
+	if taken { // by a copy that has no settings yet, or by a stranger
+		return nil, cmp.Or(b.templateNameIsFree(ctx, op, p, templateName(image, variant)),
+			error(director.Errorf(director.KindUnavailable, op, "another director copies the template of image %s", image).WithHint("it is looked at again")))
+	}
+	return nil, director.Errorf(director.KindUnavailable, op, "the copy of image %s is not found by its UUID", image)
 }
 
 // DeleteImage implements hypervisor.Imaging. The copies of the template go with it.

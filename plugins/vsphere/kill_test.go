@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmware/govmomi/vim25/soap"
@@ -43,7 +44,8 @@ func dying(b *Backend, n int64, answered bool) {
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // a creation that hangs is named then
+	defer cancel()
 	id := hypervisortest.RandomID("d")
 	root, err := f.finder(t).Folder(ctx, "/DC0/vm")
 	if err != nil {
@@ -101,7 +103,7 @@ func TestKillLoop(t *testing.T) {
 				if err == nil && v.Ready {
 					return
 				}
-				if err != nil && director.KindOf(err) != director.KindUnavailable {
+				if err != nil && (director.KindOf(err) != director.KindUnavailable || ctx.Err() != nil) {
 					t.Errorf("%s after a kill at call %d: %v", s.Name, at, err)
 					return
 				}

@@ -33,14 +33,15 @@ const (
 	keyDisks    = "kaas.disks"  // serials of its data disks
 	keyMoved    = "kaas.moved"  // data disks on their way back, while the VM is deleted
 	keyGroup    = "kaas.group"
-	keyApart    = "kaas.apart" // yes if it never shares a host with another one of its group that says so
+	keyApart    = "kaas.apart"   // yes if it never shares a host with another one of its group that says so, leaving while it is deleted
+	keyAdopted  = "kaas.adopted" // yes if somebody else has made it: its root disk is theirs
 
 	keyTemplate = "kaas.template" // templates: the image's name
 	keySum      = "kaas.sha256"   // of the image's file
 	keySize     = "kaas.size"     // of its disk, bytes
 )
 
-var ownKeys = []string{keyDirector, keyMachine, keyMade, keyImage, keyClone, keyReason, keyDisks, keyMoved, keyGroup, keyApart, keyTemplate, keySum, keySize}
+var ownKeys = []string{keyDirector, keyMachine, keyMade, keyImage, keyClone, keyReason, keyDisks, keyMoved, keyGroup, keyApart, keyNICs, keyAdopted, keyTemplate, keySum, keySize}
 
 // machine is a VM or template as vCenter has it.
 type machine struct {
@@ -56,7 +57,11 @@ type machine struct {
 	version  string // of its configuration
 	snapshot *types.ManagedObjectReference
 	extra    map[string]string
+	nics     []nic // nil if the devices were not read
 }
+
+// propDevices are the machine's devices: the one long property, which lists of all machines do without.
+const propDevices = "config.hardware.device"
 
 // machineProperties are what the fields of machine are read from.
 func machineProperties() []string {
@@ -72,6 +77,7 @@ func machineProperties() []string {
 
 func machineOf(o types.ObjectContent) *machine {
 	m := &machine{ref: o.Obj, extra: map[string]string{}}
+	var devices []types.BaseVirtualDevice
 	for _, p := range o.PropSet {
 		switch v := p.Val.(type) {
 		case string:
@@ -103,7 +109,12 @@ func machineOf(o types.ObjectContent) *machine {
 			}
 		case types.OptionValue:
 			m.extra[v.Key] = fmt.Sprint(v.Value)
+		case types.ArrayOfVirtualDevice:
+			devices = v.VirtualDevice
 		}
+	}
+	if devices != nil {
+		m.nics = nicsOf(devices, m.on)
 	}
 	return m
 }
@@ -116,6 +127,8 @@ func (m *machine) stamp() director.Stamp {
 	}
 	return s
 }
+
+func (m *machine) adopted() bool { return m.extra[keyAdopted] == "yes" }
 
 func (m *machine) made() bool { return m.extra[keyMade] == "yes" }
 
@@ -133,12 +146,17 @@ func (b *Backend) vm(ctx context.Context, p *place, m *machine) (hypervisor.VM, 
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
+	adapters, err := b.adapters(ctx, p, m)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
 	power := hypervisor.PowerOff
 	if m.on {
 		power = hypervisor.PowerOn
 	}
 	return hypervisor.VM{
 		ID: hypervisor.ID(m.uuid), Name: m.name, Host: host, Stamp: m.stamp(), Power: power, Ready: m.on && m.made(), CPUs: m.cpus, Memory: m.memory,
+		Adapters: adapters,
 	}, nil
 }
 
@@ -157,7 +175,7 @@ func lookup(ctx context.Context, p *place, id string) (*machine, error) {
 // readMachine returns the machine, or nil if it is gone.
 func readMachine(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReference) (*machine, error) {
 	found, err := retrieve(ctx, vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: machineProperties()}},
+		ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: append(machineProperties(), propDevices)}},
 	})
 	if hasFault[types.ManagedObjectNotFound](err) || err == nil && len(found) == 0 {
 		return nil, nil

@@ -82,7 +82,68 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 				WithHint("add it to the host, or name the hosts that have it in spec.vsphere.hosts of the Provider")
 		}
 	}
+	if s.VLAN == 0 {
+		return nil
+	}
+	return b.wantVLAN(ctx, op, p, g, hosts, s)
+}
+
+// wantVLAN returns conflict if the port group has another VLAN than the network is to be in. Where the account may not see it, nothing is said.
+func (b *Backend) wantVLAN(ctx context.Context, op string, p *place, g *portGroup, hosts []*esx, s hypervisor.NetworkSpec) error {
+	has, where, err := vlanOf(ctx, p, g, hosts)
+	if err != nil {
+		return b.translate(ctx, op, "port group "+s.PortGroup, b.forget(err))
+	}
+	for i, id := range has {
+		if id != s.VLAN {
+			return director.Errorf(director.KindConflict, op, "the port group %s%s has VLAN %d and not %d", s.PortGroup, where[i], id, s.VLAN).
+				WithHint("correct spec.vlan or spec.portGroup of the Network, or the port group in vCenter")
+		}
+	}
 	return nil
+}
+
+// vlanOf returns the VLANs of the port group: one of a distributed one, and one of each host of a standard one. Trunks and private VLANs have none to compare.
+func vlanOf(ctx context.Context, p *place, g *portGroup, hosts []*esx) (ids []int, where []string, err error) {
+	properties := func(ref types.ManagedObjectReference, path string) (any, error) {
+		found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
+			ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: ref.Type, PathSet: []string{path}}},
+		})
+		if err != nil || len(found) == 0 || len(found[0].PropSet) == 0 {
+			return nil, err
+		}
+		return found[0].PropSet[0].Val, nil
+	}
+	switch g.ref.Type {
+	case "DistributedVirtualPortgroup":
+		v, err := properties(g.ref, "config.defaultPortConfig")
+		if err != nil {
+			return nil, nil, err
+		}
+		if setting, ok := v.(types.VMwareDVSPortSetting); ok {
+			if vlan, ok := setting.Vlan.(*types.VmwareDistributedVirtualSwitchVlanIdSpec); ok {
+				return []int{int(vlan.VlanId)}, []string{""}, nil
+			}
+		}
+	case "Network":
+		name, err := properties(g.ref, "name")
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, h := range hosts {
+			v, err := properties(h.ref, "config.network.portgroup")
+			if err != nil {
+				return nil, nil, err
+			}
+			groups, _ := v.(types.ArrayOfHostPortGroup)
+			for _, group := range groups.HostPortGroup {
+				if group.Spec.Name == name {
+					ids, where = append(ids, int(group.Spec.VlanId)), append(where, " of host "+h.name)
+				}
+			}
+		}
+	}
+	return ids, where, nil
 }
 
 // DeleteNetwork implements hypervisor.Networking. Port groups stay: they were there before.

@@ -13,6 +13,9 @@ import (
 // ruleName is the name of the group's DRS rule. It is the rule's identity: rules have no place for a stamp.
 func ruleName(group string) string { return "kaas-" + group + "-apart" }
 
+// leaving is what keyApart says of a machine that is deleted.
+const leaving = "leaving"
+
 // apart returns the machines of the group that share no host with each other.
 func (b *Backend) apart(ctx context.Context, p *place, group string) ([]*machine, error) {
 	folder, err := p.knownGroup(ctx, group)
@@ -25,9 +28,9 @@ func (b *Backend) apart(ctx context.Context, p *place, group string) ([]*machine
 	}), err
 }
 
-// keepApart brings the DRS rule of the group in step with the machines that are there, without the one that is about to go. Every VM does this
-// after it was made, so whoever comes last sees them all. A rule of fewer than two VMs is none.
-func (b *Backend) keepApart(ctx context.Context, op string, p *place, group string, without types.ManagedObjectReference) error {
+// keepApart brings the DRS rule of the group in step with the machines that say that they share no host. Every VM does this after it was made, and after it was marked as
+// leaving, so whoever comes last sees them all. A rule of fewer than two VMs is none.
+func (b *Backend) keepApart(ctx context.Context, op string, p *place, group string) error {
 	return b.alone(ctx, op, groupKey(group), func() error {
 		members, err := b.apart(ctx, p, group)
 		if err != nil {
@@ -35,9 +38,7 @@ func (b *Backend) keepApart(ctx context.Context, op string, p *place, group stri
 		}
 		var want []types.ManagedObjectReference
 		for _, m := range members {
-			if m.ref != without {
-				want = append(want, m.ref)
-			}
+			want = append(want, m.ref)
 		}
 		cluster, err := b.clusterConfig(ctx, p)
 		if err != nil {

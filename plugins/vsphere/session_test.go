@@ -24,7 +24,7 @@ import (
 func (f *fixture) sessions(t *testing.T) []types.UserSession {
 	t.Helper()
 	var manager mo.SessionManager
-	if err := f.admin.RetrieveOne(context.Background(), *f.admin.ServiceContent.SessionManager, []string{"sessionList"}, &manager); err != nil {
+	if err := f.Admin.RetrieveOne(context.Background(), *f.Admin.ServiceContent.SessionManager, []string{"sessionList"}, &manager); err != nil {
 		t.Fatal(err)
 	}
 	var ours []types.UserSession
@@ -43,7 +43,7 @@ func (f *fixture) endSessions(t *testing.T) {
 	for _, s := range f.sessions(t) {
 		keys = append(keys, s.Key)
 	}
-	if _, err := methods.TerminateSession(context.Background(), f.admin, &types.TerminateSession{This: *f.admin.ServiceContent.SessionManager, SessionId: keys}); err != nil {
+	if _, err := methods.TerminateSession(context.Background(), f.Admin, &types.TerminateSession{This: *f.Admin.ServiceContent.SessionManager, SessionId: keys}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -32,6 +33,8 @@ type place struct {
 	networks map[string]*portGroup
 	groups   map[string]*object.Folder
 	names    map[types.ManagedObjectReference]string // of hosts and other objects
+
+	attributes map[string]int32 // keys of custom attributes
 }
 
 // site keeps the place once it was found: names are looked up once, and again after something of it was missing.
@@ -73,60 +76,95 @@ func (b *Backend) forget(err error) error {
 
 // locate looks every name of the configuration up, and tells all that are wrong at once.
 func (b *Backend) locate(ctx context.Context, op string, vim *vim25.Client) (*place, error) {
-	p := &place{vim: vim, finder: find.NewFinder(vim, false), networks: map[string]*portGroup{}, groups: map[string]*object.Folder{}, names: map[types.ManagedObjectReference]string{}}
+	p, names := b.survey(ctx, op, vim)
 	var fields []director.Field
-	var failed error
+	for _, n := range names {
+		switch {
+		case n.problem != "":
+			fields = append(fields, director.Field{Path: n.path, Msg: n.problem, Hint: n.hint})
+		case n.err != nil:
+			return nil, n.err
+		}
+	}
+	if err := missingObjects(op, fields); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// named is a name of the configuration that was looked up. It is well if it has neither a problem nor an error.
+type named struct {
+	path, kind, name string
+	problem, hint    string // of the name: vCenter has none or several of it
+	err              error  // why it could not be looked up
+}
+
+// survey looks every name of the configuration up. Parts of the place whose name is not well are nil.
+func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*place, []named) {
+	p := &place{
+		vim: vim, finder: find.NewFinder(vim, false), networks: map[string]*portGroup{}, groups: map[string]*object.Folder{},
+		names: map[types.ManagedObjectReference]string{}, attributes: map[string]int32{},
+	}
+	var names []named
 	look := func(path, kind, name string, get func() error) {
-		err := get()
+		n, err := named{path: path, kind: kind, name: name}, get()
 		_, missing := errors.AsType[*find.NotFoundError](err)
 		_, many := errors.AsType[*find.MultipleFoundError](err)
 		switch {
 		case missing:
-			fields = append(fields, director.Field{
-				Path: path, Msg: "vCenter has no " + kind + " " + name, Hint: "it is missing, or the account may not see it; names are those of govc: govc find / -type " + kindFlag[kind],
-			})
+			n.problem = "vCenter has no " + kind + " " + name
+			n.hint = "it is missing, or the account may not see it; names are those of govc: govc find / -type " + kindFlag[kind]
 		case many:
-			fields = append(fields, director.Field{Path: path, Msg: "several " + kind + "s are named " + name, Hint: "write the whole inventory path"})
-		case err != nil && failed == nil:
-			failed = b.translate(ctx, op, kind+" "+name, err)
+			n.problem, n.hint = "several "+kind+"s are named "+name, "write the whole inventory path"
+		case err != nil:
+			n.err = b.translate(ctx, op, kind+" "+name, err)
 		}
+		names = append(names, n)
 	}
+	var folders *object.DatacenterFolders
 	look("datacenter", "datacenter", b.cfg.Datacenter, func() (err error) {
-		p.dc, err = p.finder.Datacenter(ctx, b.cfg.Datacenter)
+		if p.dc, err = p.finder.Datacenter(ctx, b.cfg.Datacenter); err == nil {
+			folders, err = p.dc.Folders(ctx)
+		}
 		return err
 	})
-	if failed != nil || p.dc == nil {
-		return nil, errors.Join(failed, missingObjects(op, fields))
+	if folders == nil {
+		return p, names // everything else is looked for in it
 	}
 	p.finder.SetDatacenter(p.dc)
-	folders, err := p.dc.Folders(ctx)
-	if err != nil {
-		return nil, b.translate(ctx, op, "datacenter "+b.cfg.Datacenter, err)
-	}
 	p.root = folders.VmFolder.Reference()
 	look("cluster", "cluster", b.cfg.Cluster, func() (err error) {
 		p.cluster, err = p.finder.ClusterComputeResource(ctx, b.cfg.Cluster)
 		return err
 	})
-	folder := func(path, name string, into **object.Folder) {
-		if *into = folders.VmFolder; name != "" {
-			look(path, "folder", name, func() (err error) {
-				*into, err = p.finder.Folder(ctx, name)
-				return err
-			})
+	folder := func(path, name string) (found *object.Folder) {
+		if name == "" {
+			return folders.VmFolder
 		}
-	}
-	folder("folder", b.cfg.Folder, &p.folder)
-	folder("templateFolder", b.cfg.TemplateFolder, &p.templates)
-	store := func(path, name string) (found *object.Datastore) {
-		look(path, "datastore", name, func() (err error) {
-			found, err = p.finder.Datastore(ctx, name)
+		look(path, "folder", name, func() (err error) {
+			found, err = p.finder.Folder(ctx, name)
 			return err
 		})
 		return found
 	}
-	for _, name := range b.cfg.Datastores {
-		p.stores = append(p.stores, store("datastores", name))
+	p.folder = folder("folder", b.cfg.Folder)
+	if p.templates = p.folder; b.cfg.TemplateFolder != b.cfg.Folder {
+		p.templates = folder("templateFolder", b.cfg.TemplateFolder)
+	}
+	known := map[string]*object.Datastore{}
+	store := func(path, name string) *object.Datastore {
+		found, again := known[name]
+		if !again {
+			look(path, "datastore", name, func() (err error) {
+				found, err = p.finder.Datastore(ctx, name)
+				return err
+			})
+			known[name] = found
+		}
+		return found
+	}
+	for i, name := range b.cfg.Datastores {
+		p.stores = append(p.stores, store(fmt.Sprintf("datastores[%d]", i), name))
 	}
 	p.images, p.data = store("templateDatastore", b.cfg.TemplateDatastore), store("dataDatastore", b.cfg.DataDatastore)
 	switch {
@@ -135,18 +173,13 @@ func (b *Backend) locate(ctx context.Context, op string, vim *vim25.Client) (*pl
 			p.pool, err = p.finder.ResourcePool(ctx, b.cfg.ResourcePool)
 			return err
 		})
-	case p.cluster != nil && failed == nil:
-		if p.pool, err = p.cluster.ResourcePool(ctx); err != nil {
-			failed = b.translate(ctx, op, "the resource pool of cluster "+b.cfg.Cluster, err)
-		}
+	case p.cluster != nil:
+		look("resourcePool", "resource pool", "of cluster "+b.cfg.Cluster, func() (err error) {
+			p.pool, err = p.cluster.ResourcePool(ctx)
+			return err
+		})
 	}
-	if err := errors.Join(failed, missingObjects(op, fields)); err != nil {
-		if failed != nil {
-			return nil, failed
-		}
-		return nil, err
-	}
-	return p, nil
+	return p, names
 }
 
 // kindFlag is how govc calls the kinds.
@@ -208,9 +241,9 @@ func (p *place) childFolder(ctx context.Context, name string) (*object.Folder, e
 
 // dataStores are all datastores that may hold data disks: the one for new ones first.
 func (p *place) dataStores() []*object.Datastore {
-	all := []*object.Datastore{p.data}
-	for _, s := range p.stores {
-		if !slices.ContainsFunc(all, func(o *object.Datastore) bool { return o.Reference() == s.Reference() }) {
+	var all []*object.Datastore
+	for _, s := range append([]*object.Datastore{p.data}, p.stores...) {
+		if s != nil && !slices.ContainsFunc(all, func(o *object.Datastore) bool { return o.Reference() == s.Reference() }) {
 			all = append(all, s)
 		}
 	}

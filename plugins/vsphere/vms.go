@@ -70,11 +70,12 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 	} else if found, err = below(ctx, p.vim, p.root); err != nil {
 		return nil, b.translate(ctx, op, "the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
 	}
+	found = slices.DeleteFunc(found, func(m *machine) bool { return m.template || m.extra[keyTemplate] != "" || !f.Match(m.stamp()) })
+	if found, err = readDevices(ctx, p, found); err != nil {
+		return nil, b.translate(ctx, op, "the adapters of the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
+	}
 	var all []hypervisor.VM
 	for _, m := range found {
-		if m.template || m.extra[keyTemplate] != "" || !f.Match(m.stamp()) {
-			continue
-		}
 		vm, err := b.vm(ctx, p, m)
 		if err != nil {
 			return nil, b.translate(ctx, op, "VM "+m.name, b.forget(err))

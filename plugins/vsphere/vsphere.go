@@ -8,6 +8,7 @@
 //   - Data disks are files kaas-data/<director>.<machine>.<serial>.vmdk of a datastore. Delete detaches them before the VM goes.
 //   - Images are templates. One that was cut off while it was brought is no template yet.
 //   - Delete unsets the mark, detaches, and destroys the VM last.
+//   - A VM that somebody else has made gets our stamp, our UUID and the mark in one call when it is adopted.
 //
 // One session serves everything; see session.go.
 package vsphere
@@ -35,6 +36,9 @@ var (
 	_ hypervisor.Capacity   = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
+	_ hypervisor.Adopter    = (*Backend)(nil)
+	_ hypervisor.Prober     = (*Backend)(nil)
+	_ hypervisor.Snapshots  = (*Backend)(nil)
 )
 
 // Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
@@ -59,7 +63,11 @@ type Config struct {
 
 	Clone    string // auto (default), linked or full
 	Firmware string // bios (default) or efi
-	WorkDir  string // for images while they are converted; default the system's directory of temporary files
+
+	ClusterPools bool // a resource pool for each group of VMs, below ResourcePool
+	Attributes   bool // custom attributes that tell people of which cluster and director a VM is
+
+	WorkDir string // for images while they are converted; default the system's directory of temporary files
 
 	KeepAlive time.Duration // between two signs of life of an idle session; default 5 minutes
 	Log       *slog.Logger
@@ -70,10 +78,12 @@ type Backend struct {
 	cfg   Config
 	conn  *conn
 	locks keyed.Locks
-	slots slots
+	slots *slots
 	sites site
 
-	at func(point string) error // seam for tests: called between the lines of Ensure
+	// Seams for tests.
+	at        func(point string) error // called between the lines of Ensure
+	leaseBeat time.Duration
 }
 
 var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){19}[0-9A-F]{2}$|^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
@@ -113,7 +123,11 @@ func Open(cfg Config) (*Backend, error) {
 	if err := director.Invalid(op, "the vsphere provider's settings are wrong", fields); err != nil {
 		return nil, err
 	}
-	return &Backend{cfg: cfg, conn: newConn(cfg, u), slots: newSlots(), at: func(string) error { return nil }}, nil
+	b := &Backend{cfg: cfg, conn: newConn(cfg, u), slots: newSlots(), at: func(string) error { return nil }, leaseBeat: defaultLeaseBeat}
+	b.slots.tell = func(ctx context.Context, host string, ahead int64, estimate time.Duration) {
+		b.conn.log.InfoContext(ctx, "a clone waits for its turn", "host", host, "units_ahead", ahead, "estimate", estimate)
+	}
+	return b, nil
 }
 
 // ParseURL reads the address of a vCenter: a host name, or a URL with https. It refuses one with an account in it, and does not repeat it.

@@ -35,6 +35,7 @@ var bars = []bar{
 	{"no-op", noOp},
 	{"plan", planning},
 	{"wide", wide},
+	{"vm", overhead},
 	{"kill", killed},
 	{"log", logs},
 	{"fleet", fleet},

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
 # The end-to-end runs on real VMs, in a lab of their own that is taken down again. Needs bin/director and bin/directorctl (make build).
 #
-#   e2e.sh            the first day: create over a kill -9, look from outside, run by hand, delete
-#   e2e.sh days       the days after: drain, delete, rejoin, scale, upgrade from the older minor
-#   e2e.sh mend       an outer plan's phases, a destroyed VM, scale in
-#   e2e.sh ha         three masters behind a virtual address: one off and on, the first out and in, upgrade, a dead one replaced
+#   e2e.sh            create over a kill -9, look from outside, run by hand, delete
+#   e2e.sh nodes      drain, take out and bring back, an outer plan's phases, scale out, a destroyed VM, scale in, and an upgrade from the older minor under a running
+#                     service and over a kill -9
+#   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
+#                     upgrade, a dead one replaced
+#
+# KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then goes on with the part that begins so.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [days]=TestDays [mend]=TestMend [ha]=TestHighlyAvailable)
+declare -A plays=([first]=TestEndToEnd [nodes]=TestNodes [ha]=TestHighlyAvailable)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
 image() { "$root/images/node/build.sh" --release "$1" | tail -n 1; }
 
-"$root/test/lab/need.sh" ansible openssh-client curl
+"$root/test/lab/need.sh" ansible openssh-client curl iputils-ping
 KAAS_E2E_BUNDLE=$(bundle 1.37)
 KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
@@ -26,16 +29,27 @@ if [[ $run != TestEndToEnd ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-finish() { # KAAS_E2E_KEEP keeps the lab and the files of a run, to look at
+finish() {
     [[ -n ${KAAS_E2E_KEEP:-} ]] && return
     "$lab" down
     rm -rf "$KAAS_E2E_DIR"
 }
 trap finish EXIT
-"$lab" down
-rm -rf "$KAAS_E2E_DIR"
-mkdir -p "$KAAS_E2E_DIR"
-"$lab" up
+if [[ -z ${KAAS_E2E_FROM:-} ]]; then
+    "$lab" down
+    rm -rf "$KAAS_E2E_DIR"
+    mkdir -p "$KAAS_E2E_DIR"
+    "$lab" up
+fi
+if [[ $run == TestHighlyAvailable ]]; then # three libvirtd with disks of their own, which share a bridge
+    if ! "$lab" exec -- ip link show kaas-e2e >/dev/null 2>&1; then
+        "$lab" exec -- ip link add kaas-e2e type bridge
+        "$lab" exec -- ip address add 10.88.0.1/24 dev kaas-e2e
+        "$lab" exec -- ip link set kaas-e2e up
+    fi
+    KAAS_E2E_HOSTS="lab=qemu:///system h2=$("$lab" host h2) h3=$("$lab" host h3)"
+    export KAAS_E2E_HOSTS
+fi
 cd "$root"
 GOFLAGS=-tags=libvirt_dlopen go test -c -o bin/e2e.test ./test/e2e
 cd "$root/test/e2e"

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +16,13 @@ import (
 
 const (
 	vip       = "10.88.0.5"
+	bridge    = "kaas-e2e"       // that e2e.sh makes
 	noAnswers = 90 * time.Second // that a client may have to bear while the virtual address moves on emulated hosts
 )
 
-// TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, made of the older minor: a master is powered off and on, the first one is
-// taken out and brought back, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13, C2).
+// TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, on three libvirt hosts, made of the older minor: a master is powered off and
+// on, an outer plan rolls over the hosts, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13,
+// C2, D5).
 func TestHighlyAvailable(t *testing.T) {
 	s := begin(t, older, suite{masters: 3})
 	s.runParts(t, []part{
@@ -26,6 +30,7 @@ func TestHighlyAvailable(t *testing.T) {
 		{"creates three masters and a worker of the older minor", s.createsACluster},
 		{"the API answers while a master is off", s.masterOffAndOn},
 		{"takes the first master out and brings it back", s.firstMasterOutAndBackIn},
+		{"an outer plan rolls over the other hosts", s.rollsOverHosts},
 		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"replaces a dead master", s.replacesADeadMaster},
 		{"deletes everything", s.deletesEverything},
@@ -42,7 +47,7 @@ func (s *suite) holder(t *testing.T) string {
 			continue
 		}
 		for _, name := range s.masterNames() {
-			if strings.Contains(s.ok(t, time.Minute, "virsh", "domiflist", name), fields[i+1]) {
+			if strings.Contains(s.vm(t, "domiflist", name), fields[i+1]) {
 				return name
 			}
 		}
@@ -52,9 +57,15 @@ func (s *suite) holder(t *testing.T) string {
 }
 
 func (s *suite) masterOffAndOn(t *testing.T) {
+	for _, h := range s.hosts {
+		masters := slices.DeleteFunc(s.domains(t, h), func(name string) bool { return !slices.Contains(s.masterNames(), name) })
+		if len(masters) != 1 {
+			t.Errorf("host %s has the masters %v, want one", h.name, masters)
+		}
+	}
 	victim := s.holder(t)
 	gap := s.watchGap(t, "https://"+vip+":6443/readyz")
-	s.ok(t, time.Minute, "virsh", "destroy", victim)
+	s.vm(t, "destroy", victim)
 	off := time.Now()
 	// The API has to carry on by itself: it is written to and read from, and the director says what is wrong.
 	s.await(t, 5*time.Minute, "the API takes a change with a master off", func() bool {
@@ -73,7 +84,7 @@ func (s *suite) masterOffAndOn(t *testing.T) {
 			s.refused(t, []string{"quorum"}, "node", "delete", "demo", other, "--yes", "--wait")
 		}
 	}
-	s.ok(t, time.Minute, "virsh", "start", victim)
+	s.vm(t, "start", victim)
 	on := time.Now()
 	s.await(t, 15*time.Minute, "all nodes are well again", func() bool { return s.well(t) == len(s.nodeNames()) })
 	t.Logf("all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim)
@@ -130,6 +141,28 @@ func (s *suite) firstMasterOutAndBackIn(t *testing.T) {
 		t.Errorf("etcd has %d members, want 2", n)
 	}
 	s.timed(t, "node", "rejoin", "demo", first, "--yes", "--wait")
+	s.wantNodes(t, s.nodeNames()...)
+	if n := s.etcdMembers(t); n != 3 {
+		t.Errorf("etcd has %d members, want 3", n)
+	}
+}
+
+// rollsOverHosts runs the documented driver over all hosts but the first: the nodes of each leave, its VMs go through a power cut as at a restart of the host, and the nodes
+// come back.
+func (s *suite) rollsOverHosts(t *testing.T) {
+	var hosts []string
+	script := "#!/bin/sh\nset -e\ncase $1 in\n"
+	for _, h := range s.hosts[1:] {
+		hosts = append(hosts, h.name)
+		script += fmt.Sprintf("%s) uri='%s' ;;\n", h.name, h.uri)
+	}
+	script += "esac\nfor vm in $(virsh -q -c \"$uri\" list --name); do virsh -q -c \"$uri\" destroy \"$vm\"; done\n"
+	upgrade := s.write("power-cut", script, 0o755)
+	began := time.Now()
+	out := s.ok(t, 90*time.Minute, "env", append([]string{
+		"PATH=" + s.root + "/bin:" + os.Getenv("PATH"), s.root + "/docs/examples/rolling-over-hosts/roll.sh", "--run", "roll", "--cluster", "demo", "--upgrade", upgrade,
+	}, hosts...)...)
+	t.Logf("rolling over the hosts %v took %.0f s\n%s", hosts, time.Since(began).Seconds(), out)
 	s.wantNodes(t, s.nodeNames()...)
 	if n := s.etcdMembers(t); n != 3 {
 		t.Errorf("etcd has %d members, want 3", n)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ type suite struct {
 	sum      string   // of the image
 	minors   []string // of Kubernetes, whose documents were written
 	masters  int
+	workers  int
+	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
 	log      *os.File
 }
@@ -50,7 +53,13 @@ func begin(t *testing.T, release string, wanted suite) *suite {
 	t.Helper()
 	s := &wanted
 	s.t, s.root, s.dir = t, need(t, "KAAS_E2E_ROOT"), need(t, "KAAS_E2E_DIR")
-	s.masters = max(s.masters, 1)
+	s.masters, s.workers = max(s.masters, 1), max(s.workers, 1)
+	if s.masters > 1 {
+		for _, h := range strings.Fields(need(t, "KAAS_E2E_HOSTS")) {
+			name, uri, _ := strings.Cut(h, "=")
+			s.hosts = append(s.hosts, host{name, uri})
+		}
+	}
 	s.use(t, release)
 	t.Cleanup(s.killDirector)
 	return s
@@ -69,8 +78,21 @@ type part struct {
 	run  func(*testing.T)
 }
 
-// runParts runs the parts until one fails.
+// runParts runs the parts until one fails. KAAS_E2E_FROM names the part to begin with, on what an earlier run of the same play has left.
 func (s *suite) runParts(t *testing.T, parts []part) {
+	if from := os.Getenv("KAAS_E2E_FROM"); from != "" {
+		i := slices.IndexFunc(parts, func(p part) bool { return strings.HasPrefix(p.name, from) })
+		if i < 0 {
+			t.Fatalf("KAAS_E2E_FROM: no part of this play begins with %q", from)
+		}
+		parts = parts[i:]
+		s.startDirector(t)
+		left := s.newestPlan(t)
+		if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "cancel", left, "--now"); code == 0 {
+			t.Logf("the plan that the earlier run has left is given up: %s", out)
+		}
+		s.run(t, 10*time.Minute, s.root+"/bin/directorctl", "follow", left) // to its end
+	}
 	for _, p := range parts {
 		if !t.Run(p.name, p.run) {
 			s.tellWhatHappened()
@@ -124,26 +146,37 @@ func (s *suite) writeFiles() {
 	}
 }
 
-// sized gives the demo's cluster as many masters as the play wants, behind a virtual address.
+// sized gives the demo's cluster as many nodes as the play wants: several masters behind a virtual address, on several hosts that share a bridge.
 func (s *suite) sized(text string) string {
+	text = strings.Replace(text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers), 1)
 	if s.masters == 1 {
 		return text
 	}
+	var hosts strings.Builder
+	for _, h := range s.hosts {
+		fmt.Fprintf(&hosts, "      - {name: %s, uri: %q, pool: default}\n", h.name, h.uri)
+	}
 	return strings.NewReplacer(
 		"  masters:\n    count: 1\n    cpus: 2\n    memory: 4GiB", fmt.Sprintf("  api: {vip: %s}\n  masters:\n    count: %d\n    cpus: 2\n    memory: 3GiB", vip, s.masters),
+		"      - name: lab\n        uri: qemu:///system\n        pool: default\n", hosts.String(),
+		"  mode: open\n", "  mode: bridge\n  bridge: "+bridge+"\n",
 	).Replace(text)
 }
 
-func (s *suite) masterNames() []string {
+func (s *suite) masterNames() []string { return numbered("demo-master-", s.masters) }
+
+// nodeNames are the nodes that the documents ask for.
+func (s *suite) nodeNames() []string {
+	return append(s.masterNames(), numbered("demo-worker-", s.workers)...)
+}
+
+func numbered(prefix string, n int) []string {
 	var names []string
-	for i := range s.masters {
-		names = append(names, fmt.Sprintf("demo-master-%d", i+1))
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s%d", prefix, i+1))
 	}
 	return names
 }
-
-// nodeNames are the nodes that the documents ask for.
-func (s *suite) nodeNames() []string { return append(s.masterNames(), "demo-worker-1") }
 
 // run executes a command and returns its output and exit code.
 func (s *suite) run(t *testing.T, limit time.Duration, name string, args ...string) (string, int) {
@@ -330,7 +363,49 @@ func (s *suite) kubectl(t *testing.T, args ...string) string {
 
 func (s *suite) tryKubectl(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	return s.run(t, 2*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+	return s.run(t, 12*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+}
+
+// host is a hypervisor of the lab.
+type host struct{ name, uri string }
+
+func (s *suite) allHosts() []host {
+	if s.hosts == nil {
+		return []host{{"lab", "qemu:///system"}}
+	}
+	return s.hosts
+}
+
+// virsh runs a command on every host and returns what it says, without empty lines.
+func (s *suite) virsh(t *testing.T, args ...string) string {
+	t.Helper()
+	var out []string
+	for _, h := range s.allHosts() {
+		for line := range strings.Lines(s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri}, args...)...)) {
+			if line = strings.TrimSpace(line); line != "" {
+				out = append(out, line)
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// domains returns the names of the host's VMs, or of those that run.
+func (s *suite) domains(t *testing.T, h host, which ...string) []string {
+	t.Helper()
+	return strings.Fields(s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri, "list", "--name"}, which...)...))
+}
+
+// vm runs a command of virsh on the VM, on the host that it is on.
+func (s *suite) vm(t *testing.T, verb, name string, args ...string) string {
+	t.Helper()
+	for _, h := range s.allHosts() {
+		if slices.Contains(s.domains(t, h, "--all"), name) {
+			return s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri, verb, name}, args...)...)
+		}
+	}
+	t.Fatalf("no host has the VM %s", name)
+	return ""
 }
 
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }

@@ -238,6 +238,9 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 		t.Fatalf("the plan is %s", phase)
 	}
 	f.checkTakeover(t, id, 1, at, hit)
+	if left := f.Directors[0].Orphans(); len(left) > 0 {
+		t.Errorf("of the director that stands still there run: %v", left)
+	}
 	before := f.journal(t, id)
 	must(t, f.Directors[0].Signal(syscall.SIGCONT))
 	await(t, "the director that stood still ends what it ran", func() bool {

@@ -58,6 +58,12 @@ check "exec without a lab is refused" bash -c '! "$1" exec -- true' - "$lab"
 check "up" "$lab" up
 check "up again says that it is up" bash -c '"$1" up 2>&1 | grep -q "already up"' - "$lab"
 check "status says up" status_code 0
+check "one more host" "$lab" host h2
+check "the host again has the same URI" bash -c '[[ $("$1" host h2) == *"/hosts/h2/run/libvirt-sock" ]]' - "$lab"
+check "a host's guests are its own" bash -c '
+    u=$("$1" host h2)
+    "$1" exec -- virsh -q -c "$u" create /dev/stdin <<<"<domain type=\"qemu\"><name>elsewhere</name><memory unit=\"MiB\">32</memory><os><type arch=\"x86_64\" machine=\"pc\">hvm</type></os></domain>"
+    [[ $("$1" exec -- virsh -q -c "$u" list --name) == elsewhere* && -z $("$1" exec -- virsh -q -c qemu:///system list --name) ]]' - "$lab"
 check "virsh reaches libvirt" "$lab" exec -- virsh -c qemu:///system list
 check "the pool 'default' is active" bash -c '"$1" exec -- virsh -q -c qemu:///system pool-list | grep -q "default *active"' - "$lab"
 check "the director's address" bash -c '"$1" exec -- ip -o address | grep -q "director0 .* 172.30.0.1/24"' - "$lab"

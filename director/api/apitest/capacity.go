@@ -21,6 +21,9 @@ var _ api.Capacity = Capacity{}
 func (c Capacity) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
 	d, err := c.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	v := api.CheckView{Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9}
+	if err == nil {
+		v.Addresses = []api.AddressCheck{{Network: d.Cluster.Network, Addresses: 2, Ways: []string{"ledger", "hypervisor", "ssh port"}}}
+	}
 	if d.Metadata.Labels["crowded"] != "" {
 		v.Problems = []director.Field{
 			{Path: "Image/node: spec.sha256", Msg: "the file has 1234", Hint: "copy it again"},

@@ -103,7 +103,9 @@ type Guest struct {
 	DataDisk       *DataDisk
 	Packages       []string // installed at first boot; slow, and needs a reachable repository
 	Repositories   []Repository
-	Scripts        []string // run once as root, in order, after everything else; a failing one does not stop the next
+	Scripts        []Script // run in order, after everything else
+	Shares         []Share  // mounted before the scripts run
+	Health         string   // shell script that tells whether the node is well; empty for none
 	Files          []File
 	CleanUp        CleanUp
 }
@@ -147,8 +149,18 @@ func (g *Guest) validate() []director.Field {
 		public.Type() != ssh.KeyAlgoED25519 || !bytes.Equal(public.Marshal(), key.PublicKey().Marshal()) {
 		fail("host_key.public", "is not the ed25519 public key of the private one")
 	}
+	gateways, macs := 0, map[string]bool{}
 	for i, n := range g.NICs {
 		at := fmt.Sprintf("nics[%d]", i)
+		want(!macs[n.MAC], at+".mac", "%q is another adapter's too", n.MAC)
+		macs[n.MAC] = true
+		if n.Gateway.Is4() {
+			gateways++
+			want(gateways == 1, at+".gateway", "another adapter has the default route already")
+		}
+		for j, r := range n.Routes {
+			want(r.To.IsValid() && r.Via.IsValid() && r.To.Addr().Is4() == r.Via.Is4(), fmt.Sprintf("%s.routes[%d]", at, j), "is no route")
+		}
 		want(mac.MatchString(n.MAC), at+".mac", "%q is not a MAC address in lower case with colons", n.MAC)
 		for j, a := range n.Addresses {
 			want(a.IsValid(), fmt.Sprintf("%s.addresses[%d]", at, j), "is not an address with a prefix length")
@@ -185,6 +197,7 @@ func (g *Guest) validate() []director.Field {
 		want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
 		want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
 	}
+	fields = append(fields, g.firstBootProblems()...)
 	return append(fields, g.cleanUpProblems()...)
 }
 
@@ -356,14 +369,13 @@ func (g *Guest) userData() userData {
 			u.Apt.Sources[r.Name] = aptSource{Source: r.Source, Key: r.Key}
 		}
 	}
-	for i, s := range g.Scripts {
-		name := fmt.Sprintf("/var/lib/kaas/first-boot/%02d", i)
-		u.Files = append(u.Files, newFile(name, "0700", "root:root", []byte(s)))
-		if strings.HasPrefix(s, "#!") {
-			u.Runcmd = append(u.Runcmd, []string{name})
-		} else {
-			u.Runcmd = append(u.Runcmd, []string{"/bin/sh", name})
-		}
+	if g.Health != "" {
+		u.Files = append(u.Files, newFile(HealthFile, "0700", "root:root", []byte("#!/bin/sh\n"+strings.TrimRight(g.Health, "\n")+"\n")))
+	}
+	files, command := g.firstBoot()
+	u.Files = append(u.Files, files...)
+	if command != nil {
+		u.Runcmd = append(u.Runcmd, command)
 	}
 	return u
 }
@@ -477,7 +489,7 @@ func networkConfig(nics []hypervisor.NIC) netConfig {
 	c := netConfig{Version: 2, Ethernets: map[string]ethernet{}}
 	for i, n := range nics {
 		name := fmt.Sprintf("eth%d", i)
-		e := ethernet{Match: match{MAC: n.MAC}, SetName: name, Optional: i > 0}
+		e := ethernet{Match: match{MAC: n.MAC}, SetName: name, Optional: i > 0 && !n.Gateway.IsValid()}
 		v6 := false
 		for _, a := range n.Addresses {
 			e.Addresses = append(e.Addresses, a.String())
@@ -492,6 +504,9 @@ func networkConfig(nics []hypervisor.NIC) netConfig {
 				to = "::/0"
 			}
 			e.Routes = []route{{To: to, Via: n.Gateway.String()}}
+		}
+		for _, r := range n.Routes {
+			e.Routes = append(e.Routes, route{To: r.To.String(), Via: r.Via.String()})
 		}
 		if len(n.DNS) > 0 {
 			e.Nameservers = &nameservers{}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
@@ -78,7 +79,9 @@ func TestRender(t *testing.T) {
 	full.Timezone = "Europe/Berlin"
 	full.Packages = []string{"htop"}
 	full.Repositories = []cloudinit.Repository{{Name: "extra", Source: "deb http://deb.example.com/ stable main", Key: "key\n"}}
-	full.Scripts = []string{"echo 'one: #1'\n", "#!/usr/bin/python3\nprint('two')\n"}
+	full.Scripts = []cloudinit.Script{{Name: "one", Content: "echo 'one: #1'\n"}, {Name: "two", Content: "#!/usr/bin/python3\nprint('two')\n", Timeout: time.Hour}}
+	full.Shares = []cloudinit.Share{{Path: "/var/backups", Server: "10.90.0.5", Export: "/exports/kaas", Sub: "node-1/var/backups", Options: "nfsvers=4,hard"}}
+	full.Health = "systemctl is-active --quiet containerd"
 	full.Files = []cloudinit.File{
 		{Path: "/etc/motd", Content: []byte("yes\n")},
 		{Path: "/opt/blob", Mode: "0600", Owner: "root:adm", Content: []byte{0xff, 0x00, 0x10}},

@@ -1,6 +1,8 @@
 package hypervisortest
 
 import (
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
@@ -23,14 +25,22 @@ func adoptRemade(b bundle, s hypervisor.Spec) {
 	}
 	_, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
 	b.wantKind(err, director.KindNotFound, "Adopt of nothing")
-	id := b.stranger(s.Name)
-	for range 2 {
-		got, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
-		if err != nil || got.ID != id || got.Stamp != s.Key || got.Power != hypervisor.PowerOn || !got.Ready {
-			b.Fatalf("Adopt: %+v, %v", got, err)
-		}
-		b.onlyOne(got)
+	before := b.stranger(s.Name)
+	got, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
+	if err != nil || got.Name != s.Name || got.Stamp != s.Key || got.Power != hypervisor.PowerOn || !got.Ready {
+		b.Fatalf("Adopt: %+v, %v", got, err)
 	}
+	id := got.ID
+	b.onlyOne(got)
+	if id != before { // the VM has another id now, and not a twin
+		_, err := b.b.Get(b.ctx, before)
+		b.wantKind(err, director.KindNotFound, "Get by the id that it had")
+	}
+	again, err := a.Adopt(b.ctx, s.Key, s.Name, s.DataDisks)
+	if diff := cmp.Diff(got, again); diff != "" || err != nil {
+		b.Fatalf("Adopt once more: %v (-first +second):\n%s", err, diff)
+	}
+	b.onlyOne(again)
 	if err := b.b.SetPower(b.ctx, id, hypervisor.PowerOff); err != nil {
 		b.Errorf("SetPower: %v", err)
 	}

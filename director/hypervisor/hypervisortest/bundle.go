@@ -3,7 +3,9 @@ package hypervisortest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,20 @@ type bundle struct {
 	Subject
 	ctx context.Context
 	b   hypervisor.Backend
+	why *string // why the case was skipped
+}
+
+// Skip skips the case, and remembers why.
+func (b bundle) Skip(args ...any) {
+	b.Helper()
+	*b.why = strings.TrimSuffix(fmt.Sprintln(args...), "\n")
+	b.T.Skip(args...)
+}
+
+// Skipf skips the case, and remembers why.
+func (b bundle) Skipf(format string, args ...any) {
+	b.Helper()
+	b.Skip(fmt.Sprintf(format, args...))
 }
 
 // open returns another connection, closed with the case.
@@ -38,7 +54,7 @@ func capability[T any](b bundle) T {
 	b.Helper()
 	c, ok := hypervisor.Capability[T](b.b)
 	if !ok {
-		b.Skipf("the back end is no %T", *new(T))
+		b.Skipf("the back end is no %v", reflect.TypeFor[T]())
 	}
 	return c
 }

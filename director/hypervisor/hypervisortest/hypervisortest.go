@@ -53,70 +53,89 @@ type Crash struct {
 	Arm func(t *testing.T, b hypervisor.Backend)
 }
 
+// test is one case of the suite.
+type test struct {
+	name  string
+	about string // for docs/backends.md
+	run   func(bundle)
+}
+
+var suite = []test{
+	{"ensure/idempotent", "a second call returns the same VM", ensureIdempotent},
+	{"ensure/concurrent", "calls at the same time, from several directors, make one VM", ensureConcurrent},
+	{"ensure/after_crash", "a creation that was cut off at any line is finished by the next call", ensureAfterCrash},
+	{"ensure/foreign_name", "a name that a stranger's VM has is refused, and the stranger is left alone", ensureForeignName},
+	{"ensure/name_of_other_director", "the same for another director's VM", ensureOthersName},
+	{"ensure/missing_image", "an image that is not there", ensureMissingImage},
+	{"ensure/missing_network", "a network that is not there", ensureMissingNetwork},
+	{"ensure/no_space", "too little disk space", ensureNoSpace},
+	{"ensure/no_memory", "too little memory", ensureNoMemory},
+	{"ensure/invalid", "settings that cannot be, all at once", ensureInvalid},
+	{"ensure/cancelled", "a call that is given up", ensureCancelled},
+	{"get/not_found", "a VM that is gone", getNotFound},
+	{"get/adapters", "a VM tells on which networks it is", getAdapters},
+	{"get/several_adapters", "adapters on several networks are told in their order", getSeveralAdapters},
+	{"addresses/told", "the addresses that VMs use are told", addressesTold},
+	{"list/filters", "VMs by director and machine", listFilters},
+	{"list/strangers", "VMs of others, if asked for", listStrangers},
+	{"power/idempotent", "on and off, again and again", powerIdempotent},
+	{"power/not_found", "of a VM that is not there", powerNotFound},
+	{"delete/idempotent", "of a VM that is gone, or off", deleteIdempotent},
+	{"delete/foreign_stamp", "a VM with another stamp is refused", deleteForeign},
+	{"delete/stranger", "a VM without a stamp is refused", deleteStranger},
+	{"delete/after_crash", "what a cut-off creation has left is taken away", deleteAfterCrash},
+	{"delete/keeps_data_disks", "data disks outlive their VM, and come back with it", deleteKeepsDisks},
+	{"adopt/stranger", "a VM that somebody else has made becomes ours", adoptStranger},
+	{"adopt/kept_disk", "its data disk that was kept is attached to it", adoptKeptDisk},
+	{"adopt/others", "another director's VM is refused", adoptOthers},
+	{"snapshots/life", "a snapshot is taken, gone back to and forgotten, within the limits", snapshotsLife},
+	{"snapshots/refused", "of another's VM, and of what is not there", snapshotsRefused},
+	{"volumes/delete", "kept data disks are listed and deleted", volumesDelete},
+	{"images/idempotent", "the same image twice", imagesIdempotent},
+	{"images/wrong_checksum", "a file that is not what it is said to be", imagesWrongChecksum},
+	{"images/other_checksum", "another image under the same name", imagesOtherChecksum},
+	{"images/partial_upload", "an upload that was cut off is replaced", imagesPartial},
+	{"images/in_use", "an image that VMs are linked to stays", imagesInUse},
+	{"networks/idempotent", "the same network twice", networksIdempotent},
+	{"networks/foreign", "a network of somebody else stays", networksForeign},
+	{"networks/overlap", "a range that another network has", networksOverlap},
+	{"networks/in_use", "a network that VMs are on stays", networksInUse},
+	{"networks/invalid", "settings that cannot be", networksInvalid},
+	{"networks/vlan", "a VLAN where there can be none is refused", networksVLAN},
+	{"capacity/rows", "what hosts have, and have left", capacityRows},
+	{"console/tail", "what a guest printed at boot", consoleTail},
+}
+
 // Exercise runs the suite. open is called for each case; the cases run in parallel.
 func Exercise(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		run  func(bundle)
-	}{
-		{"ensure/idempotent", ensureIdempotent},
-		{"ensure/concurrent", ensureConcurrent},
-		{"ensure/after_crash", ensureAfterCrash},
-		{"ensure/foreign_name", ensureForeignName},
-		{"ensure/name_of_other_director", ensureOthersName},
-		{"ensure/missing_image", ensureMissingImage},
-		{"ensure/missing_network", ensureMissingNetwork},
-		{"ensure/no_space", ensureNoSpace},
-		{"ensure/no_memory", ensureNoMemory},
-		{"ensure/invalid", ensureInvalid},
-		{"ensure/cancelled", ensureCancelled},
-		{"get/not_found", getNotFound},
-		{"get/adapters", getAdapters},
-		{"list/filters", listFilters},
-		{"list/strangers", listStrangers},
-		{"power/idempotent", powerIdempotent},
-		{"power/not_found", powerNotFound},
-		{"delete/idempotent", deleteIdempotent},
-		{"delete/foreign_stamp", deleteForeign},
-		{"delete/stranger", deleteStranger},
-		{"delete/after_crash", deleteAfterCrash},
-		{"delete/keeps_data_disks", deleteKeepsDisks},
-		{"adopt/stranger", adoptStranger},
-		{"adopt/kept_disk", adoptKeptDisk},
-		{"adopt/others", adoptOthers},
-		{"volumes/delete", volumesDelete},
-		{"images/idempotent", imagesIdempotent},
-		{"images/wrong_checksum", imagesWrongChecksum},
-		{"images/other_checksum", imagesOtherChecksum},
-		{"images/partial_upload", imagesPartial},
-		{"images/in_use", imagesInUse},
-		{"networks/idempotent", networksIdempotent},
-		{"networks/foreign", networksForeign},
-		{"networks/overlap", networksOverlap},
-		{"networks/in_use", networksInUse},
-		{"networks/invalid", networksInvalid},
-		{"capacity/rows", capacityRows},
-		{"console/tail", consoleTail},
-	} {
+	exercise(t, open, func(*testing.T, test, bundle) {})
+}
+
+// exercise calls began for each case before it runs.
+func exercise(t *testing.T, open func(t *testing.T) Subject, began func(t *testing.T, c test, b bundle)) {
+	t.Helper()
+	for _, c := range suite {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
+			b := bundle{T: t, Subject: s, why: new(string)}
+			began(t, c, b)
 			if reason, found := s.Skips[c.name]; found {
-				t.Skipf("not on this hypervisor: %s", reason)
+				b.Skipf("not on this hypervisor: %s", reason)
 			}
-			if s.Timeout == 0 {
-				s.Timeout = time.Minute
+			if b.Timeout == 0 {
+				b.Timeout = time.Minute
 			}
-			if s.RootDisk == 0 {
-				s.RootDisk = 64 << 20
+			if b.RootDisk == 0 {
+				b.RootDisk = 64 << 20
 			}
-			if s.Memory == 0 {
-				s.Memory = 64 << 20
+			if b.Memory == 0 {
+				b.Memory = 64 << 20
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), s.Timeout)
+			ctx, cancel := context.WithTimeout(t.Context(), b.Timeout)
 			defer cancel()
-			b := bundle{T: t, Subject: s, ctx: ctx}
+			b.ctx = ctx
 			b.b = b.open()
 			c.run(b)
 		})

@@ -15,17 +15,23 @@ import (
 // NewImage writes a qcow2 disk of 64 MiB with that boot sector, and with some random bytes, so that no image is like another.
 func NewImage(t testing.TB, boot []byte) hypervisor.ImageSpec {
 	t.Helper()
+	return NewImageOf(t, 64<<20, boot)
+}
+
+// NewImageOf is NewImage for a disk of that size, of which nearly nothing is taken.
+func NewImageOf(t testing.TB, size uint64, boot []byte) hypervisor.ImageSpec {
+	t.Helper()
 	const cluster = 1 << 16
 	disk := make([]byte, 6*cluster)
 	copy(disk, "QFI\xfb")
 	be := binary.BigEndian
-	be.PutUint32(disk[4:], 2)          // version
-	be.PutUint32(disk[20:], 16)        // cluster bits
-	be.PutUint64(disk[24:], 64<<20)    // virtual size
-	be.PutUint32(disk[36:], 1)         // entries of the L1 table
-	be.PutUint64(disk[40:], 3*cluster) // L1 table
-	be.PutUint64(disk[48:], 1*cluster) // refcount table
-	be.PutUint32(disk[56:], 1)         // its clusters
+	be.PutUint32(disk[4:], 2)                                   // version
+	be.PutUint32(disk[20:], 16)                                 // cluster bits
+	be.PutUint64(disk[24:], size)                               // virtual size
+	be.PutUint32(disk[36:], uint32((size+512<<20-1)/(512<<20))) // entries of the L1 table
+	be.PutUint64(disk[40:], 3*cluster)                          // L1 table
+	be.PutUint64(disk[48:], 1*cluster)                          // refcount table
+	be.PutUint32(disk[56:], 1)                                  // its clusters
 	be.PutUint64(disk[cluster:], 2*cluster)
 	for i := range 6 {
 		be.PutUint16(disk[2*cluster+2*i:], 1)

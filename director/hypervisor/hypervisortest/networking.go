@@ -114,3 +114,20 @@ func networksInvalid(b bundle) {
 	}
 	b.remains("after refused calls")
 }
+
+// networksVLAN asks for a VLAN where there can be none: the bridge is the director's own.
+func networksVLAN(b bundle) {
+	networking, s := b.newNetwork()
+	for _, change := range []func(*hypervisor.NetworkSpec){
+		func(s *hypervisor.NetworkSpec) { s.VLAN = 4095 },
+		func(s *hypervisor.NetworkSpec) { s.Mode, s.PortGroup, s.VLAN = "isolated", "", 7 },
+		func(s *hypervisor.NetworkSpec) { s.Mode, s.PortGroup, s.OpenVSwitch = "nat", "", true },
+	} {
+		wrong := s
+		if wrong.CIDR == (netip.Prefix{}) {
+			wrong.CIDR, wrong.Gateway = netip.MustParsePrefix("192.0.2.0/24"), netip.MustParseAddr("192.0.2.1")
+		}
+		change(&wrong)
+		b.wantKind(networking.EnsureNetwork(b.ctx, wrong), director.KindInvalid, "EnsureNetwork with a VLAN")
+	}
+}

@@ -48,6 +48,59 @@ func getAdapters(b bundle) {
 	}
 }
 
+// getSeveralAdapters is a VM on two networks: each adapter with its own MAC, in the order that was asked for.
+func getSeveralAdapters(b bundle) {
+	_, network := b.madeNetwork()
+	s := b.spec("nics")
+	second := s.NICs[0]
+	second.Network, second.PortGroup, second.MAC = network.Name, network.PortGroup, second.MAC[:len(second.MAC)-2]+"ff"
+	if second.MAC == s.NICs[0].MAC {
+		second.MAC = second.MAC[:len(second.MAC)-2] + "fe"
+	}
+	s.NICs = append(s.NICs, second)
+	v := b.ready(b.b, s)
+	got := b.get(v.ID).Adapters
+	if got == nil {
+		b.Skip("this back end does not tell of adapters")
+	}
+	want := []hypervisor.Adapter{{Network: s.NICs[0].Network, MAC: s.NICs[0].MAC}, {Network: second.Network, MAC: second.MAC}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.Errorf("the adapters (-want +got):\n%s", diff)
+	}
+	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key})
+}
+
+// addressesTold holds what a back end tells of addresses to what it knows else: a plan is refused for it.
+func addressesTold(b bundle) {
+	teller := capability[hypervisor.AddressTeller](b)
+	s := b.spec("addresses")
+	v := b.ready(b.b, s)
+	told, err := teller.UsedAddresses(b.ctx)
+	if err != nil {
+		b.Fatalf("UsedAddresses: %v", err)
+	}
+	for _, u := range told {
+		if !u.Address.IsValid() {
+			b.Errorf("an address that is none: %+v", u)
+		}
+		if u.VM == v.Name && (u.Stamp != s.Key || u.Host != v.Host || u.MAC != s.NICs[0].MAC) {
+			b.Errorf("of %+v it is told %+v", v, u)
+		}
+	}
+	if err := b.b.SetPower(b.ctx, v.ID, hypervisor.PowerOff); err != nil {
+		b.Fatal(err)
+	}
+	told, err = teller.UsedAddresses(b.ctx)
+	if err != nil {
+		b.Fatalf("UsedAddresses: %v", err)
+	}
+	for _, u := range told {
+		if u.VM == v.Name {
+			b.Errorf("a VM that is off uses %s", u.Address)
+		}
+	}
+}
+
 func listFilters(b bundle) {
 	var want []hypervisor.VM
 	for _, name := range []string{"zeta", "alpha"} {

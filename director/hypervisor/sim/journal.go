@@ -46,6 +46,8 @@ type vmRecord struct {
 	Made    bool
 	Ensured int
 	Since   time.Time
+
+	Snapshots []hypervisor.Snapshot `json:",omitempty"`
 }
 
 type diskRecord struct {
@@ -248,7 +250,7 @@ func (w *World) apply(r record) {
 		if old := w.vms[r.VM.VM.ID]; old != nil {
 			w.dropVM(old)
 		}
-		w.putVM(&vm{VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, ensured: r.VM.Ensured, since: r.VM.Since})
+		w.putVM(&vm{VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, ensured: r.VM.Ensured, since: r.VM.Since, snapshots: r.VM.Snapshots})
 	case r.NoVM != "":
 		if old := w.vms[r.NoVM]; old != nil {
 			w.dropVM(old)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -83,9 +84,11 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 	}, w
 }
 
+var update = flag.Bool("update", false, "write this back end's column of docs/backends.md")
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	hypervisortest.Exercise(t, func(t *testing.T) hypervisortest.Subject {
+	hypervisortest.ExerciseColumn(t, "sim", *update, func(t *testing.T) hypervisortest.Subject {
 		s, _ := subject(t)
 		return s
 	})

@@ -23,7 +23,7 @@ func (w *World) putVM(v *vm) {
 		h.memory += v.spec.Memory
 		h.space += v.spec.RootDisk
 	}
-	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since}, Next: w.next})
+	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots}, Next: w.next})
 }
 
 func (w *World) dropVM(v *vm) {

@@ -34,6 +34,7 @@ const (
 	VerbDeleteVolume  Verb = "delete_volume"
 	VerbConsoleTail   Verb = "console_tail"
 	VerbAdopt         Verb = "adopt"
+	VerbSnapshot      Verb = "snapshot" // all that is done with snapshots
 )
 
 // When says where in an operation a fault strikes.
@@ -98,7 +99,9 @@ type vm struct {
 	made    bool            // all parts exist
 	ensured int             // calls of Ensure so far
 	since   time.Time       // of the last power on
-	console []byte
+
+	snapshots []hypervisor.Snapshot // the oldest first; never changed in place
+	console   []byte
 }
 
 type diskKey struct {
@@ -217,14 +220,20 @@ func (w *World) SetConsole(id hypervisor.ID, text []byte) {
 	}
 }
 
-// AddStranger makes a VM without a stamp, as a person would by hand.
+// AddStranger makes a VM without a stamp, as a person would by hand. It panics if the world's file cannot be written.
 func (w *World) AddStranger(name string) hypervisor.ID {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	const op = "sim.stranger"
+	if err := w.enter(op); err != nil {
+		panic(err)
+	}
+	defer w.leave()
 	id := w.newID()
 	w.putVM(&vm{
 		VM: hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true}, made: true,
 	})
+	if err := w.journal.flush(op); err != nil {
+		panic(err)
+	}
 	return id
 }
 

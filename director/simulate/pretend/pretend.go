@@ -63,6 +63,7 @@ func Main(args []string, errs io.Writer) int {
 }
 
 func run(args []string) (int, error) {
+	watchLeash()
 	opts, err := parse(args[1:])
 	if err != nil {
 		return exitFailed, err

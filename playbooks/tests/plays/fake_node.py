@@ -60,15 +60,17 @@ def kubeadm():
     document = world.get("configmaps", [{}])[0].get("data", {})
     if "upload-config" in ARGS:
         document["ClusterConfiguration"] = [part for part in read(config).split("\n---\n") if "kind: ClusterConfiguration" in part][0]
-    elif ARGS[0] == "join":
+    elif ARGS[0] in ("join", "init"):
         text = read(config)
+        if ARGS[0] == "init":
+            document["ClusterConfiguration"] = [part for part in text.split("\n---\n") if "kind: ClusterConfiguration" in part][0]
         name = re.search(r"^  name: \"?([^\s\"]+)", text, re.MULTILINE).group(1)
         write(KUBERNETES + "/kubelet.conf", "")
         world["nodes"] = [node for node in world["nodes"] if node["metadata"]["name"] != name] + [{
             "metadata": {"name": name}, "spec": {}, "status": {
                 "conditions": [{"type": "Ready", "status": "True"}],
                 "nodeInfo": {"kubeletVersion": VERSION, "machineID": read("/etc/machine-id").strip()}}}]
-        if "controlPlane:" in text:
+        if "controlPlane:" in text or ARGS[0] == "init":
             address = re.search(r"advertiseAddress: \"?([^\s\"]+)", text).group(1)
             for path in ("admin.conf", "pki/apiserver-etcd-client.crt"):
                 write("%s/%s" % (KUBERNETES, path), "")

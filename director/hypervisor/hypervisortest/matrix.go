@@ -1,0 +1,249 @@
+package hypervisortest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director/hypervisor"
+)
+
+// columns are those of docs/backends.md. Each is a file of the directory columns, which the run of a back end's suite has written.
+var columns = []struct{ file, title string }{
+	{"sim", "`sim`"}, {"vsphere", "vSphere, on vCenter's simulator"}, {"libvirt-test", "libvirt, its test driver"}, {"libvirt", "libvirt and QEMU"},
+}
+
+// capabilities are the optional interfaces by name.
+var capabilities = []struct {
+	name, about string
+	has         func(hypervisor.Backend) bool
+}{
+	{"Imaging", "keeps images for cloning", has[hypervisor.Imaging]},
+	{"Networking", "makes networks, or looks for those that are there", has[hypervisor.Networking]},
+	{"Capacity", "tells what hosts have left", has[hypervisor.Capacity]},
+	{"Volumes", "lists and deletes the data disks that were kept", has[hypervisor.Volumes]},
+	{"Adopter", "takes over a VM that somebody else has made", has[hypervisor.Adopter]},
+	{"Snapshots", "keeps the state of a VM and goes back to it", has[hypervisor.Snapshots]},
+	{"Diagnoser", "sees why a guest does not come up", has[hypervisor.Diagnoser]},
+	{"Console", "shows what the guest printed at boot", has[hypervisor.Console]},
+	{"Prober", "tests a connection and says all that is wrong", has[hypervisor.Prober]},
+}
+
+func has[T any](b hypervisor.Backend) bool {
+	_, ok := hypervisor.Capability[T](b)
+	return ok
+}
+
+// The outcomes of a case.
+const (
+	passed  = "passed"
+	skipped = "skipped"
+)
+
+// outcomes are what a run of the suite has shown, a line for each capability and case.
+type outcomes struct {
+	mu    sync.Mutex
+	lines map[string]string // by what it is about: its outcome, and for a case that was skipped the reason
+}
+
+func (o *outcomes) set(about, outcome string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lines[about] = outcome
+}
+
+// ExerciseColumn runs the suite like Exercise, and holds its outcome to the back end's column of docs/backends.md: what passes and what is skipped has to be what
+// stands there. With update, a whole run writes the column and the page.
+func ExerciseColumn(t *testing.T, column string, update bool, open func(t *testing.T) Subject) {
+	t.Helper()
+	if !slices.ContainsFunc(columns, func(c struct{ file, title string }) bool { return c.file == column }) {
+		t.Fatalf("docs/backends.md has no column %q", column)
+	}
+	got := &outcomes{lines: map[string]string{}}
+	t.Cleanup(func() { // after all cases
+		if !t.Failed() {
+			got.compare(t, column, update)
+		}
+	})
+	exercise(t, open, func(t *testing.T, c test, b bundle) {
+		t.Cleanup(func() {
+			switch {
+			case t.Skipped():
+				got.set("case "+c.name, skipped+" "+strings.TrimPrefix(*b.why, "not on this hypervisor: "))
+			case !t.Failed():
+				got.set("case "+c.name, passed)
+			}
+		})
+		if c.name == suite[0].name {
+			x := b.Open(t)
+			for _, k := range capabilities {
+				got.set("capability "+k.name, fmt.Sprint(k.has(x)))
+			}
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// compare holds what was shown to the column's file, or writes it.
+func (o *outcomes) compare(t *testing.T, column string, update bool) {
+	t.Helper()
+	dir := columnsDir(t)
+	if update && len(o.lines) == len(suite)+len(capabilities) {
+		if err := o.write(dir, column); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := readColumn(dir, column)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for about, outcome := range o.lines { // a part of the suite may have run
+		if diff := cmp.Diff(want[about], outcome); diff != "" {
+			t.Errorf("%s is not what docs/backends.md says; make generate writes it anew (-page +run):\n%s", about, diff)
+		}
+	}
+}
+
+// write writes the column, and the page with it. Several packages do so at a time.
+func (o *outcomes) write(dir, column string) error {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	for _, about := range rows() {
+		if outcome, found := o.lines[about]; found {
+			fmt.Fprintf(&text, "%s: %s\n", about, outcome)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, column+".txt"), text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	page, err := render(dir)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(pagePath(dir), page, 0o644)
+}
+
+// rows are what a column has lines for, in their order.
+func rows() []string {
+	var all []string
+	for _, k := range capabilities {
+		all = append(all, "capability "+k.name)
+	}
+	for _, c := range suite {
+		all = append(all, "case "+c.name)
+	}
+	return all
+}
+
+// readColumn returns the outcomes of the column's last run, and none if it was never run.
+func readColumn(dir, column string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, column+".txt"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	lines := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		about, outcome, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		lines[about] = outcome
+	}
+	return lines, nil
+}
+
+// columnsDir is the directory of columns, wherever in the tree the test runs.
+func columnsDir(t *testing.T) string {
+	t.Helper()
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return filepath.Join(at, "director", "hypervisor", "hypervisortest", "columns")
+		}
+	}
+	t.Fatal("the tree is not here; run the test in the directory of its package")
+	return ""
+}
+
+func pagePath(dir string) string {
+	return filepath.Join(dir, "..", "..", "..", "..", "docs", "backends.md")
+}
+
+// render returns docs/backends.md for the columns.
+func render(dir string) ([]byte, error) {
+	var page bytes.Buffer
+	page.WriteString(`<!-- Written by the conformance suite: make generate. -->
+# Back ends
+
+What each back end does, as the last run of the conformance suite has shown it ([writing a back end](writing-a-backend.md)). The runs on vCenter's simulator, libvirt's
+test driver and ` + "`sim`" + ` are part of every test run, which fails if they show anything else than this page. The column of libvirt and QEMU is written by a run in the lab
+with ` + "`-update`" + `, and is empty where that run did not come to a case.
+
+## Capabilities
+
+`)
+	var all []map[string]string
+	var titles []string
+	for _, c := range columns {
+		lines, err := readColumn(dir, c.file)
+		if err != nil {
+			return nil, err
+		}
+		all, titles = append(all, lines), append(titles, c.title)
+	}
+	head := func(first, second string) {
+		fmt.Fprintf(&page, "| %s | %s | %s |\n|---|---|%s\n", first, second, strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
+	}
+	head("interface", "what it is for")
+	for _, k := range capabilities {
+		fmt.Fprintf(&page, "| `%s` | %s |", k.name, k.about)
+		for _, lines := range all {
+			fmt.Fprintf(&page, " %s |", map[string]string{"true": "yes", "false": "no"}[lines["capability "+k.name]])
+		}
+		page.WriteString("\n")
+	}
+	page.WriteString("\n## Cases\n\nA number is the reason why a case is skipped.\n\n")
+	head("case", "what it holds the back end to")
+	var reasons []string
+	for _, c := range suite {
+		fmt.Fprintf(&page, "| `%s` | %s |", c.name, c.about)
+		for _, lines := range all {
+			outcome := lines["case "+c.name]
+			if reason, skip := strings.CutPrefix(outcome, skipped+" "); skip {
+				n := slices.Index(reasons, reason)
+				if n < 0 {
+					n, reasons = len(reasons), append(reasons, reason)
+				}
+				outcome = fmt.Sprintf("(%d)", n+1)
+			}
+			fmt.Fprintf(&page, " %s |", outcome)
+		}
+		page.WriteString("\n")
+	}
+	if len(reasons) > 0 {
+		page.WriteString("\n")
+	}
+	for i, r := range reasons {
+		fmt.Fprintf(&page, "%d. %s\n", i+1, r)
+	}
+	return page.Bytes(), nil
+}

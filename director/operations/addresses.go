@@ -1,0 +1,180 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// inventoryTime bounds the question to the hypervisor which addresses its VMs use. It is a hint, and no plan waits for long for it.
+const inventoryTime = 10 * time.Second
+
+// claim is an address that a plan is to give to somebody who is not there yet.
+type claim struct {
+	at      string // field to point to
+	network string
+	of      director.Machine // as a look at the network needs it; Address is the claimed one
+}
+
+// claims returns the addresses of the machines whose VMs the plan makes and that do not exist yet, and the virtual address as long as the cluster has no
+// machine. A VM that somebody else makes, and that the plan takes over, answers where it should.
+func claims(w planner.World, c plan.Content, facts planner.Facts, existing map[string]bool) []claim {
+	made := map[string]bool{}
+	for _, s := range c.Steps {
+		if name, ok := strings.CutPrefix(s.ID, planner.StepVMEnsure+"/"); ok { // its Node may be the one that it follows
+			made[name] = true
+		}
+	}
+	doc := w.Cluster.Cluster
+	var out []claim
+	there := false
+	for _, m := range w.Machines {
+		there = there || m.Deleted.IsZero() && (m.State != director.MachineIntended || existing[m.Name])
+	}
+	if doc.API.VIP.IsValid() && !there {
+		out = append(out, claim{"spec.api.vip", doc.Network, director.Machine{
+			Name: "the virtual address", Cluster: facts.Cluster, Provider: doc.Provider, Network: doc.Network, Address: doc.API.VIP.String(),
+		}})
+	}
+	for _, m := range facts.Nodes {
+		if !made[m.Name] || existing[m.Name] || m.State != director.MachineIntended || m.VMID != "" {
+			continue
+		}
+		out = append(out, claim{"spec.network", m.Network, m})
+		for _, n := range m.NICs {
+			of := m
+			of.Network, of.Address, of.MAC, of.NICs = n.Network, n.Address, n.MAC, nil
+			out = append(out, claim{mention(doc, m, n.Role), n.Network, of})
+		}
+	}
+	return out
+}
+
+// mention is the field of the document that puts the machine on the network.
+func mention(c *model.Cluster, m director.Machine, role string) string {
+	at, vm := "spec.masters", c.Masters.VMModel
+	for i, p := range c.Workers {
+		if m.Role == director.RoleWorker && p.Name == m.Pool {
+			at, vm = fmt.Sprintf("spec.workers[%d]", i), p.VMModel
+		}
+	}
+	i := slices.IndexFunc(vm.Interfaces, func(n model.Interface) bool { return n.Role == role })
+	if i < 0 {
+		return at
+	}
+	return fmt.Sprintf("%s.interfaces[%d].network", at, i)
+}
+
+// checkAddresses looks whether somebody else uses the addresses that the plan is to give away. That the ledger has not given them to another machine, the planner
+// has seen to; VMs that the hypervisor knows of and hosts on the network are looked for here.
+func (o *Operations) checkAddresses(ctx context.Context, w planner.World, b hypervisor.Backend, list []claim) ([]director.Field, []api.AddressCheck, error) {
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	var problems []director.Field
+	taken := func(c claim, how string) {
+		problems = append(problems, director.Field{
+			Path: c.at, Msg: fmt.Sprintf("%s of Network/%s, for %s, is in use: %s", c.of.Address, c.network, c.of.Name, how),
+			Hint: fmt.Sprintf("exclude it in spec.pool.exclude of Network/%s, or free it and check again", c.network),
+		})
+	}
+	inventory, seen := o.inventory(ctx, b)
+	used := map[netip.Addr][]hypervisor.UsedAddress{}
+	for _, u := range inventory {
+		used[u.Address] = append(used[u.Address], u)
+	}
+	said := map[int]bool{}
+	for i, c := range list {
+		a, err := netip.ParseAddr(c.of.Address)
+		if err != nil {
+			continue
+		}
+		for _, u := range used[a] {
+			if !said[i] && sameNetwork(w, c.network, u.Network) && (c.of.ID == "" || u.Stamp != director.Stamp{Director: o.Director.ID, Machine: c.of.ID}) {
+				said[i] = true
+				taken(c, fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host))
+			}
+		}
+	}
+	known, err := o.Store.Machines(ctx, store.MachineFilter{Provider: w.Provider.Metadata.Name, Tombstones: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	ours := map[string]bool{}
+	for _, m := range known {
+		ours[m.MAC] = true
+		for _, n := range m.NICs {
+			ours[n.MAC] = true
+		}
+	}
+	var look []director.Machine
+	for _, c := range list {
+		look = append(look, c.of)
+	}
+	sight := o.Env.Look(ctx, look, ours)
+	checks := map[string]*api.AddressCheck{}
+	for i, c := range list {
+		if how := sight.Taken[c.of.Address]; how != "" && !said[i] {
+			taken(c, how)
+		}
+		k := checks[c.network]
+		if k == nil {
+			k = &api.AddressCheck{Network: c.network, Ways: []string{"ledger"}}
+			if seen {
+				k.Ways = append(k.Ways, "hypervisor")
+			}
+			k.Ways = append(k.Ways, "ssh port")
+			checks[c.network] = k
+		}
+		k.Addresses++
+		if sight.ARP[c.of.Address] && !slices.Contains(k.Ways, "arp") {
+			k.Ways = append(k.Ways, "arp")
+		}
+	}
+	var views []api.AddressCheck
+	for _, k := range checks {
+		views = append(views, *k)
+	}
+	slices.SortFunc(views, func(a, b api.AddressCheck) int { return cmp.Compare(a.Network, b.Network) })
+	return problems, views, ctx.Err()
+}
+
+// inventory asks the hypervisor which addresses its VMs use; false if it does not tell.
+func (o *Operations) inventory(ctx context.Context, b hypervisor.Backend) ([]hypervisor.UsedAddress, bool) {
+	teller, ok := hypervisor.Capability[hypervisor.AddressTeller](b)
+	if !ok {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
+	defer cancel()
+	used, err := teller.UsedAddresses(ctx)
+	if err != nil {
+		o.Log.WarnContext(ctx, "the hypervisor does not tell which addresses its VMs use", "err", err)
+		return nil, false
+	}
+	return used, true
+}
+
+// sameNetwork tells whether an adapter of a VM may be on the network: hypervisors may have other networks of the same range.
+func sameNetwork(w planner.World, network, adapter string) bool {
+	if adapter == "" || adapter == network {
+		return true
+	}
+	n := w.Network.Network
+	if u, ok := w.Underlays[network]; ok {
+		n = u.Network
+	}
+	return n.Mode == "bridge" || n.Bridge == adapter // several of libvirt's networks may be on one bridge
+}
