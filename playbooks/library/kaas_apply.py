@@ -7,9 +7,10 @@ DOCUMENTATION = r"""
 module: kaas_apply
 short_description: Applies manifests with kubectl on a master and says what changed
 description:
-  - Runs C(kubectl apply) with the manifests on stdin and counts what it created or configured.
+  - Runs C(kubectl apply) with the manifests on stdin when C(kubectl diff) finds that the server would create or change something.
   - When O(digest_name) is set, a config map of that name keeps the SHA-256 of what was applied last. As long as it is the same and
-    all objects of O(present) exist, nothing is sent, which saves a slow master most of the work. Otherwise everything is applied.
+    all objects of O(present) exist, nothing is sent, which saves a slow master most of the work. Otherwise everything is applied, and
+    what C(kubectl apply) calls created or configured counts as changed.
   - While the API server cannot be reached the call is repeated until O(timeout).
 options:
   manifest:
@@ -43,7 +44,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Asks the server what it would do; on a node that is no master yet everything counts as changed.
+    description: Asks the server what would differ; on a node that is no master yet everything counts as changed.
 author:
   - The director authors
 """
@@ -58,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: The objects that were created or configured.
+  description: The objects that were created or changed, as kubectl names them.
   type: list
   elements: str
   returned: always
@@ -66,6 +67,7 @@ objects:
 
 import hashlib
 import json
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, Kubectl, cluster_args, no_cluster_yet
@@ -73,14 +75,22 @@ from ansible.module_utils.kaas import Failure, Kubectl, cluster_args, no_cluster
 NAMESPACE = "kube-system"
 
 
-def changes(out):
-    """Return the objects that kubectl apply says it created or configured."""
-    found = []
-    for line in out.splitlines():
-        words = line.replace("(server dry run)", "").split()
-        if len(words) >= 2 and words[1] in ("created", "configured", "serverside-applied"):
-            found.append(words[0])
-    return found
+def applied(kubectl, manifest):
+    """Apply the manifest and return the objects that kubectl says it created or configured."""
+    # The manifests are the release's and our own; checking them costs the download of every API's schema.
+    out = kubectl.do("apply", "--validate=false", "-f", "-", stdin=manifest, what="kubectl apply")
+    return [words[0] for words in map(str.split, out.splitlines()) if words[1:2] in (["created"], ["configured"])]
+
+
+def differing(kubectl, manifest):
+    """Return the objects that applying the manifest would create or change.
+
+    kubectl apply cannot say it: it calls an object configured when the patch that it sends is not empty, and that of a disruption budget
+    never is, since its selector is always replaced.
+    """
+    out = kubectl.do("diff", "-f", "-", stdin=manifest, what="kubectl diff", fine=(0, 1), env={"KUBECTL_EXTERNAL_DIFF": "diff -N -q"})
+    lines = [line.split() for line in out.splitlines()]
+    return [os.path.basename(words[1]) for words in lines if words[:1] == ["Files"] and words[-1:] == ["differ"]]
 
 
 def digest_object(name, digest):
@@ -118,13 +128,13 @@ def main():
     try:
         if args["digest_name"] and same(kubectl, args, digest):
             module.exit_json(changed=False, objects=[])
-        # The manifests are the release's and our own; checking them costs the download of every API's schema.
-        argv = ["apply", "--validate=false", "-f", "-"]
-        if module.check_mode:
-            argv.append("--dry-run=server")
-        objects = changes(kubectl.do(*argv, stdin=args["manifest"], what="kubectl apply"))
         if args["digest_name"] and not module.check_mode:
-            kubectl.do("apply", "--validate=false", "-f", "-", stdin=digest_object(args["digest_name"], digest), what="keeping the digest")
+            objects = applied(kubectl, args["manifest"])
+            applied(kubectl, digest_object(args["digest_name"], digest))
+        else:
+            objects = differing(kubectl, args["manifest"])
+            if objects and not module.check_mode:
+                applied(kubectl, args["manifest"])
     except Failure as err:
         module.fail_json(**err.result())
     module.exit_json(changed=bool(objects), objects=objects)

@@ -58,6 +58,7 @@ fetched:
   returned: always
 """
 
+import contextlib
 import glob
 import hashlib
 import http.client
@@ -86,6 +87,21 @@ def digest(path):
     except FileNotFoundError:
         return ""
     return found.hexdigest()
+
+
+class Cut(Exception):
+    """The way to the files failed: another attempt may succeed."""
+
+
+@contextlib.contextmanager
+def network():
+    """Tell failures of the network from those of the node's own disk, which are of the same class."""
+    try:
+        yield
+    except urllib.error.HTTPError:
+        raise
+    except (OSError, http.client.HTTPException) as err:
+        raise Cut(clean(str(err), 300)) from err
 
 
 class Fetch:
@@ -118,14 +134,17 @@ class Fetch:
         for stale in glob.glob(os.path.join(glob.escape(self.args["dest"]), ".kaas-fetch-%s-*" % glob.escape(name))):
             if stale != part:  # of an earlier release
                 os.unlink(stale)
-        self.download(name, part)
-        have = digest(part)
-        if have != wanted:
-            os.unlink(part)
-            raise Failure("%s is not what was expected: its SHA-256 is %s, not %s" % (self.address(name), have, wanted),
-                          "The file was changed on its way or the release is another one: compare it with the release's bundle")
-        os.chmod(part, self.mode)
-        os.replace(part, path)
+        try:
+            self.download(name, part)
+            have = digest(part)
+            if have != wanted:
+                os.unlink(part)
+                raise Failure("%s is not what was expected: its SHA-256 is %s, not %s" % (self.address(name), have, wanted),
+                              "The file was changed on its way or the release is another one: compare it with the release's bundle")
+            os.chmod(part, self.mode)
+            os.replace(part, path)
+        except OSError as err:
+            raise Failure("%s cannot be written: %s" % (path, err.strerror or err), "Look at its file system on the node: df, mount, lsattr") from err
 
     def address(self, name):
         """Return where a file is fetched from."""
@@ -144,8 +163,8 @@ class Fetch:
                     raise Failure("%s cannot be fetched: %s %s" % (self.address(name), err.code, clean(err.reason, 200)),
                                   "See whether the director still has this release") from err
                 why = "%s %s" % (err.code, clean(err.reason, 200))
-            except (OSError, http.client.HTTPException) as err:
-                why = clean(str(err), 300)
+            except Cut as err:
+                why = str(err)
                 if "CERTIFICATE_VERIFY_FAILED" in why:
                     raise Failure("%s shows a certificate that is not trusted: %s" % (self.address(name), why),
                                   "registry_ca has to be the CA of the director") from err
@@ -158,19 +177,24 @@ class Fetch:
         """Fetch what is missing of a file once."""
         have = os.path.getsize(part) if os.path.exists(part) else 0
         request = urllib.request.Request(self.address(name), headers={"Range": "bytes=%d-" % have} if have else {})
-        with self.opener.open(request, timeout=SILENCE) as answer:
-            # Who does not know ranges answers 200 and sends everything.
-            with open(part, "ab" if have and answer.status == 206 else "wb") as file:
-                length, got = answer.headers.get("Content-Length"), 0
-                for block in iter(lambda: answer.read(BLOCK), b""):
-                    file.write(block)
-                    got += len(block)
-                    if self.clock() >= self.deadline:
-                        raise OSError("it is too slow")
-                file.flush()
-                os.fsync(file.fileno())
+        with network():
+            answer = self.opener.open(request, timeout=SILENCE)
+        # Who does not know ranges answers 200 and sends everything.
+        with answer, open(part, "ab" if have and answer.status == 206 else "wb") as file:
+            length, got = answer.headers.get("Content-Length"), 0
+            while True:
+                with network():
+                    block = answer.read(BLOCK)
+                if not block:
+                    break
+                file.write(block)
+                got += len(block)
+                if self.clock() >= self.deadline:
+                    raise Cut("it is too slow")
+            file.flush()
+            os.fsync(file.fileno())
         if length is not None and got < int(length):
-            raise OSError("the connection ended after %d of %s bytes" % (got, length))
+            raise Cut("the connection ended after %d of %s bytes" % (got, length))
 
 
 def main():

@@ -220,16 +220,16 @@ class Kubectl:
         """Say whether the deadline has passed."""
         return self.clock() >= self.deadline
 
-    def call(self, *argv, stdin=None, timeout=None):
+    def call(self, *argv, stdin=None, timeout=None, env=None):
         """Run kubectl once and return (rc, stdout, stderr)."""
-        return run([self.program, "--kubeconfig", self.kubeconfig] + list(argv), stdin=stdin,
+        return run([self.program, "--kubeconfig", self.kubeconfig] + list(argv), stdin=stdin, env=env,
                    timeout=min(self.left(), timeout) if timeout else self.left())
 
-    def do(self, *argv, stdin=None, what=""):
-        """Run kubectl, again while only the way to the server fails, and return stdout; raise Failure otherwise."""
+    def do(self, *argv, stdin=None, what="", env=None, fine=(0,)):
+        """Run kubectl, again while only the way to the server fails, and return stdout; raise Failure when its code is none of fine."""
         while True:
-            rc, out, err = self.call(*argv, stdin=stdin)
-            if rc == 0:
+            rc, out, err = self.call(*argv, stdin=stdin, env=env)
+            if rc in fine:
                 return out
             passing = self.passing(rc, err)
             if not passing or self.over():

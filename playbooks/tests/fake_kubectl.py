@@ -17,7 +17,7 @@ def main():
     with open(directory + "/cluster.json", "r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         world = json.load(file)
-        line, answer, error = argv, "", ""
+        line, answer, error, code = argv, "", "", 0
         if argv[0] == "create":
             body = json.load(sys.stdin)
             dry = bool(body["deleteOptions"].get("dryRun"))
@@ -28,7 +28,10 @@ def main():
         elif argv[0] == "get":
             answer = get(world, argv[1:])
         elif argv[0] == "apply":
-            answer = apply(world, sys.stdin.read(), "--dry-run=server" in argv)
+            answer = apply(world, sys.stdin.read())
+        elif argv[0] == "diff":
+            answer = diff(world, sys.stdin.read())
+            code = int(bool(answer))
         elif argv[0] == "exec":
             answer = "\n".join("ok " + question for question in argv[argv.index("all") + 1:])
         elif argv[0] == "patch":
@@ -46,7 +49,8 @@ def main():
     print(answer)
     if error:
         print("Error from server " + error, file=sys.stderr)
-        sys.exit(1)
+        code = 1
+    sys.exit(code)
 
 
 def objects(text):
@@ -62,13 +66,18 @@ def objects(text):
         yield item["kind"], item["metadata"]["name"], json.dumps(item)
 
 
-def apply(world, text, dry):
+def diff(world, text):
+    """Say which objects of the manifest are not in the world as they stand there, in the words of diff -q."""
+    names = ["%s/%s" % (kind.lower(), name) for kind, name, part in objects(text)
+             if world.get("applied", {}).get("%s/%s" % (kind.lower(), name)) != part]
+    return "\n".join("Files /tmp/LIVE/%s and /tmp/MERGED/%s differ" % (name, name) for name in names)
+
+
+def apply(world, text):
     applied, lines = world.setdefault("applied", {}), []
     for kind, name, part in objects(text):
         key = "%s/%s" % (kind.lower(), name)
-        lines.append("%s %s" % (key, "unchanged" if applied.get(key) == part else "configured"))
-        if dry:
-            continue
+        lines.append("%s %s" % (key, "unchanged" if applied.get(key) == part and kind != "PodDisruptionBudget" else "configured"))
         applied[key] = part
         if kind == "Namespace":
             world.setdefault("namespaces", []).append({"metadata": {"name": name}})

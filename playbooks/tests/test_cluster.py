@@ -13,16 +13,28 @@ class Apply(Case):
         return run("kaas_apply", dict({
             "manifest": "kind: X\n", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 1}, **args), check=check)
 
-    def test_counts_changes(self):
-        self.program("kubectl", "cat >/dev/null; printf 'a/x created\\nb/y unchanged\\nc/z configured\\n'")
-        self.assertEqual(self.ensure()["objects"], ["a/x", "c/z"])
-        self.program("kubectl", "cat >/dev/null; echo 'a/x unchanged'")
+    DIFFERS = """
+        cat >/dev/null
+        case "$*" in
+        *diff*) echo "Files /tmp/LIVE-1/v1.ConfigMap.kube-system.a and /tmp/MERGED-2/v1.ConfigMap.kube-system.a differ"; exit 1 ;;
+        *) printf 'configmap/a configured\\nb/y configured\\n' ;;
+        esac
+        """
+
+    def test_applies_what_differs(self):
+        self.program("kubectl", self.DIFFERS)
+        self.assertEqual(self.ensure()["objects"], ["v1.ConfigMap.kube-system.a"])
+        self.assertIn("apply", self.calls()[-1])
+
+    def test_does_not_believe_apply(self):
+        self.program("kubectl", "cat >/dev/null; case \"$*\" in *diff*) ;; *) echo 'poddisruptionbudget.policy/a configured' ;; esac")
         self.assertFalse(self.ensure()["changed"])
+        self.assertFalse([call for call in self.calls() if "apply" in call])
 
     def test_check_mode(self):
-        self.program("kubectl", "cat >/dev/null; echo 'a/x configured (server dry run)'")
-        self.assertEqual(self.ensure(check=True)["objects"], ["a/x"])
-        self.assertIn("--dry-run=server", self.calls()[-1])
+        self.program("kubectl", self.DIFFERS)
+        self.assertEqual(self.ensure(check=True)["objects"], ["v1.ConfigMap.kube-system.a"])
+        self.assertFalse([call for call in self.calls() if "apply" in call])
         self.assertTrue(self.ensure(check=True, kubeconfig=self.path("none"))["changed"])
 
     def test_digest(self):
@@ -41,10 +53,10 @@ class Apply(Case):
         self.assertTrue(self.ensure(manifest="kind: Y\n", **args)["changed"])
 
     def test_failures(self):
-        self.program("kubectl", "echo 'error: no such kind' >&2; exit 1")
-        self.assertIn("kubectl apply failed: error: no such kind", self.ensure()["msg"])
+        self.program("kubectl", "echo 'error: no such kind' >&2; exit 2")
+        self.assertIn("kubectl diff failed: error: no such kind", self.ensure()["msg"])
         self.assertEqual(len(self.calls()), 1, "a lasting error was tried again")
-        self.program("kubectl", "echo 'dial tcp: connection refused' >&2; exit 1")
+        self.program("kubectl", "echo 'dial tcp: connection refused' >&2; exit 2")
         self.assertIn("did not answer in time", self.ensure()["msg"])
         self.assertGreater(len(self.calls()), 2)
 

@@ -234,6 +234,12 @@ class Fetch(Case):
         self.ensure(timeout=20)
         self.assertEqual((self.there(), Server.asked), (Server.data, [("/bin/kubelet", 0), ("/bin/kubelet", 700)]))
 
+    def test_full_disk(self):
+        os.symlink("/dev/full", self.part())
+        got = self.ensure(timeout=600)
+        self.assertIn("dest/kubelet cannot be written: No space left on device", got["msg"])
+        self.assertEqual(len(Server.asked), 1, "a full disk was tried again")
+
     def test_failures(self):
         self.assertIn("404", self.ensure(name="kubectl")["msg"])
         self.assertIn("not within 0 s", self.ensure(url="http://127.0.0.1:1", timeout=0)["msg"])

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// EnvBinaries names the directory that holds kube-apiserver and etcd.
+	// EnvBinaries names the directory that holds kube-apiserver, etcd and kubectl.
 	EnvBinaries = "KAAS_KUBE_BINARIES"
 	// EnvRequire turns the skip for want of the programs into a failure.
 	EnvRequire = "KAAS_REQUIRE_REAL"
@@ -35,9 +35,10 @@ const (
 
 // Server is an API server that runs until its test ends.
 type Server struct {
-	URL  string // https://127.0.0.1:port
-	Data string // etcd's directory, for a look at what is really stored
-	PKI  pki.ClusterPKI
+	URL     string // https://127.0.0.1:port
+	Data    string // etcd's directory, for a look at what is really stored
+	Kubectl string // the program, of the server's release
+	PKI     pki.ClusterPKI
 
 	tb        testing.TB
 	apiserver *program
@@ -49,7 +50,7 @@ type Server struct {
 // or fails where EnvRequire is set.
 func Start(tb testing.TB, p pki.ClusterPKI) *Server {
 	tb.Helper()
-	bin, err := find("kube-apiserver", "etcd")
+	bin, err := find("kube-apiserver", "etcd", "kubectl")
 	if err != nil {
 		if os.Getenv(EnvRequire) != "" {
 			tb.Fatalf("kubetest: %v", err)
@@ -57,7 +58,7 @@ func Start(tb testing.TB, p pki.ClusterPKI) *Server {
 		tb.Skipf("kubetest: %v", err)
 	}
 	dir := tb.TempDir()
-	s := &Server{PKI: p, Data: filepath.Join(dir, "etcd", "data"), tb: tb}
+	s := &Server{PKI: p, Data: filepath.Join(dir, "etcd", "data"), Kubectl: bin["kubectl"], tb: tb}
 	etcdURL := s.startEtcd(bin["etcd"], filepath.Join(dir, "etcd"))
 	s.startAPIServer(bin["kube-apiserver"], filepath.Join(dir, "apiserver"), etcdURL)
 	return s
