@@ -53,4 +53,12 @@ fi
 cd "$root"
 GOFLAGS=-tags=libvirt_dlopen go test -c -o bin/e2e.test ./test/e2e
 cd "$root/test/e2e"
-"$lab" exec -- "$root/bin/e2e.test" -test.v -test.timeout 170m -test.run "^$run\$"
+rc=0
+log=$(mktemp)
+"$lab" exec -- "$root/bin/e2e.test" -test.v -test.timeout 170m -test.run "^$run\$" | tee "$log" || rc=$?
+if ((rc)); then # once more, for who sees the end of a long output only
+    printf '\nwhat failed:\n'
+    awk '/^=== RUN/ { part = "" } /what a person would look at first/ { exit } { part = part $0 "\n" } END { printf "%s", part }' "$log" | tail -c 6000
+fi
+rm -f "$log"
+exit "$rc"

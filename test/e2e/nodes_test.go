@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +14,8 @@ import (
 )
 
 // TestNodes is a cluster of the older minor on real VMs and what happens to its nodes: a worker is drained, taken out and brought back, an outer plan locks one and makes its
-// VM anew, there is one more, somebody destroys a VM, there is one less, and all of them are upgraded to the next minor under a running service, over a kill -9 of the director (B3-B7, B12, D5).
+// VM anew, there is one more, somebody destroys a VM, there is one less, and all of them are upgraded to the
+// next minor under a running service, with a worker that fails and over a kill -9 of the director (B3-B7, B12, D5).
 func TestNodes(t *testing.T) {
 	s := begin(t, older, suite{})
 	s.runParts(t, []part{
@@ -24,7 +27,7 @@ func TestNodes(t *testing.T) {
 		{"one worker more", s.oneWorkerMore},
 		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
 		{"a worker less, by name", s.lastWorkerLess},
-		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
+		{"upgrades to the next minor under a running service: a worker that fails is put back, and a second plan goes on over a kill -9", s.upgradesInTwoPlans},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -231,8 +234,53 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 	}
 }
 
-// upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded.
-func (s *suite) upgrades(t *testing.T) {
+func (s *suite) upgrades(t *testing.T) { s.upgrade(t, nil) }
+
+func (s *suite) upgradesInTwoPlans(t *testing.T) { s.upgrade(t, s.failsAndIsPutBack) }
+
+// failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it as it was before.
+func (s *suite) failsAndIsPutBack(t *testing.T) {
+	const worker = "demo-worker-1"
+	dir := s.path("inventory")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
+	s.ok(t, time.Minute, "env", "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg", "ansible", worker, "-i", filepath.Join(dir, "hosts.ini"),
+		"--private-key", filepath.Join(dir, "id_ed25519"), "--become", "-m", "ansible.builtin.command", "-a", "chattr +i /usr/local/bin/kubeadm")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
+	t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
+	v := s.plan(t, s.newestPlan(t))
+	s.logSteps(t, v)
+	if code == 0 || v.Phase != "failed" {
+		t.Fatalf("the plan is %s, want failed", v.Phase)
+	}
+	for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": put back as before"} {
+		if !strings.Contains(out, word) {
+			t.Errorf("the end does not say %q", word)
+		}
+	}
+	if got, want := s.kubelet(t, worker), "v"+s.minors[0]+"."; !strings.HasPrefix(got, want) {
+		t.Errorf("the kubelet that was put back is %s, want %s", got, want)
+	}
+	if got, want := s.kubelet(t, "demo-master-1"), "v"+s.minors[1]+"."; !strings.HasPrefix(got, want) {
+		t.Errorf("the master's kubelet is %s, want %s", got, want)
+	}
+	s.kubectl(t, "wait", "--for=condition=Ready", "node/"+worker, "--timeout=1s")
+	if out := s.kubectl(t, "get", "node", worker, "-o", "jsonpath={.spec.unschedulable}"); out != "" {
+		t.Errorf("%s does not take pods: unschedulable is %s", worker, out)
+	}
+}
+
+func (s *suite) kubelet(t *testing.T, node string) string {
+	t.Helper()
+	return s.kubectl(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
+}
+
+// upgrade brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded. first, if any, runs
+// another plan before it, under the same clients.
+func (s *suite) upgrade(t *testing.T, first func(*testing.T)) {
 	where := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]"
 	if s.workers == 1 { // the budget would keep the only worker from being drained
 		where += "\n      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]"
@@ -248,6 +296,9 @@ func (s *suite) upgrades(t *testing.T) {
 	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
 	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
 		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
+	}
+	if first != nil {
+		first(t)
 	}
 	s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
 	id := s.newestPlan(t)
@@ -277,10 +328,10 @@ func (s *suite) upgrades(t *testing.T) {
 	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
 		t.Errorf("the API server: %s", v)
 	}
-	asked, failed, first := ask()
+	asked, failed, missing := ask()
 	t.Logf("the service was asked %d times during the upgrade, %d answers were missing", asked, failed)
 	if failed > 0 || asked < 10 {
-		t.Errorf("%d of %d requests failed, the first with: %v", failed, asked, first)
+		t.Errorf("%d of %d requests failed, the first with: %v", failed, asked, missing)
 	}
 	s.kubectl(t, "delete", "-f", file)
 	if out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes"); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {

@@ -412,8 +412,10 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
 // tellWhatHappened prints what a person would look at first.
 func (s *suite) tellWhatHappened() {
+	s.t.Log("what a person would look at first")
 	if b, err := os.ReadFile(s.path("director.log")); err == nil {
-		s.t.Logf("the director's log ends with:\n%s", tail(b, 6000))
+		requests := regexp.MustCompile(`(?m)^.* msg=request .*\n`)
+		s.t.Logf("the director's log without requests ends with:\n%s", tail(requests.ReplaceAll(b, nil), 6000))
 	}
 	if s.director != nil {
 		if out, code := s.run(s.t, time.Minute, s.root+"/bin/directorctl", "plans", "list", "--limit", "1", "-o", "json"); code == 0 {
