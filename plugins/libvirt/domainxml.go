@@ -71,7 +71,7 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 		target++
 		return d
 	}
-	root := disk(p.rootName(s.Key), p.disks.format(), "kaas-root")
+	root := disk(p.rootName(s.Key), p.disks.format(), rootSerial)
 	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
 	def.Devices.Disks = append(def.Devices.Disks, root)
 	for _, d := range s.DataDisks {

@@ -289,6 +289,9 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		if f.cfg.Hosts[0].DiskPool != "" {
 			s.Skips["images/in_use"] = "root disks in a pool of their own are copies, and need their image no more"
 		}
+		for _, name := range []string{"snapshots/life", "snapshots/refused"} {
+			s.Skips[name] = "libvirt's test driver takes no snapshots of disks"
+		}
 		s.Skips["console/tail"] = "libvirt's test driver has no volume download"
 	}
 	return s

@@ -306,6 +306,9 @@ func (s *suite) deletesEverything(t *testing.T) {
 		}
 	}
 	s.ctl(t, "delete", "network", "demo", "--yes")
+	if s.equipped {
+		s.ctl(t, "delete", "network", "storage", "--yes")
+	}
 	for _, minor := range s.minors {
 		s.ctl(t, "delete", "image", "debian12-k8s-"+minor, "--yes")
 		s.ctl(t, "delete", "release", "k8s-"+minor, "--yes")

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +15,11 @@ import (
 // VM anew, there is one more, somebody destroys a VM, there is one less, and all of them are upgraded to the
 // next minor under a running service, with a worker that fails and over a kill -9 of the director (B3-B7, B12, D5).
 func TestNodes(t *testing.T) {
-	s := begin(t, older, suite{})
+	s := begin(t, older, suite{equipped: true})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster of the older minor", s.createsACluster},
+		{"its worker has what its document gives to it", func(t *testing.T) { s.wantEquipped(t, "demo-worker-1") }},
 		{"a drain that a budget blocks gives the node back", s.blockedDrain},
 		{"takes a worker out and brings it back", s.outAndBackIn},
 		{"an outer plan takes a worker out, and its VM is made anew", s.outerPlan},
@@ -36,6 +35,33 @@ func (s *suite) createsACluster(t *testing.T) {
 	s.timed(t, "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
 	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"), "--ttl", "4h")
 	s.wantNodes(t, s.nodeNames()...)
+}
+
+// wantEquipped wants a worker to have what equipment says (A3, A4, A6): its second address and the way to it, its names, its script's work, and what it keeps on
+// its data disk. The disk is the first one's whatever has become of its VM, so it holds a mark that is left here.
+func (s *suite) wantEquipped(t *testing.T, worker string) {
+	t.Helper()
+	for _, q := range []struct{ command, want string }{
+		{"ip -4 -o address show eth1", " 10.89.0.15/24 "},
+		{"getent hosts nfs.storage", "10.89.0.1 "},
+		{"sysctl -n vm.max_map_count", "262143"},
+		{"cat /var/lib/kaas/first-boot/*tune*.status", "0"},
+		{"cat /var/lib/kaas/first-boot/*tune*.log", "vm.max_map_count = 262143"},
+		{"/var/lib/kaas/health && echo well", "well"},
+		{"grep -c . /var/lib/kept/tuned && readlink -f /var/lib/kept && findmnt -no SOURCE --target /var/lib/kept", "/dev/vdb"},
+	} {
+		if got := s.onNode(t, worker, q.command); !strings.Contains(got+" ", q.want) {
+			t.Errorf("%s on %s says %q, want %q in it", q.command, worker, got, q.want)
+		}
+	}
+	const mark = "/var/lib/kept/mark"
+	if s.marked == "" {
+		s.marked = time.Now().Format(time.RFC3339Nano)
+		s.onNode(t, worker, "echo "+s.marked+" > "+mark+" && sync && echo done")
+	} else if got := s.onNode(t, worker, "cat "+mark); got != s.marked {
+		t.Errorf("%s on %s holds %q, want %q from before", mark, worker, got, s.marked)
+	}
+	s.ok(t, time.Minute, "ping", "-c", "1", "-W", "20", "10.89.0.15")
 }
 
 // timed runs the CLI and logs how long it took, with the times of the plan's steps.
@@ -200,6 +226,7 @@ func (s *suite) outerPlan(t *testing.T) {
 	s.timed(t, "phase", "post-node-unlock", "--node", "demo-worker-1", "--task-id", "up-2", "--wait")
 	s.timed(t, "phase", "post-cluster", "--cluster", "demo", "--task-id", "up-3", "--wait")
 	s.wantNodes(t, s.nodeNames()...)
+	s.wantEquipped(t, "demo-worker-1")
 }
 
 // destroy takes a VM away behind the director's back.
@@ -241,13 +268,7 @@ func (s *suite) upgradesInTwoPlans(t *testing.T) { s.upgrade(t, s.failsAndIsPutB
 // failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it as it was before.
 func (s *suite) failsAndIsPutBack(t *testing.T) {
 	const worker = "demo-worker-1"
-	dir := s.path("inventory")
-	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
-	s.ok(t, time.Minute, "env", "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg", "ansible", worker, "-i", filepath.Join(dir, "hosts.ini"),
-		"--private-key", filepath.Join(dir, "id_ed25519"), "--become", "-m", "ansible.builtin.command", "-a", "chattr +i /usr/local/bin/kubeadm")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	s.onNode(t, worker, "chattr +i /usr/local/bin/kubeadm && echo done")
 	began := time.Now()
 	out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
 	t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
@@ -271,6 +292,7 @@ func (s *suite) failsAndIsPutBack(t *testing.T) {
 	if out := s.kubectl(t, "get", "node", worker, "-o", "jsonpath={.spec.unschedulable}"); out != "" {
 		t.Errorf("%s does not take pods: unschedulable is %s", worker, out)
 	}
+	s.wantEquipped(t, worker)
 }
 
 func (s *suite) kubelet(t *testing.T, node string) string {

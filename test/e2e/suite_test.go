@@ -28,6 +28,8 @@ type suite struct {
 	minors   []string // of Kubernetes, whose documents were written
 	masters  int
 	workers  int
+	equipped bool   // the workers have all that a document can give to VMs
+	marked   string // what the data disk of an equipped worker holds
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
 	log      *os.File
@@ -144,11 +146,44 @@ func (s *suite) writeFiles() {
 		}
 		s.write("models/"+strings.TrimSuffix(filepath.Base(e), ".in"), s.sized(fill.Replace(string(text))), 0o644)
 	}
+	if s.equipped {
+		s.write("models/storage.yaml", storage, 0o644)
+	}
 }
+
+// storage is the network of the second adapter of workers that are equipped, and equipment what they have besides.
+const (
+	storage = `apiVersion: kaas/v1
+kind: Network
+metadata: {name: storage}
+spec:
+  provider: lab
+  mode: isolated
+  cidr: 10.89.0.0/24
+  gateway: 10.89.0.1
+  pool:
+    ranges: [10.89.0.8/29, 10.89.0.32-10.89.0.39]
+    exclude: [10.89.0.8-10.89.0.14]
+`
+	equipment = `      dataDisk: 2GiB
+      persist: [/var/lib/kept]
+      interfaces: [{role: storage, network: storage}]
+      hostAliases: [{address: 10.89.0.1, names: [nfs, nfs.storage]}]
+      scripts:
+        - name: tune
+          content: |
+            sysctl -w vm.max_map_count=262143
+            mkdir -p /var/lib/kept && date > /var/lib/kept/tuned
+      health: {command: systemctl is-active --quiet containerd, timeout: 5m}
+`
+)
 
 // sized gives the demo's cluster as many nodes as the play wants: several masters behind a virtual address, on several hosts that share a bridge.
 func (s *suite) sized(text string) string {
 	text = strings.Replace(text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers), 1)
+	if s.equipped {
+		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)
+	}
 	if s.masters == 1 {
 		return text
 	}
@@ -364,6 +399,26 @@ func (s *suite) kubectl(t *testing.T, args ...string) string {
 func (s *suite) tryKubectl(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	return s.run(t, 12*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+}
+
+// onNode runs a shell command on a node as root and returns what it prints.
+func (s *suite) onNode(t *testing.T, node, command string) string {
+	t.Helper()
+	dir := s.path("inventory")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	out := s.ok(t, 5*time.Minute, "env", "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg",
+		"ansible", node, "-o", "-i", filepath.Join(dir, "hosts.ini"), "--private-key", filepath.Join(dir, "id_ed25519"),
+		"--become", "-m", "ansible.builtin.shell", "-a", command)
+	_, said, ok := strings.Cut(out, "(stdout) ")
+	if !ok {
+		t.Fatalf("%s on %s: %s", command, node, out)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(said), `\n`, "\n")
 }
 
 // host is a hypervisor of the lab.
