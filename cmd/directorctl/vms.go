@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -141,22 +142,27 @@ func (a *app) printAudit(v wire.Audit) {
 }
 
 func (a *app) vmsAdoptCommand() *cobra.Command {
-	var address string
+	var addresses []string
 	var yes bool
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "adopt PROVIDER ID", Short: "Write an orphan into the ledger again",
 		Long: "Write a VM with the director's stamp into the ledger, if the cluster that it was made for still exists. Nothing happens to the VM; the next plan of\n" +
 			"the cluster sees it, and keeps it, brings it in, or takes it away as one too many. A VM that is in the ledger is written down where it is now.",
-		Example: "  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+		Example: "  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002\n" +
+			"  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002 --address 10.88.0.17 --address storage=10.89.0.17", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			said, err := saidAddresses(cmd, addresses)
+			if err != nil {
+				return err
+			}
 			if !yes {
 				ok, err := a.confirm(cmd.Context(), "Write VM "+args[1]+" on "+args[0]+" into the ledger?")
 				if err != nil || !ok {
 					return err
 				}
 			}
-			vm, err := api.AdoptVM(cmd.Context(), args[0], args[1], address)
+			vm, err := api.AdoptVM(cmd.Context(), args[0], args[1], said)
 			if err != nil {
 				return err
 			}
@@ -165,10 +171,30 @@ func (a *app) vmsAdoptCommand() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&address, "address", "", "its address, if the director does not remember it")
+	cmd.Flags().StringArrayVar(&addresses, "address", nil, "its address, or NETWORK=ADDRESS of a further adapter, if the director does not remember it; may be repeated")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
 	outputFlag(cmd, &form)
 	return cmd
+}
+
+// saidAddresses reads addresses as people write them: that of the node alone, others with their network.
+func saidAddresses(cmd *cobra.Command, written []string) (wire.VMAdopt, error) {
+	var said wire.VMAdopt
+	for _, w := range written {
+		network, address, further := strings.Cut(w, "=")
+		switch {
+		case !further && said.Address == "":
+			said.Address = w
+		case !further || network == "" || address == "":
+			return said, usage(cmd, "--address %s: want ADDRESS once, and NETWORK=ADDRESS for each further adapter", w)
+		default:
+			if said.Addresses == nil {
+				said.Addresses = map[string]string{}
+			}
+			said.Addresses[network] = address
+		}
+	}
+	return said, nil
 }
 
 func (a *app) vmsReclaimCommand() *cobra.Command {

@@ -18,8 +18,8 @@ type Ledger interface {
 	VMs(ctx context.Context, strangers bool, providers ...string) (VMsView, error)
 	// Audit compares the ledger with what the named providers have, or all. It changes nothing.
 	Audit(ctx context.Context, providers ...string) (ledger.Report, error)
-	// Adopt writes an orphan into the ledger again; conflict says why it cannot be. address may be empty.
-	Adopt(ctx context.Context, actor, provider, id, address string) (director.Machine, error)
+	// Adopt writes an orphan into the ledger again; conflict says why it cannot be. said are addresses that nobody may remember, and may be empty.
+	Adopt(ctx context.Context, actor, provider, id string, said wire.VMAdopt) (director.Machine, error)
 	// Reclaim deletes an orphan; conflict says why it is none. Its data disks stay unless told.
 	Reclaim(ctx context.Context, actor, provider, id string, dataDisks bool) (hypervisor.VM, error)
 }
@@ -111,7 +111,7 @@ func (s *server) ledger(api huma.API) {
 			"now. Nothing happens to the VM itself.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActLedger, kindProvider, func(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
-		m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, orZero(in.Body).Address)
+		m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, orZero(in.Body))
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (noLedger) Audit(context.Context, ...string) (ledger.Report, error) {
 	return ledger.Report{}, errNoLedger
 }
 
-func (noLedger) Adopt(context.Context, string, string, string, string) (director.Machine, error) {
+func (noLedger) Adopt(context.Context, string, string, string, wire.VMAdopt) (director.Machine, error) {
 	return director.Machine{}, errNoLedger
 }
 

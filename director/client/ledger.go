@@ -35,10 +35,10 @@ func (c *Client) Audit(ctx context.Context, providers ...string) (wire.Audit, er
 	return v, err
 }
 
-// AdoptVM writes an orphan into the ledger again. address may be empty.
-func (c *Client) AdoptVM(ctx context.Context, provider, id, address string) (wire.VM, error) {
+// AdoptVM writes an orphan into the ledger again. said may be empty.
+func (c *Client) AdoptVM(ctx context.Context, provider, id string, said wire.VMAdopt) (wire.VM, error) {
 	var v wire.VM
-	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/adopt", body: wire.VMAdopt{Address: address}}, &v)
+	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/adopt", body: said}, &v)
 	return v, err
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 var errKilled = errors.New("the director was killed")
@@ -316,7 +317,7 @@ func (l *lab) sweep(t *testing.T) {
 		if i%2 == 0 && f.Cluster != "" {
 			var err error
 			for range 20 {
-				if _, err = l.Adopt(t.Context(), "admin", "lab", string(f.VM), ""); err == nil || director.KindOf(err) != director.KindUnavailable {
+				if _, err = l.Adopt(t.Context(), "admin", "lab", string(f.VM), wire.VMAdopt{}); err == nil || director.KindOf(err) != director.KindUnavailable {
 					break
 				}
 			}

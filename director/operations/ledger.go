@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 var _ api.Ledger = (*Operations)(nil)
@@ -327,11 +328,11 @@ func makes(tx *store.Tx, op, machine string) error {
 }
 
 // Adopt writes an orphan into the ledger again, if the cluster that it was made for exists: then the next plan of the cluster sees it. A VM that is in the
-// ledger already is written down where it is now. address is for an orphan whose address nobody remembers; it is refused if somebody does.
+// ledger already is written down where it is now. said are the addresses of an orphan that nobody remembers; others than those that somebody does are refused.
 //
 // The row is the one that the VM had, as the tombstone or the newest plan that names it tells. Without either, the stamp itself proves the cluster and
-// the node's name; then only the address is missing. Nothing is taken from the VM's name alone.
-func (o *Operations) Adopt(ctx context.Context, actor, provider, id, address string) (director.Machine, error) {
+// the node's name; then only the addresses are missing. Nothing is taken from the VM's name alone.
+func (o *Operations) Adopt(ctx context.Context, actor, provider, id string, said wire.VMAdopt) (director.Machine, error) {
 	const op = "operations.adopt"
 	_, vm, err := o.owned(ctx, op, provider, id)
 	if err != nil {
@@ -344,7 +345,7 @@ func (o *Operations) Adopt(ctx context.Context, actor, provider, id, address str
 	if there && row.Deleted.IsZero() {
 		return o.relocate(ctx, actor, row, vm)
 	}
-	m, err := o.remembered(ctx, op, provider, vm, row, there, address)
+	m, err := o.remembered(ctx, op, provider, vm, row, there, said)
 	if err != nil {
 		return m, err
 	}
@@ -385,10 +386,10 @@ func (o *Operations) relocate(ctx context.Context, actor string, row director.Ma
 
 // remembered returns the row that the VM had, or has to have.
 func (o *Operations) remembered(
-	ctx context.Context, op, provider string, vm hypervisor.VM, tombstone director.Machine, buried bool, address string,
+	ctx context.Context, op, provider string, vm hypervisor.VM, tombstone director.Machine, buried bool, said wire.VMAdopt,
 ) (director.Machine, error) {
 	if buried && tombstone.Address != "" {
-		return tombstone, known(op, tombstone, address)
+		return tombstone, known(op, tombstone, said)
 	}
 	id, err := o.Store.PlanWithMachine(ctx, vm.Stamp.Machine)
 	if err != nil {
@@ -402,7 +403,7 @@ func (o *Operations) remembered(
 		if facts, err := planner.DecodeFacts(p.Content); err == nil { // a plan without facts does not tell
 			for _, m := range facts.Nodes {
 				if m.ID == vm.Stamp.Machine {
-					return m, known(op, m, address)
+					return m, known(op, m, said)
 				}
 			}
 		}
@@ -424,20 +425,43 @@ func (o *Operations) remembered(
 	if vm.CPUs != 0 && vm.Memory != 0 {
 		m.CPUs, m.Memory = vm.CPUs, vm.Memory
 	}
-	if address == "" {
-		return m, director.Errorf(director.KindInvalid, op, "nobody remembers the address of VM %s (%s)", vm.ID, vm.Name).
-			WithHint("look it up in the guest and name it: directorctl vms adopt %s %s --address ADDRESS", provider, vm.ID)
+	// The document may have got adapters since, which the VM does not have.
+	m.NICs = slices.DeleteFunc(m.NICs, func(n director.NIC) bool {
+		return !slices.ContainsFunc(vm.Adapters, func(a hypervisor.Adapter) bool { return strings.EqualFold(a.MAC, n.MAC) })
+	})
+	var missing, want []string
+	if m.Address = said.Address; m.Address == "" {
+		missing, want = []string{m.Network}, []string{"--address ADDRESS"}
 	}
-	m.Address = address
-	return m, nil
+	for i := range m.NICs {
+		n := &m.NICs[i]
+		if n.Address = said.Addresses[n.Network]; n.Address == "" {
+			missing, want = append(missing, n.Network), append(want, "--address "+n.Network+"=ADDRESS")
+		}
+	}
+	if len(missing) > 0 {
+		return m, director.Errorf(director.KindInvalid, op, "nobody remembers the address of VM %s (%s) on network %s", vm.ID, vm.Name, strings.Join(missing, ", ")).
+			WithHint("look it up in the guest and name it: directorctl vms adopt %s %s %s", provider, vm.ID, strings.Join(want, " "))
+	}
+	return m, known(op, m, said)
 }
 
-// known refuses another address than the one that is remembered.
-func known(op string, m director.Machine, address string) error {
-	if address == "" || address == m.Address {
-		return nil
+// known refuses other addresses than those that the machine has.
+func known(op string, m director.Machine, said wire.VMAdopt) error {
+	if said.Address != "" && said.Address != m.Address {
+		return director.Errorf(director.KindConflict, op, "machine %s has the address %s, and not %s", m.Name, m.Address, said.Address).WithHint("leave --address out")
 	}
-	return director.Errorf(director.KindConflict, op, "machine %s has the address %s, and not %s", m.Name, m.Address, address).WithHint("leave --address out")
+	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
+		i := slices.IndexFunc(m.NICs, func(n director.NIC) bool { return n.Network == network })
+		if i < 0 {
+			return director.Errorf(director.KindConflict, op, "machine %s has no further adapter on network %s", m.Name, network).WithHint("leave --address %s=... out", network)
+		}
+		if n := m.NICs[i]; n.Address != said.Addresses[network] {
+			return director.Errorf(director.KindConflict, op, "machine %s has the address %s on network %s, and not %s", m.Name, n.Address, network, said.Addresses[network]).
+				WithHint("leave --address %s=... out", network)
+		}
+	}
+	return nil
 }
 
 // checkAdopted tells what keeps the row from coming into the ledger: everything of it must still hold.
@@ -455,16 +479,18 @@ func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Mac
 	} else if holder != "" {
 		return o.heldBy(ctx, op, holder, m.Cluster)
 	}
-	network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: m.Network})
-	if err != nil {
-		return err
-	}
-	addr, err := netip.ParseAddr(m.Address)
-	if err != nil || !network.Network.CIDR.Contains(addr) {
-		return director.Errorf(director.KindInvalid, op, "%q is not an address of Network/%s, %s", m.Address, m.Network, network.Network.CIDR)
-	}
-	if addr == network.Network.Gateway || addr == doc.Cluster.API.VIP {
-		return director.Errorf(director.KindInvalid, op, "%s is the gateway or the virtual address, and not a node's", addr)
+	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
+		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: n.Network})
+		if err != nil {
+			return err
+		}
+		addr, err := netip.ParseAddr(n.Address)
+		if err != nil || !network.Network.CIDR.Contains(addr) {
+			return director.Errorf(director.KindInvalid, op, "%q is not an address of Network/%s, %s", n.Address, n.Network, network.Network.CIDR)
+		}
+		if addr == network.Network.Gateway || addr == doc.Cluster.API.VIP {
+			return director.Errorf(director.KindInvalid, op, "%s is the gateway or the virtual address, and not a node's", addr)
+		}
 	}
 	return nil
 }

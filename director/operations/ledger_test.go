@@ -28,6 +28,7 @@ import (
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // lab is a director with a ledger, on an in-memory hypervisor that has an image and a network.
@@ -346,7 +347,7 @@ func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
 	}
 	_, err = l.Reclaim(t.Context(), "admin", "lab", string(vm.ID), true)
 	wantKind(t, err, director.KindConflict, "director theirs")
-	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), m.Address)
+	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), wire.VMAdopt{Address: m.Address})
 	wantKind(t, err, director.KindConflict, "director theirs")
 	if diff := cmp.Diff([]string{"stranger c000-w-1"}, l.found(t)); diff != "" {
 		t.Error(diff)
@@ -363,7 +364,7 @@ func TestAdopt(t *testing.T) {
 	}
 	vm1, vm2 := l.make(t, one), l.make(t, two)
 	adopt := func(vm hypervisor.VM, address string) (director.Machine, error) {
-		return l.Adopt(ctx, "admin", "lab", string(vm.ID), address)
+		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address})
 	}
 	// What is in the ledger and where it should be needs nothing.
 	if got, err := adopt(vm1, ""); err != nil || got.ID != one.ID {
@@ -434,6 +435,65 @@ func TestAdopt(t *testing.T) {
 	wantKind(t, err, director.KindConflict, "is gone", "directorctl vms reclaim lab "+string(vm2.ID))
 	if _, err := l.Reclaim(ctx, "admin", "lab", string(vm2.ID), true); err != nil {
 		t.Error(err)
+	}
+}
+
+// A VM with several adapters that nobody remembers: each address is asked for, and has to be right. An adapter that the document has got since is none of the VM's.
+func TestAdoptWithSeveralAdapters(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	ctx := t.Context()
+	docs := "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: store}\nspec: {provider: lab, mode: isolated, cidr: 10.65.0.0/24, gateway: 10.65.0.1, pool: {from: 10.65.0.10, to: 10.65.0.20}}\n" +
+		"---\napiVersion: kaas/v1\nkind: Network\nmetadata: {name: front}\nspec: {provider: lab, mode: isolated, cidr: 10.66.0.0/24, gateway: 10.66.0.1, pool: {from: 10.66.0.10, to: 10.66.0.20}}\n" +
+		"---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c000}\nspec: {release: k8s, provider: lab, image: node, network: net, workers: [{name: w, count: 1," +
+		" interfaces: [{role: storage, network: store}, {role: services, network: front}]}]}\n"
+	if _, err := l.Apply(ctx, "admin", []byte(docs), "", false); err != nil {
+		t.Fatal(err)
+	}
+	doc, err := l.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: "c000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := l.made["c000-w-1"]
+	want, ok := planner.Member(doc, one.Name, one.ID)
+	if !ok || len(want.NICs) != 2 || want.NICs[0].Network != "front" {
+		t.Fatalf("the document wants %+v", want)
+	}
+	b, err := l.Env.Backends.Backend(ctx, "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := hypervisor.NetworkSpec{
+		Owner: director.Stamp{Director: l.Director.ID, Machine: "n2"}, Name: "store", Mode: "isolated", CIDR: netip.MustParsePrefix("10.65.0.0/24"), Gateway: netip.MustParseAddr("10.65.0.1"),
+	}
+	if err := b.(hypervisor.Networking).EnsureNetwork(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+	vm, err := b.Ensure(ctx, hypervisor.Spec{
+		Key: director.Stamp{Director: l.Director.ID, Machine: one.ID}, Name: one.Name, Image: "node", CPUs: 1, Memory: 1 << 30, RootDisk: 30 << 30,
+		NICs: []hypervisor.NIC{{Network: "net", MAC: one.MAC}, {Network: "store", MAC: want.NICs[1].MAC}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopt := func(address string, further map[string]string) (director.Machine, error) {
+		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address, Addresses: further})
+	}
+	_, err = adopt("", nil)
+	wantKind(t, err, director.KindInvalid, "on network net, store", "--address ADDRESS --address store=ADDRESS")
+	_, err = adopt("10.64.1.0", nil)
+	wantKind(t, err, director.KindInvalid, "on network store", "--address store=ADDRESS")
+	_, err = adopt("10.64.1.0", map[string]string{"store": "10.65.1.10"})
+	wantKind(t, err, director.KindInvalid, "not an address of Network/store")
+	_, err = adopt("10.64.1.0", map[string]string{"store": "10.65.0.10", "front": "10.66.0.10"})
+	wantKind(t, err, director.KindConflict, "no further adapter on network front")
+	got, err := adopt("10.64.1.0", map[string]string{"store": "10.65.0.10"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, _, err := l.Store.Machine(ctx, one.ID)
+	if diff := cmp.Diff([]director.NIC{{Role: "storage", Network: "store", Address: "10.65.0.10", MAC: want.NICs[1].MAC}}, row.NICs); diff != "" || err != nil || got.Address != "10.64.1.0" {
+		t.Errorf("the row has the adapters (-want +got), %v:\n%s", err, diff)
 	}
 }
 

@@ -54,7 +54,7 @@ func NodeWithID(clusterUID string, names []string, id string) (string, bool) {
 	return "", false
 }
 
-// Member returns the row of a node of that name and id as the cluster's document would have it, without an address; false if the document has no
+// Member returns the row of a node of that name and id as the cluster's document would have it, without addresses; false if the document has no
 // such pool.
 func Member(cluster model.Stored, name, id string) (director.Machine, bool) {
 	c := cluster.Cluster
@@ -69,11 +69,13 @@ func Member(cluster model.Stored, name, id string) (director.Machine, bool) {
 	}
 	if pool == "master" {
 		m.Role, m.CPUs, m.Memory = director.RoleMaster, c.Masters.CPUs, int64(c.Masters.Memory)
+		m.NICs = furtherNICs(id, c.Masters.VMModel)
 		return m, true
 	}
 	for _, p := range c.Workers {
 		if p.Name == pool {
 			m.CPUs, m.Memory = p.CPUs, int64(p.Memory)
+			m.NICs = furtherNICs(id, p.VMModel)
 			return m, true
 		}
 	}

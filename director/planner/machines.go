@@ -145,10 +145,17 @@ func (w World) newMachine(p pool, n int, serial map[string]int) sized {
 		State: director.MachineIntended,
 	}
 	m.MAC = macOf(m.ID)
-	for _, i := range p.vm.Further() {
-		m.NICs = append(m.NICs, director.NIC{Role: i.Role, Network: i.Network, MAC: macOf(m.ID + "/" + i.Role)})
-	}
+	m.NICs = furtherNICs(m.ID, p.vm)
 	return sized{m, p.size, p.persist, p.vm}
+}
+
+// furtherNICs are the adapters beside the first that a machine of that id has by the document, without addresses.
+func furtherNICs(id string, vm model.VMModel) []director.NIC {
+	var nics []director.NIC
+	for _, i := range vm.Further() {
+		nics = append(nics, director.NIC{Role: i.Role, Network: i.Network, MAC: macOf(id + "/" + i.Role)})
+	}
+	return nics
 }
 
 // settle gives new machines their addresses and hosts, in place. Masters go where the fewest masters are.

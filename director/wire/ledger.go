@@ -56,7 +56,8 @@ type Finding struct {
 
 // VMAdopt asks for an orphan to be written into the ledger.
 type VMAdopt struct {
-	Address string `json:"address,omitempty" doc:"Its address, if the director does not remember it." maxLength:"45"`
+	Address   string            `json:"address,omitempty" doc:"Its address, if the director does not remember it." maxLength:"45"`
+	Addresses map[string]string `json:"addresses,omitempty" doc:"Those of its further adapters, by network."`
 }
 
 // VMReclaim asks for the deletion of an orphan.

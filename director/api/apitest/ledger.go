@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
@@ -9,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Ledger implements api.Ledger with the real comparison, over VMs and rows that a test has put there.
@@ -116,7 +118,7 @@ func (l *Ledger) orphan(provider, id string) (int, error) {
 }
 
 // Adopt adds a row.
-func (l *Ledger) Adopt(_ context.Context, _, provider, id, address string) (director.Machine, error) {
+func (l *Ledger) Adopt(_ context.Context, _, provider, id string, said wire.VMAdopt) (director.Machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, err := l.orphan(provider, id)
@@ -125,7 +127,10 @@ func (l *Ledger) Adopt(_ context.Context, _, provider, id, address string) (dire
 	}
 	vm := l.VMsOf[provider][i]
 	m := director.Machine{
-		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: address, VMID: id, State: director.MachinePresent,
+		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: said.Address, VMID: id, State: director.MachinePresent,
+	}
+	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
+		m.NICs = append(m.NICs, director.NIC{Network: network, Address: said.Addresses[network]})
 	}
 	l.Rows = append(l.Rows, m)
 	return m, nil
