@@ -8,6 +8,7 @@
 #                     upgrade, a dead one replaced
 #
 # KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then goes on with the part that begins so.
+# KAAS_E2E_LEAVE_OUT="upgrades|an outer" leaves out the parts that begin so.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}

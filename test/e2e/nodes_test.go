@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -55,11 +56,13 @@ func (s *suite) wantEquipped(t *testing.T, worker string) {
 		}
 	}
 	const mark = "/var/lib/kept/mark"
-	if s.marked == "" {
-		s.marked = time.Now().Format(time.RFC3339Nano)
-		s.onNode(t, worker, "echo "+s.marked+" > "+mark+" && sync && echo done")
-	} else if got := s.onNode(t, worker, "cat "+mark); got != s.marked {
-		t.Errorf("%s on %s holds %q, want %q from before", mark, worker, got, s.marked)
+	if want, err := os.ReadFile(s.path("mark")); err == nil {
+		if got := s.onNode(t, worker, "cat "+mark); got != string(want) {
+			t.Errorf("%s on %s holds %q, want %q from before", mark, worker, got, want)
+		}
+	} else {
+		s.onNode(t, worker, "echo marked > "+mark+" && sync && echo done")
+		s.write("mark", "marked", 0o644)
 	}
 	s.ok(t, time.Minute, "ping", "-c", "1", "-W", "20", "10.89.0.15")
 }
@@ -172,7 +175,7 @@ func (s *suite) blockedDrain(t *testing.T) {
 		t.Errorf("the rehearsal does not tell of the budget:\n%s", out)
 	}
 	began := time.Now()
-	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "90s", "--yes", "--wait")
+	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "10m", "--yes", "--wait")
 	t.Logf("a blocked drain was told of after %.0f s", time.Since(began).Seconds())
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "parked" {
