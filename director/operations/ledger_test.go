@@ -497,6 +497,17 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 	}
 }
 
+// Whoever wants the inventory of a cluster whose bundle cannot be read is told of the bundle, and not of what is missing of it.
+func TestInventoryWithoutItsBundle(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	if err := l.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.IntendMachine(l.made["c000-w-1"], time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Inventory(t.Context(), "admin", "c000", false)
+	wantKind(t, err, director.KindNotFound, "/nowhere")
+}
+
 // A row that vanished from under a plan is written again before the hypervisor is asked: a retry after an undo must not make a VM that nobody knows.
 func TestNoVMWithoutARow(t *testing.T) {
 	t.Parallel()

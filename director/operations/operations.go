@@ -481,6 +481,9 @@ func (o *Operations) Inventory(ctx context.Context, actor, cluster string, secre
 	if err != nil {
 		return nil, err
 	}
+	if w.NoBundle != nil {
+		return nil, w.NoBundle
+	}
 	facts := planner.FactsOf(w)
 	if len(facts.Nodes) == 0 {
 		return nil, director.Errorf(director.KindConflict, "operations.inventory", "cluster %s has no machines yet", cluster).

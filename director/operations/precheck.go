@@ -42,7 +42,11 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 	if err != nil {
 		return nil, nil, err
 	}
-	problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
+	if w.NoBundle != nil {
+		problems = append(problems, director.Field{Path: w.Release.Ref().String(), Msg: message(w.NoBundle), Hint: director.HintOf(w.NoBundle)})
+	} else {
+		problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
+	}
 	quota, err := o.checkQuota(ctx, w)
 	if err != nil {
 		return nil, nil, err

@@ -167,7 +167,8 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	}
 	w.Bundle, err = readBundle(*w.Release.Release)
 	if err != nil && len(w.Machines) > 0 {
-		return w, nil // a cluster can be deleted without its bundle
+		w.NoBundle = err
+		return w, nil
 	}
 	return w, err
 }

@@ -100,9 +100,9 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// A node that is made anew has the adapters of its row; one that is new has those of the document, and its networks are made.
-func TestAdaptersOfARunningCluster(t *testing.T) {
-	t.Parallel()
+// runningAdapters is that world with its nodes in the cluster.
+func runningAdapters(t *testing.T) World {
+	t.Helper()
 	w := adapters(t)
 	w.Machines = ledger(t, w)
 	w.Seen = map[string]Seen{}
@@ -116,6 +116,32 @@ func TestAdaptersOfARunningCluster(t *testing.T) {
 		w.Seen[m.Name] = Seen{Ready: true, Etcd: m.Role == director.RoleMaster}
 	}
 	w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
+	return w
+}
+
+// The way back of a worker may not need steps of the plan: its networks are there.
+func TestAWorkerWithAdaptersHasAWayBack(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{model.UpgradeInPlace, model.UpgradeReconstitute, model.UpgradeReplace} {
+		w := runningAdapters(t)
+		w.Cluster.Cluster.Maintenance.Strategy = strategy
+		former(&w)
+		release(&w, "v1.38.0")
+		c, err := Apply(w, plan.Request{})
+		steps := ids(t, c, err)
+		if len(backOf(c)) == 0 {
+			t.Errorf("%s: no way back in %v", strategy, steps)
+		}
+		if made := slices.Contains(steps, "network.ensure/front"); made != (strategy != model.UpgradeInPlace) {
+			t.Errorf("%s: the networks are made: %v", strategy, made)
+		}
+	}
+}
+
+// A node that is made anew has the adapters of its row; one that is new has those of the document, and its networks are made.
+func TestAdaptersOfARunningCluster(t *testing.T) {
+	t.Parallel()
+	w := runningAdapters(t)
 	want(&w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
 	c, err := Apply(w, plan.Request{})
 	if steps := ids(t, c, err); !slices.Contains(steps, "network.ensure/front") {

@@ -124,7 +124,9 @@ func (d *draft) boot(m sized, needs []string, like plan.Step) string {
 	if key := d.Request.HostKeys[m.Name]; key != "" {
 		needs = []string{d.adopt(m, key, needs, like)}
 	} else {
-		needs = append(slices.Clone(needs), d.underlays(m)...)
+		if !like.Back() { // a worker that goes back was on its networks before
+			needs = append(slices.Clone(needs), d.underlays(m)...)
+		}
 		needs = []string{d.ensure(m, params, needs, like)}
 	}
 	boot := like

@@ -21,6 +21,7 @@ type World struct {
 	Image    model.Stored
 	Release  model.Stored
 	Bundle   Bundle // what the release's bundle holds
+	NoBundle error  // why Bundle is empty: a cluster can be deleted without it
 	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the name on the provider: as far as there
 	// are documents of them. A worker is put back to these.
 	Releases  map[string]Release

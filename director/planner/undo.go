@@ -119,6 +119,7 @@ func (d *draft) putBack(m sized, masters []sized, to way, from int, like plan.St
 	var drained, touched []string
 	for _, s := range d.Steps[from:] {
 		switch {
+		case s.Kind == StepNetworkEnsure: // of all nodes
 		case s.Class() == "drain":
 			drained = append(drained, s.ID)
 		case s.Class() != "uncordon": // then it is through its gate
@@ -152,6 +153,9 @@ func (d *draft) takeBack(m, fresh sized, r plan.Request, from int, like plan.Ste
 		class := s.Class()
 		if class == "delete" {
 			break
+		}
+		if s.Kind == StepNetworkEnsure { // of all nodes
+			continue
 		}
 		all = append(all, s.ID)
 		switch class {
