@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,8 +143,10 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 		e.hint = joinHints(p.Hint, fmt.Sprintf("when it is settled: directorctl retry %s --wait", p.ID))
 	case plan.PhaseFailed:
 		e.code = codePlanFailed
-		e.hint = joinHints(p.Hint, fmt.Sprintf(
-			"read why: directorctl logs %s --failed\nthen go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID, p.ID))
+		e.hint = joinHints(p.Hint, fmt.Sprintf("read why: directorctl logs %s --failed", p.ID))
+		if !wentBack(p) { // what was put back is not tried again
+			e.hint = joinHints(e.hint, fmt.Sprintf("then go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID))
+		}
 	default:
 		e.code = codePlanStopped
 		if plan.Phase(phase) == plan.PhaseCancelled {
@@ -151,6 +154,11 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 		}
 	}
 	return e
+}
+
+// wentBack tells whether a node was put back to what it was before the plan.
+func wentBack(p wire.Plan) bool {
+	return slices.ContainsFunc(p.Steps, func(s wire.Step) bool { return len(s.Undoes) > 0 && s.Status == string(plan.Done) })
 }
 
 func joinHints(first, second string) string {

@@ -254,6 +254,12 @@ func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 	case plan.PhaseFailed, plan.PhaseCancelled:
 		p.State, p.Message = director.PhaseFailed, msg
 		p.Hint = joinedHint(s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id)
+		if slices.ContainsFunc(newest.Steps, func(step plan.Step) bool {
+			st := s.Step(step.ID)
+			return step.Back() && st != nil && st.Status == plan.Done
+		}) { // nodes were put back, and the plan's own hint says how to go on
+			p.Hint = s.Hint
+		}
 	default:
 		p.State, p.Message, p.Hint = director.PhaseRunning, msg, ""
 	}

@@ -246,8 +246,9 @@ func Settle(p *Plan, s *State) (Event, bool) {
 	return Event{}, false
 }
 
-// withHint adds to a hint how to go on after nodes were put back.
+// withHint adds to a hint how to go on after nodes were put back. Steps are not tried again then.
 func withHint(hint, cluster string) string {
+	hint = strings.TrimRight(strings.TrimSuffix(hint, "then retry the step"), ",; ")
 	if hint == "" {
 		hint = "mend the cause"
 	}
