@@ -19,15 +19,7 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, h, op, func(c *virt.Connect) ([]hypervisor.Probe, error) {
-		d, err := findDomain(c, string(id))
-		if err != nil {
-			return nil, err
-		}
-		if d == nil {
-			return nil, notThere(op, id)
-		}
-		defer func() { _ = d.Free() }()
+	return onDomain(ctx, h, op, id, func(d *domain) ([]hypervisor.Probe, error) {
 		state, reason, err := d.GetState()
 		if err != nil {
 			return nil, err

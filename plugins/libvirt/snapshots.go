@@ -356,19 +356,14 @@ func (b *Backend) ofRoot(ctx context.Context, op string, id hypervisor.ID, owner
 
 // withRoot runs act with the root disk as it is now.
 func (p *pool) withRoot(op string, id hypervisor.ID, owner director.Stamp, act func(r *rootDisk) error) error {
-	d, err := findDomain(p.conn, string(id))
-	if err != nil {
-		return err
-	}
-	if d == nil {
-		return notThere(op, id)
-	}
-	defer func() { _ = d.Free() }()
-	r, err := p.openRoot(op, d, owner)
-	if err != nil {
-		return err
-	}
-	return act(r)
+	_, err := withDomain(op, p.conn, id, func(d *domain) (none, error) {
+		r, err := p.openRoot(op, d, owner)
+		if err != nil {
+			return none{}, err
+		}
+		return none{}, act(r)
+	})
+	return err
 }
 
 // TakeSnapshot implements hypervisor.Snapshots. Of a VM that runs the disk is kept as a power cut would leave it.
@@ -449,15 +444,7 @@ func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) ([]hyperv
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, h, op, func(c *virt.Connect) ([]hypervisor.Snapshot, error) {
-		d, err := findDomain(c, string(id))
-		if err != nil {
-			return nil, err
-		}
-		if d == nil {
-			return nil, notThere(op, id)
-		}
-		defer func() { _ = d.Free() }()
+	return onDomain(ctx, h, op, id, func(d *domain) ([]hypervisor.Snapshot, error) {
 		have, err := snapshotsOf(d)
 		return (&rootDisk{have: have}).snapshots(), err
 	})

@@ -105,6 +105,25 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 	return all, nil
 }
 
+// withDomain runs act with the domain. Errors: not_found if there is none.
+func withDomain[T any](op string, c *virt.Connect, id hypervisor.ID, act func(d *domain) (T, error)) (T, error) {
+	var zero T
+	d, err := findDomain(c, string(id))
+	if err != nil {
+		return zero, err
+	}
+	if d == nil {
+		return zero, notThere(op, id)
+	}
+	defer func() { _ = d.Free() }()
+	return act(d)
+}
+
+// onDomain is call with a domain of the host.
+func onDomain[T any](ctx context.Context, h *host, op string, id hypervisor.ID, act func(d *domain) (T, error)) (T, error) {
+	return call(ctx, h, op, func(c *virt.Connect) (T, error) { return withDomain(op, c, id, act) })
+}
+
 // SetPower implements hypervisor.Backend. Off is immediate; Delete has the patient way.
 func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.Power) error {
 	const op = "libvirt.set_power"
@@ -115,15 +134,7 @@ func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.P
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, h, op, func(c *virt.Connect) (none, error) {
-		d, err := findDomain(c, string(id))
-		if err != nil {
-			return none{}, err
-		}
-		if d == nil {
-			return none{}, notThere(op, id)
-		}
-		defer func() { _ = d.Free() }()
+	_, err = onDomain(ctx, h, op, id, func(d *domain) (none, error) {
 		return none{}, d.power(p == hypervisor.PowerOn)
 	})
 	return err
