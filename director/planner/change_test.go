@@ -136,14 +136,14 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}},
 		"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1", "pod_network/demo",
+			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1", "pod_network/demo", "kube.traffic/demo",
 			"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
 		"an upgrade that stopped half way": {1, 2, func(w *World) {
 			release(w, "v1.38.0")
 			w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
 		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
 			"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2", "verify/demo", "cluster.ready/demo",
 		}},
 		"upgrade by new VMs of the same name": {3, 1, func(w *World) {
@@ -154,7 +154,7 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
 			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1",
-			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo",
+			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo", "kube.traffic/demo",
 			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
@@ -163,7 +163,7 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
 			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
 		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "kube.traffic/demo",
 			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
@@ -176,7 +176,7 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			w.Machines[0].Kubernetes = "v1.38.0"
 			w.Machines[0].Image = w.Cluster.Cluster.Image
 		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
 			"vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2", "node.ready/demo-worker-2",
 			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
@@ -478,7 +478,7 @@ func TestWorkersAreUpgradedInAWindow(t *testing.T) {
 		}
 	}
 	// No master is begun before the one before it is back, and no worker before the last master is.
-	for _, pair := range [][2]string{{"drain/demo-master-2", "uncordon/demo-master-1"}, {"drain/demo-master-3", "uncordon/demo-master-2"}, {"drain/demo-worker-1", "pod_network/demo"}, {"pod_network/demo", c.Steps[mastersDone].ID}} {
+	for _, pair := range [][2]string{{"drain/demo-master-2", "uncordon/demo-master-1"}, {"drain/demo-master-3", "uncordon/demo-master-2"}, {"drain/demo-worker-1", "kube.traffic/demo"}, {"kube.traffic/demo", "pod_network/demo"}, {"pod_network/demo", c.Steps[mastersDone].ID}} {
 		i := slices.IndexFunc(c.Steps, func(s plan.Step) bool { return s.ID == pair[0] })
 		if !slices.Contains(c.Steps[i].Needs, pair[1]) {
 			t.Errorf("%s needs %v, and not %s", pair[0], c.Steps[i].Needs, pair[1])

@@ -20,6 +20,7 @@ const (
 	StepVMDelete      = "vm.delete"
 	StepPlay          = "ansible.play"
 	StepKubeReady     = "kube.ready"
+	StepKubeTraffic   = "kube.traffic"
 	StepVMRemove      = "vm.remove"
 	StepNodeReady     = "node.ready"
 	StepNodeLeft      = "node.left"
@@ -29,7 +30,7 @@ const (
 func StepKinds() []string {
 	return []string{
 		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady, StepClusterForget,
-		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepNodeReady, StepNodeLeft,
+		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepKubeTraffic, StepNodeReady, StepNodeLeft,
 	}
 }
 

@@ -67,6 +67,7 @@ var onNodes = map[string]string{
 	"uncordon":       safeUpgrading,
 	"addons":         safeShared,
 	"pod_network":    safeShared,
+	StepKubeTraffic:  safeShared,
 	"api_balancer":   safeShared,
 	"verify":         safeRuns,
 	StepClusterReady: safeRuns,

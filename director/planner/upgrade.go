@@ -69,19 +69,12 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		}
 		before = append(slices.Clone(base), last)
 	}
-	if n := len(oldMasters); n > 0 && d.strategy(oldMasters[n-1]) != model.UpgradeInPlace {
-		// kubeadm brings CoreDNS and kube-proxy to the release only in an upgrade of a master, and these joined anew.
-		m := masters[len(masters)-1]
-		before = []string{d.play(playbook{
-			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{m.Name},
-			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute, effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
-		}, before, plan.Step{})}
+	// A plan that ended behind its masters may not have come to what all nodes share: the plan that goes on does.
+	if len(oldMasters) > 0 || slices.ContainsFunc(workers, func(m sized) bool { return m.Kubernetes != target }) {
+		before = d.shared(masters, before)
 	}
-	if len(oldMasters) > 0 {
-		before = []string{d.play(playbook{
-			name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Bring the pod network to the release", estimate: time.Minute,
-			effects: []plan.Effect{{Verb: "change", Object: "api", Name: w.Cluster.Cluster.Pods.Plugin}},
-		}, before, plan.Step{})}
+	if len(workers) > 0 {
+		before = []string{d.traffic(masters, before)}
 	}
 	last := before
 	like := plan.Step{Window: d.window()}
@@ -130,6 +123,32 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	}
 	d.Facts = encode(facts)
 	return d.done(), nil
+}
+
+// shared brings what all nodes share to the release, behind all masters, and returns what to wait for. Nothing changes where it is there already.
+func (d *draft) shared(masters []sized, needs []string) []string {
+	if n := len(masters); n > 0 && d.strategy(masters[n-1]) != model.UpgradeInPlace {
+		// kubeadm brings CoreDNS and kube-proxy to the release only in an upgrade of a master, and these joined anew.
+		m := masters[n-1]
+		needs = []string{d.play(playbook{
+			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{m.Name},
+			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute, effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
+		}, needs, plan.Step{})}
+	}
+	return []string{d.play(playbook{
+		name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Bring the pod network to the release", estimate: time.Minute,
+		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.Pods.Plugin}},
+	}, needs, plan.Step{})}
+}
+
+// traffic waits for the rollouts of kube-proxy and the pod network before workers are drained: a node whose kube-proxy is just being exchanged does not see the pods move.
+// They go from node to node.
+func (d *draft) traffic(masters []sized, needs []string) string {
+	nodes := time.Duration(len(d.w.members()))
+	return d.add(plan.Step{
+		ID: StepKubeTraffic + "/" + d.Cluster, Kind: StepKubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out", Needs: needs,
+		Params: encode(d.w.clusterParams(d.w.endpoint(masters), nil)), Attempts: 3, Timeout: 10*time.Minute + nodes*time.Minute, Estimate: 10*time.Second + nodes*10*time.Second,
+	})
 }
 
 // succeed has the rest of the plan work through fresh where it would through m: that is gone by then.

@@ -203,6 +203,16 @@ func (Cluster) NodesReady(ctx context.Context, _ []string, _ string) ([]kube.Abs
 	return nil, ctx.Err()
 }
 
+// NotCarrying says that every node carries traffic.
+func (Cluster) NotCarrying(ctx context.Context, _ []string) ([]kube.Absence, error) {
+	return nil, ctx.Err()
+}
+
+// RollingOut says that nothing rolls out.
+func (Cluster) RollingOut(ctx context.Context) ([]kube.Absence, error) {
+	return nil, ctx.Err()
+}
+
 // Nodes shows none: what the ledger says of them counts.
 func (Cluster) Nodes(ctx context.Context) ([]kube.Node, error) {
 	return nil, ctx.Err()

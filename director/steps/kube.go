@@ -18,10 +18,23 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams)
 	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) { return notReady(ctx, client, p.Nodes) })
 }
 
-// nodeReady waits until the node is Ready at its version, and records that it is a member.
+// kubeTraffic waits until no rollout of kube-proxy or of the pod network is in the way of traffic: a node whose kube-proxy is just being exchanged goes on sending to pods
+// that a drain has moved.
+func (e Env) kubeTraffic(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
+	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) {
+		missing, err := client.RollingOut(ctx)
+		return reasons(missing), err
+	})
+}
+
+// nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member.
 func (e Env) nodeReady(ctx context.Context, r plan.Run, p planner.NodeParams) error {
 	err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
-		missing, err := client.NodesReady(ctx, []string{p.Node}, p.Version)
+		node := []string{p.Node}
+		missing, err := client.NodesReady(ctx, node, p.Version)
+		if err == nil && len(missing) == 0 {
+			missing, err = client.NotCarrying(ctx, node)
+		}
 		return reasons(missing), err
 	})
 	if err != nil {

@@ -90,6 +90,10 @@ type Nodes interface {
 type API interface {
 	// NodesReady returns which of the named nodes are not ready, or not at the version unless that is empty.
 	NodesReady(ctx context.Context, names []string, version string) ([]kube.Absence, error)
+	// NotCarrying returns which of the named nodes do not carry traffic to services and pods.
+	NotCarrying(ctx context.Context, names []string) ([]kube.Absence, error)
+	// RollingOut returns which nodes that are Ready suffer from a rollout of what carries traffic to services and pods.
+	RollingOut(ctx context.Context) ([]kube.Absence, error)
 	// Nodes returns every node; nil from a cluster that only pretends.
 	Nodes(ctx context.Context) ([]kube.Node, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it.
@@ -157,6 +161,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepPlay:          handler(env.play),
 		planner.StepVMRemove:      handler(env.vmRemove),
 		planner.StepKubeReady:     handler(env.kubeReady),
+		planner.StepKubeTraffic:   handler(env.kubeTraffic),
 		planner.StepNodeReady:     handler(env.nodeReady),
 		planner.StepNodeLeft:      handler(env.nodeLeft),
 	}

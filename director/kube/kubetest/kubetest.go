@@ -1,6 +1,6 @@
 // Package kubetest starts a real etcd and a real kube-apiserver for tests, on loopback, with a cluster's own PKI and in a
-// temporary directory. There are no controllers, no scheduler and no nodes: what a test needs of them it writes through
-// the API.
+// temporary directory. There are no controllers but those that a test starts, no scheduler and no nodes: what a test needs of them it
+// writes through the API.
 package kubetest
 
 import (
@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -78,6 +79,21 @@ func (s *Server) Kubeconfig(user string, groups ...string) director.Secret {
 func (s *Server) Admin() director.Secret {
 	s.tb.Helper()
 	return s.Kubeconfig("admin", "system:masters")
+}
+
+// StartControllers starts the named controllers of kube-controller-manager, such as daemonset-controller, until the test ends. It does not wait for them.
+func (s *Server) StartControllers(names ...string) {
+	s.tb.Helper()
+	bin, err := find("kube-controller-manager")
+	s.must(err)
+	dir := s.tb.TempDir()
+	s.write(dir, map[string]string{"kubeconfig": s.Admin().Reveal()})
+	p := s.run(bin["kube-controller-manager"], "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--controllers="+strings.Join(names, ","), "--leader-elect=false", "--secure-port=0")
+	s.tb.Cleanup(func() {
+		if s.tb.Failed() {
+			s.tb.Logf("kube-controller-manager, %s", p.tail())
+		}
+	})
 }
 
 // StopEtcd ends etcd, as when a master's disk dies. The API server runs on and is not ready any more.
