@@ -209,7 +209,7 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	}
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })
-	for _, kind := range []string{planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady} {
+	for _, kind := range []string{planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady, planner.StepKubeTraffic} {
 		out[kind] = nothing
 	}
 	// There is no cluster to ask: what was joined is ready.

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,42 +17,52 @@ import (
 // moved away since.
 var carriers = []string{"calico-node", "kube-proxy"}
 
-// NotCarrying returns which of the named nodes do not carry traffic to services and pods, for want of a daemon that is ready, and why: none when all do. A daemon that the
-// cluster does not have is not waited for, and neither is one on a node that its node selector leaves out.
-func (c *Client) NotCarrying(ctx context.Context, names []string) ([]Absence, error) {
-	all, err := c.carriers(ctx, "kube.carrying")
+// NotCarrying says why the node does not carry traffic to services and pods, for want of a daemon that is ready: "" when it does. A daemon that the cluster does not have is not
+// waited for, and neither is one on a node that its node selector leaves out.
+func (c *Client) NotCarrying(ctx context.Context, node string) (string, error) {
+	const op = "kube.carrying"
+	n, err := c.api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "has not joined", nil
+	}
 	if err != nil {
-		return nil, err
+		return "", c.failed(op, err)
 	}
-	var missing []Absence
-	for _, name := range names {
-		i := slices.IndexFunc(all.nodes, func(n corev1.Node) bool { return n.Name == name })
-		if i < 0 {
-			missing = append(missing, Absence{Name: name, Why: "has not joined"})
-			continue
-		}
-		for _, d := range all.daemons {
-			if p := all.pod(d, all.nodes[i]); p.missing != "" {
-				missing = append(missing, Absence{Name: name, Why: p.missing})
-			}
+	seen, err := c.carriers(ctx, op, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return "", err
+	}
+	for _, d := range seen.daemons {
+		if p := seen.pod(d, *n); p.missing != "" {
+			return p.missing, nil
 		}
 	}
-	return missing, nil
+	return "", nil
 }
 
 // RollingOut returns which nodes that are Ready lack one of the daemons that carry traffic to services and pods, or are about to get another revision of it, and why: none
 // when traffic does not suffer from a rollout any more. Nodes that are not Ready are not waited for. They may hold a rollout up for good, since a daemon exchanges no more pods while
 // as many as it can spare are missing: the former revision is good enough then, as long as it runs.
 func (c *Client) RollingOut(ctx context.Context) ([]Absence, error) {
-	all, err := c.carriers(ctx, "kube.rollout")
+	const op = "kube.rollout"
+	nodes, err := c.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, c.failed(op, err)
+	}
+	revisions, err := c.api.AppsV1().ControllerRevisions(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, c.failed(op, err)
+	}
+	all, err := c.carriers(ctx, op, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	var missing []Absence
 	for _, d := range all.daemons {
+		d.newest = newestRevision(d.DaemonSet, revisions.Items)
 		var former []Absence
 		lost := 0
-		for _, n := range all.nodes {
+		for _, n := range nodes.Items {
 			p := all.pod(d, n)
 			switch name := n.Name; {
 			case !nodeOf(&n).Ready:
@@ -74,7 +85,6 @@ func (c *Client) RollingOut(ctx context.Context) ([]Absence, error) {
 
 // carrying is what was seen of the daemons that carry traffic.
 type carrying struct {
-	nodes   []corev1.Node
 	daemons []daemon
 	pods    []corev1.Pod
 }
@@ -84,28 +94,19 @@ type daemon struct {
 	newest string // hash of the template, "" as long as the controller has not seen it
 }
 
-func (c *Client) carriers(ctx context.Context, op string) (carrying, error) {
-	const ns = "kube-system"
-	nodes, err := c.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+func (c *Client) carriers(ctx context.Context, op string, ofPods metav1.ListOptions) (carrying, error) {
+	daemons, err := c.api.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return carrying{}, c.failed(op, err)
 	}
-	daemons, err := c.api.AppsV1().DaemonSets(ns).List(ctx, metav1.ListOptions{})
+	pods, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, ofPods)
 	if err != nil {
 		return carrying{}, c.failed(op, err)
 	}
-	revisions, err := c.api.AppsV1().ControllerRevisions(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return carrying{}, c.failed(op, err)
-	}
-	pods, err := c.api.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return carrying{}, c.failed(op, err)
-	}
-	out := carrying{nodes: nodes.Items, pods: pods.Items}
+	out := carrying{pods: pods.Items}
 	for i := range daemons.Items {
 		if d := &daemons.Items[i]; slices.Contains(carriers, d.Name) {
-			out.daemons = append(out.daemons, daemon{d, newestRevision(d, revisions.Items)})
+			out.daemons = append(out.daemons, daemon{DaemonSet: d})
 		}
 	}
 	return out, nil

@@ -204,8 +204,8 @@ func (Cluster) NodesReady(ctx context.Context, _ []string, _ string) ([]kube.Abs
 }
 
 // NotCarrying says that every node carries traffic.
-func (Cluster) NotCarrying(ctx context.Context, _ []string) ([]kube.Absence, error) {
-	return nil, ctx.Err()
+func (Cluster) NotCarrying(ctx context.Context, _ string) (string, error) {
+	return "", ctx.Err()
 }
 
 // RollingOut says that nothing rolls out.

@@ -30,12 +30,15 @@ func (e Env) kubeTraffic(ctx context.Context, r plan.Run, p planner.ClusterParam
 // nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member.
 func (e Env) nodeReady(ctx context.Context, r plan.Run, p planner.NodeParams) error {
 	err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
-		node := []string{p.Node}
-		missing, err := client.NodesReady(ctx, node, p.Version)
-		if err == nil && len(missing) == 0 {
-			missing, err = client.NotCarrying(ctx, node)
+		missing, err := client.NodesReady(ctx, []string{p.Node}, p.Version)
+		if err != nil || len(missing) > 0 {
+			return reasons(missing), err
 		}
-		return reasons(missing), err
+		why, err := client.NotCarrying(ctx, p.Node)
+		if why != "" {
+			why = p.Node + " " + why
+		}
+		return why, err
 	})
 	if err != nil {
 		return err

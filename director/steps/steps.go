@@ -90,8 +90,8 @@ type Nodes interface {
 type API interface {
 	// NodesReady returns which of the named nodes are not ready, or not at the version unless that is empty.
 	NodesReady(ctx context.Context, names []string, version string) ([]kube.Absence, error)
-	// NotCarrying returns which of the named nodes do not carry traffic to services and pods.
-	NotCarrying(ctx context.Context, names []string) ([]kube.Absence, error)
+	// NotCarrying says why the node does not carry traffic to services and pods, or "".
+	NotCarrying(ctx context.Context, node string) (string, error)
 	// RollingOut returns which nodes that are Ready suffer from a rollout of what carries traffic to services and pods.
 	RollingOut(ctx context.Context) ([]kube.Absence, error)
 	// Nodes returns every node; nil from a cluster that only pretends.
