@@ -160,6 +160,7 @@ func TestRealMessages(t *testing.T) {
 		"etcd_slow": {
 			"Error from server: etcdserver: request timed out, possibly due to previous leader failure",
 			"rpc error: code = Unavailable desc = etcdserver: request timed out",
+			"error: error execution phase etcd-join: error creating local etcd static pod manifest file: context deadline exceeded\nTo see the stack trace of this error execute with --v=5 or higher",
 		},
 		"image_missing": {
 			"[ERROR ImagePull]: failed to pull image kaas.internal/kaas/etcd:v3.6.10: rpc error: code = NotFound desc = failed to pull and unpack image: failed to resolve reference \"kaas.internal/kaas/etcd:v3.6.10\": kaas.internal/kaas/etcd:v3.6.10: not found",
