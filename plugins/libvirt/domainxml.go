@@ -13,18 +13,16 @@ import (
 func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, error) {
 	m := mark{Director: s.Key.Director, ID: s.Key.Machine}
 	def := virtxml.Domain{
-		Type:     kind,
-		Name:     s.Name,
-		UUID:     domainUUID(s.Key),
-		Metadata: &virtxml.DomainMetadata{XML: m.element("machine", true)},
-		Memory:   &virtxml.DomainMemory{Value: uint(s.Memory), Unit: "bytes"},
-		VCPU:     &virtxml.DomainVCPU{Value: uint(s.CPUs)},
-		OS:       &virtxml.DomainOS{Type: &virtxml.DomainOSType{Arch: "x86_64", Machine: b.machineType(kind), Type: "hvm"}},
-		Features: &virtxml.DomainFeatureList{ACPI: &virtxml.DomainFeature{}, APIC: &virtxml.DomainFeatureAPIC{}},
-		CPU:      b.cpu(kind),
-		Clock: &virtxml.DomainClock{Offset: "utc", Timer: []virtxml.DomainTimer{
-			{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}, {Name: "hpet", Present: hpet(kind)},
-		}},
+		Type:       kind,
+		Name:       s.Name,
+		UUID:       domainUUID(s.Key),
+		Metadata:   &virtxml.DomainMetadata{XML: m.element("machine", true)},
+		Memory:     &virtxml.DomainMemory{Value: uint(s.Memory), Unit: "bytes"},
+		VCPU:       &virtxml.DomainVCPU{Value: uint(s.CPUs)},
+		OS:         &virtxml.DomainOS{Type: &virtxml.DomainOSType{Arch: "x86_64", Machine: b.machineType(kind), Type: "hvm"}},
+		Features:   &virtxml.DomainFeatureList{ACPI: &virtxml.DomainFeature{}, APIC: &virtxml.DomainFeatureAPIC{}},
+		CPU:        b.cpu(kind),
+		Clock:      &virtxml.DomainClock{Offset: "utc", Timer: timers(kind)},
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "restart",
@@ -98,13 +96,14 @@ func (b *Backend) machineType(kind string) string {
 	return b.cfg.MachineType
 }
 
-// hpet tells whether the guest has that timer. Under KVM it only costs. Under emulation the guest's kernel compares the TSC with
-// it; without, it takes its own lost ticks for a fault of the TSC.
-func hpet(kind string) string {
-	if kind == "qemu" {
-		return "yes"
+// timers returns the guest's. The HPET only costs under KVM. Under emulation the guest's kernel compares the TSC with it; without, it takes its own lost ticks for
+// a fault of the TSC. QEMU gives it one unasked: to ask for it is refused by libvirt 9 with QEMU 9 and later.
+func timers(kind string) []virtxml.DomainTimer {
+	all := []virtxml.DomainTimer{{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}}
+	if kind != "qemu" {
+		all = append(all, virtxml.DomainTimer{Name: "hpet", Present: "no"})
 	}
-	return "no"
+	return all
 }
 
 // cpu returns the guest's CPU. Under emulation it is x86-64-v2 with AES on the in-order Atom N270: the guest's kernel trusts
