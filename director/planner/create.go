@@ -67,8 +67,6 @@ func (d *draft) create(machines []sized) {
 			mastersPrepared = append(mastersPrepared, prepared[m.Name])
 		}
 	}
-	first := masters[0]
-	joined := []string{}
 	before := []string{pki}
 	if c.API.VIP.IsValid() {
 		before = append(before, d.balance(masters, nil, mastersPrepared))
@@ -84,14 +82,17 @@ func (d *draft) create(machines []sized) {
 			name: "install/control_plane", id: "control_plane", title: title, limit: []string{m.Name}, estimate: 3 * time.Minute,
 			effects: []plan.Effect{{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(Port), Detail: detail}},
 		}, append([]string{prepared[m.Name]}, before...), plan.Step{})}
-		if m.Name == first.Name {
+		if i == 0 {
 			control = before[0]
+			// The other masters join behind it: a member that comes to etcd makes it wait for two disks, and the many objects of a pod network meanwhile are what makes
+			// slow hosts miss etcd's time limits.
+			before = append(before, d.play(playbook{
+				name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Install the pod network", estimate: 25 * time.Second,
+				effects: []plan.Effect{{Verb: "create", Object: "api", Name: c.Pods.Plugin, Detail: "pods " + c.Pods.CIDR.String()}},
+			}, before, plan.Step{}))
 		}
 	}
-	joined = append(joined, before[0], d.play(playbook{
-		name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Install the pod network", estimate: 25 * time.Second,
-		effects: []plan.Effect{{Verb: "create", Object: "api", Name: c.Pods.Plugin, Detail: "pods " + c.Pods.CIDR.String()}},
-	}, []string{control}, plan.Step{}))
+	joined := before
 	for _, m := range machines[len(masters):] {
 		joined = append(joined, d.play(playbook{
 			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name}, estimate: 40 * time.Second,
