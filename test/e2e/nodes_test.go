@@ -27,7 +27,8 @@ func TestNodes(t *testing.T) {
 		{"one worker more", s.oneWorkerMore},
 		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
 		{"a worker less, by name", s.lastWorkerLess},
-		{"upgrades to the next minor under a running service: a worker that fails is put back, and a second plan goes on over a kill -9", s.upgradesInTwoPlans},
+		{"a worker that cannot be upgraded is put back, under a running service", s.failsAndIsPutBack},
+		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -264,27 +265,26 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 	}
 }
 
-func (s *suite) upgrades(t *testing.T) { s.upgrade(t, nil) }
-
-func (s *suite) upgradesInTwoPlans(t *testing.T) { s.upgrade(t, s.failsAndIsPutBack) }
-
 // failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it as it was before.
 func (s *suite) failsAndIsPutBack(t *testing.T) {
 	const worker = "demo-worker-1"
-	s.onNode(t, worker, "chattr +i /usr/local/bin/kubeadm && echo done")
-	began := time.Now()
-	out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
-	t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
-	v := s.plan(t, s.newestPlan(t))
-	s.logSteps(t, v)
-	if code == 0 || v.Phase != "failed" {
-		t.Fatalf("the plan is %s, want failed", v.Phase)
-	}
-	for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": put back as before"} {
-		if !strings.Contains(out, word) {
-			t.Errorf("the end does not say %q", word)
+	s.underService(t, func() {
+		s.takesNewer(t)
+		s.onNode(t, worker, "chattr +i /usr/local/bin/kubeadm && echo done")
+		began := time.Now()
+		out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
+		t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
+		v := s.plan(t, s.newestPlan(t))
+		s.logSteps(t, v)
+		if code == 0 || v.Phase != "failed" {
+			t.Fatalf("the plan is %s, want failed", v.Phase)
 		}
-	}
+		for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": put back as before"} {
+			if !strings.Contains(out, word) {
+				t.Errorf("the end does not say %q", word)
+			}
+		}
+	})
 	if got, want := s.kubelet(t, worker), "v"+s.minors[0]+"."; !strings.HasPrefix(got, want) {
 		t.Errorf("the kubelet that was put back is %s, want %s", got, want)
 	}
@@ -303,9 +303,61 @@ func (s *suite) kubelet(t *testing.T, node string) string {
 	return s.kubectl(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
 }
 
-// upgrade brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded. first, if any, runs
-// another plan before it, under the same clients.
-func (s *suite) upgrade(t *testing.T, first func(*testing.T)) {
+// takesNewer has the director take the documents of the newer release, without a plan.
+func (s *suite) takesNewer(t *testing.T) {
+	t.Helper()
+	s.use(t, newer)
+	s.ctl(t, "apply", "-f", s.path("models"))
+}
+
+// upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded.
+func (s *suite) upgrades(t *testing.T) {
+	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
+	s.takesNewer(t)
+	minor := "v" + s.minors[1] + "."
+	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
+	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
+		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
+	}
+	s.ctl(t, "apply", "-f", s.path("models")) // the documents were taken, and the plan was not
+	s.underService(t, func() {
+		s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
+		id := s.newestPlan(t)
+		s.await(t, 90*time.Minute, "the first worker is upgraded", func() bool {
+			v := s.plan(t, id)
+			if v.Phase != "running" {
+				t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
+			}
+			for _, st := range v.Steps {
+				if st.ID == "upgrade/demo-worker-1" && st.Status == "running" {
+					return true
+				}
+			}
+			return false
+		})
+		s.killDirector()
+		s.startDirector(t)
+		out, code := s.run(t, 60*time.Minute, s.root+"/bin/directorctl", "follow", id)
+		if code != 0 {
+			t.Fatalf("the upgrade did not end well: exit code %d\n%s", code, out)
+		}
+		s.logSteps(t, s.plan(t, id))
+	})
+	versions := s.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+	if strings.Count(versions, minor) != nodes {
+		t.Errorf("the %d kubelets run %s", nodes, versions)
+	}
+	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
+		t.Errorf("the API server: %s", v)
+	}
+	if out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes"); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {
+		t.Logf("%s", out)
+	}
+}
+
+// underService does the work while clients ask a service of two pods behind a budget, and wants every request to be answered.
+func (s *suite) underService(t *testing.T, work func()) {
+	t.Helper()
 	where := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]"
 	if s.workers == 1 { // the budget would keep the only worker from being drained
 		where += "\n      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]"
@@ -314,65 +366,23 @@ func (s *suite) upgrade(t *testing.T, first func(*testing.T)) {
 	s.kubectl(t, "apply", "-f", file)
 	s.kubectl(t, "rollout", "status", "deployment/web", "--timeout=10m")
 	ask := s.asking(t, "http://10.88.0.10:30080/")
-
-	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
-	s.use(t, newer)
-	minor := "v" + s.minors[1] + "."
-	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
-	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
-		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
-	}
-	s.ctl(t, "apply", "-f", s.path("models")) // the documents were taken, and the plan was not
-	if first != nil {
-		first(t)
-	}
-	s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
-	id := s.newestPlan(t)
-	s.await(t, 90*time.Minute, "the first worker is upgraded", func() bool {
-		v := s.plan(t, id)
-		if v.Phase != "running" {
-			t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
-		}
-		for _, st := range v.Steps {
-			if st.ID == "upgrade/demo-worker-1" && st.Status == "running" {
-				return true
-			}
-		}
-		return false
-	})
-	s.killDirector()
-	s.startDirector(t)
-	out, code := s.run(t, 60*time.Minute, s.root+"/bin/directorctl", "follow", id)
-	if code != 0 {
-		t.Fatalf("the upgrade did not end well: exit code %d\n%s", code, out)
-	}
-	s.logSteps(t, s.plan(t, id))
-	versions := s.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
-	if strings.Count(versions, minor) != nodes {
-		t.Errorf("the %d kubelets run %s", nodes, versions)
-	}
-	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
-		t.Errorf("the API server: %s", v)
-	}
-	asked, failed, missing := ask()
-	t.Logf("the service was asked %d times during the upgrade, %d answers were missing", asked, failed)
-	if failed > 0 || asked < 10 {
-		t.Errorf("%d of %d requests failed, the first with: %v", failed, asked, missing)
+	work()
+	asked, failures := ask()
+	t.Logf("the service was asked %d times, %d answers were missing", asked, len(failures))
+	if len(failures) > 0 || asked < 10 {
+		t.Errorf("%d of %d requests failed:\n%s", len(failures), asked, strings.Join(failures, "\n"))
 	}
 	s.kubectl(t, "delete", "-f", file)
-	if out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes"); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {
-		t.Logf("%s", out)
-	}
 }
 
-// asking asks the URL over and over, each time on a new connection, until the returned function is called, which tells how often, how many requests failed, and how
-// the first of them did. Two tries within the client's patience count as one request, as any client of a service behind several endpoints makes.
-func (s *suite) asking(t *testing.T, url string) func() (asked, failed int, first error) {
+// asking asks the URL over and over, each time on a new connection, until the returned function is called, which tells how often, and when and how each request failed
+// that did. Two tries within the client's patience count as one request, as any client of a service behind several endpoints makes.
+func (s *suite) asking(t *testing.T, url string) func() (asked int, failures []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	var asked, failed int
-	var first error
+	var asked int
+	var failures []string
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(time.Second)
@@ -392,17 +402,14 @@ func (s *suite) asking(t *testing.T, url string) func() (asked, failed int, firs
 			}
 			asked++
 			if err != nil {
-				failed++
-				if first == nil {
-					first = fmt.Errorf("request %d: %w", asked, err)
-				}
+				failures = append(failures, fmt.Sprintf("%s request %d: %v", time.Now().UTC().Format(time.TimeOnly), asked, err))
 			}
 		}
 	})
-	return func() (int, int, error) {
+	return func() (int, []string) {
 		cancel()
 		wg.Wait()
-		return asked, failed, first
+		return asked, failures
 	}
 }
 

@@ -136,7 +136,9 @@ func (s *suite) writeFiles() {
 	version := regexp.MustCompile(`(?m)^ *kubernetes: "?(v[0-9.]+)`).FindStringSubmatch(string(release))[1]
 	s.sum = strings.Fields(string(sum))[0]
 	minor := strings.TrimPrefix(version[:strings.LastIndexByte(version, '.')], "v")
-	s.minors = append(s.minors, minor)
+	if !slices.Contains(s.minors, minor) {
+		s.minors = append(s.minors, minor)
+	}
 	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version, "k8s-1.37", "k8s-"+minor)
 	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
 	if err != nil || len(examples) < 5 {
