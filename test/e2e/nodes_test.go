@@ -269,7 +269,7 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 func (s *suite) failsAndIsPutBack(t *testing.T) {
 	const worker = "demo-worker-1"
 	s.underService(t, func() {
-		s.takesNewer(t)
+		s.use(t, newer)
 		s.onNode(t, worker, "chattr +i /usr/local/bin/kubeadm && echo done")
 		began := time.Now()
 		out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
@@ -303,17 +303,10 @@ func (s *suite) kubelet(t *testing.T, node string) string {
 	return s.kubectl(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
 }
 
-// takesNewer has the director take the documents of the newer release, without a plan.
-func (s *suite) takesNewer(t *testing.T) {
-	t.Helper()
-	s.use(t, newer)
-	s.ctl(t, "apply", "-f", s.path("models"))
-}
-
 // upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded.
 func (s *suite) upgrades(t *testing.T) {
 	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
-	s.takesNewer(t)
+	s.use(t, newer)
 	minor := "v" + s.minors[1] + "."
 	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
 	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
