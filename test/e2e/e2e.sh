@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# The end-to-end runs on real VMs, in a lab of their own that is taken down again. Needs bin/director and bin/directorctl (make build).
+# The end-to-end runs, in a lab of their own that is taken down again. Needs bin/director and bin/directorctl (make build).
 #
 #   e2e.sh            create over a kill -9, look from outside, run by hand, delete
 #   e2e.sh nodes      drain, take out and bring back, an outer plan's phases, scale out, a destroyed VM, scale in, and an upgrade from the older minor under a running
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced
+#
+# The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
+# same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
 #
 # KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then goes on with the part that begins so.
 # KAAS_E2E_LEAVE_OUT="upgrades|an outer" leaves out the parts that begin so.
@@ -30,6 +33,9 @@ if [[ $run != TestEndToEnd ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
+if [[ $run != TestEndToEnd && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]]; then
+    export LAB_GUESTS=container
+fi
 finish() {
     [[ -n ${KAAS_E2E_KEEP:-} ]] && return
     "$lab" down

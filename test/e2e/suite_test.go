@@ -177,7 +177,7 @@ spec:
       scripts:
         - name: tune
           content: |
-            sysctl -w vm.max_map_count=262143
+            echo vm.max_map_count=262143 > /etc/sysctl.d/95-tune.conf && sysctl -p /etc/sysctl.d/95-tune.conf
             mkdir -p /var/lib/kept && date > /var/lib/kept/tuned
       health: {command: systemctl is-active --quiet containerd, timeout: 5m}
 `
