@@ -82,6 +82,7 @@ func startSupervisor(g guest, m *machine, lock *os.File) error {
 		defer runtime.SetFinalizer(console, nil) // it stays open for QEMU
 	}
 	cmd := exec.CommandContext(context.Background(), self, "__supervise")
+	cmd.Args[0] = "lab-guest" // so that it is not taken for a QEMU
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = spec, log, log
 	cmd.ExtraFiles = []*os.File{lock, console} // 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS}
