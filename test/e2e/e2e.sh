@@ -60,6 +60,8 @@ if [[ $run == TestHighlyAvailable ]]; then # three libvirtd with disks of their 
     KAAS_E2E_HOSTS="lab=qemu:///system h2=$("$lab" host h2) h3=$("$lab" host h3)"
     export KAAS_E2E_HOSTS
 fi
+KAAS_E2E_GUESTS=$(<"$LAB_DIR/accel")
+export KAAS_E2E_GUESTS
 cd "$root"
 GOFLAGS=-tags=libvirt_dlopen go test -c -o bin/e2e.test ./test/e2e
 cd "$root/test/e2e"
