@@ -11,7 +11,7 @@
 # same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
 #
 # KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then goes on with the part that begins so.
-# KAAS_E2E_LEAVE_OUT="upgrades|an outer" leaves out the parts that begin so.
+# KAAS_E2E_LEAVE_OUT="upgrades|an outer" leaves out the parts that begin so. KAAS_E2E_STRATEGY=reconstitute, or replace, upgrades nodes in that way.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
@@ -33,7 +33,7 @@ if [[ $run != TestEndToEnd ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run != TestEndToEnd && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]]; then
+if [[ $run != TestEndToEnd && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
 finish() {

@@ -194,6 +194,9 @@ func (s *suite) sized(text string) string {
 		text = slowEtcd.ReplaceAllString(text, "")
 	}
 	text = strings.Replace(text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers), 1)
+	if strategy := os.Getenv("KAAS_E2E_STRATEGY"); strategy != "" {
+		text = strings.Replace(text, "\n  masters:\n", "\n  maintenance: {strategy: "+strategy+"}\n  masters:\n", 1)
+	}
 	if s.equipped {
 		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)
 	}

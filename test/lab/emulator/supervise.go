@@ -21,7 +21,7 @@ import (
 const powerOff = syscall.Signal(34 + 4)
 
 // supervise runs a guest for as long as the QEMU that stands in for it, whose child this is.
-func supervise() error {
+func supervise() (err error) {
 	runtime.LockOSThread() // what is started has to end with this process, and does so with the thread that started it
 	qemu := os.Getppid()
 	var m machine
