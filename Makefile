@@ -47,9 +47,9 @@ test/race: ## The unit tests of the rooms with goroutines, under the race detect
 .PHONY: test/e2e test/nodes test/ha
 test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
-test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; on real VMs
+test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
 	test/e2e/e2e.sh nodes
-test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; on real VMs
+test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; containers as there
 	test/e2e/e2e.sh ha
 
 .PHONY: test/kill
