@@ -86,8 +86,12 @@ func (s *suite) masterOffAndOn(t *testing.T) {
 	}
 	s.vm(t, "start", victim)
 	on := time.Now()
-	s.await(t, 15*time.Minute, "all nodes are well again", func() bool { return s.well(t) == len(s.nodeNames()) })
-	t.Logf("all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim)
+	own := "https://" + s.kubectl(t, "get", "node", victim, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`) + ":6443/readyz"
+	client := s.apiClient(t)
+	s.await(t, 15*time.Minute, "its own API server and all nodes are well again", func() bool {
+		return get(t.Context(), client, own) == nil && s.well(t) == len(s.nodeNames())
+	})
+	t.Logf("its own API server and all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim)
 	longest := gap()
 	t.Logf("the longest time without an answer at the virtual address was %.1f s", longest.Seconds())
 	if longest > noAnswers {
@@ -97,15 +101,21 @@ func (s *suite) masterOffAndOn(t *testing.T) {
 	s.wantNodes(t, s.nodeNames()...)
 }
 
-// watchGap asks the URL five times a second until the returned function is called, which returns the longest time between two answers.
-func (s *suite) watchGap(t *testing.T, url string) func() time.Duration {
+// apiClient trusts the cluster's authority, and has two seconds of patience.
+func (s *suite) apiClient(t *testing.T) *http.Client {
 	t.Helper()
 	ca, err := base64.StdEncoding.DecodeString(s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"))
 	pool := x509.NewCertPool()
 	if err != nil || !pool.AppendCertsFromPEM(ca) {
 		t.Fatalf("no authority in the kubeconfig: %v", err)
 	}
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+}
+
+// watchGap asks the URL five times a second until the returned function is called, which returns the longest time between two answers.
+func (s *suite) watchGap(t *testing.T, url string) func() time.Duration {
+	t.Helper()
+	client := s.apiClient(t)
 	done, longest, last := make(chan struct{}), time.Duration(0), time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() {

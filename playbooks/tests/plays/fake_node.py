@@ -59,6 +59,10 @@ def kubeadm():
     config = ARGS[ARGS.index("--config") + 1] if "--config" in ARGS else ""
     document = world.get("configmaps", [{}])[0].get("data", {})
     if "upload-config" in ARGS:
+        # As kubeadm does, whatever its kubeconfig says: it asks the API server of the configuration's own address.
+        address = re.search(r"advertiseAddress: \"?([^\s\"]+)", read(config)).group(1)
+        if not any("https://%s:2380" % address in member["peerURLs"] and not member.get("down") for member in world["members"]):
+            sys.exit("no API server listens on %s" % address)
         document["ClusterConfiguration"] = [part for part in read(config).split("\n---\n") if "kind: ClusterConfiguration" in part][0]
     elif ARGS[0] in ("join", "init"):
         text = read(config)

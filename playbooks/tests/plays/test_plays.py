@@ -270,6 +270,16 @@ class Plays(unittest.TestCase):
             self.assertFalse(os.path.exists("/var/lib/etcd/member/stale"))
         self.prove("rejoin_master", "m1", begin, verify)
 
+    def test_rejoin_master_at_the_new_version(self):
+        def begin():
+            self.begin(nodes=[node("m2", version=OLD)], configmaps=[configuration(OLD, "v3.6.10", "v1.14.2")], members=[member(2), member(3)])
+
+        def verify():
+            self.assertEqual((self.names("nodes"), self.names("members")), (["m1", "m2"], ["m1", "m2", "m3"]))
+            self.assertIn('kubernetesVersion: "%s"' % NEW, self.things("configmaps")[0]["data"]["ClusterConfiguration"])
+        # As an upgrade brings a master back whose VM was made anew. Another master uploads the new configuration, and asks its own API server.
+        self.prove_cut("rejoin_master", "m1", begin, verify)
+
     def test_upgrade_worker(self):
         def verify():
             self.assertEqual(self.things("nodes")[0]["status"]["nodeInfo"]["kubeletVersion"], NEW)
