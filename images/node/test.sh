@@ -177,6 +177,17 @@ comes_back() {
 }
 check "it comes back after a restart, with its data disk" comes_back
 echo "        SSH again after $SECONDS s in all"
+switches_off() { # the domain is gone once it is off
+    local i
+    virsh -q -c qemu:///system shutdown --mode acpi node-test
+    for ((i = 0; i < 600; i++)); do
+        virsh -q -c qemu:///system domstate node-test >/dev/null 2>&1 || return 0
+        sleep 0.2
+    done
+    echo "still $(virsh -q -c qemu:///system domstate node-test)"
+    return 1
+}
+check "the power button switches it off" switches_off
 if ((failures)); then
     tail -n 20 console
     echo "$failures checks failed" >&2
