@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,7 +92,7 @@ func (b *box) attachDisks() error {
 	return nil
 }
 
-// mountRoot mounts the last partition of the root disk, after it has been given all room there is.
+// mountRoot mounts the second partition of the root disk, after it has been given all room there is.
 func (b *box) mountRoot() error {
 	file := b.image(b.machine.root())
 	if _, err := commandWith(", +\n", "sfdisk", "--quiet", "--force", "--no-reread", "-N", "2", file); err != nil {
@@ -400,17 +401,15 @@ func removeGroup(dir string) error {
 		}
 		return nil
 	})
-	for len(all) > 0 {
-		last := all[len(all)-1]
+	for _, group := range slices.Backward(all) {
 		var err error
 		within(5*time.Second, func() bool {
-			err = unix.Rmdir(last)
+			err = unix.Rmdir(group)
 			return !errors.Is(err, unix.EBUSY)
 		})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("control group %s: %w", last, err)
+			return fmt.Errorf("control group %s: %w", group, err)
 		}
-		all = all[:len(all)-1]
 	}
 	return nil
 }

@@ -4,7 +4,7 @@
 //
 // libvirt, its domains, volumes, networks and monitors are the real ones, and so is all of a guest but its kernel and its firmware: the system on the root disk is
 // started by its own init, in namespaces of its own, with the VM's disks and network adapters. This is for machines without KVM, where the software emulation of a
-// processor takes ten times as long.
+// processor makes a creation take six to nine times as long.
 //
 //	libvirtd ── real QEMU: keeps the monitor; its processor halts at its first instruction, its disks are empty
 //	               └── supervisor: follows QEMU's events (started, power button, reset, end)
