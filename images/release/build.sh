@@ -58,6 +58,8 @@ load() {
     . "$conf"
     kubernetes=$(required "$KUBERNETES_MODULE" k8s.io/kubernetes)
     etcd=$(required "$ETCD_MODULE" go.etcd.io/etcd/server/v3)
+    [[ $(required "$ETCDUTL_MODULE" go.etcd.io/etcd/etcdutl/v3) == "$etcd" ]] ||
+        fail "modules/$ETCDUTL_MODULE/go.mod names another version than etcd's $etcd; etcdutl has to be of the cluster's etcd"
     coredns=$(required "$COREDNS_MODULE" github.com/coredns/coredns)
     containerd=$(required containerd github.com/containerd/containerd/v2)
     cni_plugins=$(required cni-plugins github.com/containernetworking/plugins)
@@ -89,6 +91,7 @@ parts=(
     "containerd:containerd:"
     "cni-plugins:cni-plugins:"
     "etcd:$ETCD_MODULE:"
+    "etcdutl:$ETCDUTL_MODULE:"
     "coredns:$COREDNS_MODULE:"
     "pause::pause"
     "debian::"

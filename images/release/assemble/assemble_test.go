@@ -157,6 +157,7 @@ func parts(t *testing.T) input {
 	for part, programs := range map[string]string{
 		"kubernetes":  "kubeadm kubelet kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy",
 		"etcd":        "etcd etcdctl",
+		"etcdutl":     "etcdutl",
 		"coredns":     "coredns",
 		"containerd":  "containerd containerd-shim-runc-v2 ctr",
 		"cni-plugins": "bridge portmap",
@@ -217,8 +218,10 @@ func TestBuild(t *testing.T) {
 	if diff := cmp.Diff(want, refs); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
-	if _, err := b.Path("cni/calico-ipam"); err != nil {
-		t.Error(err)
+	for _, path := range []string{"cni/calico-ipam", "bin/etcdctl", "bin/etcdutl"} {
+		if _, err := b.Path(path); err != nil {
+			t.Error(err)
+		}
 	}
 
 	// The same parts give the same bundle, to the byte.

@@ -112,6 +112,7 @@ var binaries = []struct{ part, program string }{
 	{"kubernetes", "kubelet"},
 	{"kubernetes", "kubectl"},
 	{"etcd", "etcdctl"},
+	{"etcdutl", "etcdutl"},
 	{"containerd", "containerd"},
 	{"containerd", "containerd-shim-runc-v2"},
 	{"containerd", "ctr"},
