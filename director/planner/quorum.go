@@ -8,46 +8,118 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
+const opQuorum = "planner.quorum"
+
+// voices are the etcd members of a cluster as a plan finds them at one of its steps.
+type voices struct {
+	members    int
+	well       int // of members
+	wellOthers int // well without the master that is worked on
+}
+
+// voices counts the masters that the plan has not taken out. Those that it brings in are well: each is ready before the next step starts.
+func (d *draft) voices(m sized, out map[string]bool) voices {
+	var v voices
+	for _, o := range d.masters {
+		if out[o.Name] {
+			continue
+		}
+		v.members++
+		if d.w.Seen != nil && !d.fresh[o.Name] && (!d.w.Seen[o.Name].Ready || !d.w.Seen[o.Name].Etcd) {
+			continue
+		}
+		v.well++
+		if o.Name != m.Name {
+			v.wellOthers++
+		}
+	}
+	return v
+}
+
+// blind refuses to touch a master while nobody knows how the others are.
+func (d *draft) blind() error {
+	if d.w.Blind == "" {
+		return nil
+	}
+	return conflict(opQuorum, "the masters of cluster "+d.Cluster+" cannot be seen, so nobody knows whether etcd would keep its quorum: "+d.w.Blind,
+		"bring the Kubernetes API back first; see: directorctl node list "+d.Cluster)
+}
+
 // quorum refuses to take master m out if etcd could not agree then. out holds the masters that the plan has taken out before; m is added to it.
 //
 // A member is removed by a majority of the members that there are, m among them if it is well, and afterwards a majority of the others has to be well.
 // Beside that, a majority of the masters that the document asks for stays: what is taken out for a time is to come back to a cluster that can lose nothing
 // more, and not to one that is a single master by accident.
-func (d *draft) quorum(m sized, out map[string]bool) error {
+func (d *draft) quorum(m sized, out map[string]bool) error { return d.quorumWith(m, out, 0) }
+
+// quorumWith is quorum behind steps that have added so many masters, each of which is ready by then.
+func (d *draft) quorumWith(m sized, out map[string]bool, added int) error {
 	if m.Role != director.RoleMaster {
 		return nil
 	}
-	const op = "planner.quorum"
-	members, well, wellOthers := 0, 0, 0
-	for _, o := range d.masters {
-		if out[o.Name] {
-			continue
-		}
-		members++
-		if d.w.Seen != nil && (!d.w.Seen[o.Name].Ready || !d.w.Seen[o.Name].Etcd) {
-			continue
-		}
-		well++
-		if o.Name != m.Name {
-			wellOthers++
-		}
+	v := d.voices(m, out)
+	v.members, v.well, v.wellOthers = v.members+added, v.well+added, v.wellOthers+added
+	if v.members == 1 {
+		return conflict(opQuorum, m.Name+" is the last master of cluster "+d.Cluster+": without it there is no cluster", "delete the cluster instead: directorctl delete cluster "+d.Cluster)
 	}
-	if members == 1 {
-		return conflict(op, m.Name+" is the last master of cluster "+d.Cluster+": without it there is no cluster", "delete the cluster instead: directorctl delete cluster "+d.Cluster)
+	if err := d.blind(); err != nil {
+		return err
 	}
-	if d.w.Blind != "" {
-		return conflict(op, "the masters of cluster "+d.Cluster+" cannot be seen, so nobody knows whether etcd would keep its quorum: "+d.w.Blind,
-			"bring the Kubernetes API back first; see: directorctl node list "+d.Cluster)
+	if v.well < majority(v.members) || v.wellOthers < majority(v.members-1) {
+		return d.noQuorum(m, v)
 	}
-	if well < majority(members) || wellOthers < majority(members-1) {
-		return conflict(op, fmt.Sprintf("without %s etcd would lose its quorum: %d of its %d members are well, and %d of the other %d", m.Name, well, members, wellOthers, members-1),
-			"bring the other masters back first, one by one: directorctl node rejoin "+d.Cluster+" NODE")
-	}
-	if asked := d.w.Cluster.Cluster.Masters.Count; members-1 < majority(asked) {
-		return conflict(op, fmt.Sprintf("without %s cluster %s would have %d of the %s that its document asks for, and %d must stay", m.Name, d.Cluster, members-1,
+	if asked := d.w.Cluster.Cluster.Masters.Count; v.members-1 < majority(asked) {
+		return conflict(opQuorum, fmt.Sprintf("without %s cluster %s would have %d of the %s that its document asks for, and %d must stay", m.Name, d.Cluster, v.members-1,
 			count(asked, "master"), majority(asked)), "bring the other masters back first, one by one: directorctl node rejoin "+d.Cluster+" NODE")
 	}
 	out[m.Name] = true
+	return nil
+}
+
+func (d *draft) noQuorum(m sized, v voices) error {
+	hint := "bring the other masters back first, one by one: directorctl node rejoin " + d.Cluster + " NODE"
+	if runs, _ := d.w.Behind(); runs != "" {
+		hint = "name the release of " + runs + " in the document until all masters are well; " + hint
+	}
+	return conflict(opQuorum, fmt.Sprintf("without %s etcd would lose its quorum: %d of its %d members are well, and %d of the other %d", m.Name, v.well, v.members, v.wellOthers,
+		v.members-1), hint)
+}
+
+// quorumWithout refuses to stop master m for a while if the others could not agree meanwhile: m stays a member, so its voice counts and is not given. A single
+// master has no others. Of two neither can agree alone: if both are well the API only pauses, which the plan warns of.
+func (d *draft) quorumWithout(m sized) error {
+	if m.Role != director.RoleMaster {
+		return nil
+	}
+	v := d.voices(m, nil)
+	if v.members == 1 {
+		return nil
+	}
+	if err := d.blind(); err != nil {
+		return err
+	}
+	switch {
+	case v.members == 2 && v.well == 2:
+		d.warn("etcd has two members, and neither can agree alone: the Kubernetes API does not answer while the etcd of a master restarts")
+	case v.wellOthers < majority(v.members):
+		return d.noQuorum(m, v)
+	}
+	return nil
+}
+
+// quorumSwap refuses to replace master m by another one that joins first if etcd could not agree at some point: when the new member has come, and when m has
+// gone.
+func (d *draft) quorumSwap(m sized) error {
+	if m.Role != director.RoleMaster {
+		return nil
+	}
+	if err := d.blind(); err != nil {
+		return err
+	}
+	v := d.voices(m, nil)
+	if v.well < majority(v.members) || v.well+1 < majority(v.members+1) || v.wellOthers+1 < majority(v.members) {
+		return d.noQuorum(m, v)
+	}
 	return nil
 }
 

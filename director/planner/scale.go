@@ -98,7 +98,7 @@ func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, er
 		}
 		var last []string
 		if m.Kubernetes != "" {
-			if err := d.quorumAfter(m, out, len(mastersOf(r.add))); err != nil {
+			if err := d.quorumWith(m, out, len(mastersOf(r.add))); err != nil {
 				return nil, err
 			}
 			last = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, ask, first, like)}, like)}
@@ -112,15 +112,6 @@ func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, er
 		left = append(left, last...)
 	}
 	return left, nil
-}
-
-// quorumAfter is quorum with masters that the plan has added before.
-func (d *draft) quorumAfter(m sized, out map[string]bool, added int) error {
-	if added > 0 && m.Role == director.RoleMaster {
-		out[m.Name] = true
-		return nil // each of them was ready before this step starts
-	}
-	return d.quorum(m, out)
 }
 
 // window adds the window of workers to the plan and returns its id.

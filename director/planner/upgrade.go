@@ -250,6 +250,9 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 
 // swap brings fresh into the cluster, and then takes m out. Both are one group of a window, with the way back if there is one.
 func (d *draft) swap(m, fresh sized, r plan.Request, back bool, needs []string, like plan.Step) (string, error) {
+	if err := d.quorumSwap(m); err != nil {
+		return "", err
+	}
 	from := len(d.Steps)
 	joined, err := d.join(fresh, false, needs, like)
 	if err != nil {
@@ -281,6 +284,9 @@ func (d *draft) renew(m sized, masters []sized, r plan.Request, out map[string]b
 	}
 	if !d.w.up(m.Name) {
 		return "", conflict("planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place", fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name))
+	}
+	if err := d.quorumWithout(m); err != nil {
+		return "", err
 	}
 	drained := d.drain(m, r.Drain, needs, like)
 	upgraded := d.play(playbook{
