@@ -44,6 +44,10 @@ test/unit: ## The tests that need no VM
 test/race: ## The unit tests of the rooms with goroutines, under the race detector
 	go test -race ./director/...
 
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
+	test/fuzz.sh $(or $(FUZZTIME),10m)
+
 .PHONY: test/e2e test/nodes test/ha
 test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
 	test/e2e/e2e.sh

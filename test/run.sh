@@ -61,6 +61,7 @@ stage 'release bundle' images/release/build.sh --kubernetes 1.37
 stage 'lint' test/lint.sh
 stage 'unit and integration' unit
 stage 'race detector' race
+stage 'fuzzing' test/fuzz.sh 20s
 stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
 stage 'playbooks' playbooks/test.sh
 stage 'lab' test/lab/lab_test.sh

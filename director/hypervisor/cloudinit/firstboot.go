@@ -240,42 +240,56 @@ func (r ScriptResult) String() string {
 	return "ended with exit code " + strconv.Itoa(r.Code)
 }
 
-// ParseReport reads what ReportCommand prints.
+// ParseReport reads what ReportCommand prints. The node is not trusted: names that could not be of a script of ours and numbers out of range
+// make the whole report an error.
 func ParseReport(text string) (Report, error) {
 	var r Report
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	for line := range strings.Lines(strings.TrimSpace(text)) {
 		f := strings.Fields(line)
-		if len(f) == 1 && f[0] == "busy" {
+		switch {
+		case len(f) == 0:
+		case len(f) == 1 && f[0] == "busy":
 			r.Busy = true
-			continue
-		}
-		if len(f) == 0 {
-			continue
-		}
-		if len(f) < 3 {
-			return r, fmt.Errorf("cloudinit: %q is no line of a report", line)
-		}
-		s := ScriptResult{Log: FirstBootDir + "/" + f[0] + ".log"}
-		_, s.Name, _ = strings.Cut(f[0], "-")
-		seconds, err := strconv.Atoi(f[2])
-		if err != nil {
-			return r, fmt.Errorf("cloudinit: %q is no line of a report", line)
-		}
-		s.Limit = time.Duration(seconds) * time.Second
-		if s.Ran = f[1] != "none"; s.Ran && f[1] != "running" {
-			if s.Code, err = strconv.Atoi(f[1]); err != nil {
+		default:
+			s, ok := parseResult(f)
+			if !ok {
 				return r, fmt.Errorf("cloudinit: %q is no line of a report", line)
 			}
-			s.Ended = true
+			r.Scripts = append(r.Scripts, s)
 		}
-		if len(f) > 3 {
-			said, err := base64.StdEncoding.DecodeString(f[3])
-			if err != nil {
-				return r, fmt.Errorf("cloudinit: %q is no line of a report", line)
-			}
-			s.Tail = strings.TrimSpace(string(said))
-		}
-		r.Scripts = append(r.Scripts, s)
 	}
 	return r, nil
+}
+
+// reported is what a script's file is called: its number and its name.
+var reported = regexp.MustCompile(`^[0-9]{1,4}-[A-Za-z0-9._-]{1,128}$`)
+
+// longest is more than a document may give a script.
+const longest = 7 * 24 * 3600
+
+func parseResult(f []string) (s ScriptResult, ok bool) {
+	if len(f) < 3 || !reported.MatchString(f[0]) {
+		return s, false
+	}
+	s.Log = FirstBootDir + "/" + f[0] + ".log"
+	_, s.Name, _ = strings.Cut(f[0], "-")
+	seconds, err := strconv.Atoi(f[2])
+	if err != nil || seconds < 0 || seconds > longest {
+		return s, false
+	}
+	s.Limit = time.Duration(seconds) * time.Second
+	if s.Ran = f[1] != "none"; s.Ran && f[1] != "running" {
+		if s.Code, err = strconv.Atoi(f[1]); err != nil {
+			return s, false
+		}
+		s.Ended = true
+	}
+	if len(f) > 3 {
+		said, err := base64.StdEncoding.DecodeString(f[3])
+		if err != nil {
+			return s, false
+		}
+		s.Tail = strings.TrimSpace(string(said))
+	}
+	return s, true
 }

@@ -1,4 +1,4 @@
-package kube
+package kubelet
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 )
 
 // A kubelet without a certificate of its own says +Inf.
-func TestReadTTL(t *testing.T) {
+func TestClientLeft(t *testing.T) {
 	t.Parallel()
 	const help = "# HELP kubelet_certificate_manager_client_ttl_seconds [ALPHA] Gauge of the TTL\n# TYPE kubelet_certificate_manager_client_ttl_seconds gauge\n"
 	for name, tt := range map[string]struct {
@@ -22,7 +22,7 @@ func TestReadTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok, err := readTTL(strings.NewReader(tt.text))
+			got, ok, err := ClientLeft(strings.NewReader(tt.text))
 			if got != tt.want || ok != tt.ok || err != nil {
 				t.Errorf("got %s, %t, %v", got, ok, err)
 			}
