@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
@@ -133,11 +134,11 @@ var realProviders = []string{model.ProviderLibvirt, model.ProviderVSphere}
 type account func(ctx context.Context, credentials string) (director.Credentials, error)
 
 // openReal is the one place that knows every back end.
-func openReal(accounts account, log *slog.Logger) opener {
+func openReal(accounts account, rules confine.Rules, log *slog.Logger) opener {
 	return func(name string, p model.Provider) (hypervisor.Backend, error) {
 		switch p.Type {
 		case model.ProviderLibvirt:
-			return openLibvirt(p, log)
+			return openLibvirt(p, rules, log)
 		case model.ProviderVSphere:
 			return openVSphere(name, p, accounts, log)
 		case model.ProviderSim:
@@ -148,10 +149,11 @@ func openReal(accounts account, log *slog.Logger) opener {
 	}
 }
 
-func openLibvirt(p model.Provider, log *slog.Logger) (hypervisor.Backend, error) {
+func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hypervisor.Backend, error) {
 	cfg := libvirt.Config{
 		DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, MachineType: p.Libvirt.MachineType, Firmware: p.Libvirt.Firmware,
-		CPUMode: p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off", Log: log,
+		CPUMode: p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off",
+		Doors: libvirt.Doors{Files: rules.ProviderFiles, Sockets: rules.ProviderSockets}, Log: log,
 	}
 	if p.Libvirt.DiskCache != "default" {
 		cfg.DiskCache = p.Libvirt.DiskCache

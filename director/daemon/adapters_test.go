@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
 )
 
@@ -74,7 +75,7 @@ func TestVSphereSealedCredentials(t *testing.T) {
 // A provider's document is opened without a connection, and what is wrong with it is said.
 func TestOpenVSphere(t *testing.T) {
 	t.Parallel()
-	open := openReal(nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	open := openReal(nil, confine.Rules{}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	p := model.Provider{Type: model.ProviderVSphere, VSphere: &model.VSphere{
 		URL: "https://vcenter.invalid", User: "u", PasswordFile: "/p", Datacenter: "DC", Cluster: "C", Datastores: []string{"ds"},
 	}}

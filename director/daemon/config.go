@@ -45,6 +45,7 @@ type Config struct {
 	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
 	LogLevel             slog.Level `yaml:"logLevel"`          // debug, info, warn, error
 	LogFormat            string     `yaml:"logFormat"`         // text or json
+	Doors                `yaml:",inline"`
 
 	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/simulate.md
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
@@ -68,7 +69,7 @@ func DefaultConfig() Config {
 	return Config{
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
 		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
-		Simulation: simulate.DefaultSettings(),
+		Doors: defaultDoors(), Simulation: simulate.DefaultSettings(),
 	}
 }
 
@@ -156,6 +157,7 @@ func (c Config) Validate() error {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("logFormat", "text or json", "%q is not known", c.LogFormat)
 	}
+	p = append(p, c.doorProblems()...)
 	if c.Simulate {
 		p = append(p, c.Simulation.Problems("simulation")...)
 		if c.Database != "" && c.Simulation.Worlds == "" {

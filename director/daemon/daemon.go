@@ -159,7 +159,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.onStop(eng.Stop)
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
-		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
+		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
 		Images:        files,
 		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},

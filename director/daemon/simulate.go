@@ -33,7 +33,7 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 			return operations.OpenCredentials(ctx, db, box, name)
 		}
 		return hands{
-			open: openReal(accounts, d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return d.nodes },
+			open: openReal(accounts, d.cfg.rules(), d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return d.nodes },
 		}, nil
 	}
 	s, err := simulate.Open(d.path("simulation"), db.DirectorID(), d.cfg.Simulation)

@@ -165,6 +165,13 @@ spec:
 // startReal starts a director that does not simulate, with the settings that change makes. No guest of it boots.
 func startReal(t testing.TB, change func(*Config)) *client.Client {
 	t.Helper()
+	_, api := startRealDaemon(t, change)
+	return api
+}
+
+// startRealDaemon is startReal for who also looks into the director.
+func startRealDaemon(t testing.TB, change func(*Config)) (*Daemon, *client.Client) {
+	t.Helper()
 	c := testConfig(t)
 	change(&c)
 	c.AdminPasswordFile = filepath.Join(t.TempDir(), "password")
@@ -190,7 +197,7 @@ func startReal(t testing.TB, change func(*Config)) *client.Client {
 	if err := d.start(t.Context(), Build{Version: "test"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	return connect(t, c, d)
+	return d, connect(t, c, d)
 }
 
 // until asks for the plan until it is as wanted.

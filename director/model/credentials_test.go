@@ -10,9 +10,11 @@ func TestNoPasswordInAURI(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{
 		"qemu+ssh://root@host/system?keyfile=/etc/director/key": "",
-		"qemu:///system":                         "",
-		"qemu+tcp://root:hunter2@host/system":    "spec.libvirt.hosts[0].uri: holds a password",
-		"qemu+libssh://root:@host/system?pool=1": "spec.libvirt.hosts[0].uri: holds a password",
+		"qemu:///system":                          "",
+		"qemu+tcp://root:hunter2@host/system":     "spec.libvirt.hosts[0].uri: holds a password",
+		"qemu+libssh://root:@host/system?pool=1":  "spec.libvirt.hosts[0].uri: holds a password",
+		"qemu+ext:///system?command=/bin/true":    "spec.libvirt.hosts[0].uri: has the transport",
+		"qemu+ssh://u@h/system?command=/bin/true": "spec.libvirt.hosts[0].uri: has the key \"command\"",
 	} {
 		docs, err := Parse([]byte("apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: p}\nspec: {type: libvirt, libvirt: {hosts: [{name: h, uri: '"+uri+"'}]}}\n"), "")
 		if err != nil {

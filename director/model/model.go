@@ -113,7 +113,7 @@ type Libvirt struct {
 // LibvirtHost is one hypervisor host.
 type LibvirtHost struct {
 	Name string `json:"name" doc:"How plans name the host." required:"true"`
-	URI  string `json:"uri" doc:"libvirt connection URI, such as qemu:///system or qemu+ssh://root@host/system." required:"true"`
+	URI  string `json:"uri" doc:"libvirt connection URI: qemu:///system, qemu+ssh://USER@HOST/system?keyfile=PATH or qemu+tls://HOST/system?pkipath=PATH. Paths are below the director's providerFiles." required:"true"`
 	Pool string `json:"pool,omitempty" doc:"Storage pool of files (dir, fs or netfs) for images, seeds and disks. One of type netfs is shared by the hosts that name it." default:"default"`
 	// DiskPool is where the disks go if that is not where the files are.
 	DiskPool string `json:"diskPool,omitempty" doc:"Storage pool of the VMs' disks, of type logical (LVM), dir, fs or netfs. Disks in a pool of another one than pool are full copies of their image. Default: pool."`

@@ -3,13 +3,13 @@ package model
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/libvirturi"
 )
 
 var (
@@ -195,13 +195,8 @@ func (v *validator) libvirt(p *Provider) {
 		if h.DiskPool != "" && h.DiskPool == h.Pool {
 			v.fail(at+".diskPool", "leave it out", "is the same as pool")
 		}
-		if !strings.Contains(h.URI, ":/") {
-			v.fail(at+".uri", "such as qemu:///system or qemu+ssh://root@host/system", "%q is not a libvirt connection URI", h.URI)
-		}
-		if u, err := url.Parse(h.URI); err == nil && u.User != nil {
-			if _, set := u.User.Password(); set { // the URI is shown to everybody who reads documents
-				v.fail(at+".uri", "use a key: qemu+ssh://root@host/system?keyfile=/path/on/the/director", "holds a password")
-			}
+		if _, err := libvirturi.Parse(h.URI); err != nil {
+			v.fail(at+".uri", "such as "+libvirturi.Examples, "%s", err)
 		}
 	}
 }

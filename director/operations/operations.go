@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
@@ -48,6 +49,7 @@ type Config struct {
 	LogsOf func(instance string) bool
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
+	Confine       confine.Rules // what documents may name
 	// Images keeps imported images; nil for a director without.
 	Images ImageStore
 }
@@ -140,6 +142,7 @@ func (o *Operations) validate(docs []model.Document) error {
 			}
 		}
 		problems = append(problems, o.checkType(&docs[i])...)
+		problems = append(problems, o.checkConfined(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one"})
 		} else {

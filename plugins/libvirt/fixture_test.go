@@ -20,6 +20,7 @@ import (
 	virt "libvirt.org/go/libvirt"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
@@ -46,7 +47,7 @@ func newFixture(t *testing.T, uri, pool string) *fixture {
 		t.Fatalf("cannot connect to %s: %v", uri, err)
 	}
 	f := &fixture{
-		cfg: Config{Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe"},
+		cfg: Config{Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe", Doors: Doors{Sockets: confine.Dirs{"/nonexistent"}}, testDriver: true},
 		uri: uri, keep: keep, test: strings.HasPrefix(uri, "test:"),
 	}
 	b := f.open(t)

@@ -2,8 +2,6 @@ package libvirt
 
 import (
 	"log/slog"
-	"net/url"
-	"strings"
 	"sync"
 
 	virt "libvirt.org/go/libvirt"
@@ -15,7 +13,8 @@ import (
 // host is a hypervisor host with its one connection, which all calls share.
 type host struct {
 	HostConfig
-	log *slog.Logger
+	door *door
+	log  *slog.Logger
 
 	mu     sync.Mutex
 	conn   *virt.Connect
@@ -36,11 +35,15 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 		}
 	}
 	if h.conn == nil {
-		away := remote(h.URI)
+		uri, err := h.door.open(op, h.Name)
+		if err != nil {
+			return nil, err
+		}
+		away := h.door.remote()
 		if away {
 			listen()
 		}
-		c, err := virt.NewConnect(h.URI)
+		c, err := virt.NewConnect(uri)
 		if err != nil {
 			return nil, h.unreachable(op, err)
 		}
@@ -62,12 +65,6 @@ const (
 	keepAliveEvery = 5 // seconds
 	keepAliveCount = 3
 )
-
-// remote tells whether the URI leads to another machine, where a connection may end without a word.
-func remote(uri string) bool {
-	u, err := url.Parse(uri)
-	return err == nil && u.Host != ""
-}
 
 // listen runs libvirt's event loop, which signs of life need, from the first call to the end of the process.
 var listen = sync.OnceFunc(func() {
@@ -97,7 +94,7 @@ func (h *host) close() {
 
 // domainType returns the type that domains on the host get.
 func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error) {
-	if strings.HasPrefix(h.URI, "test:") {
+	if h.door.test {
 		return "test", nil
 	}
 	offered, err := h.offered(op, c)

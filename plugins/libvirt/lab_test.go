@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
@@ -268,7 +269,7 @@ func TestLabReconnect(t *testing.T) {
 		}
 		open = nil
 	}
-	b, err := Open(Config{Hosts: []HostConfig{{Name: "h1", URI: "qemu+unix:///system?socket=" + socket}}})
+	b, err := Open(Config{Hosts: []HostConfig{{Name: "h1", URI: "qemu+unix:///system?socket=" + socket}}, Doors: Doors{Sockets: confine.Dirs{"/"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 
 	virt "libvirt.org/go/libvirt"
@@ -40,7 +39,7 @@ var (
 // HostConfig is one hypervisor host.
 type HostConfig struct {
 	Name string // how the director calls it
-	URI  string // qemu:///system, qemu+ssh://root@host/system ...
+	URI  string // as director/libvirturi takes it: qemu:///system, qemu+ssh://root@host/system ...
 	Pool string // storage pool of files, for images and disks; default "default"
 	// DiskPool is the storage pool of disks if it is another one; it may be of type logical.
 	DiskPool string
@@ -57,7 +56,11 @@ type Config struct {
 	NoGuestAgent bool
 	DiskCache    string // QEMU's cache mode; default is QEMU's own, "unsafe" is for laboratories
 	Autostart    bool   // start VMs when their host boots
-	Log          *slog.Logger
+	// Doors is what the URIs may lead to. The zero value allows libvirt on the director's own machine alone.
+	Doors Doors
+	Log   *slog.Logger
+
+	testDriver bool // seam for tests: URIs may name libvirt's test driver
 }
 
 // minFree is what a pool must have free before anything is made in it. Disks are thin, so this only keeps the last bytes of a
@@ -102,11 +105,11 @@ func Open(cfg Config) (*Backend, error) {
 		want(h.Name != "", at+".name", "is empty")
 		want(!names[h.Name], at+".name", "%q is there twice", h.Name)
 		names[h.Name] = true
-		u, err := url.Parse(h.URI)
-		want(err == nil && u.Scheme != "", at+".uri", "%q is not a libvirt URI", h.URI)
+		door, err := cfg.door(h.URI)
+		want(err == nil, at+".uri", "%v", err)
 		h.Pool = cmp.Or(h.Pool, "default")
 		h.DiskPool = cmp.Or(h.DiskPool, h.Pool)
-		b.hosts = append(b.hosts, &host{HostConfig: h, log: cfg.Log.With("backend", "libvirt", "host", h.Name)})
+		b.hosts = append(b.hosts, &host{HostConfig: h, door: door, log: cfg.Log.With("backend", "libvirt", "host", h.Name)})
 	}
 	if err := director.Invalid(op, "the libvirt provider's settings are wrong", fields); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -121,10 +122,21 @@ func (s *suite) write(name, text string, mode os.FileMode) string {
 
 const password = "a password for tests only"
 
+// doors is what the documents of the suite may name: the sockets of the further hosts.
+func (s *suite) doors() string {
+	sockets := []string{}
+	for _, h := range s.hosts {
+		if _, socket, found := strings.Cut(h.uri, "?socket="); found {
+			sockets = append(sockets, strconv.Quote(filepath.Dir(socket)))
+		}
+	}
+	return "providerSockets: [" + strings.Join(sockets, ", ") + "]\n"
+}
+
 func (s *suite) writeFiles() {
 	s.write("admin.password", password+"\n", 0o600)
-	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: 172.30.0.1\nadminPasswordFile: %s\n",
-		s.path("state"), s.path("admin.password")), 0o644)
+	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: 172.30.0.1\nadminPasswordFile: %s\n%s",
+		s.path("state"), s.path("admin.password"), s.doors()), 0o644)
 	sum, err := os.ReadFile(s.image + ".sha256")
 	if err != nil {
 		s.t.Fatal(err)

@@ -1,0 +1,7 @@
+package confine
+
+// Rules are what documents may name, as the configuration has it.
+type Rules struct {
+	ProviderFiles   Dirs // keys, certificates and passwords for providers
+	ProviderSockets Dirs // of further libvirt daemons on the director's own machine
+}

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
+)
+
+// Doors is what documents may lead the director to: which of its files they may name. Documents cannot widen it.
+type Doors struct {
+	ProviderFiles   confine.Dirs `yaml:"providerFiles"`   // keys, certificates and passwords for providers
+	ProviderSockets confine.Dirs `yaml:"providerSockets"` // of further libvirt daemons on this machine
+}
+
+func defaultDoors() Doors {
+	return Doors{ProviderFiles: confine.Dirs{"/etc/director/providers"}}
+}
+
+// problems are those of the directories.
+func (c Config) doorProblems() []director.Field {
+	var p []director.Field
+	bad := func(key, hint, format string, args ...any) {
+		p = append(p, director.Field{Path: key, Msg: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	for _, l := range []struct {
+		key  string
+		dirs confine.Dirs
+	}{{"providerFiles", c.ProviderFiles}, {"providerSockets", c.ProviderSockets}} {
+		for i, dir := range l.dirs {
+			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+				bad(fmt.Sprintf("%s[%d]", l.key, i), "beginning with /, and without a / at its end", "%q is not an absolute path", dir)
+			}
+		}
+	}
+	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
+		for _, own := range []string{c.StateDir, c.AdminPasswordFile, c.DatabasePasswordFile} {
+			if own != "" && within(dir, own) && !c.Simulate {
+				bad(fmt.Sprintf("providerFiles[%d]", i), "name a directory that holds nothing but keys, certificates and passwords of providers", "%s holds %s, which is the director's own", dir, own)
+			}
+		}
+		if within(c.StateDir, dir) && !c.Simulate {
+			bad(fmt.Sprintf("providerFiles[%d]", i), "name a directory outside of it", "%s is inside of stateDir", dir)
+		}
+	}
+	return p
+}
+
+// within tells whether the path is the directory or below it.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// rules are the doors as the other rooms take them.
+func (c Config) rules() confine.Rules {
+	return confine.Rules{ProviderFiles: c.ProviderFiles, ProviderSockets: c.ProviderSockets}
+}

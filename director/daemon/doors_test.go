@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// A provider's URI runs no program on the director: apply refuses it, and a document that an earlier director has stored is refused when it is used.
+func TestProviderURIRunsNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, ran := filepath.Join(dir, "program"), filepath.Join(dir, "ran")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+ran+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, api := startRealDaemon(t, func(c *Config) { c.ProviderFiles = confine.Dirs{dir} })
+	for i, uri := range []string{
+		"qemu+ext:///system?command=" + program, "qemu+ssh://u@127.0.0.1/system?command=" + program, "qemu+ssh://u@127.0.0.1/system?netcat=" + program,
+		"qemu+ssh://u@127.0.0.1/system?keyfile=/etc/shadow",
+	} {
+		name := fmt.Sprintf("p%d", i)
+		text := fmt.Sprintf("apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: {type: libvirt, libvirt: {hosts: [{name: h, uri: %q}]}}\n", name, uri)
+		if _, err := api.Apply(t.Context(), []byte(text), "x", false); director.KindOf(err) != director.KindInvalid || !strings.Contains(fmt.Sprintf("%+v", err), "spec.libvirt.hosts[0].uri") {
+			t.Errorf("%s: %v", uri, err)
+		}
+		docs, err := model.Parse([]byte(text), "x")
+		if err == nil {
+			err = d.ops.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.PutDocument(docs[0], "earlier", time.Now()) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		test, err := api.TestProvider(t.Context(), name)
+		if err != nil || test.OK || len(test.Probes) != 1 || test.Probes[0].What != "settings" || !strings.Contains(test.Probes[0].Problem, "settings are wrong") {
+			t.Errorf("%s: %+v, %v", uri, test, err)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the program ran")
+	}
+}
+
+func TestDoorsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		want   string // the key that is wrong; empty for none
+	}{
+		"default":     {func(*Config) {}, ""},
+		"relative":    {func(c *Config) { c.ProviderFiles = confine.Dirs{"keys"} }, "providerFiles[0]"},
+		"not clean":   {func(c *Config) { c.ProviderSockets = confine.Dirs{"/run", "/run/../x"} }, "providerSockets[1]"},
+		"holds state": {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Dir(c.StateDir)} }, "providerFiles[0]"},
+		"in state":    {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Join(c.StateDir, "keys")} }, "providerFiles[0]"},
+		"holds password": {func(c *Config) {
+			c.ProviderFiles, c.AdminPasswordFile = confine.Dirs{"/etc/director"}, "/etc/director/admin"
+		}, "providerFiles[0]"},
+	} {
+		c := testConfig(t)
+		tt.change(&c)
+		err := c.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "director.yaml")
+	if err := os.WriteFile(file, []byte("address: 192.0.2.1\nproviderFiles: [/keys]\nproviderSockets: [/run/lab]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadConfig(file)
+	if err != nil || c.rules().ProviderFiles[0] != "/keys" || len(c.ProviderFiles) != 1 || c.rules().ProviderSockets[0] != "/run/lab" {
+		t.Errorf("%+v, %v", c.Doors, err)
+	}
+}
