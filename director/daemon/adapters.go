@@ -55,9 +55,18 @@ func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterP
 	})
 }
 
-// ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent.
+// ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent. Conflict while the cluster has machines: a step that was skipped has
+// left them.
 func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error {
 	return c.Update(ctx, func(tx *store.Tx) error {
+		machines, err := tx.Living(p.UID)
+		if err != nil {
+			return err
+		}
+		if len(machines) > 0 {
+			return director.Errorf(director.KindConflict, "cluster.forget", "cluster %s still has %s", p.Name, strings.Join(machines, ", ")).
+				WithHint("discard this plan and plan the deletion again: directorctl delete cluster %s", p.Name)
+		}
 		if err := tx.ForgetCluster(p.UID, p.Name); err != nil {
 			return err
 		}

@@ -147,7 +147,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	eng, err := engine.New(ctx, engine.Config{
 		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel, Observer: m,
+		Current: operations.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel, Observer: m,
 	})
 	if err != nil {
 		return err

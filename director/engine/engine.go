@@ -72,6 +72,8 @@ type Config struct {
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
 	Budget   func(budget string) int
 	Observer Observer // told what happens; nobody if nil
+	// Current refuses to move on a plan that a person retries, skips a step of or undoes, within the transaction; nil refuses none.
+	Current func(Tx, *plan.Plan, *plan.State) error
 	// Explain turns an error into what people are shown; the error's own text if nil.
 	Explain func(err error) (message, hint string)
 }
@@ -132,6 +134,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = nobody{}
+	}
+	if cfg.Current == nil {
+		cfg.Current = func(Tx, *plan.Plan, *plan.State) error { return nil }
 	}
 	if cfg.Explain == nil {
 		cfg.Explain = func(err error) (string, string) { return err.Error(), director.HintOf(err) }

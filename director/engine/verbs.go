@@ -66,6 +66,9 @@ func (e *Engine) Approve(ctx context.Context, id, by string) error {
 // a plan with nothing else to do refuses.
 func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if err := e.cfg.Current(tx, p, s); err != nil {
+			return err
+		}
 		if step != "" {
 			if _, err := held(s, step); err != nil {
 				return err
@@ -110,6 +113,9 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 // Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be skipped.
 func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if err := e.cfg.Current(tx, p, s); err != nil {
+			return err
+		}
 		st, err := held(s, step)
 		if err != nil {
 			return err
@@ -153,6 +159,9 @@ func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 // taken back.
 func (e *Engine) Undo(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if err := e.cfg.Current(tx, p, s); err != nil {
+			return err
+		}
 		if err := e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanUndo, By: by}); err != nil {
 			return err
 		}

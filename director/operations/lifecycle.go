@@ -49,13 +49,21 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		return director.Errorf(director.KindConflict, "operations.start", "plan %s has to be approved first: %s", id, strings.Join(p.Approvals, "; ")).
 			WithHint("somebody who has read it says: directorctl approve %s", id)
 	}
-	if err := o.unmoved(ctx, p); err != nil {
+	base, err := o.unmoved(ctx, p)
+	if err != nil {
 		return err
 	}
 	err = o.Engine.Begin(ctx, id, actor, func(etx engine.Tx, p *plan.Plan, _ *plan.State) error {
 		tx, ok := etx.(*store.Tx)
 		if !ok {
 			return director.Errorf(director.KindInternal, "operations.start", "the engine works on another store")
+		}
+		if err := base.check(tx, id); err != nil {
+			return err
+		}
+		// What they would do is done by this plan, or must not be done any more.
+		if err := discardPlans(tx, p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled); err != nil {
+			return err
 		}
 		if len(p.Facts) > 0 { // it may make machines: reserve those that are new
 			facts, err := planner.DecodeFacts(p.Content)
@@ -81,20 +89,25 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 	return err
 }
 
-// unmoved makes the plan again and compares: the same content, or the world has moved.
-func (o *Operations) unmoved(ctx context.Context, p plan.Plan) error {
+// unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison was based on.
+func (o *Operations) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
+	base, err := pin(ctx, o.Store, p.Cluster)
+	if err != nil {
+		return base, err
+	}
 	w, err := o.seen(ctx, p.Cluster, p.Request)
 	if err != nil {
-		return err
+		return base, err
 	}
+	base.keep(p, w)
 	now, err := o.content(ctx, w, p.Request)
 	if err != nil {
-		return err
+		return base, err
 	}
 	if plan.HashOf(now) == p.Hash {
-		return nil
+		return base, nil
 	}
-	return director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now)).
+	return base, director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now)).
 		WithHint("plan again: directorctl plan %s", p.Cluster)
 }
 

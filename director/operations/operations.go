@@ -229,16 +229,6 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 	if err := c.Check(ref, &doc); err != nil {
 		return err // before anything is taken off a provider; it is looked at again below
 	}
-	if ref.Kind == model.KindCluster {
-		machines, err := o.Store.Machines(ctx, store.MachineFilter{ClusterUID: doc.UID})
-		if err != nil {
-			return err
-		}
-		if len(machines) > 0 {
-			return director.Errorf(director.KindConflict, "operations.delete", "cluster %s has %d VMs", ref.Name, len(machines)).
-				WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
-		}
-	}
 	if ref.Kind == model.KindNetwork { // a cluster whose document has left it may have machines on it still
 		user, err := o.Store.NetworkUser(ctx, doc.Network.Provider, ref.Name)
 		if err != nil {
@@ -266,6 +256,11 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 			if slices.Contains(d.References(), ref) {
 				return director.Errorf(director.KindConflict, "operations.delete", "%s is used by %s", ref, d.Ref()).
 					WithHint("delete %s first", d.Ref())
+			}
+		}
+		if i := slices.IndexFunc(docs, func(d model.Stored) bool { return d.Ref() == ref }); i >= 0 && ref.Kind == model.KindCluster {
+			if err := forget(tx, docs[i], actor, o.Now()); err != nil {
+				return err
 			}
 		}
 		if err := tx.DeleteDocument(ref); err != nil {

@@ -64,6 +64,22 @@ func DecodeFacts(c plan.Content) (Facts, error) {
 	return f, nil
 }
 
+// ClusterUID returns the uid of the cluster that the plan was made for, or "" if the plan does not tell.
+func ClusterUID(c plan.Content) string {
+	var of struct {
+		UID string `json:"uid"`
+	}
+	if len(c.Facts) > 0 && json.Unmarshal(c.Facts, &of) == nil {
+		return of.UID
+	}
+	for _, s := range c.Steps { // a deletion has no facts
+		if s.Kind == StepClusterForget && json.Unmarshal(s.Params, &of) == nil {
+			return of.UID
+		}
+	}
+	return ""
+}
+
 func (w World) facts(machines []sized) Facts {
 	f := Facts{
 		Cluster: w.Cluster.Metadata.Name, UID: w.Cluster.UID, Document: *w.Cluster.Cluster, Network: *w.Network.Network,

@@ -148,8 +148,17 @@ func (s *Store) Installed(ctx context.Context, name string) (Installed, bool, er
 	}, true, nil
 }
 
-// PutInstalled records what was installed. Idempotent.
+// PutInstalled records what was installed. Idempotent. A record that a deleted cluster of the same name has left goes with its secrets.
 func (t *Tx) PutInstalled(i Installed) error {
+	var former []string
+	if err := t.db.Model(&clusterRow{}).Where("name = ? AND uid <> ?", i.Name, i.UID).Pluck("uid", &former).Error; err != nil {
+		return dbError("store.install", "cluster "+i.Name, err)
+	}
+	for _, uid := range former {
+		if err := t.ForgetCluster(uid, i.Name); err != nil {
+			return err
+		}
+	}
 	body, err := model.EncodeJSON(i.Document)
 	if err != nil {
 		return &director.Error{Kind: director.KindInternal, Op: "store.install", Msg: "cluster " + i.Name + " cannot be stored", Err: err}

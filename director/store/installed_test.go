@@ -37,5 +37,20 @@ func TestInstalled(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
+		// A cluster of the same name that was deleted has left its record and its keys.
+		if _, err := s.AddSecret(t.Context(), "u1", "pki", []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		later := want
+		later.UID = "u3"
+		if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutInstalled(later) }); err != nil {
+			t.Fatal(err)
+		}
+		if got, found, err := s.Installed(t.Context(), "demo"); err != nil || !found || got.UID != "u3" {
+			t.Errorf("the record of a later cluster: %+v %v %v", got, found, err)
+		}
+		if sealed, err := s.Secret(t.Context(), "u1", "pki"); sealed != nil || err != nil {
+			t.Errorf("the keys of the former cluster are left: %q %v", sealed, err)
+		}
 	})
 }

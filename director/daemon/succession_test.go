@@ -1,0 +1,317 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// demoDocument is the network and the cluster of documents. The others are stand-ins in the director's own directory.
+func demoDocument() string {
+	parts := strings.Split(documents, "---\n")
+	return parts[1] + "---\n" + parts[len(parts)-1]
+}
+
+// begin makes a plan and starts it.
+func begin(t *testing.T, ops *operations.Operations, r plan.Request) api.PlanView {
+	t.Helper()
+	p, err := ops.MakePlan(t.Context(), "admin", "demo", r)
+	if err == nil && len(p.Plan.Approvals) > 0 && ops.Approval != operations.ApprovalNone {
+		_, err = ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbApprove, Hash: p.Plan.Hash})
+	}
+	if err == nil {
+		p, err = ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ended waits until the plan does not move any more.
+func ended(t *testing.T, ops *operations.Operations, id string) api.PlanView {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		changed := ops.Engine.Changed()
+		v, err := ops.Plan(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.State.Phase.Ended() || v.State.Phase == plan.PhaseParked {
+			return v
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("plan %s is %s: %s", id, v.State.Phase, v.State.Message)
+		}
+	}
+}
+
+func wantPhase(t *testing.T, v api.PlanView, want plan.Phase) {
+	t.Helper()
+	if v.State.Phase != want {
+		t.Fatalf("plan %s (%s) is %s, want %s: %s", v.Plan.ID, v.Plan.Operation, v.State.Phase, want, v.State.Message)
+	}
+}
+
+// living returns the names of all machines that the ledger has.
+func living(t *testing.T, ops *operations.Operations) []string {
+	t.Helper()
+	rows, err := ops.Store.Machines(t.Context(), store.MachineFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, m := range rows {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
+// wantStale expects that none of the verbs moves the plan on.
+func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) {
+	t.Helper()
+	for _, m := range []api.Move{{Verb: api.VerbRetry}, {Verb: api.VerbRetry, Step: step}, {Verb: api.VerbUndo}, {Verb: api.VerbSkip, Step: step, Reason: "why not"}} {
+		_, err := ops.MovePlan(t.Context(), "admin", id, m)
+		if director.KindOf(err) != director.KindConflict || err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s %s: got %v, want a conflict that says %q", m.Verb, m.Step, err, says)
+		}
+	}
+}
+
+// A plan whose cluster was deleted, or that a newer one has overtaken, makes nothing any more: its start was a world ago.
+func TestAnOldPlanIsNotRevived(t *testing.T) {
+	t.Parallel()
+	c := simulating(t, documents)
+	c.Simulation.Plays.Faults = []simulate.PlayFault{{Hosts: "demo-w-2", Playbook: "prepare", Outcome: "failed", Percent: 100}}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := d.ops
+	const failed = "prepare/demo-w-2"
+	old := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
+	wantPhase(t, old, plan.PhaseFailed)
+	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
+	old, err = ops.Plan(t.Context(), old.Plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantPhase(t, old, plan.PhaseDiscarded)
+	wantStale(t, ops, old.Plan.ID, failed, "")
+
+	// A director of before has left it as it was.
+	revive := func() {
+		t.Helper()
+		if _, err := ops.Store.SQL().ExecContext(t.Context(), "UPDATE plans SET phase = 'failed' WHERE id = ?", old.Plan.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revive()
+	wantStale(t, ops, old.Plan.ID, failed, "was deleted")
+	if _, err := ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	wantStale(t, ops, old.Plan.ID, failed, "was deleted") // another cluster of the same name
+	if diff := cmp.Diff([]string{}, living(t, ops)); diff != "" {
+		t.Errorf("the ledger has machines again: %s", diff)
+	}
+
+	first := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
+	second := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
+	wantPhase(t, second, plan.PhaseFailed)
+	old = first
+	revive()
+	wantStale(t, ops, first.Plan.ID, failed, "was started after it")
+	if _, err := ops.MovePlan(t.Context(), "admin", second.Plan.ID, api.Move{Verb: api.VerbRetry}); err != nil {
+		t.Errorf("the newest plan: %v", err)
+	}
+	wantPhase(t, ended(t, ops, second.Plan.ID), plan.PhaseFailed)
+}
+
+// meddling does something else when the hypervisor is asked for its VMs the next time.
+type meddling struct {
+	steps.Backends
+	mu sync.Mutex
+	do func() error
+}
+
+func (m *meddling) Backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
+	b, err := m.Backends.Backend(ctx, provider)
+	return meddlingBackend{b, m}, err
+}
+
+type meddlingBackend struct {
+	hypervisor.Backend
+	m *meddling
+}
+
+func (b meddlingBackend) Unwrap() hypervisor.Backend { return b.Backend }
+
+func (b meddlingBackend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
+	b.m.mu.Lock()
+	do := b.m.do
+	b.m.do = nil
+	b.m.mu.Unlock()
+	vms, err := b.Backend.List(ctx, f)
+	if do != nil {
+		err = errors.Join(err, do())
+	}
+	return vms, err
+}
+
+// A document that is applied, or a plan that runs, while a start is being checked is seen by the start: it never begins a plan of a former generation.
+func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
+	t.Parallel()
+	d, err := start(t, simulating(t, documents), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := d.ops.Config
+	m := &meddling{Backends: conf.Env.Backends}
+	conf.Env.Backends = m
+	ops := operations.New(conf)
+	apply := func(old, replacement string) func() error {
+		return func() error {
+			_, err := d.ops.Apply(t.Context(), "admin", []byte(strings.Replace(demoDocument(), old, replacement, 1)), "x", false)
+			return err
+		}
+	}
+	for _, tt := range []struct {
+		name, says string
+		meanwhile  func() error
+	}{
+		{"the cluster", "Cluster/demo has changed (now generation 2)", apply("count: 3", "count: 4")},
+		{"what the cluster names", "Network/net has changed (now generation 2)", apply("to: 10.88.0.99", "to: 10.88.0.150")},
+		{"the cluster is made anew", "Cluster/demo has changed (now generation 1)", func() error {
+			err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
+			return errors.Join(err, apply("", "")())
+		}},
+		{"the cluster is deleted", "Cluster/demo was deleted", func() error {
+			return d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
+		}},
+		{"another plan", "plan p-between was started", func() error {
+			return d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
+				p := plan.Plan{ID: "p-between", CreatedAt: time.Now(), Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo"}}
+				s := plan.NewState(&p)
+				return errors.Join(tx.AddPlan(p), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Now()}),
+					tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanDone, At: time.Now()}))
+			})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := d.ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+				t.Fatal(err)
+			}
+			p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.mu.Lock()
+			m.do = tt.meanwhile
+			m.mu.Unlock()
+			_, err = ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+			deleted := strings.Contains(tt.name, "cluster is") // which discards the plan too
+			if director.KindOf(err) != director.KindConflict || err == nil || !deleted && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want a conflict that says %q", err, tt.says)
+			}
+			if diff := cmp.Diff([]string{}, living(t, ops)); diff != "" {
+				t.Errorf("it has reserved machines: %s", diff)
+			}
+		})
+	}
+	if _, err := d.ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
+}
+
+// A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a cluster of its name begins anew.
+func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
+	t.Parallel()
+	d, err := start(t, simulating(t, documents), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops, ref := d.ops, model.Ref{Kind: model.KindCluster, Name: "demo"}
+	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
+	doc, err := ops.Document(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.DeleteDocument(t.Context(), "admin", ref); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
+		t.Errorf("a cluster with VMs: %v", err)
+	}
+	p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
+		t.Fatal(err)
+	}
+	wantPhase(t, ended(t, ops, p.Plan.ID), plan.PhaseDone)
+	secrets := func() (n int) {
+		t.Helper()
+		const query = "SELECT count(*) FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)"
+		if err := ops.Store.SQL().QueryRowContext(t.Context(), query, doc.UID, doc.UID).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if secrets() == 0 {
+		t.Fatal("there are no secrets to forget")
+	}
+	if err := ops.DeleteDocument(t.Context(), "admin", ref); err != nil {
+		t.Fatal(err)
+	}
+	if _, there, err := ops.Store.Installed(t.Context(), "demo"); there || err != nil || secrets() != 0 {
+		t.Errorf("left behind: a record %t, %d secrets; %v", there, secrets(), err)
+	}
+	if _, err := ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
+}
+
+// While a plan holds the cluster its document stays, also before the plan has made a machine.
+func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
+	t.Parallel()
+	d, err := start(t, simulating(t, documents), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
+		p := plan.Plan{ID: "p-holds", CreatedAt: time.Now(), Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo", Steps: []plan.Step{{ID: "x/y", Kind: "x"}}}}
+		s := plan.NewState(&p)
+		return errors.Join(tx.AddPlan(p), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Now()}),
+			tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanPaused, At: time.Now()}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"}); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "p-holds") {
+		t.Errorf("got %v", err)
+	}
+}

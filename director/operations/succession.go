@@ -1,0 +1,158 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// pinned is what a plan was compared with before its start. The comparison looks at hypervisors and takes its time, so the transaction of the start looks once
+// more whether the database still holds the same.
+type pinned struct {
+	cluster  string
+	versions map[model.Ref]store.Version // of the documents that the plan is made from
+	newest   string                      // plan of the cluster that was started last
+}
+
+// pin reads the versions of all documents and the newest started plan. It must be called before the world is read.
+func pin(ctx context.Context, s *store.Store, cluster string) (pinned, error) {
+	out := pinned{cluster: cluster}
+	var err error
+	if out.versions, err = s.Versions(ctx); err != nil {
+		return out, err
+	}
+	out.newest, err = s.NewestStarted(ctx, cluster)
+	return out, err
+}
+
+// keep forgets the versions of documents that the plan is not made from.
+func (b *pinned) keep(p plan.Plan, w planner.World) {
+	used := map[model.Ref]bool{}
+	for _, m := range p.Models {
+		used[model.Ref{Kind: model.Kind(m.Kind), Name: m.Name}] = true
+	}
+	for _, r := range w.Releases {
+		used[model.Ref{Kind: model.KindRelease, Name: r.Name}] = true
+	}
+	for _, i := range w.Images {
+		used[model.Ref{Kind: model.KindImage, Name: i.Document}] = true
+	}
+	for ref := range b.versions {
+		if !used[ref] {
+			delete(b.versions, ref)
+		}
+	}
+}
+
+// check is a conflict if a document has changed, or a plan of the cluster was started, since pin.
+func (b *pinned) check(tx *store.Tx, id string) error {
+	now, err := tx.Versions()
+	if err != nil {
+		return err
+	}
+	var changed []string
+	for ref, was := range b.versions {
+		switch is, there := now[ref]; {
+		case !there:
+			changed = append(changed, ref.String()+" was deleted")
+		case is != was:
+			changed = append(changed, fmt.Sprintf("%s has changed (now generation %d)", ref, is.Generation))
+		}
+	}
+	newest, err := tx.NewestStarted(b.cluster)
+	if err != nil {
+		return err
+	}
+	if newest != b.newest {
+		changed = append(changed, "plan "+newest+" was started")
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: while it was checked, %s", id, strings.Join(changed, "; ")).
+		WithHint("plan again: directorctl plan %s", b.cluster)
+}
+
+// discardPlans gives up the cluster's plans in the phases, within the transaction.
+func discardPlans(tx *store.Tx, cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
+	ids, err := tx.PlansIn(cluster, phases...)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, s, err := tx.Plan(id)
+		if err != nil {
+			return err
+		}
+		if err := tx.Append(&s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, At: at.UTC(), By: by, Message: reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the cluster's document is gone, or is another
+// one by now. Going on would make machines again that the newer plan took away, for a cluster that nobody sees.
+func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
+	const op = "operations.move"
+	tx, ok := etx.(*store.Tx)
+	if !ok {
+		return director.Errorf(director.KindInternal, op, "the engine works on another store")
+	}
+	if s.StartedAt.IsZero() {
+		return nil // its start compares more than this
+	}
+	uid, err := tx.DocumentUID(model.Ref{Kind: model.KindCluster, Name: p.Cluster})
+	if err != nil {
+		return err
+	}
+	if made := planner.ClusterUID(p.Content); made != "" && uid != made {
+		return director.Errorf(director.KindConflict, op, "plan %s cannot go on: the cluster %s that it was made for was deleted", p.ID, p.Cluster).
+			WithHint("give it up: directorctl discard %s", p.ID)
+	}
+	newest, err := tx.NewestStarted(p.Cluster)
+	if err != nil {
+		return err
+	}
+	if newest != p.ID {
+		return director.Errorf(director.KindConflict, op, "plan %s cannot go on: plan %s of cluster %s was started after it", p.ID, newest, p.Cluster).
+			WithHint("give it up (directorctl discard %s), and plan from where the cluster is: directorctl plan %s", p.ID, p.Cluster)
+	}
+	return nil
+}
+
+// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be moved on. It refuses while the cluster has
+// machines, or while a plan holds it.
+func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
+	const op = "operations.delete"
+	name := doc.Metadata.Name
+	holders, err := tx.PlansIn(name, plan.ActivePhases()...)
+	if err != nil {
+		return err
+	}
+	if len(holders) > 0 {
+		return director.Errorf(director.KindConflict, op, "plan %s holds cluster %s", holders[0], name).
+			WithHint("wait for its end, or stop it with: directorctl cancel %s", holders[0])
+	}
+	machines, err := tx.Living(doc.UID)
+	if err != nil {
+		return err
+	}
+	if len(machines) > 0 {
+		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
+			WithHint("plan its deletion: directorctl delete cluster %s", name)
+	}
+	stopped := []plan.Phase{plan.PhasePlanned, plan.PhaseApproved, plan.PhaseFailed, plan.PhaseCancelled}
+	if err := discardPlans(tx, name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
+		return err
+	}
+	return tx.ForgetCluster(doc.UID, name)
+}

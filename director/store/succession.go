@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Version tells one state of a document from every other one, also from a document of the same name that was made later.
+type Version struct {
+	UID        string
+	Generation int64
+}
+
+// Versions returns the version of every document.
+func (s *Store) Versions(ctx context.Context) (map[model.Ref]Version, error) {
+	return versions(s.read.WithContext(ctx))
+}
+
+// Versions returns the version of every document. Until the transaction ends, no other one changes any.
+func (t *Tx) Versions() (map[model.Ref]Version, error) {
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return nil, dbError("store.versions", "documents", err)
+	}
+	return versions(t.db)
+}
+
+func versions(db *gorm.DB) (map[model.Ref]Version, error) {
+	var rows []documentRow
+	if err := db.Select("kind", "name", "uid", "generation").Find(&rows).Error; err != nil {
+		return nil, dbError("store.versions", "documents", err)
+	}
+	out := make(map[model.Ref]Version, len(rows))
+	for _, r := range rows {
+		out[model.Ref{Kind: model.Kind(r.Kind), Name: r.Name}] = Version{r.UID, r.Generation}
+	}
+	return out, nil
+}
+
+// DocumentUID returns the uid of the document, or "" if there is none. Until the transaction ends, no other one changes any document.
+func (t *Tx) DocumentUID(ref model.Ref) (string, error) {
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return "", dbError("store.document", ref.String(), err)
+	}
+	var uids []string
+	err := t.db.Model(&documentRow{}).Where("kind = ? AND name = ?", ref.Kind, ref.Name).Pluck("uid", &uids).Error
+	if err != nil || len(uids) == 0 {
+		return "", dbError("store.document", ref.String(), err)
+	}
+	return uids[0], nil
+}
+
+// NewestStarted returns the id of the cluster's plan that was started last, or "".
+func (s *Store) NewestStarted(ctx context.Context, cluster string) (string, error) {
+	return newestStarted(s.read.WithContext(ctx), cluster)
+}
+
+// NewestStarted returns the id of the cluster's plan that was started last, or "".
+func (t *Tx) NewestStarted(cluster string) (string, error) { return newestStarted(t.db, cluster) }
+
+func newestStarted(db *gorm.DB, cluster string) (string, error) {
+	var ids []string
+	err := db.Model(&planRow{}).Where("cluster = ? AND started_at > 0", cluster).Order("started_at DESC, id DESC").Limit(1).Pluck("id", &ids).Error
+	if err != nil || len(ids) == 0 {
+		return "", dbError("store.newest_started", "plans", err)
+	}
+	return ids[0], nil
+}
+
+// PlansIn returns the ids of the cluster's plans in the phases, the oldest first.
+func (t *Tx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
+	var ids []string
+	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, phases).Order("created_at, id").Pluck("id", &ids).Error
+	return ids, dbError("store.plans", "plans", err)
+}
+
+// Living returns the names of the cluster's machines that exist or are reserved, in order.
+func (t *Tx) Living(clusterUID string) ([]string, error) {
+	var names []string
+	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND deleted_at = 0", clusterUID).Order("name").Pluck("name", &names).Error
+	return names, dbError("store.living", "the machines of cluster "+clusterUID, err)
+}
