@@ -114,6 +114,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := d.bindSeals(ctx, db, box, instance); err != nil {
+		return err
+	}
 	hands, err := d.openHands(db, box)
 	if err != nil {
 		return err

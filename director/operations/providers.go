@@ -32,7 +32,7 @@ func OpenCredentials(ctx context.Context, db *store.Store, box pki.Sealer, name 
 		}
 		return c, err
 	}
-	plain, err := box.Unseal(sealed)
+	plain, err := box.Unseal(store.CredentialsOwner, name, sealed)
 	if err != nil {
 		return c, err
 	}
@@ -65,7 +65,7 @@ func (o *Operations) SetCredentials(ctx context.Context, actor, name, user strin
 	if err != nil {
 		return director.Credentials{}, err
 	}
-	sealed, err := o.Env.Sealer.Seal(plain)
+	sealed, err := o.Env.Sealer.Seal(store.CredentialsOwner, name, plain)
 	if err != nil {
 		return director.Credentials{}, err
 	}

@@ -82,10 +82,10 @@ func (p ClusterPKI) Vars() map[string]string {
 	}
 }
 
-// Sealer encrypts what is stored; seal.Box is one.
+// Sealer encrypts what is stored for the row of one owner and name, and opens it for no other; seal.Box is one.
 type Sealer interface {
-	Seal(plain []byte) ([]byte, error)
-	Unseal(sealed []byte) ([]byte, error)
+	Seal(owner, name string, plain []byte) ([]byte, error)
+	Unseal(owner, name string, sealed []byte) ([]byte, error)
 }
 
 // clusterWire is how a ClusterPKI looks inside its seal. Fields are only ever added.
@@ -101,8 +101,8 @@ type clusterWire struct {
 	Encryption     string `json:"encryption_key"`
 }
 
-// Seal returns p in a form that may be stored. UnsealCluster is its inverse.
-func (p ClusterPKI) Seal(s Sealer) ([]byte, error) {
+// Seal returns p in a form that may be stored under that owner and name. UnsealCluster is its inverse.
+func (p ClusterPKI) Seal(s Sealer, owner, name string) ([]byte, error) {
 	plain, err := json.Marshal(clusterWire{
 		CACert: p.CA.Cert, CAKey: p.CA.Key.Reveal(),
 		FrontProxyCert: p.FrontProxyCA.Cert, FrontProxyKey: p.FrontProxyCA.Key.Reveal(),
@@ -113,13 +113,13 @@ func (p ClusterPKI) Seal(s Sealer) ([]byte, error) {
 	if err != nil {
 		return nil, director.Errorf(director.KindInternal, "pki.seal", "cannot encode the cluster's keys: %w", err)
 	}
-	return s.Seal(plain)
+	return s.Seal(owner, name, plain)
 }
 
 // UnsealCluster returns what ClusterPKI.Seal sealed. Its errors are the sealer's, and internal when what was sealed is
 // no cluster PKI.
-func UnsealCluster(s Sealer, sealed []byte) (ClusterPKI, error) {
-	plain, err := s.Unseal(sealed)
+func UnsealCluster(s Sealer, owner, name string, sealed []byte) (ClusterPKI, error) {
+	plain, err := s.Unseal(owner, name, sealed)
 	if err != nil {
 		return ClusterPKI{}, err
 	}

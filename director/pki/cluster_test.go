@@ -20,14 +20,16 @@ import (
 // xorSealer is enough of a seal to see that nothing is stored plainly.
 type xorSealer struct{}
 
-func (xorSealer) Seal(p []byte) ([]byte, error) {
+func (xorSealer) Seal(_, _ string, p []byte) ([]byte, error) {
 	out := slices.Clone(p)
 	for i := range out {
 		out[i] ^= 0x5a
 	}
 	return out, nil
 }
-func (s xorSealer) Unseal(p []byte) ([]byte, error) { return s.Seal(p) }
+func (s xorSealer) Unseal(owner, name string, p []byte) ([]byte, error) {
+	return s.Seal(owner, name, p)
+}
 
 func TestClusterPKI(t *testing.T) {
 	t.Parallel()
@@ -64,18 +66,18 @@ func TestClusterPKI(t *testing.T) {
 
 	t.Run("sealed and back", func(t *testing.T) {
 		t.Parallel()
-		sealed, err := p.Seal(xorSealer{})
+		sealed, err := p.Seal(xorSealer{}, "u1", "pki")
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := UnsealCluster(xorSealer{}, sealed)
+		back, err := UnsealCluster(xorSealer{}, "u1", "pki", sealed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(vars, back.Vars()); diff != "" {
 			t.Error(diff)
 		}
-		if _, err := UnsealCluster(xorSealer{}, []byte("no cluster")); director.KindOf(err) != director.KindInternal {
+		if _, err := UnsealCluster(xorSealer{}, "u1", "pki", []byte("no cluster")); director.KindOf(err) != director.KindInternal {
 			t.Errorf("damaged: %v", err)
 		}
 	})

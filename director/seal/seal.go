@@ -2,7 +2,7 @@
 // that neither a copy of the database nor a copy of the key alone is of use.
 //
 // The format is age (https://age-encryption.org) with an X25519 key, so that a sealed value can also be opened by hand:
-// age -d -i KEYFILE.
+// age -d -i KEYFILE. Each value is bound to its place in the database, see bind.go.
 package seal
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -23,7 +24,9 @@ import (
 // Box seals and unseals with one key. Safe for concurrent use.
 type Box struct {
 	identity *age.X25519Identity
+	binding  []byte // the key of the tags that bind sealed bytes to their place
 	path     string
+	lenient  atomic.Bool
 }
 
 // Open returns the box whose key is in the file at path. When there is no such file and create is true, a new key is
@@ -56,7 +59,7 @@ func Open(path string, create bool) (*Box, error) {
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err == nil && len(ids) == 1 {
 		if id, ok := ids[0].(*age.X25519Identity); ok {
-			return &Box{identity: id, path: path}, nil
+			return newBox(id, path)
 		}
 	}
 	return nil, director.Errorf(director.KindInvalid, op, "%s does not hold one age X25519 key", path).
@@ -66,10 +69,10 @@ func Open(path string, create bool) (*Box, error) {
 // Public returns the public half of the key, by which people can tell keys apart.
 func (b *Box) Public() string { return b.identity.Recipient().String() }
 
-// Seal encrypts and authenticates plain. Two calls never give the same bytes.
-func (b *Box) Seal(plain []byte) ([]byte, error) {
+// Seal encrypts and authenticates plain for the row of that owner and name. Two calls never give the same bytes.
+func (b *Box) Seal(owner, name string, plain []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w, err := age.Encrypt(&out, b.identity.Recipient())
+	w, err := age.Encrypt(&out, place{b, owner, name})
 	if err == nil {
 		_, err = w.Write(plain)
 		err = errors.Join(err, w.Close())
@@ -80,22 +83,43 @@ func (b *Box) Seal(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unseal returns what Seal was given. The error is internal, and its hint says whether the key is another one or the
-// sealed bytes are damaged.
-func (b *Box) Unseal(sealed []byte) ([]byte, error) {
+// Unseal returns what Seal was given for that owner and name. The error is internal, and its hint says whether the key is another one, the
+// sealed bytes are damaged, or they belong to another row.
+func (b *Box) Unseal(owner, name string, sealed []byte) ([]byte, error) {
+	plain, err := b.open(place{b, owner, name}, sealed)
+	if b.lenient.Load() && errors.Is(err, errUnbound) {
+		plain, err = b.open(b.identity, sealed)
+	}
+	return plain, b.explain(owner, name, err)
+}
+
+func (b *Box) open(identity age.Identity, sealed []byte) ([]byte, error) {
+	r, err := age.Decrypt(bytes.NewReader(sealed), identity)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func (b *Box) explain(owner, name string, err error) error {
 	const op = "seal.unseal"
-	r, err := age.Decrypt(bytes.NewReader(sealed), b.identity)
 	if err == nil {
-		var plain []byte
-		if plain, err = io.ReadAll(r); err == nil {
-			return plain, nil
-		}
+		return nil
 	}
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
-		return nil, director.Errorf(director.KindInternal, op, "this was sealed with another key than %s: %w", b.path, err).
+		return director.Errorf(director.KindInternal, op, "this was sealed with another key than %s: %w", b.path, err).
 			WithHint("put back the sealing key that belongs to this database")
 	}
-	return nil, director.Errorf(director.KindInternal, op, "what was sealed is damaged: %w", err).
+	switch {
+	case errors.Is(err, errElsewhere):
+		return director.Errorf(director.KindInternal, op, "what was sealed as %s of %s belongs to another row: %w", name, owner, err).
+			WithHint("someone changed the database: find out who can write to it, and restore it from a backup")
+	case errors.Is(err, errUnbound):
+		return director.Errorf(director.KindInternal, op, "what was sealed as %s of %s is not bound to its row: %w", name, owner, err).
+			WithHint("if the database comes from a backup by an older director, stop this one, remove %s and start it again; otherwise someone changed "+
+				"the database: find out who can write to it", filepath.Join(filepath.Dir(b.path), BoundFile))
+	}
+	return director.Errorf(director.KindInternal, op, "what was sealed is damaged: %w", err).
 		WithHint("restore the database from a backup")
 }
 

@@ -24,7 +24,7 @@ func TestSealAndUnseal(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	for _, plain := range [][]byte{nil, []byte("a canary"), bytes.Repeat([]byte("long "), 50_000)} {
-		sealed, err := box.Seal(plain)
+		sealed, err := box.Seal("o", "n", plain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestSealAndUnseal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := again.Unseal(sealed)
+		got, err := again.Unseal("o", "n", sealed)
 		if err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes come back as %d, %v", len(plain), len(got), err)
 		}
@@ -52,7 +52,7 @@ func TestUnsealRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := box.Seal([]byte("a canary"))
+	sealed, err := box.Seal("o", "n", []byte("a canary"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestUnsealRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := tc.box.Unseal(tc.in)
+			_, err := tc.box.Unseal("o", "n", tc.in)
 			if director.KindOf(err) != director.KindInternal || !strings.Contains(director.HintOf(err), tc.hint) {
 				t.Errorf("got %v (hint %q)", err, director.HintOf(err))
 			}
@@ -168,7 +168,7 @@ func TestAgeToolUnseals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := box.Seal([]byte("a canary"))
+	sealed, err := box.Seal("o", "n", []byte("a canary"))
 	if err != nil {
 		t.Fatal(err)
 	}

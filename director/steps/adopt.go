@@ -31,7 +31,7 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 	if err != nil {
 		return err
 	}
-	sealed, err := e.Sealer.Seal([]byte(p.HostKey))
+	sealed, err := e.Sealer.Seal(m.ID, SecretAdopted, []byte(p.HostKey))
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (e Env) adoptedKey(ctx context.Context, machine string) (string, error) {
 	if err != nil || sealed == nil {
 		return "", err
 	}
-	key, err := e.Sealer.Unseal(sealed)
+	key, err := e.Sealer.Unseal(machine, SecretAdopted, sealed)
 	return string(key), err
 }
 

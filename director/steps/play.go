@@ -261,7 +261,7 @@ func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 		return pki.ClusterPKI{}, director.Errorf(director.KindNotFound, "steps.pki", "the cluster has no certificate authorities yet").
 			WithHint("they are made when its plan runs")
 	}
-	return pki.UnsealCluster(e.Sealer, sealed)
+	return pki.UnsealCluster(e.Sealer, uid, SecretPKI, sealed)
 }
 
 func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {
@@ -274,13 +274,13 @@ func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, e
 		if err != nil {
 			return "", err
 		}
-		if sealed, err = e.Sealer.Seal([]byte(fresh.Reveal())); err != nil {
+		if sealed, err = e.Sealer.Seal(uid, SecretToken, []byte(fresh.Reveal())); err != nil {
 			return "", err
 		}
 		if sealed, err = e.Secrets.AddSecret(ctx, uid, SecretToken, sealed); err != nil {
 			return "", err
 		}
 	}
-	plain, err := e.Sealer.Unseal(sealed)
+	plain, err := e.Sealer.Unseal(uid, SecretToken, sealed)
 	return director.Secret(plain), err
 }

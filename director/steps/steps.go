@@ -326,14 +326,14 @@ func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams
 		if err != nil {
 			return err
 		}
-		if sealed, err = fresh.Seal(e.Sealer); err != nil {
+		if sealed, err = fresh.Seal(e.Sealer, p.UID, SecretPKI); err != nil {
 			return err
 		}
 		if sealed, err = e.Secrets.AddSecret(ctx, p.UID, SecretPKI, sealed); err != nil {
 			return err
 		}
 	}
-	_, err = pki.UnsealCluster(e.Sealer, sealed)
+	_, err = pki.UnsealCluster(e.Sealer, p.UID, SecretPKI, sealed)
 	return err
 }
 

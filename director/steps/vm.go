@@ -224,14 +224,14 @@ func (e Env) keyPair(ctx context.Context, owner, name string) (cloudinit.HostKey
 		if err != nil {
 			return cloudinit.HostKey{}, err
 		}
-		if sealed, err = e.Sealer.Seal(plain); err != nil {
+		if sealed, err = e.Sealer.Seal(owner, name, plain); err != nil {
 			return cloudinit.HostKey{}, err
 		}
 		if sealed, err = e.Secrets.AddSecret(ctx, owner, name, sealed); err != nil {
 			return cloudinit.HostKey{}, err
 		}
 	}
-	plain, err := e.Sealer.Unseal(sealed)
+	plain, err := e.Sealer.Unseal(owner, name, sealed)
 	if err != nil {
 		return cloudinit.HostKey{}, err
 	}

@@ -73,8 +73,8 @@ func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) 
 // it left.
 func (s *Store) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
 	err := s.retried(ctx, func() error {
-		return s.write.WithContext(ctx).Exec(`INSERT INTO instances (id, host, started_at, seen_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at, seen_at = excluded.seen_at`,
+		return s.write.WithContext(ctx).Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds) VALUES (?, ?, ?, ?, 1)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at, seen_at = excluded.seen_at, binds = 1`,
 			instance, host, micros(started), micros(now)).Error
 	})
 	return dbError("store.beat", "instance "+instance, err)

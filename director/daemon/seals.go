@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// seals binds the sealed rows of directors that bound nothing. The mark that all are bound is a file beside the key and not a row: whoever can
+// write to the database could remove a row, and have forged rows bound at the next start.
+type seals struct {
+	db       *store.Store
+	box      *seal.Box
+	instance string
+	mark     string
+	warn     func(ctx context.Context, msg string, args ...any)
+}
+
+// sealsEvery is how often a director looks whether the last older peer has gone.
+const sealsEvery = time.Minute
+
+// bindSeals binds what an older director has sealed to its rows. From then on rows without a binding are refused. While an older director shares the
+// database, which goes on to seal without, they are accepted, and a task waits for it to go.
+func (d *Daemon) bindSeals(ctx context.Context, db *store.Store, box *seal.Box, instance string) error {
+	s := seals{db: db, box: box, instance: instance, mark: d.path(seal.BoundFile), warn: d.log.WarnContext}
+	done, err := s.bind(ctx)
+	if err != nil || done {
+		return err
+	}
+	d.log.InfoContext(ctx, "an older director shares the database: secrets that are not bound to their rows are accepted until it has gone")
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.wait(run, sealsEvery)
+	}()
+	d.onStop(func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
+	return nil
+}
+
+func (s seals) wait(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		done, err := s.bind(ctx)
+		if done {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			s.warn(ctx, "secrets could not be bound to their rows", "err", err)
+		}
+	}
+}
+
+// bind returns true once every row is bound and none without a binding is accepted any more.
+func (s seals) bind(ctx context.Context) (done bool, err error) {
+	if _, err := os.Stat(s.mark); !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
+	}
+	s.box.AcceptUnbound(true)
+	older, err := s.db.OlderPeers(ctx, s.instance) // asked first: what it writes after the walk would be missed
+	if err != nil {
+		return false, err
+	}
+	_, err = s.db.Seals(ctx, func(owner, name string, sealed []byte) []byte {
+		bound, err := s.box.Bind(owner, name, sealed)
+		if err != nil { // it was of no use before; the one who needs it is told why
+			s.warn(ctx, "a secret cannot be bound to its row", "owner", owner, "name", name, "err", err)
+		}
+		return bound
+	})
+	if err != nil || older {
+		return false, err
+	}
+	if err := writeSynced(s.mark, "Every secret in the database is bound to its row; others are refused. See docs/operate/security.md.\n"); err != nil {
+		return false, director.Errorf(director.KindInternal, "daemon.seal", "cannot note that the secrets are bound to their rows: %w", err).
+			WithHint("check the space and the permissions of %s", filepath.Dir(s.mark))
+	}
+	s.box.AcceptUnbound(false)
+	return true, nil
+}
+
+// writeSynced writes the file so that it is there as a whole or not at all.
+func writeSynced(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new.*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
