@@ -34,7 +34,8 @@ func OpenCredentials(ctx context.Context, db *store.Store, box pki.Sealer, name 
 	}
 	plain, err := box.Unseal(store.CredentialsOwner, name, sealed)
 	if err != nil {
-		return c, err
+		return c, director.Errorf(director.KindInternal, op, "the sealed credentials %s cannot be read: %w", name, err).
+			WithHint("%s; set them anew: directorctl provider credentials set %s --user %s --password-file FILE", director.HintOf(err), name, c.User)
 	}
 	var s sealedCredentials
 	if err := json.Unmarshal(plain, &s); err != nil || s.Name != name { // the parser's error is left out: it may quote them
