@@ -1,11 +1,12 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"strconv"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
 )
 
 type envelope struct {
@@ -30,52 +31,36 @@ func Encode(d Document) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML(b)
+	// JSON is read by its own parser: YAML's would need several times the memory.
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("model: encoding %s: %w", d.Ref(), err)
+	}
+	return yaml.Marshal(numbers(v))
 }
 
-// Diff returns the lines that differ between two texts, in the manner of diff -U1 without headers, or "" when they are equal. It is meant
-// for documents of some hundred lines: its cost is the product of the lengths.
-func Diff(before, after string) string {
-	a, b := strings.Split(strings.TrimRight(before, "\n"), "\n"), strings.Split(strings.TrimRight(after, "\n"), "\n")
-	// common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
-	common := make([][]int, len(a)+1)
-	for i := range common {
-		common[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
+// numbers replaces the JSON numbers in v by Go's.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			v[key] = numbers(inner)
 		}
-	}
-	type line struct {
-		mark byte
-		text string
-	}
-	var lines []line
-	i, j := 0, 0
-	for i < len(a) || j < len(b) {
-		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			lines = append(lines, line{' ', a[i]})
-			i, j = i+1, j+1
-		case j == len(b) || (i < len(a) && common[i+1][j] >= common[i][j+1]):
-			lines = append(lines, line{'-', a[i]})
-			i++
-		default:
-			lines = append(lines, line{'+', b[j]})
-			j++
+	case []any:
+		for i, inner := range v {
+			v[i] = numbers(inner)
 		}
-	}
-	var out strings.Builder
-	for k, l := range lines {
-		near := l.mark != ' ' || (k > 0 && lines[k-1].mark != ' ') || (k+1 < len(lines) && lines[k+1].mark != ' ')
-		if near {
-			fmt.Fprintf(&out, "%c %s\n", l.mark, l.text)
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return n
 		}
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // json wrote it, so it is in range
+		return f
 	}
-	return out.String()
+	return v
 }

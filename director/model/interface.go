@@ -10,7 +10,7 @@ import (
 // VMModel is what the VMs of a role have beside their size. It concerns VMs that are made from then on.
 type VMModel struct {
 	Interfaces   []Interface  `json:"interfaces,omitempty" doc:"Network adapters, one for each role. Without an entry for it, each node has the internal one, on spec.network."`
-	SSHKeys      []string     `json:"sshKeys,omitempty" doc:"Public keys of administrators of these nodes, beside those of the cluster."`
+	SSHKeys      []string     `json:"sshKeys,omitempty" doc:"Public keys of administrators of these nodes, beside those of the cluster." maxLength:"8192"`
 	HostAliases  []HostAlias  `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of these nodes, beside those of the cluster."`
 	NTP          []string     `json:"ntp,omitempty" doc:"Time servers of these nodes, in the place of those of spec.network."`
 	Repositories []Repository `json:"repositories,omitempty" doc:"Package repositories, beside those of the image."`
@@ -31,7 +31,7 @@ const (
 type Interface struct {
 	Role         string       `json:"role" doc:"What it is for. internal is spec.network, and the node's own address." enum:"internal,services,storage" required:"true"`
 	Network      string       `json:"network,omitempty" doc:"Name of the Network; required unless role is internal."`
-	Addresses    []netip.Addr `json:"addresses,omitempty" doc:"Addresses of the nodes with the numbers 1, 2, 3 and so on, outside of the network's pool. Nodes with higher numbers get theirs from the pool."`
+	Addresses    []netip.Addr `json:"addresses,omitempty" doc:"Addresses of the nodes with the numbers 1, 2, 3 and so on, outside of the network's pool. Nodes with higher numbers get theirs from the pool." maxItems:"1000"`
 	DefaultRoute bool         `json:"defaultRoute,omitempty" doc:"Whether the nodes' default route leads over this network; at most one. Default: over the internal one."`
 }
 

@@ -31,7 +31,7 @@ func Kinds() []Kind {
 // Metadata identifies a document.
 type Metadata struct {
 	Name   string            `json:"name" doc:"Unique among documents of the kind: a DNS label of at most 40 characters." required:"true"`
-	Labels map[string]string `json:"labels,omitempty" doc:"Free labels, kept and shown."`
+	Labels map[string]string `json:"labels,omitempty" doc:"Free labels, kept and shown." maxLength:"317"`
 }
 
 // Document is one document of any kind. Exactly the spec of its kind is set.
@@ -99,7 +99,7 @@ type Provider struct {
 
 // Libvirt is one or more hosts that run libvirt and QEMU.
 type Libvirt struct {
-	Hosts      []LibvirtHost `json:"hosts" doc:"The hosts, at least one." required:"true"`
+	Hosts      []LibvirtHost `json:"hosts" doc:"The hosts, at least one." required:"true" maxItems:"1000"`
 	DomainType string        `json:"domainType,omitempty" doc:"Virtualisation: auto takes KVM where the host offers it, and software emulation otherwise." enum:"auto,kvm,qemu" default:"auto"`
 	DiskCache  string        `json:"diskCache,omitempty" doc:"QEMU's cache mode of VM disks. unsafe is for laboratories: it loses data at a power cut." enum:"default,none,writeback,unsafe" default:"default"`
 	Autostart  bool          `json:"autostart,omitempty" doc:"Start the VMs when their host boots."`
@@ -128,7 +128,7 @@ type Quota struct {
 
 // Image is a node image: a disk that VMs are cloned from.
 type Image struct {
-	Source     string `json:"source,omitempty" doc:"Path of the file on the director. Left out for an image that was imported: its checksum finds it."`
+	Source     string `json:"source,omitempty" doc:"Path of the file on the director. Left out for an image that was imported: its checksum finds it." maxLength:"4096"`
 	Format     string `json:"format,omitempty" doc:"Format of the file. Files of other formats are converted when they are imported." enum:"qcow2" default:"qcow2"`
 	SHA256     string `json:"sha256" doc:"SHA-256 of the file, 64 hexadecimal digits." required:"true"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version whose binaries the image carries, such as v1.37.2." required:"true"`
@@ -152,7 +152,7 @@ type CleanUp struct {
 
 // Release is an imported release bundle: everything that a cluster of one Kubernetes version needs.
 type Release struct {
-	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, which holds release.yaml." required:"true"`
+	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, which holds release.yaml." required:"true" maxLength:"4096"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
 }
 
@@ -183,8 +183,8 @@ type Route struct {
 type AddressPool struct {
 	From    netip.Addr     `json:"from,omitzero" doc:"First address of the pool, if it is one range."`
 	To      netip.Addr     `json:"to,omitzero" doc:"Last address of that range."`
-	Exclude []AddressRange `json:"exclude,omitempty" doc:"Addresses inside the ranges that somebody else uses: 10.88.0.11, 10.88.0.20-10.88.0.29 or 10.88.0.32/28."`
-	Ranges  []AddressRange `json:"ranges,omitempty" doc:"The ranges of the pool, written 10.88.0.10-10.88.0.99 or 10.88.0.128/26; beside from and to, or in their place."`
+	Exclude []AddressRange `json:"exclude,omitempty" doc:"Addresses inside the ranges that somebody else uses: 10.88.0.11, 10.88.0.20-10.88.0.29 or 10.88.0.32/28." maxItems:"1000"`
+	Ranges  []AddressRange `json:"ranges,omitempty" doc:"The ranges of the pool, written 10.88.0.10-10.88.0.99 or 10.88.0.128/26; beside from and to, or in their place." maxItems:"1000"`
 }
 
 // Cluster is a Kubernetes cluster as it should be.
@@ -200,7 +200,7 @@ type Cluster struct {
 	API         APIEndpoint    `json:"api,omitzero" doc:"The Kubernetes API's address."`
 	Etcd        Etcd           `json:"etcd,omitzero" doc:"Timing of etcd."`
 	Maintenance Maintenance    `json:"maintenance,omitzero" doc:"How nodes are worked on while the cluster runs."`
-	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own."`
+	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own." maxLength:"8192"`
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
@@ -228,7 +228,7 @@ type WorkerPool struct {
 	Name    string `json:"name" doc:"Name of the pool: a DNS label of at most 20 characters." required:"true"`
 	Count   int    `json:"count" doc:"Number of workers, 0 to 1000." min:"0" max:"1000"`
 	VMSize  `json:",inline"`
-	Labels  map[string]string `json:"labels,omitempty" doc:"Node labels."`
+	Labels  map[string]string `json:"labels,omitempty" doc:"Node labels." maxLength:"317"`
 	Taints  []string          `json:"taints,omitempty" doc:"Node taints, written key=value:Effect."`
 	Persist []string          `json:"persist,omitempty" doc:"Directories kept on the data disk over a re-creation of the VM."`
 	VMModel `json:",inline"`

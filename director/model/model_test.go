@@ -232,23 +232,3 @@ func TestReferenceIsGenerated(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParse(f *testing.F) {
-	text, err := os.ReadFile("testdata/demo.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(text)
-	f.Add([]byte("a: &a [*a]"))
-	f.Fuzz(func(_ *testing.T, in []byte) {
-		docs, err := Parse(in, "fuzz")
-		if err != nil {
-			return
-		}
-		for i := range docs {
-			if _, err := Validate(&docs[i]); err == nil {
-				_ = Check(&docs[i], SetOf(docs))
-			}
-		}
-	})
-}

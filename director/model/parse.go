@@ -17,11 +17,25 @@ import (
 )
 
 // Parse reads a stream of YAML documents, or JSON, which is YAML too. It is strict: unknown fields, wrong types and repeated keys are
-// problems, and all problems of all documents come back in one invalid error, each with source, line and field path. Defaults are filled
-// in; Validate is not called. Empty documents are skipped.
+// problems, and the problems of all documents, the first 100, come back in one invalid error, each with source, line and field path.
+// A document has budgets: its bytes, values, aliases and depth. Defaults are filled in; Validate is not called. Empty documents are skipped.
 func Parse(text []byte, source string) ([]Document, error) {
+	if err := tooLarge(overBudget(text, source)); err != nil {
+		return nil, err
+	}
+	return parse(text, source, true)
+}
+
+// ParseStored reads what EncodeJSON wrote. It has no budgets, so that documents of the time before a limit can still be read.
+func ParseStored(text []byte) ([]Document, error) { return parse(text, "", false) }
+
+func tooLarge(problems []director.Field) error {
+	return director.Invalid("model.parse", "the documents are too large", problems)
+}
+
+func parse(text []byte, source string, bounded bool) ([]Document, error) {
 	var docs []Document
-	var problems []director.Field
+	d := decoder{source: source, bounded: bounded}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var node yaml.Node
@@ -30,26 +44,26 @@ func Parse(text []byte, source string) ([]Document, error) {
 			break
 		}
 		if err != nil {
-			problems = append(problems, director.Field{
-				Path: source, Msg: strings.TrimPrefix(err.Error(), "yaml: "), Hint: "this is not YAML or JSON",
+			d.add(director.Field{
+				Path: source, Msg: short(strings.TrimPrefix(err.Error(), "yaml: ")), Hint: "this is not YAML or JSON",
 			})
 			break
 		}
 		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
 			continue
 		}
-		d := decoder{source: source}
-		doc, ok := d.document(node.Content[0])
-		problems = append(problems, d.problems...)
-		if ok {
+		if doc, ok := d.document(node.Content[0]); ok {
 			Default(&doc)
 			docs = append(docs, doc)
 		}
 	}
-	if len(problems) == 0 && len(docs) == 0 {
-		problems = append(problems, director.Field{Path: source, Msg: "holds no document"})
+	if d.failed > len(d.problems) {
+		d.problems = append(d.problems, director.Field{Path: source, Msg: fmt.Sprintf("has %d more problems", d.failed-len(d.problems))})
 	}
-	if err := director.Invalid("model.parse", "the documents cannot be read", problems); err != nil {
+	if d.failed == 0 && len(docs) == 0 {
+		d.problems = append(d.problems, director.Field{Path: source, Msg: "holds no document"})
+	}
+	if err := director.Invalid("model.parse", "the documents cannot be read", d.problems); err != nil {
 		return nil, err
 	}
 	return docs, nil
@@ -57,7 +71,15 @@ func Parse(text []byte, source string) ([]Document, error) {
 
 type decoder struct {
 	source   string
+	bounded  bool
 	problems []director.Field
+	failed   int // problems, with those that are not kept
+}
+
+func (d *decoder) add(f director.Field) {
+	if d.failed++; len(d.problems) < maxProblems {
+		d.problems = append(d.problems, f)
+	}
 }
 
 func (d *decoder) fail(n *yaml.Node, path, msg, hint string) {
@@ -65,7 +87,7 @@ func (d *decoder) fail(n *yaml.Node, path, msg, hint string) {
 	if d.source != "" {
 		at = fmt.Sprintf("%s:%d: %s", d.source, n.Line, path)
 	}
-	d.problems = append(d.problems, director.Field{Path: at, Msg: msg, Hint: hint})
+	d.add(director.Field{Path: at, Msg: msg, Hint: hint})
 }
 
 // document reads the envelope first, because the kind says which type the spec has.
@@ -74,19 +96,23 @@ func (d *decoder) document(n *yaml.Node) (Document, bool) {
 		d.fail(n, "document", "is not a mapping", "a document has apiVersion, kind, metadata and spec")
 		return Document{}, false
 	}
+	if at, msg, hint := new(spent).over(n, 0); d.bounded && at != nil {
+		d.fail(at, "document", msg, hint)
+		return Document{}, false
+	}
 	var doc Document
-	before := len(d.problems)
+	before := d.failed
 	var spec *yaml.Node
 	seen := d.keys(n, "", []string{"apiVersion", "kind", "metadata", "spec"}, func(key string, v *yaml.Node) {
 		switch key {
 		case "apiVersion":
 			if v.Value != APIVersion {
-				d.fail(v, "apiVersion", fmt.Sprintf("%q is not known", v.Value), "write "+APIVersion)
+				d.fail(v, "apiVersion", fmt.Sprintf("%q is not known", short(v.Value)), "write "+APIVersion)
 			}
 		case "kind":
 			doc.Kind = Kind(v.Value)
 			if doc.Spec() == nil {
-				d.fail(v, "kind", fmt.Sprintf("%q is not known", v.Value), "one of "+joinKinds())
+				d.fail(v, "kind", fmt.Sprintf("%q is not known", short(v.Value)), "one of "+joinKinds())
 			}
 		case "metadata":
 			d.value(v, "metadata", reflect.ValueOf(&doc.Metadata).Elem())
@@ -102,7 +128,7 @@ func (d *decoder) document(n *yaml.Node) (Document, bool) {
 	if target := doc.Spec(); target != nil && spec != nil {
 		d.value(spec, "spec", reflect.ValueOf(target).Elem())
 	}
-	return doc, len(d.problems) == before
+	return doc, d.failed == before
 }
 
 func joinKinds() string {
@@ -118,7 +144,7 @@ func (d *decoder) keys(n *yaml.Node, path string, known []string, visit func(key
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		at := join(path, k.Value)
+		at := join(path, short(k.Value))
 		switch {
 		case seen[k.Value]:
 			d.fail(k, at, "stands twice", "keep one")
@@ -146,6 +172,10 @@ func (d *decoder) value(n *yaml.Node, path string, target reflect.Value) {
 	if target.Addr().Type().Implements(textUnmarshaler) {
 		if n.Kind != yaml.ScalarNode {
 			d.fail(n, path, "is "+describe(n)+" where one value is needed", "")
+			return
+		}
+		if len(n.Value) > maxPlain {
+			d.fail(n, path, fmt.Sprintf("is %d bytes long", len(n.Value)), fmt.Sprintf("at most %d bytes", maxPlain))
 			return
 		}
 		if err := target.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value)); err != nil {
@@ -208,20 +238,20 @@ func (d *decoder) mapping(n *yaml.Node, path string, target reflect.Value) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if seen[k.Value] {
-			d.fail(k, join(path, k.Value), "stands twice", "keep one")
+			d.fail(k, join(path, short(k.Value)), "stands twice", "keep one")
 			continue
 		}
 		seen[k.Value] = true
+		at := join(path, short(k.Value))
 		elem := reflect.New(target.Type().Elem()).Elem()
 		if elem.Kind() == reflect.Interface { // free values, such as inventory variables
-			var free any
-			if err := v.Decode(&free); err != nil {
-				d.fail(v, join(path, k.Value), plainError(err, v.Value), "")
+			free, ok := d.free(v, at)
+			if !ok {
 				continue
 			}
 			elem.Set(reflect.ValueOf(&free).Elem())
 		} else {
-			d.value(v, join(path, k.Value), elem)
+			d.value(v, at, elem)
 		}
 		m.SetMapIndex(reflect.ValueOf(k.Value), elem)
 	}
@@ -271,11 +301,11 @@ func describe(n *yaml.Node) string {
 	}
 	switch n.Tag {
 	case "!!int", "!!float":
-		return "the number " + n.Value
+		return "the number " + short(n.Value)
 	case "!!bool":
 		return "the truth value " + n.Value
 	}
-	return strconv.Quote(n.Value)
+	return strconv.Quote(short(n.Value))
 }
 
 // plainError says what is wrong with a value in one sentence; the parsers of the standard library repeat their own name.
@@ -303,9 +333,15 @@ func contains(list []string, s string) bool {
 	return false
 }
 
+// longestName is more than any field's name has.
+const longestName = 40
+
 // suggest names the known key that is nearest to a wrong one, or all of them.
 func suggest(key string, known []string) string {
 	best, bestDist := "", 3
+	if len(key) > 2*longestName { // comparing costs the product of the lengths
+		return ""
+	}
 	for _, k := range known {
 		if dist := editDistance(strings.ToLower(key), strings.ToLower(k)); dist < bestDist {
 			best, bestDist = k, dist

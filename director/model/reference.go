@@ -35,6 +35,9 @@ spec: {}               # see below
 ` + "```" + `
 
 Sizes are whole numbers with a binary unit (512MiB, 4GiB, 1TiB), durations are written 250ms, 30s or 5m. An unknown field is an error.
+
+A text holds at most ` + fmt.Sprint(defaultLength) + ` bytes, a list at most ` + fmt.Sprint(defaultItems) + ` entries and a mapping of texts at most ` + fmt.Sprint(defaultEntries) + `, unless the field says another number.
+A document has at most ` + fmt.Sprint(maxBytes>>10) + ` KiB, ` + fmt.Sprint(maxValues) + ` keys and values, ` + fmt.Sprint(maxAliases) + ` aliases and ` + fmt.Sprint(maxDepth) + ` levels.
 `)
 	for _, k := range Kinds() {
 		d := Document{Kind: k}
@@ -57,6 +60,7 @@ func referenceRows(b *strings.Builder, path string, t reflect.Type) {
 		if enum := f.tag.Get("enum"); enum != "" {
 			doc += " One of `" + strings.ReplaceAll(enum, ",", "`, `") + "`."
 		}
+		doc += largest(f)
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.typ), def, doc)
 		switch inner := deref(f.typ); {
 		case isText(inner):
@@ -66,6 +70,18 @@ func referenceRows(b *strings.Builder, path string, t reflect.Type) {
 			referenceRows(b, at+"[]", inner.Elem())
 		}
 	}
+}
+
+// largest says what the tags say of the size of the field.
+func largest(f fieldInfo) string {
+	var out string
+	if n := f.tag.Get("maxItems"); n != "" {
+		out += " At most " + n + " entries."
+	}
+	if n := f.tag.Get("maxLength"); n != "" {
+		out += " At most " + n + " bytes in a text."
+	}
+	return out
 }
 
 func deref(t reflect.Type) reflect.Type {
@@ -157,6 +173,7 @@ func structSchema(t reflect.Type) map[string]any {
 	props, required := map[string]any{}, []string{}
 	for _, f := range fieldsOf(t) {
 		s := schemaOf(f.typ)
+		sizeSchema(s, f)
 		s["description"] = f.tag.Get("doc")
 		if def := f.tag.Get("default"); def != "" {
 			s["default"] = literal(f.typ, def)
@@ -185,6 +202,25 @@ func structSchema(t reflect.Type) map[string]any {
 		out["required"] = required
 	}
 	return out
+}
+
+// sizeSchema puts the limits of the field into its schema. JSON Schema counts characters where the director counts bytes, so a text that
+// the schema takes may still be too long.
+func sizeSchema(s map[string]any, f fieldInfo) {
+	l := limitOf(f)
+	t := deref(f.typ)
+	switch {
+	case isText(t):
+	case t.Kind() == reflect.String:
+		s["maxLength"] = l.length
+	case t.Kind() == reflect.Slice:
+		s["maxItems"] = l.items
+		if inner := t.Elem(); inner.Kind() == reflect.String && !isText(inner) {
+			s["items"] = map[string]any{"type": "string", "maxLength": l.length}
+		}
+	case t.Kind() == reflect.Map:
+		s["maxProperties"] = l.items
+	}
 }
 
 func literal(t reflect.Type, s string) any {

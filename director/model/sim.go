@@ -8,7 +8,7 @@ const (
 
 // Sim is a pretend hypervisor, for rehearsals and measurements. Its VMs are only counted.
 type Sim struct {
-	Hosts      []SimHost `json:"hosts" doc:"The pretend hosts, at least one." required:"true"`
+	Hosts      []SimHost `json:"hosts" doc:"The pretend hosts, at least one." required:"true" maxItems:"1000"`
 	Verbs      []SimVerb `json:"verbs,omitempty" doc:"How long calls take and how often they fail. A verb that is not named takes no time and never fails."`
 	Boot       Duration  `json:"boot,omitempty" doc:"How long a VM takes from power on until it answers." max:"1h"`
 	BootJitter Duration  `json:"bootJitter,omitempty" doc:"Up to so much longer, different for each VM." max:"1h"`

@@ -25,7 +25,12 @@ var (
 // Validate returns every problem of the document by itself, as one invalid error, or nil. Default must have been called. Warnings are advice
 // that does not stop anything.
 func Validate(d *Document) (warnings []string, err error) {
-	v := validator{ref: d.Ref()}
+	v := validator{ref: Ref{Kind: d.Kind, Name: short(d.Metadata.Name)}}
+	v.sizes("metadata", reflect.ValueOf(&d.Metadata).Elem())
+	v.sizes("spec", reflect.ValueOf(d.Spec()).Elem())
+	if len(v.problems) > 0 { // what follows compares the entries of lists with one another
+		return nil, v.invalid()
+	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule:
 		v.match("metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter", 40)
@@ -51,16 +56,27 @@ func Validate(d *Document) (warnings []string, err error) {
 	case KindSchedule:
 		v.match("spec.job.name", d.Schedule.Job.Name, labelPattern, "the name of a job, such as backup", 40)
 	}
-	return v.warnings, director.Invalid("model.validate", d.Ref().String()+" is not valid", v.problems)
+	return v.warnings, v.invalid()
 }
 
 type validator struct {
 	ref      Ref
 	problems []director.Field
 	warnings []string
+	failed   int // problems, with those that are not kept
+}
+
+func (v *validator) invalid() error {
+	if more := v.failed - len(v.problems); more > 0 {
+		v.problems = append(v.problems, director.Field{Path: v.ref.String(), Msg: fmt.Sprintf("has %d more problems", more)})
+	}
+	return director.Invalid("model.validate", v.ref.String()+" is not valid", v.problems)
 }
 
 func (v *validator) fail(path, hint, format string, args ...any) {
+	if v.failed++; len(v.problems) >= maxProblems {
+		return
+	}
 	v.problems = append(v.problems, director.Field{
 		Path: v.ref.String() + ": " + path, Msg: fmt.Sprintf(format, args...), Hint: hint,
 	})

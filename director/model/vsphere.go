@@ -22,7 +22,7 @@ type VSphere struct {
 	Cluster           string   `json:"cluster" doc:"The cluster of hosts." required:"true"`
 	ResourcePool      string   `json:"resourcePool,omitempty" doc:"Resource pool of the VMs. Default: the cluster's own."`
 	Folder            string   `json:"folder,omitempty" doc:"Folder of VMs; each Kubernetes cluster gets one of its own below it. Default: the datacenter's folder of VMs."`
-	Hosts             []string `json:"hosts,omitempty" doc:"Hosts that VMs are placed on by the director. Empty leaves the choice to DRS, or where that is off to the free memory."`
+	Hosts             []string `json:"hosts,omitempty" doc:"Hosts that VMs are placed on by the director. Empty leaves the choice to DRS, or where that is off to the free memory." maxItems:"1000"`
 	Datastores        []string `json:"datastores" doc:"Datastores of the VMs, at least one; each VM goes to the one with the most free space." required:"true"`
 	TemplateDatastore string   `json:"templateDatastore,omitempty" doc:"Datastore of the images. Default: the first of datastores."`
 	DataDatastore     string   `json:"dataDatastore,omitempty" doc:"Datastore of the data disks. Default: the first of datastores."`

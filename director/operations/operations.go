@@ -25,7 +25,6 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Config is what operations work with.
@@ -92,36 +91,7 @@ func (o *Operations) ApplyIf(ctx context.Context, actor string, text []byte, sou
 		return nil, director.Errorf(director.KindInvalid, "operations.apply", "a condition is for one document, and these are %d", len(docs)).
 			WithHint("apply it by itself, or leave If-Match and If-None-Match out")
 	}
-	var changes []model.Change
-	err = o.Store.Update(ctx, func(tx *store.Tx) error {
-		stored, err := tx.Documents()
-		if err != nil {
-			return err
-		}
-		changes, err = merge(docs, stored)
-		if err == nil && c.Any() {
-			err = check(c, docs[0].Ref(), stored)
-		}
-		if err != nil || dryRun {
-			return err
-		}
-		if err := witnessed(ctx, tx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
-			return err
-		}
-		now := o.Now()
-		for i, c := range changes {
-			if c.Action == "unchanged" {
-				continue
-			}
-			if err := tx.PutDocument(docs[i], actor, now); err != nil {
-				return err
-			}
-			if err := tx.Audit(now, actor, "apply", c.Ref.String()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	changes, err := o.store(ctx, actor, docs, dryRun, c)
 	if err == nil && o.Applied != nil {
 		o.Applied()
 	}
@@ -187,22 +157,17 @@ func merge(docs []model.Document, stored []model.Stored) ([]model.Change, error)
 		old, had := before[d.Ref()]
 		c := model.Change{Ref: d.Ref(), Action: "created"}
 		if had {
-			was, err1 := model.Encode(old.Document)
-			is, err2 := model.Encode(*d)
-			if err := errors.Join(err1, err2); err != nil {
+			var err error
+			if c.Action, c.Diff, err = compare(old.Document, *d); err != nil {
 				return nil, err
-			}
-			c.Diff = model.Diff(string(was), string(is))
-			c.Action = "changed"
-			if c.Diff == "" {
-				c.Action = "unchanged"
 			}
 		}
 		changes[i] = c
 	}
 	// A document that did not change itself may no longer fit those that did.
+	applied := model.SetOf(docs)
 	for ref, d := range all {
-		if !slices.ContainsFunc(docs, func(x model.Document) bool { return x.Ref() == ref }) {
+		if applied[ref] == nil {
 			problems = append(problems, fieldsOf(model.Check(d, all))...)
 		}
 	}

@@ -22,7 +22,7 @@ type documentRow struct {
 func (documentRow) TableName() string { return "documents" }
 
 func (r documentRow) toDomain() (model.Stored, error) {
-	docs, err := model.Parse([]byte(r.Body), "")
+	docs, err := model.ParseStored([]byte(r.Body))
 	if err != nil {
 		return model.Stored{}, &director.Error{Kind: director.KindInternal, Op: "store.document", Msg: "the stored " + r.Kind + "/" + r.Name + " cannot be read", Err: err}
 	}
@@ -72,6 +72,29 @@ func (t *Tx) Documents() ([]model.Stored, error) {
 		return nil, dbError("store.documents", "documents", err)
 	}
 	return documents(t.db, "")
+}
+
+// Version is which state of a document is stored.
+type Version struct {
+	UID        string
+	Generation int64
+}
+
+// Versions returns the version of every document, without reading what is in them. Like Documents it keeps other transactions from
+// changing any.
+func (t *Tx) Versions() (map[model.Ref]Version, error) {
+	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
+		return nil, dbError("store.versions", "documents", err)
+	}
+	var rows []documentRow
+	if err := t.db.Select("kind", "name", "uid", "generation").Find(&rows).Error; err != nil {
+		return nil, dbError("store.versions", "documents", err)
+	}
+	out := make(map[model.Ref]Version, len(rows))
+	for _, r := range rows {
+		out[model.Ref{Kind: model.Kind(r.Kind), Name: r.Name}] = Version{r.UID, r.Generation}
+	}
+	return out, nil
 }
 
 // PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation otherwise.
@@ -139,7 +162,7 @@ func (s *Store) Installed(ctx context.Context, name string) (Installed, bool, er
 		return Installed{}, false, dbError("store.installed", "cluster "+name, err)
 	}
 	r := rows[0]
-	docs, err := model.Parse([]byte(r.InstalledBody), "")
+	docs, err := model.ParseStored([]byte(r.InstalledBody))
 	if err != nil {
 		return Installed{}, false, &director.Error{Kind: director.KindInternal, Op: "store.installed", Msg: "the record of cluster " + name + " cannot be read", Err: err}
 	}

@@ -1,0 +1,94 @@
+package operations
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// errMoved is inside store's loop alone.
+var errMoved = errors.New("the stored documents are others than those that were compared")
+
+// maxCompared is how often documents are compared again because others were stored meanwhile.
+const maxCompared = 10
+
+// store compares the documents with the stored ones and stores them. It compares outside of the transaction, which only looks whether what
+// was compared is still there: a comparison may take long, and all writers wait for a transaction.
+func (o *Operations) store(ctx context.Context, actor string, docs []model.Document, dryRun bool, c api.Condition) ([]model.Change, error) {
+	for range maxCompared {
+		stored, err := o.Store.Documents(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		changes, err := merge(docs, stored)
+		if err == nil && c.Any() {
+			err = check(c, docs[0].Ref(), stored)
+		}
+		if err != nil || dryRun {
+			return changes, err
+		}
+		err = o.Store.Update(ctx, func(tx *store.Tx) error {
+			versions, err := tx.Versions()
+			if err != nil {
+				return err
+			}
+			if !same(stored, versions) {
+				return errMoved
+			}
+			return o.put(ctx, tx, actor, docs, changes)
+		})
+		if !errors.Is(err, errMoved) {
+			return changes, err
+		}
+	}
+	return nil, director.Errorf(director.KindUnavailable, "operations.apply", "other documents are stored all the time").WithHint("try again")
+}
+
+func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {
+	for _, s := range stored {
+		if versions[s.Ref()] != (store.Version{UID: s.UID, Generation: s.Generation}) {
+			return false
+		}
+	}
+	return len(stored) == len(versions)
+}
+
+func (o *Operations) put(ctx context.Context, tx *store.Tx, actor string, docs []model.Document, changes []model.Change) error {
+	if err := witnessed(ctx, tx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
+		return err
+	}
+	now := o.Now()
+	for i, c := range changes {
+		if c.Action == "unchanged" {
+			continue
+		}
+		if err := tx.PutDocument(docs[i], actor, now); err != nil {
+			return err
+		}
+		if err := tx.Audit(now, actor, "apply", c.Ref.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare returns the action that makes is of was, with the lines that differ.
+func compare(was, is model.Document) (action, diff string, err error) {
+	a, err1 := model.EncodeJSON(was)
+	b, err2 := model.EncodeJSON(is)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", "", err
+	}
+	if bytes.Equal(a, b) {
+		return "unchanged", "", nil
+	}
+	before, err1 := model.Encode(was)
+	after, err2 := model.Encode(is)
+	return "changed", model.Diff(string(before), string(after)), errors.Join(err1, err2)
+}
