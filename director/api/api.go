@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -62,6 +63,8 @@ type Config struct {
 	Stopping context.Context
 	// Streams is how many streams of events may be open at once; 0 means defaultStreams.
 	Streams int
+	// Proxies are trusted to say in X-Forwarded-For who asks; nil means that the address of the connection counts.
+	Proxies []netip.Prefix
 	// Now is the clock of the login limit; nil means time.Now.
 	Now func() time.Time
 	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means none.
@@ -133,7 +136,7 @@ func build(c Config) (http.Handler, huma.API) {
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.ContextWithFallback = true
-	_ = engine.SetTrustedProxies(nil) // the address of the connection counts; nil never fails
+	_ = engine.SetTrustedProxies(nil) // clientAddress looks at them; nil never fails
 	engine.Use(s.accessLog, s.recovery)
 	s.probes(engine)
 	engine.NoRoute(func(g *gin.Context) {

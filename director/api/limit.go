@@ -1,53 +1,129 @@
 package api
 
 import (
+	"hash/maphash"
 	"math"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
 
 	"github.com/director-kaas/kaas/director"
 )
 
-// loginLimit slows down the guessing of passwords, by user and address and by address alone. The failures of who succeeds
-// at last are forgotten; the address goes on to count, or one own account would free the way to all others.
+// loginLimit slows down the guessing of passwords: by user and network, by network alone, and by user over all networks. A network is an
+// IPv4 address or an IPv6 /64, which one machine has as a whole. It looks before it adds, so who is refused costs no memory and pushes nobody
+// out. The failures of who succeeds at last are forgotten; the network goes on to count, or one own account would free the way to all others.
+//
+// Nobody is locked out: a network from which a user has logged in does not suffer from what others try on the user, and from elsewhere a
+// try is at most userLongest away.
 type loginLimit struct {
-	now func() time.Time
+	now  func() time.Time
+	seed maphash.Seed // names are kept as hashes: a caller chooses how long they are
 
-	mu   sync.Mutex
-	seen map[string]*rate.Limiter
+	mu       sync.Mutex
+	pairs    *simplelru.LRU[uint64, *rate.Limiter]
+	networks *simplelru.LRU[uint64, *rate.Limiter]
+	familiar *simplelru.LRU[uint64, struct{}] // pairs of user and network that have succeeded
+	users    backOff
 }
 
 const (
-	pairBurst    = 5                // guesses for one user from one address
+	pairBurst    = 5                // guesses for one user from one network
 	pairEvery    = 10 * time.Second // and one more in each
-	addressBurst = 60               // logins from one address over all users
-	addressEvery = time.Second
-	maxSeen      = 10000 // entries before those that have recovered are dropped
+	networkBurst = 60               // logins from one network over all users
+	networkEvery = time.Second
+	maxSeen      = 10000 // entries of each table; the one that was used the longest ago goes first
+
+	userFree    = 20 // guesses for one user from anywhere
+	userForgets = time.Minute
+	userLongest = 30 * time.Second
 )
 
 func newLoginLimit(now func() time.Time) *loginLimit {
-	return &loginLimit{now: now, seen: make(map[string]*rate.Limiter)}
+	l := &loginLimit{now: now, seed: maphash.MakeSeed()}
+	l.pairs, _ = simplelru.NewLRU[uint64, *rate.Limiter](maxSeen, nil) // fails for a size below one alone
+	l.networks, _ = simplelru.NewLRU[uint64, *rate.Limiter](maxSeen, nil)
+	l.familiar, _ = simplelru.NewLRU[uint64, struct{}](maxSeen, nil)
+	return l
 }
 
-func pairKey(user, address string) string { return "p\x00" + address + "\x00" + user }
-func addressKey(address string) string    { return "a\x00" + address }
+// networkOf returns what is counted as one place.
+func networkOf(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	p, _ := ip.Prefix(64) // 64 fits every IPv6 address
+	return p.String()
+}
+
+func (l *loginLimit) key(parts ...string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	for _, p := range parts {
+		_, _ = h.WriteString(p) // never fails
+		_ = h.WriteByte(0)
+	}
+	return h.Sum64()
+}
 
 // take returns nil if a login may be tried now, and otherwise a problem with the time to wait.
 func (l *loginLimit) take(user, address string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
-	l.shrink(now)
-	wait := max(
-		delay(l.limiter(pairKey(user, address), pairEvery, pairBurst), now),
-		delay(l.limiter(addressKey(address), addressEvery, addressBurst), now),
-	)
-	if wait == 0 {
-		return nil
+	now, network := l.now(), networkOf(address)
+	pair, place, name := l.key("pair", user, network), l.key("network", network), l.key("user", user)
+	wait := max(delay(l.networks, place, now), delay(l.pairs, pair, now))
+	if !l.familiar.Contains(pair) {
+		wait = max(wait, l.users.delay(name, now))
 	}
+	if wait > 0 {
+		return later(wait)
+	}
+	use(l.networks, place, networkEvery, networkBurst, now)
+	use(l.pairs, pair, pairEvery, pairBurst, now)
+	l.users.add(name, now, 1)
+	return nil
+}
+
+// takeOwn is take for a user who is logged in: what others do does not hold the user back.
+func (l *loginLimit) takeOwn(user string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, own := l.now(), l.key("own", user)
+	if wait := delay(l.pairs, own, now); wait > 0 {
+		return later(wait)
+	}
+	use(l.pairs, own, pairEvery, pairBurst, now)
+	return nil
+}
+
+// succeeded takes note of a login that succeeded.
+func (l *loginLimit) succeeded(user, address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pair := l.key("pair", user, networkOf(address))
+	l.pairs.Remove(pair)
+	l.familiar.Add(pair, struct{}{})
+	l.users.add(l.key("user", user), l.now(), -1)
+}
+
+// succeededOwn takes note of a password that was changed.
+func (l *loginLimit) succeededOwn(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pairs.Remove(l.key("own", user))
+}
+
+func later(wait time.Duration) error {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 	p := newProblem(director.KindExhausted, kinds[director.KindExhausted].status)
 	p.Detail = "too many failed logins"
@@ -56,44 +132,59 @@ func (l *loginLimit) take(user, address string) error {
 	return p
 }
 
-// delay takes one token, or returns how long there will be none.
-func delay(l *rate.Limiter, now time.Time) time.Duration {
-	if l.AllowN(now, 1) {
+// delay returns how long nothing may be used, without adding anything.
+func delay(table *simplelru.LRU[uint64, *rate.Limiter], key uint64, now time.Time) time.Duration {
+	lim, ok := table.Get(key)
+	if !ok || lim.TokensAt(now) >= 1 {
 		return 0
 	}
-	r := l.ReserveN(now, 1)
-	defer r.CancelAt(now)
-	return max(r.DelayFrom(now), time.Second)
+	missing := (1 - lim.TokensAt(now)) / float64(lim.Limit())
+	return max(time.Duration(missing*float64(time.Second)), time.Second)
 }
 
-func (l *loginLimit) limiter(key string, every time.Duration, burst int) *rate.Limiter {
-	lim := l.seen[key]
-	if lim == nil {
+func use(table *simplelru.LRU[uint64, *rate.Limiter], key uint64, every time.Duration, burst int, now time.Time) {
+	lim, ok := table.Get(key)
+	if !ok {
 		lim = rate.NewLimiter(rate.Every(every), burst)
-		l.seen[key] = lim
+		table.Add(key, lim)
 	}
-	return lim
+	lim.AllowN(now, 1)
 }
 
-// forget takes note of a login that succeeded.
-func (l *loginLimit) forget(user, address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, pairKey(user, address))
+// backOff counts the guesses for users. It has a fixed size and drops nothing, so no number of made-up names frees a user from what was
+// counted. Each user has a slot in each row; a slot that is shared by chance counts too much, and the smaller count holds.
+type backOff struct{ rows [2][8192]slot }
+
+type slot struct {
+	level float64
+	at    time.Time
 }
 
-// shrink drops what has recovered, once there is much. If an attack has filled the table with what has not, all goes: memory is
-// bounded before guesses are.
-func (l *loginLimit) shrink(now time.Time) {
-	if len(l.seen) < maxSeen {
-		return
-	}
-	for k, lim := range l.seen {
-		if lim.TokensAt(now) >= float64(lim.Burst()) {
-			delete(l.seen, k)
+func (b *backOff) slots(key uint64) [2]*slot {
+	return [2]*slot{&b.rows[0][key%8192], &b.rows[1][(key>>32)%8192]}
+}
+
+func (s *slot) now(now time.Time) float64 {
+	return max(0, s.level-float64(now.Sub(s.at))/float64(userForgets))
+}
+
+// delay returns how long the user is not tried: it doubles with each guess over userFree, up to userLongest.
+func (b *backOff) delay(key uint64, now time.Time) time.Duration {
+	wait := userLongest
+	for _, s := range b.slots(key) {
+		over := s.now(now) - userFree
+		if over < 0 {
+			return 0
 		}
+		pause := min(userLongest, time.Duration(math.Exp2(over)*float64(time.Second)))
+		wait = min(wait, s.at.Add(pause).Sub(now))
 	}
-	if len(l.seen) >= maxSeen {
-		clear(l.seen)
+	return max(wait, 0)
+}
+
+func (b *backOff) add(key uint64, now time.Time, n float64) {
+	const most = userFree + 6 // more would only take longer to forget
+	for _, s := range b.slots(key) {
+		s.level, s.at = min(most, max(0, s.now(now)+n)), now
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"net"
+	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +45,7 @@ func (s *server) accessLog(g *gin.Context) {
 		_, _ = rand.Read(b) // never fails
 		id = hex.EncodeToString(b)
 	}
-	n := &requestNote{id: id, address: address(g.Request.RemoteAddr)}
+	n := &requestNote{id: id, address: clientAddress(g.Request, s.Proxies)}
 	g.Request = g.Request.WithContext(context.WithValue(g.Request.Context(), noteKey{}, n))
 	g.Header(RequestIDHeader, id)
 	g.Header("X-Content-Type-Options", "nosniff")
@@ -92,10 +94,32 @@ func plainID(id string) bool {
 	return true
 }
 
-func address(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return remote
+// clientAddress returns who asks: the address of the connection, or, behind proxies that are trusted, the last address of X-Forwarded-For that
+// is not one of theirs. What stands before it was said by the client.
+func clientAddress(r *http.Request, proxies []netip.Prefix) string {
+	client, ok := parseAddress(r.RemoteAddr)
+	if !ok {
+		return r.RemoteAddr
 	}
-	return host
+	trusted := func(a netip.Addr) bool {
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	said := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(said) - 1; i >= 0 && trusted(client); i-- {
+		next, ok := parseAddress(strings.TrimSpace(said[i]))
+		if !ok {
+			break
+		}
+		client = next
+	}
+	return client.String()
+}
+
+// parseAddress reads an address with or without a port.
+func parseAddress(s string) (netip.Addr, bool) {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return ap.Addr().Unmap(), true
+	}
+	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	return a.Unmap(), err == nil
 }

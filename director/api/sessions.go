@@ -27,7 +27,7 @@ func (s *server) sessions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		s.limit.forget(in.Body.User, note(ctx).address)
+		s.limit.succeeded(in.Body.User, note(ctx).address)
 		note(ctx).user = actor.User
 		return &body[wire.Session]{wire.Session{
 			Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role), MustChangePassword: actor.MustChange,
@@ -51,12 +51,12 @@ func (s *server) sessions(api huma.API) {
 		Description: "All other tokens of the user end.", DefaultStatus: http.StatusNoContent,
 	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
 		// A stolen token must not be a way to try passwords without a limit.
-		if err := s.limit.take(a.User, "password"); err != nil {
+		if err := s.limit.takeOwn(a.User); err != nil {
 			return nil, err
 		}
 		err := s.Auth.ChangePassword(ctx, a, director.Secret(in.Body.Current), director.Secret(in.Body.New))
 		if err == nil {
-			s.limit.forget(a.User, "password")
+			s.limit.succeededOwn(a.User)
 		}
 		return nil, err
 	})

@@ -32,20 +32,22 @@ type Config struct {
 	Names             []string   `yaml:"names"`             // further names in the director's certificate
 	AdminPasswordFile string     `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
 	// DatabasePasswordFile holds the password for Database.
-	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
-	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
-	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
-	Forks                int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
-	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
-	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
-	ClonesPerHost        int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
-	CreationsPerHour     int        `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
-	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
-	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
-	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
-	LogLevel             slog.Level `yaml:"logLevel"`          // debug, info, warn, error
-	LogFormat            string     `yaml:"logFormat"`         // text or json
-	Doors                `yaml:",inline"`
+	DatabasePasswordFile string `yaml:"databasePasswordFile"`
+	AnsiblePlaybook      string `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
+	CausesFile           string `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
+	Forks                int    `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
+	StepsAtOnce          int    `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	ClonesPerProvider    int    `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
+	ClonesPerHost        int    `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	CreationsPerHour     int    `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
+	PlanLife             Span   `yaml:"planLife"`          // how long a plan can be started after it was made
+	Approval             string `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
+	TokenLife            Span   `yaml:"tokenLife"`         // how long a login lasts
+	// TrustedProxies may say in X-Forwarded-For who asks; without them the address of the connection counts.
+	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
+	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
+	LogFormat      string         `yaml:"logFormat"` // text or json
+	Doors          `yaml:",inline"`
 
 	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/simulate.md
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
@@ -153,6 +155,11 @@ func (c Config) Validate() error {
 	}
 	if c.TokenLife < Span(time.Minute) {
 		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
+	}
+	for i, p := range c.TrustedProxies {
+		if !p.IsValid() || p.Bits() == 0 {
+			bad(fmt.Sprintf("trustedProxies[%d]", i), "the proxies' own addresses, such as 10.0.0.5/32", "%s would let everybody say any address", p)
+		}
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("logFormat", "text or json", "%q is not known", c.LogFormat)

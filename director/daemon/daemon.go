@@ -337,7 +337,7 @@ func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.S
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
 		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
-		Ready: d.checks(db), Metrics: m.Handler(), Observer: m,
+		Ready: d.checks(db), Metrics: m.Handler(), Observer: m, Proxies: d.cfg.TrustedProxies,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
