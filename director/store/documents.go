@@ -74,29 +74,6 @@ func (t *Tx) Documents() ([]model.Stored, error) {
 	return documents(t.db, "")
 }
 
-// Version is which state of a document is stored.
-type Version struct {
-	UID        string
-	Generation int64
-}
-
-// Versions returns the version of every document, without reading what is in them. Like Documents it keeps other transactions from
-// changing any.
-func (t *Tx) Versions() (map[model.Ref]Version, error) {
-	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
-		return nil, dbError("store.versions", "documents", err)
-	}
-	var rows []documentRow
-	if err := t.db.Select("kind", "name", "uid", "generation").Find(&rows).Error; err != nil {
-		return nil, dbError("store.versions", "documents", err)
-	}
-	out := make(map[model.Ref]Version, len(rows))
-	for _, r := range rows {
-		out[model.Ref{Kind: model.Kind(r.Kind), Name: r.Name}] = Version{r.UID, r.Generation}
-	}
-	return out, nil
-}
-
 // PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation otherwise.
 func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
 	body, err := model.EncodeJSON(d)
