@@ -35,7 +35,12 @@ type Config struct {
 	Convert diskimage.Converter
 	Log     *slog.Logger
 	Now     func() time.Time // nil means time.Now
-	Reserve int64            // bytes that stay free on the disk; 0 means 1 GiB
+	Reserve int64            // bytes that stay free on the disk, for the database; 0 means 1 GiB
+	// Uploads and UploadBytes bound the uploads that are not finished, by number and by the sum of their sizes; 0 means 16 and 256 GiB.
+	Uploads     int
+	UploadBytes int64
+	// Free returns how many bytes of the disk are free; nil asks the file system.
+	Free func(dir string) (int64, error)
 }
 
 // uploadLife is how long an upload is kept to which nothing is added.
@@ -66,7 +71,10 @@ type Store struct {
 	cancel context.CancelCauseFunc
 	wait   sync.WaitGroup
 
+	beginning sync.Mutex // held while room is looked for and reserved
+
 	mu   sync.Mutex
+	room int64           // that running conversions have reserved
 	held map[string]bool // uploads that somebody writes or imports
 	jobs map[string]*job
 }
@@ -81,7 +89,10 @@ func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.Reserve = cmp.Or(c.Reserve, 1<<30)
+	c.Reserve, c.Uploads, c.UploadBytes = cmp.Or(c.Reserve, 1<<30), cmp.Or(c.Uploads, 16), cmp.Or(c.UploadBytes, 256<<30)
+	if c.Free == nil {
+		c.Free = freeOf
+	}
 	s := &Store{Config: c, held: map[string]bool{}, jobs: map[string]*job{}}
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, broken(err)
@@ -230,15 +241,6 @@ func (s *Store) save(name string, v any) error {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return os.Rename(tmp.Name(), s.path(name))
-}
-
-// free returns how many bytes may still be written.
-func (s *Store) free() (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.Dir, &st); err != nil {
-		return 0, broken(err)
-	}
-	return int64(st.Bavail)*st.Bsize - s.Reserve, nil
 }
 
 // hold takes an upload for oneself, or tells that somebody else has it.

@@ -36,6 +36,8 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 			return Upload{}, err // before anything is sent
 		}
 	}
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
 	u, err := s.Upload(r.SHA256)
 	if err == nil {
 		if u.Size != r.Size {
@@ -47,19 +49,8 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	if director.KindOf(err) != director.KindNotFound {
 		return Upload{}, err
 	}
-	free, err := s.free()
-	if err != nil {
+	if err := s.reserve(r); err != nil {
 		return Upload{}, err
-	}
-	if free < r.Size {
-		return Upload{}, director.Errorf(director.KindExhausted, opUpload, "the file has %d MiB, and the director has room for %d MiB", r.Size>>20, max(free, 0)>>20).
-			WithHint("make room: directorctl image prune; or give the director a larger disk")
-	}
-	if err := os.MkdirAll(s.path("uploads", r.SHA256), 0o700); err != nil {
-		return Upload{}, broken(err)
-	}
-	if err := s.save("uploads/"+r.SHA256+"/record.json", record{Name: r.Name, Size: r.Size, By: r.By}); err != nil {
-		return Upload{}, broken(err)
 	}
 	return s.Upload(r.SHA256)
 }
@@ -137,7 +128,7 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 	}
 	defer f.Close()
 	from := &source{r: diskimage.WithContext(ctx, r)}
-	n, err := io.Copy(f, io.LimitReader(from, u.Size-offset))
+	n, err := s.copyWithin(id, u.Size, f, io.LimitReader(from, u.Size-offset))
 	u.Offset += n
 	if err == nil && u.Offset == u.Size {
 		if extra, _ := from.Read(make([]byte, 1)); extra > 0 {
@@ -149,6 +140,9 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 	}
 	if serr := s.early(id, f, u, offset); serr != nil {
 		return u, errors.Join(serr, s.drop(id))
+	}
+	if director.KindOf(err) == director.KindExhausted {
+		return u, err
 	}
 	if err != nil && from.err == nil {
 		return u, broken(err)

@@ -219,12 +219,12 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 	}
 	defer func() { _ = os.RemoveAll(tmp) }() // at the latest when the store is opened next
 	if info.Format != diskimage.QCOW2 || (compat != "" && compat != info.Variant) {
-		free, err := s.free()
+		most, release, err := s.take(info.Virtual + info.Virtual/32 + 64<<20)
 		if err != nil {
 			return f, err
 		}
+		defer release()
 		out := tmp + "/image.qcow2"
-		most := min(info.Virtual+info.Virtual/32+64<<20, max(free, 1<<20))
 		to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
 		if err := s.Convert.Convert(ctx, info, path, out, to, s.to(j, director.ImageConverting)); err != nil {
 			if director.KindOf(err) == director.KindInvalid {
