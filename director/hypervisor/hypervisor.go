@@ -32,6 +32,25 @@ type Disk struct {
 	// /dev/disk/by-id/wwn-0x<wwn>: each back end shows it in one of the two ways.
 	Serial string
 	Size   int64 // bytes
+	// Of is the machine that left the disk behind, if the VM takes over a disk that was kept; zero for a disk of the VM's own. Such a disk has to
+	// exist, with its own size, and keeps its stamp.
+	Of director.Stamp
+}
+
+// Owner is the stamp of the disk in a VM with the key.
+func (d Disk) Owner(key director.Stamp) director.Stamp {
+	if d.Of != (director.Stamp{}) {
+		return d.Of
+	}
+	return key
+}
+
+// DiskLabel says what a disk was for. It is written beside a disk that Delete keeps, so that people know it on the hypervisor without the
+// director.
+type DiskLabel struct {
+	Cluster string
+	Pool    string
+	Node    string
 }
 
 // DiskWWN is the world wide name, in 32 hexadecimal digits, of the data disk with that serial of the machine, where disks have one. It begins
@@ -77,7 +96,7 @@ type Spec struct {
 	Memory    int64  // bytes
 	Image     string // name of an image that EnsureImage brought
 	RootDisk  int64  // bytes; at least the image's virtual size
-	DataDisks []Disk // kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key or Adopt
+	DataDisks []Disk // kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key, Adopt, or another VM by Disk.Of
 	NICs      []NIC
 	Seed      Seed
 }
@@ -113,7 +132,8 @@ type Filter struct {
 // DeleteOptions says how far Delete goes.
 type DeleteOptions struct {
 	Owner     director.Stamp // must equal the VM's stamp, or Delete refuses with conflict
-	DataDisks bool           // also destroy the data disks
+	DataDisks bool           // also destroy the data disks with the VM's own stamp; one that it took over is kept
+	Label     DiskLabel      // what the disks that are kept are labelled with; zero for no label
 	Grace     time.Duration  // how long the guest may take to shut down; 0 powers off at once
 }
 
@@ -123,7 +143,8 @@ type Backend interface {
 	// Ensure makes the VM described by s exist and powers it on. It is idempotent by s.Key: a second call, also after a
 	// crash at any line, returns the same VM and finishes what is missing; it never makes a twin. It may return before
 	// VM.Ready; callers repeat it until then. Errors: conflict if s.Name is taken by a VM with another stamp (which is left
-	// untouched), not_found if the image or a network is missing, exhausted if disk space or memory is.
+	// untouched) or another VM uses a disk that it is to take over, not_found if the image, a network or such a disk is missing, exhausted if disk
+	// space or memory is.
 	Ensure(ctx context.Context, s Spec) (VM, error)
 	// Get returns the VM, or not_found.
 	Get(ctx context.Context, id ID) (VM, error)
@@ -131,8 +152,9 @@ type Backend interface {
 	List(ctx context.Context, f Filter) ([]VM, error)
 	// SetPower brings the VM to p. No error if it is there already.
 	SetPower(ctx context.Context, id ID, p Power) error
-	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. No error if it is gone already.
-	// A VM whose stamp is not o.Owner is refused with conflict.
+	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. Disks that others have attached, such as the volumes of
+	// a storage driver, are detached and never destroyed. No error if the VM is gone already. A VM whose stamp is not o.Owner is refused with
+	// conflict, and so is the end of a data disk that another VM uses.
 	Delete(ctx context.Context, id ID, o DeleteOptions) error
 	// Close releases connections. The Backend is unusable afterwards.
 	Close() error
@@ -201,18 +223,38 @@ type Capacity interface {
 
 // VolumeInfo is a disk that outlives its VM.
 type VolumeInfo struct {
-	Name  string
-	Host  string // empty if it lies where every host of the provider reaches it
-	Size  int64
-	Stamp director.Stamp
+	Name   string
+	Host   string // empty if it lies where every host of the provider reaches it
+	Size   int64
+	Stamp  director.Stamp
+	Serial string
+	VM     string    // name of the VM that has it; empty if none has
+	Label  DiskLabel // as Delete wrote it; zero for a disk that was never kept
 }
 
 // Volumes is implemented by back ends that can list and delete the data disks that Delete kept.
 type Volumes interface {
 	// ListVolumes returns the data disks with our director's stamp.
 	ListVolumes(ctx context.Context, directorID string) ([]VolumeInfo, error)
-	// DeleteVolume removes the data disks of the stamp. No error if they are gone; conflict while a VM uses them.
-	DeleteVolume(ctx context.Context, owner director.Stamp) error
+	// DeleteVolume removes the data disks of the stamp with those serials, or all of the stamp without any. No error if they are gone; conflict
+	// while a VM uses one of them.
+	DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error
+}
+
+// AttachedDisk is a disk that a VM has beside its root disk and its seed.
+type AttachedDisk struct {
+	Name string // as VolumeInfo.Name has it for a data disk
+	Size int64  // zero if the back end does not tell
+	// Stamp and Serial are those of a data disk with our kind of name; zero for a disk that somebody else has attached.
+	Stamp  director.Stamp
+	Serial string
+}
+
+// DiskTeller is implemented by back ends that tell which disks a VM has, so that what outlives it can be written down before it goes.
+type DiskTeller interface {
+	// AttachedDisks returns the disks, ordered by name. Of a VM that was adopted its maker's root disk is one of them. Errors: not_found if there
+	// is no such VM.
+	AttachedDisks(ctx context.Context, id ID) ([]AttachedDisk, error)
 }
 
 // Adopter is implemented by back ends that can take over a VM which somebody else has made in the place of one of ours.

@@ -51,6 +51,10 @@ func (s Spec) Validate(op string) error {
 		want(!serials[d.Serial], at+".serial", "%q is taken by another disk of this VM", d.Serial)
 		want(d.Size > 0, at+".size", "%d is not a size", d.Size)
 		serials[d.Serial] = true
+		if d.Of != (director.Stamp{}) {
+			fields = append(fields, ValidStamp(at+".of", d.Of)...)
+			want(d.Of.Director == s.Key.Director, at+".of", "belongs to another director")
+		}
 	}
 	for i, n := range s.NICs {
 		at := fmt.Sprintf("nics[%d]", i)

@@ -110,7 +110,7 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 		if serials[disk.Serial] {
 			continue
 		}
-		vol, err := p.disks.find(p.dataName(key, disk.Serial))
+		vol, err := p.disks.find(p.dataName(disk.Owner(key), disk.Serial))
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 		xml, err := (&virtxml.DomainDisk{
 			Device: "disk", Serial: disk.Serial,
 			Driver: &virtxml.DomainDiskDriver{Name: "qemu", Type: p.disks.format(), Discard: "unmap"},
-			Source: p.source(p.dataName(key, disk.Serial), true),
+			Source: p.source(p.dataName(disk.Owner(key), disk.Serial), true),
 			Target: &virtxml.DomainDiskTarget{Dev: freeTarget(targets), Bus: "virtio"},
 		}).Marshal()
 		if err != nil {
@@ -133,7 +133,7 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 		}
 		if err := d.AttachDeviceFlags(xml, flags); err != nil {
 			return director.Errorf(director.KindConflict, op, "the data disk %s cannot be attached to %s: %w", disk.Serial, d.name, err).
-				WithHint("attach %s by hand as a virtio disk with the serial %s, and retry", p.disks.path(p.dataName(key, disk.Serial)), disk.Serial)
+				WithHint("attach %s by hand as a virtio disk with the serial %s, and retry", p.disks.path(p.dataName(disk.Owner(key), disk.Serial)), disk.Serial)
 		}
 	}
 	return nil

@@ -26,7 +26,20 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 		if string(id) != domainUUID(o.Owner) {
 			return nil
 		}
-		return b.onEachPool(work, op, func(p *pool) error { return p.removeMachine(o.Owner, o.DataDisks) })
+		return b.onEachPool(work, op, func(p *pool) error {
+			own, err := p.dataDisks(func(s director.Stamp, _ string) bool { return s == o.Owner })
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, d := range own {
+				names = append(names, d.Name)
+			}
+			if err := p.labelAll(names, o); err != nil {
+				return err
+			}
+			return p.removeMachine(id, o)
+		})
 	}
 	if vm.Stamp != o.Owner || o.Owner == (director.Stamp{}) {
 		return director.Errorf(director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name, vm.Stamp.Director, vm.Stamp.Machine).
@@ -35,7 +48,7 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 	if err := b.shutdown(ctx, op, h, id, o.Grace); err != nil {
 		return err
 	}
-	_, err = call(work, h, op, func(c *virt.Connect) (none, error) { return none{}, h.deleteDomain(op, c, id, o) })
+	_, err = call(work, h, op, func(c *virt.Connect) (none, error) { return none{}, b.deleteDomain(op, h, c, id, o) })
 	return err
 }
 
@@ -78,7 +91,8 @@ func (b *Backend) shutdown(ctx context.Context, op string, h *host, id hyperviso
 	}
 }
 
-func (h *host) deleteDomain(op string, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions) error {
+// deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call goes on from there.
+func (b *Backend) deleteDomain(op string, h *host, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	d, err := findDomain(c, string(id))
 	if d == nil || err != nil {
 		return err
@@ -95,12 +109,34 @@ func (h *host) deleteDomain(op string, c *virt.Connect, id hypervisor.ID, o hype
 			return err
 		}
 	}
+	if err := b.at("unmade"); err != nil {
+		return err
+	}
 	p, err := h.pool(op, c)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if err := p.removeMachine(o.Owner, o.DataDisks); err != nil {
+	attached, err := p.attached(d)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, a := range attached {
+		if a.Stamp.Director == o.Owner.Director {
+			names = append(names, a.Name)
+		}
+	}
+	if err := p.labelAll(names, o); err != nil {
+		return err
+	}
+	if err := b.at("labelled"); err != nil {
+		return err
+	}
+	if err := p.removeMachine(id, o); err != nil {
+		return err
+	}
+	if err := b.at("removed"); err != nil {
 		return err
 	}
 	return undefine(d.Domain)

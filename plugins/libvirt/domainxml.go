@@ -73,7 +73,7 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
 	def.Devices.Disks = append(def.Devices.Disks, root)
 	for _, d := range s.DataDisks {
-		def.Devices.Disks = append(def.Devices.Disks, disk(p.dataName(s.Key, d.Serial), p.disks.format(), d.Serial))
+		def.Devices.Disks = append(def.Devices.Disks, disk(p.dataName(d.Owner(s.Key), d.Serial), p.disks.format(), d.Serial))
 	}
 	seed := disk(seedName(s.Key), "raw", "kaas-seed")
 	seed.ReadOnly = &virtxml.DomainDiskReadOnly{}

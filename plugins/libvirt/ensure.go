@@ -59,7 +59,7 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 			free  int64
 		}
 		a, err := inPool(ctx, h, op, func(p *pool) (answer, error) {
-			disks, err := p.dataDisks(func(stamp director.Stamp) bool { return stamp == s.Key })
+			disks, err := p.dataDisks(wants(s))
 			if err != nil {
 				return answer{}, err
 			}
@@ -298,6 +298,9 @@ func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hyper
 	for _, d := range s.DataDisks {
 		disks = append(disks, d.Size)
 	}
+	if err := p.takeable(s); err != nil {
+		return nil, err
+	}
 	if p.copies() {
 		if err := p.room(0); err != nil { // the seed and the console
 			return nil, err
@@ -324,7 +327,7 @@ func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error
 		}
 	}
 	for _, d := range s.DataDisks {
-		if p.block() && !slices.Contains(have, files.dataName(s.Key, d.Serial)) {
+		if p.block() && !slices.Contains(have, files.dataName(d.Owner(s.Key), d.Serial)) {
 			need += d.Size
 		}
 	}
@@ -460,6 +463,9 @@ func (p *pool) volumes(s hypervisor.Spec, base string) []part {
 		list = append(list, part{volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}, true})
 	}
 	for _, d := range s.DataDisks {
+		if d.Of != (director.Stamp{}) {
+			continue // it exists, or precheck would have said so: never a new, empty one in its place
+		}
 		list = append(list, part{volume{name: p.dataName(s.Key, d.Serial), size: uint64(d.Size), format: p.disks.format()}, true})
 	}
 	return append(list, part{volume{name: consoleName(s.Key), format: "raw"}, false})

@@ -151,6 +151,50 @@ func (f *fixture) stranger(t *testing.T, name string) hypervisor.ID {
 	return hypervisor.ID(id)
 }
 
+// attach gives the VM a disk of a volume that is not the director's, for its next start and where possible at once.
+func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
+	t.Helper()
+	p, err := f.keep.LookupStoragePoolByName(f.cfg.Hosts[0].Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := hypervisortest.RandomID("pv-") + ".raw"
+	v, err := p.StorageVolCreateXML("<volume><name>"+name+"</name><capacity>1048576</capacity><target><format type='raw'/></target></volume>", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(v.Delete(0), v.Free(), p.Free()); err != nil {
+			t.Error(err)
+		}
+	})
+	where, err := v.GetPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dom, err := f.keep.LookupDomainByUUIDString(string(vm.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dom.Free() }()
+	text, err := dom.GetXMLDesc(virt.DOMAIN_XML_INACTIVE | virt.DOMAIN_XML_SECURE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + where + "'/><target dev='vdx' bus='virtio'/></disk>"
+	if _, err := f.keep.DomainDefineXML(strings.Replace(text, "</devices>", disk+"</devices>", 1)); err != nil {
+		t.Fatal(err)
+	}
+	return func() bool {
+		_ = p.Refresh(0)
+		found, err := p.LookupStorageVolByName(name)
+		if err == nil {
+			_ = found.Free()
+		}
+		return err == nil
+	}
+}
+
 func (f *fixture) foreignNetwork(t *testing.T) hypervisor.NetworkSpec {
 	t.Helper()
 	s := f.newNetwork(t)
@@ -276,6 +320,7 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
 		Director: id, Image: f.image, Network: f.network,
 		Stranger:       f.stranger,
+		Attach:         f.attach,
 		Crashes:        f.crashes(),
 		Remains:        func(t *testing.T) []string { return f.remains(t, id) },
 		NewImage:       newImage,

@@ -6,7 +6,8 @@
 //     and its metadata carries the stamp and, once every disk is complete, the mark made.
 //   - Volumes are named kaas.<director>.<machine>.<use>, because libvirt keeps no metadata with volumes. The root disk is a
 //     qcow2 clone that is linked to the image's volume; in a pool of another one it is a full copy of it.
-//   - Delete takes the volumes away first and the domain last.
+//   - Delete takes the volumes away first and the domain last. Data disks stay, and an empty volume beside the seeds says by its name whose they were:
+//     <disk>.kept.<cluster>.<pool>.<node>.
 //
 // The storage pool of images, seeds and consoles must hold files (types dir, fs or netfs). Disks may go to another one, also to a volume group (type
 // logical), where they are raw. A pool of type netfs is taken to be the same on all hosts that name it.
@@ -32,6 +33,7 @@ var (
 	_ hypervisor.Networking = (*Backend)(nil)
 	_ hypervisor.Capacity   = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
+	_ hypervisor.DiskTeller = (*Backend)(nil)
 	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
 )

@@ -11,6 +11,7 @@ import (
 	virtxml "libvirt.org/go/libvirtxml"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
 // Names of volumes. Neither part of a stamp has a dot (hypervisor.Spec.Validate), and names of images are cut at both ends.
@@ -33,6 +34,8 @@ func volumePrefix(s director.Stamp) string { return "kaas." + s.Director + "." +
 
 var (
 	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.(?:qcow2|raw)$`)
+	// keptVolume is a volume beside the seeds that says what a data disk was for.
+	keptVolume = regexp.MustCompile(`^(kaas\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.data\.[A-Za-z0-9_-]+\.(?:qcow2|raw))\.kept\.([A-Za-z0-9_.-]*)$`)
 	// The number is the virtual size of the disk: libvirt learns it only when the pool is read again.
 	imageVolume = regexp.MustCompile(`^kaas-image\.(.+)\.([0-9a-f]{16})\.([0-9]+)\.(qcow2|complete)$`)
 )
@@ -332,8 +335,14 @@ func (p *pool) remove(names ...string) error {
 	return nil
 }
 
-// removeMachine deletes what the machine has in the pool; the data disks only if asked.
-func (p *pool) removeMachine(s director.Stamp, data bool) error {
+// removeMachine deletes what the machine with the domain id has in the pool; the data disks only if asked.
+func (p *pool) removeMachine(id hypervisor.ID, o hypervisor.DeleteOptions) error {
+	s := o.Owner
+	if o.DataDisks {
+		if err := p.volumesUnused(s, nil, id); err != nil {
+			return err
+		}
+	}
 	// virtlogd may have turned a long console log over into files that the pool has not seen. Where the pool is busy, they wait
 	// for the next refresh.
 	_ = p.Refresh(0)
@@ -351,11 +360,28 @@ func (p *pool) removeMachine(s director.Stamp, data bool) error {
 			if !strings.HasPrefix(name, volumePrefix(s)) {
 				continue
 			}
-			if data || !dataVolume.MatchString(name) || slices.Contains(mine, blankingName(name)) {
+			kept := dataVolume.MatchString(name) && !slices.Contains(mine, blankingName(name)) || keptVolume.MatchString(name)
+			if o.DataDisks || !kept {
 				doomed = append(doomed, name)
 			}
 		}
 		if err := in.remove(doomed...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelAll labels those of the data disks that a deletion keeps.
+func (p *pool) labelAll(disks []string, o hypervisor.DeleteOptions) error {
+	if o.Label == (hypervisor.DiskLabel{}) {
+		return nil
+	}
+	for _, name := range disks {
+		if o.DataDisks && strings.HasPrefix(name, volumePrefix(o.Owner)) {
+			continue
+		}
+		if err := p.label(name, o.Label); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	virt "libvirt.org/go/libvirt"
 
@@ -18,15 +17,27 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 	var all []hypervisor.VolumeInfo
 	for _, h := range b.hosts {
 		rows, err := inPool(ctx, h, op, func(p *pool) ([]hypervisor.VolumeInfo, error) {
-			return p.dataDisks(func(s director.Stamp) bool { return s.Director == directorID })
+			rows, err := p.dataDisks(func(s director.Stamp, _ string) bool { return s.Director == directorID })
+			if err != nil || len(rows) == 0 {
+				return nil, err
+			}
+			users, err := p.users()
+			for i := range rows {
+				rows[i].VM = users[p.disks.path(rows[i].Name)].name
+			}
+			return rows, err
 		})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range rows {
-			if r.Host != "" || !slices.Contains(all, r) { // what all hosts see is one disk
+			same := slices.IndexFunc(all, func(a hypervisor.VolumeInfo) bool { return a.Name == r.Name && a.Host == r.Host })
+			if same < 0 {
 				all = append(all, r)
+				continue
 			}
+			all[same].VM = cmp.Or(all[same].VM, r.VM) // what all hosts see is one disk
+			all[same].Label = cmp.Or(all[same].Label, r.Label)
 		}
 	}
 	slices.SortFunc(all, func(x, y hypervisor.VolumeInfo) int {
@@ -35,8 +46,15 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 	return all, nil
 }
 
-// dataDisks returns the data disks that match.
-func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeInfo, error) {
+// wants matches the data disks of the VM, those that it takes over included.
+func wants(s hypervisor.Spec) func(director.Stamp, string) bool {
+	return func(stamp director.Stamp, serial string) bool {
+		return stamp == s.Key || slices.ContainsFunc(s.DataDisks, func(d hypervisor.Disk) bool { return d.Of == stamp && d.Serial == serial })
+	}
+}
+
+// dataDisks returns the data disks that match. Which VMs have them it does not tell.
+func (p *pool) dataDisks(match func(stamp director.Stamp, serial string) bool) ([]hypervisor.VolumeInfo, error) {
 	names, err := p.disks.names()
 	if err != nil {
 		return nil, err
@@ -48,7 +66,7 @@ func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeIn
 	var rows []hypervisor.VolumeInfo
 	for _, name := range names {
 		m := dataVolume.FindStringSubmatch(name)
-		if m == nil || !match(director.Stamp{Director: m[1], Machine: m[2]}) {
+		if m == nil || !match(director.Stamp{Director: m[1], Machine: m[2]}, m[3]) {
 			continue
 		}
 		info, found, err := read(p.disks, name, (*virt.StorageVol).GetInfo)
@@ -57,30 +75,85 @@ func (p *pool) dataDisks(match func(director.Stamp) bool) ([]hypervisor.VolumeIn
 		}
 		if found {
 			rows = append(rows, hypervisor.VolumeInfo{
-				Name: name, Host: where, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]},
+				Name: name, Host: where, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]}, Serial: m[3],
 			})
 		}
 	}
-	return rows, nil
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	labels, err := p.labels()
+	for i := range rows {
+		rows[i].Label = hypervisor.ParseDiskLabel(labels[rows[i].Name])
+	}
+	return rows, err
+}
+
+// labels are the texts of the labels of data disks, by the names of the disks.
+func (p *pool) labels() (map[string]string, error) {
+	names, err := p.names()
+	labels := map[string]string{}
+	for _, name := range names {
+		if m := keptVolume.FindStringSubmatch(name); m != nil {
+			labels[m[1]] = m[2]
+		}
+	}
+	return labels, err
+}
+
+// label writes what the data disk was for, and forgets what was written before.
+func (p *pool) label(disk string, l hypervisor.DiskLabel) error {
+	want := disk + ".kept." + l.Text()
+	v, err := p.ensure(volume{name: want, size: 512, format: "raw"}, false)
+	if err != nil {
+		return err
+	}
+	_ = v.Free()
+	return p.unlabel(disk, want)
+}
+
+// unlabel removes the labels of the disk but one.
+func (p *pool) unlabel(disk, but string) error {
+	names, err := p.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if m := keptVolume.FindStringSubmatch(name); m != nil && m[1] == disk && name != but {
+			if err := p.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // DeleteVolume implements hypervisor.Volumes.
-func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error {
+func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error {
 	const op = "libvirt.delete_volume"
 	if err := director.Invalid(op, "the owner is wrong", hypervisor.ValidStamp("owner", owner)); err != nil {
 		return err
 	}
 	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
 		// Who uses them is asked of all hosts first: each of them may see the same disks.
-		if err := b.onEachPool(work, op, func(p *pool) error { return p.volumesUnused(owner) }); err != nil {
+		if err := b.onEachPool(work, op, func(p *pool) error { return p.volumesUnused(owner, serials, "") }); err != nil {
 			return err
 		}
-		return b.onEachPool(work, op, func(p *pool) error { return p.deleteVolumes(owner) })
+		return b.onEachPool(work, op, func(p *pool) error { return p.deleteVolumes(owner, serials) })
 	})
 }
 
-func (p *pool) deleteVolumes(owner director.Stamp) error {
-	rows, err := p.dataDisks(func(s director.Stamp) bool { return s == owner })
+// named matches the owner's data disks with those serials, or all of them without any.
+func named(owner director.Stamp, serials []string) func(director.Stamp, string) bool {
+	return func(s director.Stamp, serial string) bool {
+		return s == owner && (len(serials) == 0 || slices.Contains(serials, serial))
+	}
+}
+
+// deleteVolumes removes the disks, and then their labels, also of disks that an earlier try has removed.
+func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
+	match := named(owner, serials)
+	rows, err := p.dataDisks(match)
 	if err != nil {
 		return err
 	}
@@ -89,36 +162,58 @@ func (p *pool) deleteVolumes(owner director.Stamp) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// volumesUnused is a conflict if a VM of the pool's host uses data disks of the owner.
-func (p *pool) volumesUnused(owner director.Stamp) error {
-	rows, err := p.dataDisks(func(s director.Stamp) bool { return s == owner })
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	domains, err := p.conn.ListAllDomains(0)
+	labels, err := p.labels()
 	if err != nil {
 		return err
 	}
-	used := ""
-	for i := range domains {
-		text, err := domains[i].GetXMLDesc(0)
-		name, _ := domains[i].GetName()
-		_ = domains[i].Free()
-		if err != nil {
-			continue // it went away
-		}
-		for _, r := range rows {
-			if strings.Contains(text, p.disks.path(r.Name)) {
-				used = name
+	for disk := range labels {
+		if m := dataVolume.FindStringSubmatch(disk); m != nil && match(director.Stamp{Director: m[1], Machine: m[2]}, m[3]) {
+			if err := p.unlabel(disk, ""); err != nil {
+				return err
 			}
 		}
 	}
-	if used != "" {
-		return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the data disks of machine %s", used, p.h.Name, owner.Machine).
-			WithHint("delete the VM first")
+	return nil
+}
+
+// takeable tells what keeps the VM from the disks that it is to take over.
+func (p *pool) takeable(s hypervisor.Spec) error {
+	for _, d := range s.DataDisks {
+		if d.Of == (director.Stamp{}) {
+			continue
+		}
+		v, err := p.disks.find(p.dataName(d.Of, d.Serial))
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			return director.Errorf(director.KindNotFound, p.op, "host %s does not have the data disk %s of machine %s, which %s is to take over",
+				p.h.Name, d.Serial, d.Of.Machine, s.Name).WithHint("see where it is: directorctl disks list")
+		}
+		_ = v.Free()
+		if err := p.volumesUnused(d.Of, []string{d.Serial}, hypervisor.ID(domainUUID(s.Key))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// volumesUnused is a conflict if a VM of the pool's host other than but uses data disks of the owner with those serials, or any of them without
+// serials.
+func (p *pool) volumesUnused(owner director.Stamp, serials []string, but hypervisor.ID) error {
+	rows, err := p.dataDisks(named(owner, serials))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	users, err := p.users()
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if u, used := users[p.disks.path(r.Name)]; used && u.id != but {
+			return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the data disk %s of machine %s", u.name, p.h.Name, r.Serial, owner.Machine).
+				WithHint("delete the VM first")
+		}
 	}
 	return nil
 }

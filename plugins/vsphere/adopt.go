@@ -108,7 +108,7 @@ func (b *Backend) adoptable(ctx context.Context, op string, p *place, key direct
 
 // takeOver writes the stamp, the UUID and the mark, and attaches the data disks that were kept.
 func (b *Backend) takeOver(ctx context.Context, op string, p *place, key director.Stamp, m *machine, disks []hypervisor.Disk) error {
-	found, err := b.disks(ctx, op, p, key.Director+"."+key.Machine+".*.vmdk")
+	have, err := b.keptOf(ctx, op, p, key, disks)
 	if err != nil {
 		return err
 	}
@@ -116,20 +116,17 @@ func (b *Backend) takeOver(ctx context.Context, op string, p *place, key directo
 	if err != nil {
 		return err
 	}
-	have, s := map[string]kept{}, hypervisor.Spec{Key: key}
-	for _, k := range found {
-		have[k.disk] = k
-	}
+	s := hypervisor.Spec{Key: key}
 	for _, d := range disks {
 		k, kept := have[d.Serial]
 		if !kept {
 			continue // it never had one, or its maker has brought the data in another way
 		}
 		s.DataDisks = append(s.DataDisks, d)
-		if hasDisk(all, key, d.Serial, k.file) {
+		if hasDisk(all, d.Owner(key), d.Serial, k.file) {
 			continue
 		}
-		err := object.NewVirtualDiskManager(p.vim).SetVirtualDiskUuid(ctx, k.file, p.dc, spaced(key, d.Serial))
+		err := object.NewVirtualDiskManager(p.vim).SetVirtualDiskUuid(ctx, k.file, p.dc, spaced(d.Owner(key), d.Serial))
 		if err != nil && !hasFault[types.FileLocked](err) {
 			return err
 		}

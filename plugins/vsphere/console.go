@@ -38,8 +38,13 @@ func (b *Backend) dropConsole(ctx context.Context, op string, p *place, m *machi
 	if m.dir() == "" {
 		return nil
 	}
+	return b.deleteFile(ctx, op, p, m.dir()+"/"+consoleFile)
+}
+
+// deleteFile removes a file of a datastore. No error if it is gone.
+func (b *Backend) deleteFile(ctx context.Context, op string, p *place, file string) error {
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-		t, err := object.NewFileManager(p.vim).DeleteDatastoreFile(ctx, m.dir()+"/"+consoleFile, p.dc)
+		t, err := object.NewFileManager(p.vim).DeleteDatastoreFile(ctx, file, p.dc)
 		if err != nil {
 			return types.ManagedObjectReference{}, err
 		}

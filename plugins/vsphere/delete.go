@@ -66,6 +66,9 @@ func (b *Backend) delete(ctx context.Context, op string, p *place, m *machine, o
 			return err
 		}
 	}
+	if err := b.label(ctx, op, p, o, m); err != nil {
+		return err
+	}
 	if err := b.dropConsole(ctx, op, p, m); err != nil {
 		return err
 	}
@@ -120,9 +123,10 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 		}
 		// Without a file operation the file stays.
 		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: disk})
-		for _, serial := range strings.Fields(m.extra[keyDisks]) {
-			if strings.EqualFold(uuidOf(disk), diskUUID(owner, serial)) && !strings.HasSuffix(fileOf(disk), "] "+path.Join(dataDir, dataName(owner, serial))) {
-				moved += serial + "\t" + fileOf(disk) + "\n"
+		for _, name := range strings.Fields(m.extra[keyDisks]) {
+			whose, serial := listed(owner, name)
+			if strings.EqualFold(uuidOf(disk), diskUUID(whose, serial)) && !strings.HasSuffix(fileOf(disk), "] "+path.Join(dataDir, dataName(whose, serial))) {
+				moved += name + "\t" + fileOf(disk) + "\n"
 			}
 		}
 	}
@@ -138,8 +142,8 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 		}
 	}
 	for line := range strings.Lines(moved) {
-		serial, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if err := b.bringBack(ctx, op, p, file, dataName(owner, serial)); err != nil {
+		name, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if err := b.bringBack(ctx, op, p, file, dataName(listed(owner, name))); err != nil {
 			return err
 		}
 	}

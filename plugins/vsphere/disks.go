@@ -149,13 +149,26 @@ func note(verb string, key director.Stamp) string {
 	return fmt.Sprintf("%s by director %s as machine %s. It goes with its cluster; do not change kaas.* in its advanced settings.", verb, key.Director, key.Machine)
 }
 
-// serials are the disks' serials as the machine's settings list them.
+// serials are the disks as the machine's settings list them.
 func serials(disks []hypervisor.Disk) string {
 	var list []string
 	for _, d := range disks {
-		list = append(list, d.Serial)
+		name := d.Serial
+		if d.Of != (director.Stamp{}) {
+			name += "@" + d.Of.Machine
+		}
+		list = append(list, name)
 	}
 	return strings.Join(list, " ")
+}
+
+// listed is a disk as the settings of the machine with the key list it.
+func listed(key director.Stamp, name string) (owner director.Stamp, serial string) {
+	serial, machine, taken := strings.Cut(name, "@")
+	if taken {
+		key.Machine = machine
+	}
+	return key, serial
 }
 
 // kept is a data disk that exists.
@@ -169,22 +182,21 @@ type kept struct {
 
 // ensureDisks makes the data disks that are missing, and returns all by serial.
 func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hypervisor.Spec) (map[string]kept, error) {
-	have := map[string]kept{}
 	if len(s.DataDisks) == 0 {
-		return have, nil
+		return nil, nil
 	}
-	found, err := b.disks(ctx, op, p, s.Key.Director+"."+s.Key.Machine+".*.vmdk")
+	have, err := b.keptOf(ctx, op, p, s.Key, s.DataDisks)
 	if err != nil {
 		return nil, err
-	}
-	for _, k := range found {
-		have[k.disk] = k
 	}
 	manager := object.NewVirtualDiskManager(p.vim)
 	dir := false
 	for _, d := range s.DataDisks {
 		if _, found := have[d.Serial]; found {
 			continue
+		}
+		if d.Of != (director.Stamp{}) { // never a new, empty one in its place
+			return nil, noDisk(op, s, d)
 		}
 		if !dir {
 			err := object.NewFileManager(p.vim).MakeDirectory(ctx, p.data.Path(dataDir), p.dc, false)
@@ -213,11 +225,75 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 		have[d.Serial] = kept{file: file, size: roundUp(d.Size, 1<<10), store: p.data, stamp: s.Key, disk: d.Serial}
 	}
 	for _, d := range s.DataDisks { // also of one that was made before a crash
-		if err := manager.SetVirtualDiskUuid(ctx, have[d.Serial].file, p.dc, spaced(s.Key, d.Serial)); err != nil && !hasFault[types.FileLocked](err) {
+		if err := manager.SetVirtualDiskUuid(ctx, have[d.Serial].file, p.dc, spaced(d.Owner(s.Key), d.Serial)); err != nil && !hasFault[types.FileLocked](err) {
 			return nil, b.translate(ctx, op, "disk "+have[d.Serial].file, err)
 		}
 	}
 	return have, nil
+}
+
+// keptOf are those of the VM's data disks that exist, by serial: its own, and those that it takes over.
+func (b *Backend) keptOf(ctx context.Context, op string, p *place, key director.Stamp, disks []hypervisor.Disk) (map[string]kept, error) {
+	have := map[string]kept{}
+	var owners []director.Stamp
+	for _, d := range disks {
+		if o := d.Owner(key); !slices.Contains(owners, o) {
+			owners = append(owners, o)
+		}
+	}
+	for _, o := range owners {
+		found, err := b.disks(ctx, op, p, o.Director+"."+o.Machine+".*.vmdk")
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range found {
+			if slices.ContainsFunc(disks, func(d hypervisor.Disk) bool { return d.Owner(key) == k.stamp && d.Serial == k.disk }) {
+				have[k.disk] = k
+			}
+		}
+	}
+	return have, nil
+}
+
+func noDisk(op string, s hypervisor.Spec, d hypervisor.Disk) error {
+	return director.Errorf(director.KindNotFound, op, "the provider's datastores do not have the data disk %s of machine %s, which %s is to take over",
+		d.Serial, d.Of.Machine, s.Name).WithHint("see where it is: directorctl disks list")
+}
+
+// takeable tells what keeps a new VM from the disks that it is to take over.
+func (b *Backend) takeable(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
+	var taken []hypervisor.Disk
+	for _, d := range s.DataDisks {
+		if d.Of != (director.Stamp{}) {
+			taken = append(taken, d)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	have, err := b.keptOf(ctx, op, p, s.Key, taken)
+	if err != nil {
+		return err
+	}
+	var list []kept
+	for _, d := range taken {
+		k, there := have[d.Serial]
+		if !there {
+			return noDisk(op, s, d)
+		}
+		list = append(list, k)
+	}
+	users, err := diskUsers(ctx, p, list)
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		if name := users[k.file]; name != "" && name != s.Name {
+			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, k.stamp.Machine).
+				WithHint("delete the VM first, or detach the disk from it")
+		}
+	}
+	return nil
 }
 
 // attach adds the data disks that the machine does not have yet, on controllers of their own as far as these have free places: fifteen on each, since a controller
@@ -261,7 +337,7 @@ func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kep
 	}
 	for i, d := range s.DataDisks {
 		k := have[d.Serial]
-		if hasDisk(all, s.Key, d.Serial, k.file) {
+		if hasDisk(all, d.Owner(s.Key), d.Serial, k.file) {
 			continue
 		}
 		key, unit := place()
@@ -271,7 +347,7 @@ func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kep
 		disk.Backing = &types.VirtualDiskFlatVer2BackingInfo{
 			VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: k.file, Datastore: &store},
 			DiskMode:                     string(types.VirtualDiskModeIndependent_persistent), // snapshots of the VM leave it alone
-			ThinProvisioned:              types.NewBool(true), Uuid: diskUUID(s.Key, d.Serial),
+			ThinProvisioned:              types.NewBool(true), Uuid: diskUUID(d.Owner(s.Key), d.Serial),
 		}
 		add(disk)
 	}

@@ -225,6 +225,9 @@ func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor
 		return nil, director.Errorf(director.KindInvalid, op, "the root disk of %s has %d MiB, and the image %q needs %d MiB", s.Name, s.RootDisk>>20, s.Image, size>>20).
 			WithHint("choose a larger root disk")
 	}
+	if err := b.takeable(ctx, op, p, s); err != nil {
+		return nil, err
+	}
 	c := &cloning{source: base}
 	if c.store, err = b.room(ctx, op, p, s); err != nil {
 		return nil, err
@@ -286,7 +289,9 @@ func (b *Backend) room(ctx context.Context, op string, p *place, s hypervisor.Sp
 	}
 	var data int64
 	for _, d := range s.DataDisks {
-		data = max(data, d.Size)
+		if d.Of == (director.Stamp{}) {
+			data = max(data, d.Size)
+		}
 	}
 	if i := space[p.data.Reference()]; len(s.DataDisks) > 0 && (data > i.size || i.free < minFree) {
 		return nil, full(p.data.Name(), i.free)

@@ -134,6 +134,49 @@ func (f *fixture) stranger(t *testing.T, name string) hypervisor.ID {
 	return f.strangerIn(t, folder, name)
 }
 
+// attach attaches a disk to the VM, as a storage driver does with a volume.
+func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
+	t.Helper()
+	ctx := context.Background()
+	finder := f.finder(t)
+	dc, err := finder.Datacenter(ctx, "DC0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := finder.Datastore(ctx, "LocalDS_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := object.NewFileManager(f.Admin.Client).MakeDirectory(ctx, store.Path("fcd"), dc, true); err != nil && !hasFault[types.FileAlreadyExists](err) {
+		t.Fatal(err)
+	}
+	name := "fcd/" + hypervisortest.RandomID("pv-") + ".vmdk"
+	done(t)(object.NewVirtualDiskManager(f.Admin.Client).CreateVirtualDisk(ctx, store.Path(name), dc, &types.FileBackedVirtualDiskSpec{
+		VirtualDiskSpec: types.VirtualDiskSpec{DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic)}, CapacityKb: 1 << 10,
+	}))
+	ref, err := object.NewSearchIndex(f.Admin.Client).FindByUuid(ctx, dc, string(vm.ID), true, types.NewBool(true))
+	if err != nil || ref == nil {
+		t.Fatalf("%s is not found: %v", vm.Name, err)
+	}
+	machine := object.NewVirtualMachine(f.Admin.Client, ref.Reference())
+	devices, err := machine.Device(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := devices.FindDiskController("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := devices.CreateDisk(controller, store.Reference(), store.Path(name))
+	if err := machine.AddDevice(ctx, disk); err != nil {
+		t.Fatal(err)
+	}
+	return func() bool {
+		_, err := store.Stat(ctx, name)
+		return err == nil
+	}
+}
+
 // remains lists all that names the director: settings of VMs and files of datastores.
 func (f *fixture) remains(t testing.TB, directorID string) []string {
 	t.Helper()
@@ -204,6 +247,7 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
 		Director: id, Image: f.image.Name, Network: "VM Network",
 		Stranger:  f.stranger,
+		Attach:    f.attach,
 		Remains:   func(t *testing.T) []string { return f.remains(t, id) },
 		NewImage:  func(t *testing.T) hypervisor.ImageSpec { return hypervisortest.NewImage(t, nil) },
 		PartImage: f.partImage,

@@ -30,7 +30,7 @@ const (
 	keyImage    = "kaas.image"  // what it was cloned from
 	keyClone    = "kaas.clone"  // linked or full
 	keyReason   = "kaas.reason" // why so
-	keyDisks    = "kaas.disks"  // serials of its data disks
+	keyDisks    = "kaas.disks"  // its data disks: serials, and serial@machine for one that it took over
 	keyMoved    = "kaas.moved"  // data disks on their way back, while the VM is deleted
 	keyGroup    = "kaas.group"
 	keyApart    = "kaas.apart"   // yes if it never shares a host with another one of its group that says so, leaving while it is deleted

@@ -2,6 +2,8 @@ package vsphere
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -22,15 +24,28 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 	if err != nil {
 		return nil, b.translate(ctx, op, "the data disks", err)
 	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	users, err := listedUsers(ctx, p, found)
+	if err != nil {
+		return nil, b.translate(ctx, op, "the data disks", b.forget(err))
+	}
+	labels, err := b.labels(ctx, op, p, directorID+".")
+	if err != nil {
+		return nil, err
+	}
 	var rows []hypervisor.VolumeInfo
 	for _, k := range found {
-		rows = append(rows, hypervisor.VolumeInfo{Name: k.file, Size: k.size, Stamp: k.stamp})
+		rows = append(rows, hypervisor.VolumeInfo{
+			Name: k.file, Size: k.size, Stamp: k.stamp, Serial: k.disk, VM: users[k.file], Label: hypervisor.ParseDiskLabel(labels[k.file].text),
+		})
 	}
 	return rows, nil
 }
 
 // DeleteVolume implements hypervisor.Volumes.
-func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error {
+func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error {
 	const op = "vsphere.delete_volume"
 	if err := director.Invalid(op, "the owner is wrong", hypervisor.ValidStamp("owner", owner)); err != nil {
 		return err
@@ -40,15 +55,38 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error 
 		if err != nil {
 			return err
 		}
-		return b.translate(ctx, op, "the data disks of machine "+owner.Machine, b.forget(b.deleteKept(ctx, op, p, owner)))
+		return b.translate(ctx, op, "the data disks of machine "+owner.Machine, b.forget(b.deleteKept(ctx, op, p, owner, serials...)))
 	})
 }
 
-// deleteKept removes the data disks of the stamp. Errors: conflict while a VM has one.
-func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp) error {
+// deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors: conflict while a VM has
+// one.
+func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp, serials ...string) error {
 	found, err := b.disks(ctx, op, p, owner.Director+"."+owner.Machine+".*.vmdk")
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return err
+	}
+	found = slices.DeleteFunc(found, func(k kept) bool { return len(serials) > 0 && !slices.Contains(serials, k.disk) })
+	if err := b.deleteDisks(ctx, op, p, owner, found); err != nil {
+		return err
+	}
+	labels, err := b.labels(ctx, op, p, owner.Director+"."+owner.Machine+".")
+	if err != nil {
+		return err
+	}
+	for _, l := range labels {
+		if len(serials) == 0 || slices.Contains(serials, l.serial) {
+			if err := b.deleteFile(ctx, op, p, l.file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Backend) deleteDisks(ctx context.Context, op string, p *place, owner director.Stamp, found []kept) error {
+	if len(found) == 0 {
+		return nil
 	}
 	users, err := diskUsers(ctx, p, found)
 	if err != nil {
@@ -75,6 +113,30 @@ func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner dir
 	return nil
 }
 
+// listedUsers returns the names of our VMs that have the disks, by file, as the VMs' settings list them. It reads no devices, which are long.
+func listedUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
+	all, err := below(ctx, p.vim, p.root)
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]string{} // by the names of the disks' files
+	for _, m := range all {
+		if m.stamp() == (director.Stamp{}) || !m.made() {
+			continue
+		}
+		for _, name := range strings.Fields(m.extra[keyDisks]) {
+			has[dataName(listed(m.stamp(), name))] = m.name
+		}
+	}
+	users := map[string]string{}
+	for _, k := range disks {
+		if name := has[dataName(k.stamp, k.disk)]; name != "" {
+			users[k.file] = name
+		}
+	}
+	return users, nil
+}
+
 // diskUsers returns the names of the VMs that have the disks, by file. vCenter knows of each datastore which VMs have files in it.
 func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
 	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device"}}}}
@@ -91,7 +153,10 @@ func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, 
 	if err != nil {
 		return nil, err
 	}
-	users := map[string]string{}
+	users, err := listedUsers(ctx, p, disks) // vCenter may be late with the datastore's list of VMs
+	if err != nil {
+		return nil, err
+	}
 	for _, o := range found {
 		var vm mo.VirtualMachine
 		if err := mo.LoadObjectContent([]types.ObjectContent{o}, &vm); err != nil || vm.Config == nil {

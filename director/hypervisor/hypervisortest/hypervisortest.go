@@ -26,6 +26,9 @@ type Subject struct {
 
 	// Stranger makes a VM without a stamp by the hypervisor's own means, and removes it when the test ends.
 	Stranger func(t *testing.T, name string) hypervisor.ID
+	// Attach attaches a disk to the VM by the hypervisor's own means, as a person or a storage driver would, and tells whether it still exists. It is
+	// removed when the test ends.
+	Attach func(t *testing.T, vm hypervisor.VM) (exists func() bool)
 	// Crashes are the lines at which an Ensure may be cut off.
 	Crashes []Crash
 	// Remains lists all that exists with Director's stamp: VMs, disks, networks, files.
@@ -85,12 +88,14 @@ var suite = []test{
 	{"delete/stranger", "a VM without a stamp is refused", deleteStranger},
 	{"delete/after_crash", "what a cut-off creation has left is taken away", deleteAfterCrash},
 	{"delete/keeps_data_disks", "data disks outlive their VM, and come back with it", deleteKeepsDisks},
+	{"delete/keeps_foreign_disks", "disks that others have attached are told, and stay", deleteKeepsForeignDisks},
 	{"adopt/stranger", "a VM that somebody else has made becomes ours", adoptStranger},
 	{"adopt/kept_disk", "its data disk that was kept is attached to it", adoptKeptDisk},
 	{"adopt/others", "another director's VM is refused", adoptOthers},
 	{"snapshots/life", "a snapshot is taken, gone back to and forgotten, within the limits", snapshotsLife},
 	{"snapshots/refused", "of another's VM, and of what is not there", snapshotsRefused},
 	{"volumes/delete", "kept data disks are listed and deleted", volumesDelete},
+	{"volumes/taken_over", "a VM takes over the disk that another machine left behind", volumesTakenOver},
 	{"images/idempotent", "the same image twice", imagesIdempotent},
 	{"images/wrong_checksum", "a file that is not what it is said to be", imagesWrongChecksum},
 	{"images/other_checksum", "another image under the same name", imagesOtherChecksum},

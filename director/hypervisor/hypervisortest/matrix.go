@@ -31,6 +31,7 @@ var capabilities = []struct {
 	{"Networking", "makes networks, or looks for those that are there", has[hypervisor.Networking]},
 	{"Capacity", "tells what hosts have left", has[hypervisor.Capacity]},
 	{"Volumes", "lists and deletes the data disks that were kept", has[hypervisor.Volumes]},
+	{"DiskTeller", "tells which disks a VM has, also those that others have attached", has[hypervisor.DiskTeller]},
 	{"Adopter", "takes over a VM that somebody else has made", has[hypervisor.Adopter]},
 	{"Snapshots", "keeps the state of a VM and goes back to it", has[hypervisor.Snapshots]},
 	{"Diagnoser", "sees why a guest does not come up", has[hypervisor.Diagnoser]},

@@ -7,8 +7,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Adopt implements hypervisor.Adopter. Kept disks are known by their stamp, so nothing is to be attached.
-func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, _ []hypervisor.Disk) (hypervisor.VM, error) {
+// Adopt implements hypervisor.Adopter.
+func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk) (hypervisor.VM, error) {
 	var got hypervisor.VM
 	err := b.do(ctx, VerbAdopt, []string{key.Machine, name}, func(op string, when When) error {
 		w := b.w
@@ -17,8 +17,13 @@ func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, _ 
 			return err
 		}
 		if v.Stamp != key {
-			v.Stamp = key
+			v.Stamp, v.spec.Key = key, key
 			w.stamps[key] = v
+			for _, d := range disks {
+				if w.disks[diskKey{d.Owner(key), d.Serial}] != nil {
+					v.spec.DataDisks = append(v.spec.DataDisks, d)
+				}
+			}
 		}
 		v.made = true
 		w.power(v, hypervisor.PowerOn)

@@ -47,7 +47,8 @@ type vmRecord struct {
 	Ensured int
 	Since   time.Time
 
-	Snapshots []hypervisor.Snapshot `json:",omitempty"`
+	Snapshots []hypervisor.Snapshot     `json:",omitempty"`
+	Foreign   []hypervisor.AttachedDisk `json:",omitempty"`
 }
 
 type diskRecord struct {
@@ -55,6 +56,7 @@ type diskRecord struct {
 	Serial string
 	Host   string
 	Size   int64
+	Label  hypervisor.DiskLabel `json:",omitzero"`
 }
 
 type imageRecord struct {
@@ -250,15 +252,15 @@ func (w *World) apply(r record) {
 		if old := w.vms[r.VM.VM.ID]; old != nil {
 			w.dropVM(old)
 		}
-		w.putVM(&vm{VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, ensured: r.VM.Ensured, since: r.VM.Since, snapshots: r.VM.Snapshots})
+		w.putVM(&vm{VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, ensured: r.VM.Ensured, since: r.VM.Since, snapshots: r.VM.Snapshots, foreign: r.VM.Foreign})
 	case r.NoVM != "":
 		if old := w.vms[r.NoVM]; old != nil {
 			w.dropVM(old)
 		}
 	case r.Disk != nil:
-		w.putDisk(diskKey{r.Disk.Stamp, r.Disk.Serial}, &disk{host: r.Disk.Host, size: r.Disk.Size})
+		w.putDisk(diskKey{r.Disk.Stamp, r.Disk.Serial}, &disk{host: r.Disk.Host, size: r.Disk.Size, label: r.Disk.Label})
 	case r.NoDisk != nil:
-		w.dropDisks(r.NoDisk.Stamp) // disks of a stamp go together
+		w.dropDisks(r.NoDisk.Stamp, []string{r.NoDisk.Serial})
 	case r.Image != nil:
 		w.putImage(r.Image.Name, &image{sum: r.Image.Sum, done: r.Image.Done})
 	case r.NoImage != "":

@@ -24,6 +24,7 @@ var (
 	_ hypervisor.Volumes    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
 	_ hypervisor.Adopter    = (*Backend)(nil)
+	_ hypervisor.DiskTeller = (*Backend)(nil)
 )
 
 // Backend is one director's connection to a World.
@@ -112,7 +113,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 		v.ensured++
 		if v.made || v.ensured >= w.attempts {
 			for _, d := range s.DataDisks {
-				key := diskKey{s.Key, d.Serial}
+				key := diskKey{d.Owner(s.Key), d.Serial}
 				if w.disks[key] == nil {
 					w.putDisk(key, &disk{host: v.Host, size: d.Size})
 				}
@@ -158,7 +159,7 @@ func (w *World) check(op string, s hypervisor.Spec) error {
 			return director.Errorf(director.KindNotFound, op, "there is no network %q", n.Network)
 		}
 	}
-	return nil
+	return w.takeable(op, s)
 }
 
 // free returns what is left on a host.
@@ -171,7 +172,7 @@ func (w *World) place(op string, s hypervisor.Spec) (string, error) {
 	want := s.Host
 	need := s.RootDisk
 	for _, d := range s.DataDisks {
-		if kept := w.disks[diskKey{s.Key, d.Serial}]; kept != nil {
+		if kept := w.disks[diskKey{d.Owner(s.Key), d.Serial}]; kept != nil {
 			if want != "" && want != kept.host {
 				return "", director.Errorf(director.KindConflict, op, "the data disk %s of %s is on host %s and not on %s",
 					d.Serial, s.Name, kept.host, want)
@@ -311,13 +312,19 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 			return director.Errorf(director.KindConflict, op, "the VM %s has another owner", v.Name).
 				WithHint("it is left as it is; remove it by hand if it is yours")
 		}
+		if o.DataDisks {
+			if user := b.w.diskUser(o.Owner, nil, v); user != nil {
+				return inUse(op, user)
+			}
+		}
+		b.w.label(v, o)
 		if when == Midway {
 			v.made = false
 			b.w.power(v, hypervisor.PowerOff)
 			return nil
 		}
 		if o.DataDisks {
-			b.w.dropDisks(o.Owner)
+			b.w.dropDisks(o.Owner, nil)
 		}
 		b.w.dropVM(v)
 		return nil
@@ -462,9 +469,18 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervisor.VolumeInfo, error) {
 	var rows []hypervisor.VolumeInfo
 	err := b.do(ctx, VerbListVolumes, nil, func(string, When) error {
+		users := map[diskKey]string{}
+		for _, v := range b.w.vms {
+			for _, k := range v.disks() {
+				users[k] = v.Name
+			}
+		}
 		for k, d := range b.w.disks {
 			if k.stamp.Director == directorID {
-				rows = append(rows, hypervisor.VolumeInfo{Name: k.stamp.Machine + "." + k.serial, Host: d.host, Size: d.size, Stamp: k.stamp})
+				row := hypervisor.VolumeInfo{
+					Name: k.name(), Host: d.host, Size: d.size, Stamp: k.stamp, Serial: k.serial, Label: d.label, VM: users[k],
+				}
+				rows = append(rows, row)
 			}
 		}
 		return nil
@@ -477,15 +493,15 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 }
 
 // DeleteVolume implements hypervisor.Volumes.
-func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp) error {
+func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error {
 	return b.do(ctx, VerbDeleteVolume, []string{owner.Machine}, func(op string, when When) error {
-		if v := b.w.byStamp(owner); v != nil {
-			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disks", v.Name)
+		if v := b.w.diskUser(owner, serials, nil); v != nil {
+			return inUse(op, v)
 		}
 		if when == Midway {
 			return nil
 		}
-		b.w.dropDisks(owner)
+		b.w.dropDisks(owner, serials)
 		return nil
 	})
 }

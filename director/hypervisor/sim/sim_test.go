@@ -67,6 +67,11 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 		Open:     func(*testing.T) hypervisor.Backend { return sim.Open(w) },
 		Director: director, Image: image.Name, Network: network.Name,
 		Stranger: func(_ *testing.T, name string) hypervisor.ID { return w.AddStranger(name) },
+		Attach: func(_ *testing.T, vm hypervisor.VM) func() bool {
+			name := hypervisortest.RandomID("pv-")
+			w.AttachForeign(vm.ID, name, 1<<20)
+			return func() bool { return w.HasForeign(name) }
+		},
 		Crashes: []hypervisortest.Crash{
 			crash("before", sim.Fault{When: sim.Before}),
 			crash("midway", sim.Fault{When: sim.Midway}),

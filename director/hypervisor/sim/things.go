@@ -23,7 +23,10 @@ func (w *World) putVM(v *vm) {
 		h.memory += v.spec.Memory
 		h.space += v.spec.RootDisk
 	}
-	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots}, Next: w.next})
+	for _, d := range v.foreign {
+		w.foreign[d.Name] = true
+	}
+	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots, Foreign: v.foreign}, Next: w.next})
 }
 
 func (w *World) dropVM(v *vm) {
@@ -52,12 +55,13 @@ func (w *World) putDisk(k diskKey, d *disk) {
 		w.host(d.host).space += d.size
 	}
 	w.disks[k] = d
-	w.journal.add(record{Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size}})
+	w.journal.add(record{Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size, Label: d.label}})
 }
 
-func (w *World) dropDisks(owner director.Stamp) {
+// dropDisks drops the disks of the owner with those serials, or all without any.
+func (w *World) dropDisks(owner director.Stamp, serials []string) {
 	for k, d := range w.disks {
-		if k.stamp == owner {
+		if k.stamp == owner && (len(serials) == 0 || slices.Contains(serials, k.serial)) {
 			w.host(d.host).space -= d.size
 			delete(w.disks, k)
 			w.journal.add(record{NoDisk: &diskRecord{Stamp: k.stamp, Serial: k.serial}})
@@ -91,6 +95,7 @@ func (w *World) forget() {
 	clear(w.stamps)
 	clear(w.names)
 	clear(w.disks)
+	clear(w.foreign)
 	clear(w.images)
 	clear(w.networks)
 	w.next, w.read = 0, 0

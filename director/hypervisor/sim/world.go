@@ -75,6 +75,7 @@ type World struct {
 	stamps   map[director.Stamp]*vm // index of vms
 	names    map[string]int         // how many VMs have the name
 	disks    map[diskKey]*disk
+	foreign  map[string]bool // disks that others have attached, which no VM takes along
 	images   map[string]*image
 	networks map[string]*network
 	latency  map[Verb]time.Duration
@@ -100,7 +101,8 @@ type vm struct {
 	ensured int             // calls of Ensure so far
 	since   time.Time       // of the last power on
 
-	snapshots []hypervisor.Snapshot // the oldest first; never changed in place
+	snapshots []hypervisor.Snapshot     // the oldest first; never changed in place
+	foreign   []hypervisor.AttachedDisk // disks that somebody else has attached; never changed in place
 	console   []byte
 }
 
@@ -110,8 +112,9 @@ type diskKey struct {
 }
 
 type disk struct {
-	host string
-	size int64
+	host  string
+	size  int64
+	label hypervisor.DiskLabel
 }
 
 type image struct {
@@ -131,7 +134,7 @@ func NewWorld(hosts ...Host) *World {
 	}
 	w := &World{
 		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{}, names: map[string]int{},
-		disks: map[diskKey]*disk{}, images: map[string]*image{}, networks: map[string]*network{},
+		disks: map[diskKey]*disk{}, foreign: map[string]bool{}, images: map[string]*image{}, networks: map[string]*network{},
 		latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
 	}
 	for _, h := range hosts {

@@ -172,14 +172,14 @@ func (f *cloneFolder) CreateVMTask(ctx *simulator.Context, c *types.CreateVM_Tas
 	return res
 }
 
-// browser lists the disks of a datastore's directory and tells their capacity. The simulator's own tells none, and (v0.54) dies when a file goes
+// browser lists the disks of a datastore's directory and tells their capacity, and other files to whoever asks for no kind. The simulator's own tells none, and (v0.54) dies when a file goes
 // between its listing and the look at it.
 type browser struct {
 	*simulator.HostDatastoreBrowser
 	datastore *simulator.Datastore
 }
 
-// SearchDatastoreTask implements the method of the API for a search for disks.
+// SearchDatastoreTask implements the method of the API for a search by name.
 func (b *browser) SearchDatastoreTask(ctx *simulator.Context, req *types.SearchDatastore_Task) soap.HasFault {
 	t := simulator.CreateTask(b.datastore, "searchDatastore", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
 		return b.disks(ctx, req)
@@ -201,7 +201,13 @@ func (b *browser) disks(ctx *simulator.Context, req *types.SearchDatastore_Task)
 	dc := ctx.Map.Any("Datacenter").Reference()
 	for _, file := range files {
 		matches := func(pattern string) bool { ok, _ := path.Match(pattern, file.Name()); return ok }
-		if path.Ext(file.Name()) != ".vmdk" || strings.HasSuffix(file.Name(), "-flat.vmdk") || !slices.ContainsFunc(req.SearchSpec.MatchPattern, matches) {
+		if strings.HasSuffix(file.Name(), "-flat.vmdk") || !slices.ContainsFunc(req.SearchSpec.MatchPattern, matches) {
+			continue
+		}
+		if path.Ext(file.Name()) != ".vmdk" {
+			if len(req.SearchSpec.Query) == 0 {
+				found.File = append(found.File, &types.FileInfo{Path: file.Name()})
+			}
 			continue
 		}
 		if d, _, fault := ctx.Map.FileManager().DiskDescriptor(ctx, &dc, req.DatastorePath+"/"+file.Name()); fault == nil { // else it is gone
