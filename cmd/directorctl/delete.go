@@ -10,13 +10,14 @@ import (
 )
 
 func (a *app) deleteCommand() *cobra.Command {
-	var wait, yes bool
+	var wait, yes, data bool
 	var kind model.Kind
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME",
 		Short: "Delete a document; for a cluster, the cluster too",
 		Long: "Delete a document that nothing uses.\n\n" +
-			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes with it at the end.",
+			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes with it at the end. The data disks of its\n" +
+			"nodes are kept and listed, unless --delete-data is given: then the plan names each of them.",
 		Args:              exact("KIND", "NAME"),
 		ValidArgsFunction: a.completeKind(0),
 		PreRunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -26,7 +27,10 @@ func (a *app) deleteCommand() *cobra.Command {
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			ref := model.Ref{Kind: kind, Name: args[1]}
 			if kind == model.KindCluster {
-				return a.deleteCluster(cmd, api, ref, yes, wait)
+				return a.deleteCluster(cmd, api, ref, plan.Request{Operation: plan.ClusterDelete, DeleteData: data}, yes, wait)
+			}
+			if data {
+				return usage(cmd, "--delete-data is for clusters")
 			}
 			if !yes {
 				ok, err := a.confirm(cmd.Context(), "Delete "+ref.String()+"?")
@@ -39,7 +43,12 @@ func (a *app) deleteCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	deleteDataFlag(cmd, &data)
 	return cmd
+}
+
+func deleteDataFlag(cmd *cobra.Command, data *bool) {
+	cmd.Flags().BoolVar(data, "delete-data", false, "also destroy the data disks of the VMs that go; the plan names each of them")
 }
 
 func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.Ref) error {
@@ -50,7 +59,7 @@ func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.R
 	return nil
 }
 
-func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Ref, yes, wait bool) error {
+func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Ref, r plan.Request, yes, wait bool) error {
 	c, err := api.Cluster(cmd.Context(), ref.Name)
 	if err != nil {
 		return err
@@ -59,7 +68,7 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 	nothing := c.Status == "absent" && len(c.Machines) == 0 && c.Plan == ""
 	var p wire.Plan
 	if !nothing {
-		if p, err = api.MakePlan(cmd.Context(), ref.Name, plan.Request{Operation: plan.ClusterDelete}); err != nil {
+		if p, err = api.MakePlan(cmd.Context(), ref.Name, r); err != nil {
 			return err
 		}
 		nothing = len(p.Steps) == 0

@@ -57,7 +57,9 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 		}
 	}
 	view.end()
-	return a.outcome(view.plan(), phase)
+	err := a.outcome(view.plan(), phase)
+	a.printKept(ctx, api, view.plan())
+	return err
 }
 
 // goesOn is what a person is told who stops waiting.

@@ -28,7 +28,8 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeVerb(nodeVerb{op: plan.NodeUncordon, use: "uncordon", short: "Let new pods onto nodes again"}),
 		a.nodeVerb(nodeVerb{
 			op: plan.NodeDelete, use: "delete", short: "Take nodes out of the cluster, and destroy their VMs unless told otherwise", drains: true, deletes: true,
-			long: "Drain nodes, take them out of the cluster and destroy their VMs, or keep those with --keep-vm. The cluster's document stays as it is: rejoin, or\n" +
+			long: "Drain nodes, take them out of the cluster and destroy their VMs, or keep those with --keep-vm. Data disks are kept and listed, unless --delete-data\n" +
+				"is given: then the plan names each of them. The cluster's document stays as it is: rejoin, or\n" +
 				"the next plan for the cluster, brings as many nodes back as it asks for. To have fewer for good: directorctl scale.",
 		}),
 		a.nodeVerb(nodeVerb{
@@ -78,6 +79,7 @@ func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	}
 	if v.op == plan.NodeDelete {
 		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")
+		deleteDataFlag(cmd, &r.DeleteData)
 	}
 	if v.op == plan.NodeRejoin {
 		cmd.Flags().StringArrayVar(&keys, "host-key", nil, "file with the public SSH host key of the VM that somebody else has made: NODE=FILE, or FILE with one node; may be repeated")
@@ -339,14 +341,15 @@ func repairOf(v wire.Nodes, names []string) (r plan.Request, rest int, err error
 func (a *app) scaleCommand() *cobra.Command {
 	var pools map[string]int
 	var masters int
-	var remove []string
-	var keep, only, wait, yes bool
+	var remove, adopt []string
+	var keep, data, only, wait, yes bool
 	var drain plan.Drain
 	cmd := &cobra.Command{
 		Use:   "scale CLUSTER",
 		Short: "Change how many nodes a cluster has",
 		Long: "Write other numbers of nodes into the document of a cluster, and plan what brings the cluster there. With --remove, the nodes that go are named;\n" +
-			"without it the highest numbers go.",
+			"without it the highest numbers go. Their data disks are kept and listed, unless --delete-data is given. With --adopt-disk, a new node takes over a\n" +
+			"disk that was kept.",
 		Example: "  directorctl scale demo --pool worker=3 --wait\n  directorctl scale demo --pool worker=1 --remove demo-worker-1\n  directorctl scale demo --masters 3",
 		Args:    exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -356,6 +359,10 @@ func (a *app) scaleCommand() *cobra.Command {
 			return nil
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			adopted, err := adoptedDisks(cmd.Context(), cmd, api, adopt)
+			if err != nil {
+				return err
+			}
 			count := 0
 			if cmd.Flags().Changed("masters") {
 				count = masters
@@ -363,7 +370,7 @@ func (a *app) scaleCommand() *cobra.Command {
 			if err := a.setCounts(cmd.Context(), api, args[0], count, pools); err != nil {
 				return err
 			}
-			r := plan.Request{Operation: plan.ClusterScale, Nodes: remove, KeepVM: keep, Drain: drain}
+			r := plan.Request{Operation: plan.ClusterScale, Nodes: remove, KeepVM: keep, DeleteData: data, AdoptDisks: adopted, Drain: drain}
 			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
 		}),
 	}
@@ -371,6 +378,8 @@ func (a *app) scaleCommand() *cobra.Command {
 	cmd.Flags().IntVar(&masters, "masters", 0, "number of masters: 1, 3 or 5")
 	cmd.Flags().StringSliceVar(&remove, "remove", nil, "the nodes that go first; may be repeated")
 	cmd.Flags().BoolVar(&keep, "keep-vm", false, "leave the VMs of nodes that go")
+	deleteDataFlag(cmd, &data)
+	adoptDiskFlag(cmd, &adopt)
 	drainFlags(cmd, &drain)
 	requestFlags(cmd, &only, &wait, &yes)
 	return cmd

@@ -17,7 +17,8 @@ import (
 )
 
 func (a *app) planCommand() *cobra.Command {
-	var remove, start, wait, yes bool
+	var remove, data, start, wait, yes bool
+	var adopt []string
 	form := formTable
 	cmd := &cobra.Command{
 		Use:   "plan CLUSTER",
@@ -37,9 +38,13 @@ func (a *app) planCommand() *cobra.Command {
 			return nil
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			var r plan.Request
+			r := plan.Request{DeleteData: data}
 			if remove {
 				r.Operation = plan.ClusterDelete
+			}
+			var err error
+			if r.AdoptDisks, err = adoptedDisks(cmd.Context(), cmd, api, adopt); err != nil {
+				return err
 			}
 			p, err := api.MakePlan(cmd.Context(), args[0], r)
 			if err != nil {
@@ -61,6 +66,8 @@ func (a *app) planCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&remove, "delete", false, "plan the deletion of the cluster")
+	deleteDataFlag(cmd, &data)
+	adoptDiskFlag(cmd, &adopt)
 	startFlags(cmd, &start, &wait, &yes)
 	outputFlag(cmd, &form)
 	return cmd

@@ -56,7 +56,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
 		a.schedulesCommand())
 	add("cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())
-	add("provider", a.providerCommand(), a.vmsCommand(), a.capacityCommand())
+	add("provider", a.providerCommand(), a.vmsCommand(), a.disksCommand(), a.capacityCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.

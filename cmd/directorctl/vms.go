@@ -90,7 +90,9 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 			"  orphan    a VM with our stamp, and no row in the ledger\n" +
 			"  ghost     a row, and no VM\n" +
 			"  stranger  a VM that is not ours, with the name of one of our nodes\n" +
-			"  drift     a VM of another size, on another host or network, or switched off",
+			"  drift     a VM of another size, on another host or network, or switched off\n" +
+			"  orphan-disk  a data disk with our stamp that the ledger knows nothing of\n" +
+			"  ghost-disk   a disk that the ledger keeps, and that is not there or not free",
 		Example: "  directorctl vms audit\n  directorctl vms audit lab --exit-code", ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.Audit(cmd.Context(), args...)
@@ -135,6 +137,7 @@ func (a *app) printAudit(v wire.Audit) {
 		sayLine(a.out)
 	}
 	say(a.out, "%d VMs with the director's stamp on %d providers, %d findings\n", vms, seen, len(v.Findings))
+	a.printDiskAudit(v.Disks)
 	for _, c := range v.Busy {
 		say(a.out, "A plan works on cluster %s, or has left it half way: how its VMs differ was not looked at\n", c)
 	}

@@ -46,6 +46,7 @@ type Config struct {
 	Schedules  Schedules // nil for a director without
 	Images     Images    // nil for a director that keeps none
 	Ledger     Ledger    // nil for a director without
+	Disks      Disks     // nil for a director without
 	Providers  Providers // nil for a director without
 	Capacity   Capacity  // nil for a director without
 
@@ -114,6 +115,9 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Ledger == nil {
 		c.Ledger = noLedger{}
 	}
+	if c.Disks == nil {
+		c.Disks = noDisks{}
+	}
 	if c.Providers == nil {
 		c.Providers = noProviders{}
 	}
@@ -175,6 +179,7 @@ func build(c Config) (http.Handler, huma.API) {
 	s.stream(api)
 	s.schedules(api)
 	s.images(api)
+	s.disks(api)
 	s.ledger(api)
 	s.providers(api)
 	s.capacity(api)

@@ -88,7 +88,7 @@ func (s *server) ledger(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "audit-vms", Method: http.MethodGet, Path: "/vms/audit", Tags: tags, Summary: "Compare the ledger of VMs with what the hypervisors have",
 		Description: "Orphans have our stamp and no row, ghosts a row and no VM, strangers the name of one of our nodes, twins the stamp of another VM; drift is a VM " +
-			"that is not as its row says. Clusters that a plan works on, or has left half way, are left out where they may differ. Nothing is changed.",
+			"that is not as its row says. Orphan disks have our stamp and nobody in the ledger, ghost disks are kept there and are not to be found or not free. Clusters that a plan works on, or has left half way, are left out where they may differ. Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindProvider, func(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
 		r, err := s.Ledger.Audit(ctx, in.Provider...)
@@ -96,6 +96,9 @@ func (s *server) ledger(api huma.API) {
 			return nil, err
 		}
 		out := wire.Audit{At: r.At.UTC(), Findings: make([]wire.Finding, len(r.Findings)), Providers: comparedOf(r.Providers), Busy: r.Busy}
+		if len(r.Disks) > 0 {
+			out.Disks = disksOf(r.Disks)
+		}
 		for i, f := range r.Findings {
 			out.Findings[i] = wire.Finding{
 				Kind: string(f.Kind), Provider: f.Provider, Host: f.Host, VM: string(f.VM), Name: f.Name, Machine: f.Machine, Cluster: f.Cluster,

@@ -28,6 +28,7 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/metrics"
@@ -283,7 +284,7 @@ func (d *Daemon) environment(
 	}
 	backends := newBackends(db, d.log, h.open, d.onStop)
 	env := steps.Env{
-		Director: db.DirectorID(), Ledger: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
+		Director: db.DirectorID(), Ledger: db, Disks: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
 		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
 			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
@@ -336,7 +337,7 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	handler := api.New(api.Config{
-		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
+		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Disks: disks.New(db, ops.Env.Backends, db.DirectorID(), time.Now), Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
 		Ready: d.checks(db), Metrics: m.Handler(), Observer: m, Proxies: d.cfg.TrustedProxies,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)

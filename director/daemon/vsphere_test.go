@@ -363,7 +363,7 @@ func inspect(t *testing.T, api *client.Client, look govc, image hypervisor.Image
 		if len(nics) != 1 || nics[0].Backing.Port.PortgroupKey != portGroup || !strings.Contains(extra["kaas.nics"], nics[0].MacAddress+" "+portGroup+" demo") {
 			t.Errorf("%s has the adapters %+v, and they are to be %q", m.Name, nics, extra["kaas.nics"])
 		}
-		disks(t, look, m, row, path)
+		lookAtDisks(t, look, m, row, path)
 	}
 	var masters []string
 	for _, m := range cluster.Machines {
@@ -415,8 +415,8 @@ func guest(t *testing.T, m wire.Machine, extra map[string]string) {
 	}
 }
 
-// disks looks at the root disk, and at the data disk of a master, which is a file of its own in another datastore.
-func disks(t *testing.T, look govc, m wire.Machine, row wire.VM, path string) {
+// lookAtDisks looks at the root disk, and at the data disk of a master, which is a file of its own in another datastore.
+func lookAtDisks(t *testing.T, look govc, m wire.Machine, row wire.VM, path string) {
 	t.Helper()
 	have := look.devices(t, path, "VirtualDisk")
 	data := fmt.Sprintf("[LocalDS_1] kaas-data/%s.%s.kaas-data.vmdk", row.Director, row.Machine)
@@ -430,7 +430,7 @@ func disks(t *testing.T, look govc, m wire.Machine, row wire.VM, path string) {
 		t.Errorf("%s has the disks %+v, and is to have %s", m.Name, have, data)
 		return
 	}
-	wwn := hypervisor.DiskWWN(director.Stamp{Director: row.Director, Machine: row.Machine}, steps.DataDiskSerial)
+	wwn := hypervisor.DiskWWN(director.Stamp{Director: row.Director, Machine: row.Machine}, director.DataDiskSerial)
 	if got := strings.ToLower(strings.ReplaceAll(have[1].Backing.UUID, "-", "")); got != wwn {
 		t.Errorf("the data disk of %s is known as %s, and its guest looks for %s", m.Name, got, wwn)
 	}

@@ -130,7 +130,7 @@ func contentFor(w planner.World, op plan.Operation) (plan.Content, error) {
 	w.Installed = &planner.Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
 	switch op {
 	case plan.ClusterDelete:
-		return planner.Delete(w)
+		return planner.Delete(w, plan.Request{})
 	case plan.ClusterScale:
 		one, other := w.Cluster.Cluster.Workers[0], w.Cluster.Cluster.Workers[0]
 		one.Count, other.Count, other.Name = 1, 1, "x" // one less here, one more there
@@ -200,7 +200,7 @@ func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error)
 func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	t.Helper()
 	env := steps.Env{
-		Director: s.db.DirectorID(), Ledger: s.db, Clusters: records{s.db}, Secrets: s.db, Sealer: l.sealer,
+		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{s.db}, Secrets: s.db, Sealer: l.sealer,
 		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	var err error

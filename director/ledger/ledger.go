@@ -23,10 +23,13 @@ const (
 	Ghost    Kind = "ghost"    // a row of a VM that should exist, and no VM
 	Stranger Kind = "stranger" // a VM that is not ours, with a name that is or will be one of our nodes'
 	Drift    Kind = "drift"    // a VM that is not as its row says
+
+	OrphanDisk Kind = "orphan-disk" // a data disk with our stamp, and neither its machine nor the disk in the ledger
+	GhostDisk  Kind = "ghost-disk"  // a disk that the ledger keeps, and that is not there, or not free
 )
 
 // Kinds returns every kind, the most pressing first.
-func Kinds() []Kind { return []Kind{Twin, Orphan, Ghost, Stranger, Drift} }
+func Kinds() []Kind { return []Kind{Twin, Orphan, Ghost, Stranger, Drift, OrphanDisk, GhostDisk} }
 
 // Finding is one disagreement, and what a person can do about it.
 type Finding struct {
@@ -219,6 +222,7 @@ type Report struct {
 	At        time.Time
 	Findings  []Finding // by provider, kind and name
 	Providers []Compared
+	Disks     []Disk   // that outlived their VMs
 	Busy      []string // clusters that a plan works on, or has left half way: what differs there is not looked at
 }
 

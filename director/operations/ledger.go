@@ -142,6 +142,9 @@ func (o *Operations) Audit(ctx context.Context, providers ...string) (ledger.Rep
 	for i := range names {
 		r.Findings = append(r.Findings, ledger.Both(first[i], second[i])...)
 	}
+	if err := o.auditDisks(ctx, &r, busy); err != nil {
+		return r, err
+	}
 	r.Busy = slices.Sorted(maps.Keys(busy))
 	return r, nil
 }

@@ -92,7 +92,7 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 	l.Operations = New(Config{
 		Store: db, Director: planner.Director{ID: db.DirectorID()}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Env: steps.Env{
-			Director: db.DirectorID(), Ledger: db, Secrets: db, Sealer: box, Backends: oneBackend{b}, Nodes: nowhere{}, Now: time.Now,
+			Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box, Backends: oneBackend{b}, Nodes: nowhere{}, Now: time.Now,
 			SSH: steps.SSHIdentity{Public: key.Public},
 		},
 	})

@@ -304,9 +304,10 @@ func (o *Operations) check(ctx context.Context, w planner.World, c *plan.Content
 func (o *Operations) draft(w planner.World, r plan.Request) (plan.Content, error) {
 	var content plan.Content
 	var err error
+	w.Take = r.AdoptDisks
 	switch {
 	case r.Operation == plan.ClusterDelete:
-		return planner.Delete(w)
+		return planner.Delete(w, r)
 	case r.Operation.OnNodes():
 		content, err = planner.Node(w, r)
 	case r.Operation == plan.ClusterCreate && w.Installed != nil:

@@ -153,6 +153,9 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	for _, m := range neighbours {
 		w.Host[m.Host]++
 	}
+	if w.Disks, err = o.Store.KeptDisks(ctx, store.DiskFilter{Provider: c.Provider}); err != nil {
+		return w, err
+	}
 	w.Used, w.Sharers = onNetwork(neighbours, c.Network, w.Cluster.UID)
 	if w.Underlays, err = o.underlays(ctx, w, neighbours); err != nil {
 		return w, err

@@ -44,6 +44,10 @@ type Request struct {
 	Operation Operation `json:"operation,omitempty"` // empty for what brings the cluster to its document
 	Nodes     []string  `json:"nodes,omitempty"`     // of a node operation; of a scale, which go before others
 	KeepVM    bool      `json:"keep_vm,omitempty"`   // of a deletion or a scale: the VMs stay, outside of the cluster
+	// DeleteData is a person's word that the data disks of VMs that go are destroyed too. The plan names each of them for approval.
+	DeleteData bool `json:"delete_data,omitempty"`
+	// AdoptDisks are the ids of kept disks that new nodes take over, by node.
+	AdoptDisks map[string]string `json:"adopt_disks,omitempty"`
 	// Undrained is a person's word that nodes are taken out without a drain.
 	Undrained bool  `json:"undrained,omitempty"`
 	Drain     Drain `json:"drain,omitzero"`

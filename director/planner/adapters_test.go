@@ -196,7 +196,7 @@ func TestDeletionOfUnderlays(t *testing.T) {
 	shared := w.Underlays["nfs"]
 	shared.Sharers = []string{"other"}
 	w.Underlays["nfs"] = shared
-	c, err := Delete(w)
+	c, err := Delete(w, plan.Request{})
 	steps := ids(t, c, err)
 	if !slices.Contains(steps, "network.delete/front") || !slices.Contains(steps, "network.delete/demo") || slices.Contains(steps, "network.delete/nfs") {
 		t.Errorf("the steps are %v", steps)

@@ -32,6 +32,9 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 			back++
 		}
 	}
+	if len(r.AdoptDisks) > 0 && (len(upgrade) > 0 || !scale) {
+		return plan.Content{}, conflict("planner.apply", "this plan of cluster "+w.Cluster.Metadata.Name+" adds no node that could take over a disk", "upgrade first, then add the node with its disk")
+	}
 	switch {
 	case len(upgrade) > 0 && len(roster.add)-back+len(roster.remove) > 0 && w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
 		return plan.Content{}, conflict("planner.apply", fmt.Sprintf("the document of cluster %s asks for another release and for other nodes at once", w.Cluster.Metadata.Name),

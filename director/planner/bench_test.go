@@ -50,7 +50,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 		plan     func(World) (plan.Content, error)
 	}{
 		{"create", false, Create},
-		{"delete", true, Delete},
+		{"delete", true, func(w World) (plan.Content, error) { return Delete(w, plan.Request{}) }},
 		{"upgrade", true, func(w World) (plan.Content, error) { return Apply(w, plan.Request{}) }},
 	} {
 		b.Run(op.name, func(b *testing.B) {

@@ -120,7 +120,12 @@ func (d *draft) imageEnsure() string {
 
 // boot makes the VM of m, or switches it on if it is there, and waits until it is up.
 func (d *draft) boot(m sized, needs []string, like plan.Step) string {
-	params := encode(d.w.vmParams(m))
+	vm := d.w.vmParams(m)
+	if !like.Back() {
+		vm.TakeDisk = d.w.Take[m.Name]
+		d.offer(m)
+	}
+	params := encode(vm)
 	if key := d.Request.HostKeys[m.Name]; key != "" {
 		needs = []string{d.adopt(m, key, needs, like)}
 	} else {
@@ -167,6 +172,13 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like pla
 	ensure := like
 	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"), clones(m.Provider, m.Host)
+	if disk := d.w.Take[m.Name]; disk != "" && !like.Back() {
+		for i := range ensure.Effects {
+			if e := &ensure.Effects[i]; e.Object == "volume" {
+				e.Verb, e.Detail = "change", disk+", taken over with everything on it"
+			}
+		}
+	}
 	ensure.Attempts, ensure.Timeout, ensure.Estimate = 5, 10*time.Minute, 4*time.Second
 	// What an undo would delete with its data disk was a node before this plan, or is a voice in etcd.
 	ensure.Keep = d.w.Installed != nil && !ensure.Back() && (m.Role == director.RoleMaster || slices.ContainsFunc(d.w.Machines, func(o director.Machine) bool { return o.ID == m.ID }))
@@ -188,11 +200,15 @@ func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) strin
 	return d.add(s)
 }
 
-// deleteVM takes the VM of m away with its disks and its row.
+// deleteVM takes the VM of m away with its root disk and its row. Its data disks are kept unless the request says otherwise.
 func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 	s := like
 	s.ID, s.Kind, s.Node, s.Title = StepVMDelete+"/"+m.Name, StepVMDelete, m.Name, "Delete VM "+m.Name
-	s.Needs, s.Params, s.Effects = needs, encode(d.w.vmParams(m)), vmEffects(m, "delete")
+	params := d.w.vmParams(m)
+	disks, doomed := d.disksLeft(m, s.Back())
+	params.DeleteData = doomed
+	m.DataDisk = 0
+	s.Needs, s.Params, s.Effects = needs, encode(params), append(vmEffects(m, "delete"), disks...)
 	s.Attempts, s.Timeout, s.Estimate = 5, 10*time.Minute, 5*time.Second
 	return d.add(s)
 }

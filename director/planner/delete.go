@@ -10,11 +10,12 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Delete returns the plan that takes the cluster of w away with its VMs, addresses, secrets and document.
-func Delete(w World) (plan.Content, error) {
+// Delete returns the plan that takes the cluster of w away with its VMs, addresses, secrets and document. Data disks are kept unless r says
+// otherwise.
+func Delete(w World, r plan.Request) (plan.Content, error) {
 	c := w.Cluster.Cluster
 	d := w.draft(plan.ClusterDelete)
-	d.Request.Operation = plan.ClusterDelete
+	d.Request = plan.Request{Operation: plan.ClusterDelete, DeleteData: r.DeleteData}
 	var gone []string
 	for _, m := range w.alive() {
 		s := w.sized(m)
@@ -46,7 +47,7 @@ func Delete(w World) (plan.Content, error) {
 		Effects:  []plan.Effect{{Verb: "delete", Object: "document", Name: "Cluster/" + d.Cluster}, {Verb: "delete", Object: "secret", Name: d.Cluster}},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
-	d.Approvals = []string{fmt.Sprintf("it destroys cluster %s with %s and all data on their disks", d.Cluster, count(len(d.Machines), "VM"))}
-	d.Summary = fmt.Sprintf("Delete cluster %s: %s with disks and addresses, its secrets and its document.", d.Cluster, count(len(d.Machines), "VM"))
+	d.Approvals = append([]string{fmt.Sprintf("it destroys cluster %s with %s and all data on their root disks", d.Cluster, count(len(d.Machines), "VM"))}, d.Approvals...)
+	d.Summary = fmt.Sprintf("Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster, count(len(d.Machines), "VM"), d.dataDisks())
 	return d.done(), nil
 }

@@ -102,7 +102,10 @@ func (w World) roster(first []string) (roster, error) {
 			return cmp.Compare(number(a.Machine), number(b.Machine))
 		})
 	}
-	return r, w.settle(r.add)
+	if err := w.settle(r.add); err != nil {
+		return r, err
+	}
+	return r, w.takes(r.add)
 }
 
 // pool is what the document says of equal machines.

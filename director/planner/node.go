@@ -23,6 +23,9 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, conflict(op, "cluster "+w.Cluster.Metadata.Name+" is not installed", "finish its creation first: directorctl plan "+w.Cluster.Metadata.Name)
 	}
 	var err error
+	if len(r.AdoptDisks) > 0 {
+		return plan.Content{}, invalid(op, string(r.Operation)+" makes no new node that could take over a disk", "name the disk in a plan that adds the node: directorctl plan "+w.Cluster.Metadata.Name)
+	}
 	if r.HostKeys, err = CheckHostKeys(r); err != nil {
 		return plan.Content{}, err
 	}
@@ -227,7 +230,7 @@ func (d *draft) leave(m sized, r plan.Request, out map[string]bool, needs []stri
 		last = d.left(m, director.MachineDetached, []string{last}, plan.Step{})
 	}
 	if !r.KeepVM {
-		d.Approvals = append(d.Approvals, "it destroys VM "+m.Name+" with its disks")
+		d.Approvals = append(d.Approvals, "it destroys VM "+m.Name+" with its root disk")
 		last = d.deleteVM(m, append([]string{last}, needs...), plan.Step{})
 	}
 	if m.Role == director.RoleMaster {

@@ -36,16 +36,20 @@ func StepKinds() []string {
 
 // VMParams are the parameters of vm.ensure, vm.boot, vm.delete and vm.remove.
 type VMParams struct {
-	Machine   director.Machine  `json:"machine"`
-	Disk      model.Size        `json:"disk"`
-	DataDisk  model.Size        `json:"data_disk,omitempty"`
-	Persist   []string          `json:"persist,omitempty"`
-	Network   model.Network     `json:"network"`
-	NetworkID string            `json:"network_id"`
-	SSHKeys   []string          `json:"ssh_keys,omitempty"`
-	Hosts     []model.HostAlias `json:"hosts,omitempty"`
-	ImageName string            `json:"image_name"` // on the provider
-	CleanUp   model.CleanUp     `json:"clean_up,omitzero"`
+	Machine  director.Machine `json:"machine"`
+	Disk     model.Size       `json:"disk"`
+	DataDisk model.Size       `json:"data_disk,omitempty"`
+	// TakeDisk is the id of the kept disk that the machine takes over (vm.ensure), and DeleteData are those of the data disks that go with the VM
+	// (vm.delete): a person has agreed to each. All others are kept.
+	TakeDisk   string            `json:"take_disk,omitempty"`
+	DeleteData []string          `json:"delete_data,omitempty"`
+	Persist    []string          `json:"persist,omitempty"`
+	Network    model.Network     `json:"network"`
+	NetworkID  string            `json:"network_id"`
+	SSHKeys    []string          `json:"ssh_keys,omitempty"`
+	Hosts      []model.HostAlias `json:"hosts,omitempty"`
+	ImageName  string            `json:"image_name"` // on the provider
+	CleanUp    model.CleanUp     `json:"clean_up,omitzero"`
 	// NICs are the networks of the machine's adapters beside the first, in their order.
 	NICs   []NICParams   `json:"nics,omitempty"`
 	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere

@@ -24,11 +24,14 @@ type World struct {
 	NoBundle error  // why Bundle is empty: a cluster can be deleted without it
 	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the name on the provider: as far as there
 	// are documents of them. A worker is put back to these.
-	Releases  map[string]Release
-	Images    map[string]NodeImage
-	Machines  []director.Machine // of this cluster's uid, tombstones too
-	Seen      map[string]Seen    // the nodes as the cluster's API shows them; nil if nobody has looked
-	Blind     string             // why somebody who looked saw nothing
+	Releases map[string]Release
+	Images   map[string]NodeImage
+	Machines []director.Machine // of this cluster's uid, tombstones too
+	// Disks are the disks on the provider that outlived their VMs, and Take are the ids of those that new nodes take over, by node.
+	Disks     []director.KeptDisk
+	Take      map[string]string
+	Seen      map[string]Seen // the nodes as the cluster's API shows them; nil if nobody has looked
+	Blind     string          // why somebody who looked saw nothing
 	Used      map[netip.Addr]bool
 	Sharers   []string            // other clusters with machines on the same network
 	Underlays map[string]Underlay // of the adapters beside the first, by the name of the network

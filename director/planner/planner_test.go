@@ -68,7 +68,7 @@ func TestGoldenDelete(t *testing.T) {
 	t.Parallel()
 	w := demo(t)
 	w.Machines = ledger(t, w)
-	c, err := Delete(w)
+	c, err := Delete(w, plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestEveryStepSaysWhatIsSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Machines = append(w.Machines, director.Machine{ID: "m1", Name: "demo-master-1", Role: director.RoleMaster, State: director.MachinePresent})
-	deleted, err := Delete(w)
+	deleted, err := Delete(w, plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestSharedNetworkSurvivesADeletion(t *testing.T) {
 	t.Parallel()
 	w := demo(t)
 	w.Machines, w.Sharers = ledger(t, w), []string{"other"}
-	c, err := Delete(w)
+	c, err := Delete(w, plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (d *draft) grow(add []sized) ([]string, error) {
 		if m.Role == director.RoleMaster {
 			needs = append(slices.Clone(base), master...)
 		}
-		last, err := d.join(m, m.State != director.MachineIntended, needs, plan.Step{})
+		last, err := d.join(m, m.State != director.MachineIntended || d.w.Take[m.Name] != "", needs, plan.Step{})
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, er
 		return nil, nil
 	}
 	if !ask.KeepVM {
-		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their disks: %s", count(len(r.remove), "VM"), strings.Join(names(r.remove), ", ")))
+		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their root disks: %s", count(len(r.remove), "VM"), strings.Join(names(r.remove), ", ")))
 	}
 	window := d.window()
 	out := map[string]bool{}

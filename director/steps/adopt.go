@@ -6,7 +6,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
-	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 )
@@ -24,7 +23,11 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 		return director.Errorf(director.KindInvalid, op, "provider %s cannot take over a VM that somebody else has made", m.Provider).
 			WithHint("have the director make it: discard this plan and rejoin the node without a host key")
 	}
-	vm, err := a.Adopt(ctx, e.stamp(m.ID), m.Name, dataDisks(p.VMParams))
+	disks, err := e.dataDisks(ctx, p.VMParams)
+	if err != nil {
+		return err
+	}
+	vm, err := a.Adopt(ctx, e.stamp(m.ID), m.Name, disks)
 	if err != nil && director.KindOf(err) == director.KindNotFound {
 		return plan.After(again, "waits for somebody to make VM "+m.Name)
 	}
@@ -39,22 +42,6 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 		return err
 	}
 	return e.Ledger.SetMachine(ctx, m.ID, director.MachinePresent, vm.Host, string(vm.ID))
-}
-
-func dataDisks(p planner.VMParams) []hypervisor.Disk {
-	if p.DataDisk == 0 {
-		return nil
-	}
-	return []hypervisor.Disk{{Serial: DataDiskSerial, Size: int64(p.DataDisk)}}
-}
-
-func (e Env) guestDisk(p planner.VMParams) *cloudinit.DataDisk {
-	if p.DataDisk == 0 {
-		return nil
-	}
-	return &cloudinit.DataDisk{
-		Serial: DataDiskSerial, WWN: hypervisor.DiskWWN(e.stamp(p.Machine.ID), DataDiskSerial), Mount: DataDiskMount, Persist: p.Persist,
-	}
 }
 
 // adoptedKey returns the host key of the VM that somebody else has made for the machine, and "" if its VM is our own.

@@ -108,6 +108,7 @@ type API interface {
 type Env struct {
 	Director string // id of the installation
 	Ledger   Ledger
+	Disks    Disks // of disks that outlive their VMs; nil for a director that writes none down
 	Clusters Clusters
 	Secrets  Secrets
 	Sealer   pki.Sealer
@@ -154,7 +155,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepClusterPKI:    handler(env.clusterPKI),
 		planner.StepClusterReady:  handler(env.clusterReady),
 		planner.StepClusterForget: handler(env.clusterForget),
-		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmDelete),
+		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmUndo),
 		planner.StepVMBoot:        handler(env.vmBoot),
 		planner.StepVMAdopt:       handler(env.vmAdopt),
 		planner.StepVMDelete:      handler(env.vmDelete),

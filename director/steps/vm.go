@@ -23,18 +23,11 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
-// DataDiskSerial is how a node finds its data disk.
-const DataDiskSerial = "kaas-data"
-
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
 func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
-	if err != nil {
-		return err
-	}
-	spec, err := e.vmSpec(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -46,12 +39,19 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error
 		return err
 	}
 	if len(have) == 0 {
+		if err := e.takeDisk(ctx, p); err != nil {
+			return err
+		}
 		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine)); err != nil {
 			return err
 		}
 		if err := e.mayCreate(ctx, r, p.Machine); err != nil {
 			return err
 		}
+	}
+	spec, err := e.vmSpec(ctx, p) // with the disks that it has taken
+	if err != nil {
+		return err
 	}
 	vm, err := e.present(ctx, b, spec, have)
 	if err != nil {
@@ -161,7 +161,10 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
 	describe(&guest, p)
-	spec.DataDisks, guest.DataDisk = dataDisks(p), e.guestDisk(p)
+	if spec.DataDisks, err = e.dataDisks(ctx, p); err != nil {
+		return hypervisor.Spec{}, err
+	}
+	guest.DataDisk = e.guestDisk(p, spec.DataDisks)
 	spec.Seed, err = cloudinit.Render(guest)
 	return spec, err
 }
@@ -268,9 +271,8 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 			if err := cloudInitResult(p.Machine.Name, out); err != nil {
 				return err
 			}
-			if adopted && p.DataDisk > 0 {
-				r.Note(ctx, "mounting the data disk")
-				if err := e.Nodes.Script(ctx, p.Machine, key, e.guestDisk(p).Script()); err != nil {
+			if adopted {
+				if err := e.mountDisk(ctx, r, p, key); err != nil {
 					return err
 				}
 			}
@@ -367,11 +369,25 @@ func cloudInitResult(name, text string) error {
 	return nil
 }
 
+// vmDelete takes the VM away for good. Its disks are kept but those that the plan names.
 func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	if err := e.unmakeVM(ctx, r, p, true); err != nil {
 		return err
 	}
 	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
+}
+
+// vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes too.
+func (e Env) vmUndo(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	p.DeleteData = nil
+	member, err := e.member(ctx, p.Machine.ID)
+	if err != nil {
+		return err
+	}
+	if !member {
+		p.DeleteData = []string{director.DiskID(p.Machine.ID, director.DataDiskSerial)}
+	}
+	return e.vmDelete(ctx, r, p)
 }
 
 // vmRemove takes the VM away and keeps its row and its data disk for the one that follows.
@@ -382,7 +398,9 @@ func (e Env) vmRemove(ctx context.Context, r plan.Run, p planner.VMParams) error
 	return e.Ledger.RemoveVM(ctx, p.Machine.ID)
 }
 
-func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, dataDisks bool) error {
+// unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the plan names are deleted
+// after.
+func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, forGood bool) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
@@ -395,20 +413,29 @@ func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, dataD
 	if err != nil {
 		return err
 	}
-	for _, vm := range vms {
-		r.Note(ctx, "deleting VM "+vm.Name+" on "+vm.Host)
-		if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID), DataDisks: dataDisks}); err != nil {
+	left, err := e.outliving(ctx, r, b, vms, p, forGood)
+	if err != nil {
+		return err
+	}
+	if e.Disks != nil {
+		if err := e.Disks.KeepDisks(ctx, left); err != nil {
 			return err
 		}
 	}
-	if err := e.disown(ctx, p.Machine.ID); err != nil {
+	o := hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID)}
+	if forGood {
+		o.Label = hypervisor.DiskLabel{Cluster: p.Machine.Cluster, Pool: p.Machine.Pool, Node: p.Machine.Name}
+	}
+	for _, vm := range vms {
+		r.Note(ctx, "deleting VM "+vm.Name+" on "+vm.Host)
+		if err := b.Delete(ctx, vm.ID, o); err != nil {
+			return err
+		}
+	}
+	if err := e.disown(ctx, p.Machine.ID); err != nil || !forGood {
 		return err
 	}
-	volumes, ok := hypervisor.Capability[hypervisor.Volumes](b)
-	if !ok || !dataDisks {
-		return nil
-	}
-	return volumes.DeleteVolume(ctx, e.stamp(p.Machine.ID)) // data disks of a VM that is gone
+	return e.dropDisks(ctx, r, b, p, left)
 }
 
 // BundleDigest returns the SHA-256 of the bundle's release.yaml, which pins everything in it.

@@ -38,15 +38,16 @@ type Audit struct {
 	At        time.Time  `json:"at"`
 	Findings  []Finding  `json:"findings" doc:"By provider, kind and name."`
 	Providers []Compared `json:"providers" doc:"The providers that were asked."`
+	Disks     []Disk     `json:"disks,omitempty" doc:"Disks that outlived their VMs."`
 	Busy      []string   `json:"busy,omitempty" doc:"Clusters that a plan works on, or has left half way: how they differ was not looked at."`
 }
 
 // Finding is one disagreement between the ledger and a hypervisor.
 type Finding struct {
-	Kind     string `json:"kind" doc:"twin, orphan, ghost, stranger or drift."`
+	Kind     string `json:"kind" doc:"twin, orphan, ghost, stranger, drift, orphan-disk or ghost-disk."`
 	Provider string `json:"provider"`
 	Host     string `json:"host,omitempty"`
-	VM       string `json:"vm,omitempty" doc:"The hypervisor's id of the VM; absent for a ghost."`
+	VM       string `json:"vm,omitempty" doc:"The hypervisor's id of the VM; absent for a ghost and for disks."`
 	Name     string `json:"name"`
 	Machine  string `json:"machine,omitempty" doc:"Id of the row, or the one that the VM is stamped with."`
 	Cluster  string `json:"cluster,omitempty"`

@@ -218,8 +218,11 @@ type PlanRequest struct {
 	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
-	Undrained bool     `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
-	Drain     *Drain   `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+	// DeleteData is an agreement of its own: without it data disks outlive their VMs.
+	DeleteData bool              `json:"delete_data,omitempty" doc:"Also destroy the data disks of VMs that go. The plan names each of them for approval; without it they are kept."`
+	AdoptDisks map[string]string `json:"adopt_disks,omitempty" doc:"The kept disks that new nodes take over: ids of disks by node." maxProperties:"1000"`
+	Undrained  bool              `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
+	Drain      *Drain            `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
 
 	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs that somebody else has made in the place of nodes, by node. The VM of the name is then taken over, and not made."`
 }
@@ -233,7 +236,7 @@ type Drain struct {
 
 // Request converts what was asked for.
 func (r PlanRequest) Request() plan.Request {
-	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained, HostKeys: r.HostKeys}
+	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData, AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, HostKeys: r.HostKeys}
 	if d := r.Drain; d != nil {
 		out.Drain = plan.Drain{Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
 	}
@@ -242,7 +245,7 @@ func (r PlanRequest) Request() plan.Request {
 
 // PlanRequestOf is the inverse of Request.
 func PlanRequestOf(r plan.Request) PlanRequest {
-	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, Undrained: r.Undrained, HostKeys: r.HostKeys}
+	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData, AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, HostKeys: r.HostKeys}
 	if d := r.Drain; d != (plan.Drain{}) {
 		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
 	}

@@ -15,6 +15,7 @@ func TestDisksOutliveACutDeletion(t *testing.T) {
 	label := hypervisor.DiskLabel{Cluster: "demo", Pool: "worker", Node: "demo-worker-1"}
 	for _, point := range []string{"unmade", "labelled", "removed"} {
 		b := f.open(t)
+		t.Cleanup(func() { _ = b.Close() })
 		s := f.spec(t, b)
 		s.Key.Director = hypervisortest.RandomID("d")
 		vm, err := b.Ensure(t.Context(), s)
@@ -42,7 +43,7 @@ func TestDisksOutliveACutDeletion(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].Label != label || got[0].VM != "" || !exists() {
 			t.Errorf("after a cut at %s: %+v, %v; the foreign disk exists: %t", point, got, err, exists())
 		}
-		if err := errors.Join(again.DeleteVolume(t.Context(), s.Key, "kaas-data"), again.Close(), b.Close()); err != nil {
+		if err := errors.Join(again.DeleteVolume(t.Context(), s.Key, "kaas-data"), again.Close()); err != nil {
 			t.Error(err)
 		}
 		if left := f.remains(t, s.Key.Director); len(left) > 0 {

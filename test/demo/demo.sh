@@ -141,7 +141,7 @@ Three things to try next (the cluster lives in the lab's own network, so command
 
   test/lab/lab exec -- $DEMO_DIR/kubectl --kubeconfig $DEMO_DIR/kubeconfig get nodes -o wide
   test/demo/demo.sh ctl describe cluster demo
-  test/demo/demo.sh ctl delete cluster demo --wait
+  test/demo/demo.sh ctl delete cluster demo --delete-data --wait
 
 make demo/clean takes everything away.
 NEXT

@@ -298,8 +298,22 @@ func (s *suite) failingTaskIsExplained(t *testing.T) {
 	}
 }
 
+// destroyKeptDisks destroys the data disks that nodes left behind before the cluster went, each by its name.
+func (s *suite) destroyKeptDisks(t *testing.T) {
+	var kept struct {
+		Items []struct{ Provider, ID string }
+	}
+	if err := json.Unmarshal([]byte(s.ctl(t, "disks", "list", "-o", "json")), &kept); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range kept.Items {
+		s.ctl(t, "disks", "delete", d.Provider, d.ID, "--yes")
+	}
+}
+
 func (s *suite) deletesEverything(t *testing.T) {
-	s.ctl(t, "delete", "cluster", "demo", "--yes", "--wait")
+	s.ctl(t, "delete", "cluster", "demo", "--delete-data", "--yes", "--wait")
+	s.destroyKeptDisks(t)
 	for _, args := range [][]string{{"list", "--all", "--name"}, {"net-list", "--all", "--name"}} {
 		if out := s.virsh(t, args...); out != "" {
 			t.Errorf("virsh %v is not empty:\n%s", args, out)
