@@ -80,6 +80,12 @@ func (a *app) watch(ctx context.Context, api *client.Client, view view) (string,
 	}
 	done := make(chan result, 1)
 	p := view.plan()
+	tell := func(note string) {
+		select {
+		case notes <- note:
+		case <-ctx.Done():
+		}
+	}
 	go func() {
 		phase, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
 			select {
@@ -91,15 +97,14 @@ func (a *app) watch(ctx context.Context, api *client.Client, view view) (string,
 				return errParked
 			}
 			return nil
+		}, func(g wire.EventGap) {
+			tell(fmt.Sprintf("%d events are not kept any more", g.Through-g.After))
 		}, func(err error) {
 			note := "connected again"
 			if err != nil {
 				note = "the connection is lost, trying again: " + err.Error()
 			}
-			select {
-			case notes <- note:
-			case <-ctx.Done():
-			}
+			tell(note)
 		})
 		done <- result{phase, err}
 	}()

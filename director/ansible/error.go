@@ -20,6 +20,7 @@ type Class string
 const (
 	ClassCancelled   Class = "cancelled"   // the caller's context was cancelled
 	ClassTimeout     Class = "timeout"     // Play.Timeout or the caller's deadline passed
+	ClassInterrupted Class = "interrupted" // something that is neither the play nor its hosts ended it: a signal, or a silence of the director
 	ClassUnreachable Class = "unreachable" // every host that stopped did so because it could not be reached
 	ClassFailed      Class = "failed"      // a task failed on a host, or the director's machine failed the run
 	ClassBroken      Class = "broken"      // Ansible did not get to run the play: bad input, playbook or installation
@@ -31,7 +32,7 @@ type PlayError struct {
 	Class    Class
 	Groups   []Group  // for ClassFailed and ClassUnreachable, and what had failed before a cancel or a timeout
 	Waiting  []string // for ClassTimeout and ClassCancelled: hosts that had not answered
-	Output   []string // for ClassBroken: the last lines of ansible-playbook's standard error
+	Output   []string // for ClassBroken and ClassInterrupted: the last lines of ansible-playbook's standard error
 	ExitCode int
 	Err      error // the context's error for ClassCancelled and ClassTimeout, an error of the system for ClassBroken; else nil
 }
@@ -105,6 +106,7 @@ const (
 	hintFailed      = "read the run's log for the whole output, mend the cause, then retry the step"
 	hintBroken      = "this is not about the machines: correct the playbooks, the inventory or the installation of Ansible"
 	hintCancelled   = "retry the step to go on; the playbooks may run again at any time"
+	hintInterrupted = "the step runs again; if it repeats, see whether the director's machine ran out of memory (dmesg)"
 	hintTimeout     = "look at the machines that did not answer; if they are only slow, allow the step more time"
 )
 
@@ -127,6 +129,11 @@ func judge(v verdict, f *fold, r *Result) error {
 	if err := v.ctx.Err(); err != nil && (v.exit != 0 || !f.ended) {
 		return interrupted(v, f, e, err)
 	}
+	if why := v.ended(); why != "" {
+		// What failed by then may have failed because its helpers were ended first.
+		e.Class, e.Output = ClassInterrupted, v.output
+		return &director.Error{Kind: director.KindUnavailable, Op: opPlay, Msg: why, Hint: hintInterrupted, Err: e}
+	}
 	failed := slices.ContainsFunc(r.Failures, func(x Failure) bool { return !x.Unreachable })
 	// Also where the events of the failures themselves were lost.
 	unreachable := len(r.Failures) > 0
@@ -145,13 +152,6 @@ func judge(v verdict, f *fold, r *Result) error {
 		return &director.Error{
 			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintUnreachable)), Hint: hint(e, hintUnreachable), Err: e,
 		}
-	case v.signal != "":
-		// Not by us: most often the kernel, for want of memory. It may go better next time.
-		e.Class, e.Output = ClassFailed, v.output
-		return &director.Error{
-			Kind: director.KindInternal, Op: opPlay, Msg: "ansible-playbook was ended by the signal " + v.signal,
-			Hint: "see whether the director's machine ran out of memory (dmesg); then retry the step", Err: e,
-		}
 	case v.exit != 0 && f.playing:
 		e.Class, e.Output = ClassBroken, v.output
 		return brokenError(e, "the playbook stopped before its end: "+complaint(v.output, v.exit))
@@ -166,6 +166,31 @@ func judge(v verdict, f *fold, r *Result) error {
 		return brokenError(e, "ansible-playbook told nothing about its run: the callback plugin director_events did not work")
 	}
 	return nil
+}
+
+// What ansible-playbook prints when it did not end by itself and was not ended by a signal either.
+var (
+	leashTorn  = regexp.MustCompile(`^The director (is gone|was silent for .*): the run ends itself\.$`) // the callback plugin's words
+	workerDead = "A worker was found in a dead state"                                                    // most often for want of memory
+)
+
+// ended says what ended the process from outside, or "": a signal that is not ours, or the end of one of its workers.
+func (v verdict) ended() string {
+	if v.signal != "" {
+		return "ansible-playbook was ended by the signal " + v.signal
+	}
+	if v.exit == 0 {
+		return ""
+	}
+	for _, line := range v.output {
+		if leashTorn.MatchString(line) {
+			return "ansible-playbook ended itself: " + line
+		}
+		if strings.Contains(line, workerDead) {
+			return "a worker of ansible-playbook was ended"
+		}
+	}
+	return ""
 }
 
 func interrupted(v verdict, f *fold, e *PlayError, err error) error {

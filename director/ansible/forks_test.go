@@ -2,6 +2,7 @@ package ansible_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
@@ -48,5 +49,49 @@ func TestForksAreShared(t *testing.T) {
 	write(t, release, "go\n")
 	if o := <-works; o.err != nil {
 		t.Error(o.err)
+	}
+}
+
+// Forks that were reserved are used by the play and given back once, and whoever asks meanwhile waits.
+func TestReservedForks(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *ansible.Config) { c.Forks = 2 })
+	limit := []string{"h1", "h2"}
+	reserved, release, err := b.Reserve(t.Context(), limit, func() { t.Error("there were enough") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, got := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, again, err := b.Reserve(t.Context(), limit[:1], func() { close(asked) })
+		if err == nil {
+			again()
+		}
+		got <- err
+	}()
+	<-asked
+	p := b.play(t, start+"ok")
+	p.Limit = limit
+	if _, err := b.Play(reserved, p); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("the play gave back what was reserved: %v", err)
+	default:
+	}
+	release()
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, release, err = b.Reserve(t.Context(), limit, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, _, err := b.Reserve(ctx, limit, func() {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that is over: %v", err)
 	}
 }

@@ -136,7 +136,20 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			start + broken + `exit 4`, ansible.ClassBroken, director.KindInternal, true, false, "stopped before its end: We could not",
 		},
 		"killed by somebody else": {
-			start + `kill -KILL $$`, ansible.ClassFailed, director.KindInternal, false, false, "ended by the signal killed",
+			start + `kill -KILL $$`, ansible.ClassInterrupted, director.KindUnavailable, false, false, "ended by the signal killed",
+		},
+		"killed after its connections were": {
+			start + on("h1", unreachable) + on("h2", failedOn) + `kill -KILL $$`,
+			ansible.ClassInterrupted, director.KindUnavailable, false, false, "ended by the signal killed",
+		},
+		"one of its workers killed": {
+			start + `echo 'ERROR! A worker was found in a dead state' >&2; exit 250`,
+			ansible.ClassInterrupted, director.KindUnavailable, false, false, "a worker of ansible-playbook was ended",
+		},
+		"the director was silent, and its workers ended first": {
+			start + on("h1", failedOn) + `echo 'The director was silent for 5 s: the run ends itself.' >&2
+			emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
+			ansible.ClassInterrupted, director.KindUnavailable, false, false, "The director was silent for 5 s",
 		},
 		"no events at all": {
 			`exit 0`, ansible.ClassBroken, director.KindInternal, true, false, "the callback plugin",

@@ -75,6 +75,9 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
+// ErrRunning is the cause of an error of Play for an ID that is being played: a former attempt has been told to end and has not ended yet.
+var ErrRunning = errors.New("a former run has not ended")
+
 // Play says what to run, on what, and with which secrets.
 type Play struct {
 	ID         string            // plan/step/attempt; two plays with one ID do not run at once
@@ -116,7 +119,7 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 		return res, err
 	}
 	if !r.claim(p.ID) {
-		return res, director.Errorf(director.KindConflict, opPlay, "the play %s is running already", p.ID)
+		return res, director.Errorf(director.KindConflict, opPlay, "the play %s is running already: %w", p.ID, ErrRunning)
 	}
 	defer r.release(p.ID)
 
@@ -137,17 +140,14 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	}()
 
 	forks := int64(r.want(p))
-	if !r.forks.TryAcquire(forks) {
+	free, err := r.take(ctx, forks, func() {
 		s.emit(Event{Type: Waiting, Msg: fmt.Sprintf("for %d of the director's %d forks", forks, r.cfg.Forks)})
 		s.flush()
-		r.cfg.Observer.RunWaits()
-		err := r.forks.Acquire(ctx, forks)
-		r.cfg.Observer.RunWaited()
-		if err != nil {
-			return res, interrupted(verdict{limit: p.Limit}, s.fold, &PlayError{ExitCode: -1}, err)
-		}
+	})
+	if err != nil {
+		return res, interrupted(verdict{limit: p.Limit}, s.fold, &PlayError{ExitCode: -1}, err)
 	}
-	defer r.forks.Release(forks)
+	defer free()
 	r.cfg.Observer.RunStarted(int(forks))
 	began := time.Now()
 	defer func() { r.cfg.Observer.RunEnded(int(forks), ending(err), time.Since(began)) }()

@@ -46,7 +46,7 @@ func (s *server) events(api huma.API) {
 	operation(s, api, describe[wire.Events](api, huma.Operation{
 		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags, Summary: "Follow what happens in a plan",
 		Description: "A stream sends each event with its number as id, and a last message of the type end when the plan has ended. It can be " +
-			"taken up again with Last-Event-ID.",
+			"taken up again with Last-Event-ID. Where events are not kept any more, a message of the type gap says which.",
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, typeEvents), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
@@ -114,6 +114,14 @@ func (s *server) archive(api huma.API) {
 func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wire.Events, err error) {
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
+	phase, _, err := s.Operations.Progress(ctx, in.ID)
+	if err != nil {
+		return out, err
+	}
+	wait := min(time.Duration(in.Wait)*time.Second, maxWait)
+	if phase.Ended() {
+		wait = 0
+	}
 	var events []plan.Event
 	if len(in.Kind) > 0 || in.Step != "" {
 		q := EventQuery{After: after, Step: in.Step, Limit: in.Limit}
@@ -122,7 +130,7 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 		}
 		events, out.Last, err = s.Operations.SearchEvents(ctx, in.ID, q)
 	} else {
-		events, err = s.Operations.Events(ctx, in.ID, after, min(time.Duration(in.Wait)*time.Second, maxWait))
+		events, err = s.Operations.Events(ctx, in.ID, after, wait)
 		events = events[:min(len(events), in.Limit)]
 		if out.Last = after; len(events) > 0 {
 			out.Last = events[len(events)-1].Seq
@@ -131,10 +139,29 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 	if err != nil {
 		return out, err
 	}
-	phase, seq, err := s.Operations.Progress(ctx, in.ID)
-	out.Items, out.Phase = wire.EventsOf(events), string(phase)
+	out.Items = wire.EventsOf(events)
+	if len(in.Kind) == 0 && in.Step == "" {
+		out.Gap = gapBefore(out.Items, after)
+	}
+	var seq int64
+	phase, seq, err = s.Operations.Progress(ctx, in.ID)
+	out.Phase = string(phase)
+	if err == nil && phase.Ended() && out.Last < seq && len(events) == 0 {
+		var rest []plan.Event
+		if rest, err = s.Operations.Events(ctx, in.ID, out.Last, 0); err == nil && len(rest) == 0 {
+			out.Gap, out.Last = &wire.EventGap{After: after, Through: seq}, seq
+		}
+	}
 	out.Ended = phase.Ended() && out.Last >= seq
 	return out, err
+}
+
+// gapBefore returns what is missing between the number and the events that were asked for behind it; nil if nothing is.
+func gapBefore(events []wire.Event, after int64) *wire.EventGap {
+	if len(events) == 0 || events[0].Seq <= after+1 {
+		return nil
+	}
+	return &wire.EventGap{After: after, Through: events[0].Seq - 1}
 }
 
 // untilStop ends with the request or with the server.
@@ -158,7 +185,11 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 	}
 	return s.sse(func(ctx context.Context, w *sse) error {
 		for {
-			for _, e := range wire.EventsOf(events) {
+			items := wire.EventsOf(events)
+			if gap := gapBefore(items, after); gap != nil {
+				w.send("gap", gap.Through, gap)
+			}
+			for _, e := range items {
 				w.send("event", e.Seq, e)
 				after = e.Seq
 			}
@@ -169,7 +200,18 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 			if err != nil {
 				return err
 			}
-			if phase.Ended() && after >= seq {
+			if phase.Ended() && after < seq {
+				// Either there is more, or it is not kept any more.
+				if events, err = s.Operations.Events(ctx, id, after, 0); err != nil {
+					return err
+				}
+				if len(events) > 0 {
+					continue
+				}
+				w.send("gap", seq, wire.EventGap{After: after, Through: seq})
+				after = seq
+			}
+			if phase.Ended() {
 				w.send("end", 0, wire.End{Phase: string(phase)})
 				return w.flush()
 			}

@@ -334,7 +334,7 @@ func TestFollowTakesUpBrokenStreams(t *testing.T) {
 			t.Error(err)
 		}
 		return nil
-	}, nil)
+	}, nil, nil)
 	if err != nil || phase != "done" {
 		t.Fatalf("phase %q, %v", phase, err)
 	}
@@ -386,22 +386,22 @@ func TestFollowEnds(t *testing.T) {
 			cancel()
 		}
 		return nil
-	}, nil)
+	}, nil, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("after a cancel: %v", err)
 	}
 	mine := errors.New("mine")
-	if _, err := b.api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return mine }, nil); !errors.Is(err, mine) {
+	if _, err := b.api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return mine }, nil, nil); !errors.Is(err, mine) {
 		t.Errorf("after an error of the caller: %v", err)
 	}
-	if _, err := b.api.Follow(t.Context(), "none", 0, nil, nil); director.KindOf(err) != director.KindNotFound {
+	if _, err := b.api.Follow(t.Context(), "none", 0, nil, nil, nil); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("of no plan: %v", err)
 	}
 	srv.CloseClientConnections()
 	srv.Close()
 	var mu sync.Mutex
 	var lost []error
-	_, err = b.api.Follow(t.Context(), p.ID, 0, nil, func(err error) {
+	_, err = b.api.Follow(t.Context(), p.ID, 0, nil, nil, func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		lost = append(lost, err)

@@ -24,10 +24,10 @@ const maxSilence = 20
 const silence = 60 * time.Second
 
 // Follow calls each for every event of the plan after the number, in order and once, until the plan has ended, and returns
-// the phase it ended in. When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil
+// the phase it ended in. gap, which may be nil, is told of events that the director does not keep any more. When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil
 // when it is back. An error of each ends it.
 func (c *Client) Follow(
-	ctx context.Context, id string, after int64, each func(wire.Event) error, lost func(error),
+	ctx context.Context, id string, after int64, each func(wire.Event) error, gap func(wire.EventGap), lost func(error),
 ) (phase string, err error) {
 	err = c.follow(ctx, "/plans/"+id+"/events", nil, &after, func(event, data string) (bool, error) {
 		switch event {
@@ -38,6 +38,15 @@ func (c *Client) Follow(
 			}
 			phase = end.Phase
 			return true, nil
+		case "gap":
+			var g wire.EventGap
+			if err := json.Unmarshal([]byte(data), &g); err != nil {
+				return false, director.Errorf(director.KindInternal, "client.follow", "a message of the stream cannot be read: %w", err)
+			}
+			if gap != nil {
+				gap(g)
+			}
+			after = max(after, g.Through)
 		case "event":
 			var e wire.Event
 			if err := json.Unmarshal([]byte(data), &e); err != nil {

@@ -155,7 +155,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	phase, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil)
+	phase, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
 	if err != nil || phase != string(plan.PhaseFailed) {
 		t.Fatalf("the plan is %s, %v; its playbook was to fail", phase, err)
 	}
@@ -175,7 +175,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 	stream, err := api.Stream(t.Context(), client.StreamFilter{})
 	ask("stream", stream, err)
 	var events []wire.Event
-	_, err = api.Follow(t.Context(), p.ID, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil)
+	_, err = api.Follow(t.Context(), p.ID, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil, nil)
 	ask("events", events, err)
 	body, err := api.Archive(t.Context(), p.ID)
 	if err != nil {

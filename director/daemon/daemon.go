@@ -42,7 +42,6 @@ import (
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/playbooks"
 )
 
 // Build says which director this is.
@@ -145,7 +144,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.onStop(files.Close)
 	env.Images, env.Imported = db, files.Path
-	tree, _, err := ansible.Unpack(playbooks.FS(), d.path("playbooks"))
+	tree, _, err := ansible.Unpack(planTree(), d.path("playbooks"))
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 			ended = e
 		}
 		return nil
-	}, nil)
+	}, nil, nil)
 	if err != nil || phase != string(plan.PhaseFailed) {
 		t.Fatalf("the plan ends as %q: %v", phase, err)
 	}

@@ -8,6 +8,7 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,10 +50,11 @@ type Store interface {
 	// Update runs fn in a transaction, and once more if the database asks for that.
 	Update(ctx context.Context, fn func(Tx) error) error
 	Active(ctx context.Context) ([]string, error) // ids of the plans in a phase of plan.Driven
+	Plan(ctx context.Context, id string) (plan.Plan, plan.State, error)
+	InLine(ctx context.Context) ([]plan.StepRef, error) // the steps that wait for a budget, with the attempts that they wait with
 	// Renew extends owner's leases, and returns what it holds and what of that is to end now.
 	Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error)
 	Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error)
-	Due(ctx context.Context, now time.Time) ([]plan.StepRef, error)
 	Beat(ctx context.Context, instance, host string, started, now time.Time) error
 	Gone(ctx context.Context, since time.Time, instance string) ([]string, error)
 }
@@ -67,8 +69,10 @@ type Config struct {
 	Handlers map[string]plan.Handler // by step kind
 	Workers  int                     // steps at once; 32 if zero
 	Lease    time.Duration           // how long a silent engine keeps its steps; DefaultLease if zero
-	Now      func() time.Time        // time.Now if nil
-	Log      *slog.Logger
+	// Interruptions is how many in a row that nobody wanted make a step wait for a person; 10 if zero.
+	Interruptions int
+	Now           func() time.Time // time.Now if nil
+	Log           *slog.Logger
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
 	Budget   func(budget string) int
 	Observer Observer // told what happens; nobody if nil
@@ -115,6 +119,12 @@ type stepArgs struct {
 // Kind names the job for River.
 func (stepArgs) Kind() string { return "step" }
 
+// invitation reads the arguments of a job.
+func invitation(args []byte) (plan.StepRef, error) {
+	var ref plan.StepRef
+	return ref, json.Unmarshal(args, &ref)
+}
+
 // New returns an engine that does not run yet. It brings the queue's tables up to date.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Workers == 0 {
@@ -122,6 +132,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = DefaultLease
+	}
+	if cfg.Interruptions == 0 {
+		cfg.Interruptions = 10
 	}
 	if cfg.Instance == "" {
 		cfg.Instance = cfg.Director

@@ -11,7 +11,7 @@ import (
 // Several engines may work on one PostgreSQL. Each holds a lease on what it runs and renews it; each sees to what a peer left behind:
 //
 //   - a running step whose lease has ended is interrupted and queued again, by whoever notices first;
-//   - a waiting step whose time has come is queued by everybody;
+//   - a step that may start and has no invitation over two ticks is queued by everybody;
 //   - what a peer had taken from the queue and not begun is queued again once the peer's signs of life stop.
 //
 // An engine that could not renew for most of a lease ends its own handlers before a peer may take their steps; so does one that stood
@@ -49,6 +49,7 @@ func (e *Engine) synchronize(ctx context.Context) error {
 func (e *Engine) keep(ctx context.Context, renewed time.Time) {
 	tick := time.NewTicker(tickOf(e.cfg.Lease))
 	defer tick.Stop()
+	var absent absentees
 	for {
 		select {
 		case <-ctx.Done():
@@ -62,7 +63,10 @@ func (e *Engine) keep(ctx context.Context, renewed time.Time) {
 		if err == nil {
 			renewed = began
 			e.beat.Store(e.cfg.Now().UnixNano())
+			var ierr error
 			err = e.takeOver(ctx)
+			absent, ierr = e.inviteAgain(ctx, absent)
+			err = errors.Join(err, ierr)
 		}
 		e.dropUnless(renewed)
 		if e.shared() {
@@ -133,12 +137,12 @@ func (e *Engine) renew(ctx context.Context) error {
 	e.mu.Unlock()
 	for _, ref := range orphans {
 		e.cfg.Log.WarnContext(ctx, "step interrupted", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
-		err = errors.Join(err, e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Interrupted, Message: "its outcome could not be written"}}))
+		err = errors.Join(err, e.finish(ctx, ref, interruption("its outcome could not be written")))
 	}
 	return err
 }
 
-// takeOver sees to what others left behind, and to what the timers missed.
+// takeOver sees to what others left behind.
 func (e *Engine) takeOver(ctx context.Context) error {
 	err := e.reclaim(ctx)
 	gone, gerr := e.cfg.Store.Gone(ctx, e.leaseNow().Add(-e.cfg.Lease), e.cfg.Instance)
@@ -146,12 +150,8 @@ func (e *Engine) takeOver(ctx context.Context) error {
 		e.cfg.Log.WarnContext(ctx, "taking over from directors that went away", "instances", gone)
 		gerr = errors.Join(gerr, e.requeue(ctx))
 	}
-	due, derr := e.cfg.Store.Due(ctx, e.cfg.Now().Add(-time.Second)) // the timers had their second
-	for _, ref := range due {
-		derr = errors.Join(derr, e.wake(ctx, ref))
-	}
 	nerr := e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
-	return errors.Join(err, gerr, derr, nerr)
+	return errors.Join(err, gerr, nerr)
 }
 
 // recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and queues again whatever
@@ -206,7 +206,7 @@ func (e *Engine) reclaim(ctx context.Context) error {
 		}
 		e.mu.Unlock()
 		still := func(tx Tx) (bool, error) { return tx.Lapsed(ref, now, prefix, e.owner) } // its holder may have renewed meanwhile
-		if err := e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Interrupted, Message: "the director that ran it went away"}}, still); err != nil {
+		if err := e.finish(ctx, ref, interruption("the director that ran it went away"), still); err != nil {
 			return err
 		}
 	}

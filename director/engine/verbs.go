@@ -50,6 +50,11 @@ func (e *Engine) Pause(ctx context.Context, id, by, reason string) error {
 		if s.Phase == plan.PhasePaused {
 			return nil
 		}
+		if s.Phase == plan.PhaseUndoing {
+			// A pause keeps what is whole; a plan that is being undone is not, and a resume would have to know in which direction.
+			return director.Errorf(director.KindConflict, "engine.pause", "plan %s is being undone, and comes to its end", id).
+				WithHint("wait for it: directorctl follow %s", id)
+		}
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanPaused, By: by, Message: reason})
 	})
 }

@@ -51,7 +51,7 @@ func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
 	p, step, claimed, err := e.claim(ctx, ref)
 	if err != nil {
 		log.ErrorContext(ctx, "claiming a step failed, will retry", "err", err)
-		e.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, e.cfg.Now().Add(time.Second))
+		e.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, e.cfg.Now().Add(min(time.Second, tickOf(e.cfg.Lease))))
 		return
 	}
 	if claimed == no {
@@ -142,11 +142,6 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 		return plan.Park(director.Errorf(director.KindInternal, "engine.run", "this director does not know steps of kind %q", step.Kind),
 			"the plan was made by another version: upgrade the director and retry, or discard the plan")
 	}
-	if step.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, step.Timeout)
-		defer cancel()
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = plan.Abort(&director.Error{
@@ -169,6 +164,19 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 		}
 	}
 	r := plan.Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note}
+	if preparer, ok := handler.(plan.Preparer); ok && !undo {
+		prepared, release, err := preparer.Prepare(ctx, r)
+		if err != nil {
+			return err
+		}
+		defer release()
+		ctx = prepared
+	}
+	if step.Timeout > 0 { // from here on: what it had to wait for is not its fault
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, step.Timeout)
+		defer cancel()
+	}
 	if undo {
 		return undoer.Undo(ctx, r)
 	}
@@ -178,14 +186,18 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 // outcome turns the handler's error into the event that it means.
 func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) ending {
 	o := plan.OutcomeOf(err)
-	ev := ending{Event: plan.Event{Kind: o.Kind}, last: o.Last}
+	ev := ending{Event: plan.Event{Kind: o.Kind}, last: o.Last, most: o.Most}
 	if err == nil {
 		return ev
 	}
-	if cause := context.Cause(ctx); cause != nil && (o.Kind == plan.Retry || o.Kind == plan.NotReady) {
-		return ending{Event: plan.Event{Kind: plan.Interrupted, Message: cause.Error()}}
+	cause := context.Cause(ctx)
+	if cause != nil && (o.Kind == plan.Retry || o.Kind == plan.NotReady || o.Kind == plan.Interrupted) {
+		wanted := errors.Is(cause, errStopping) || errors.Is(cause, errCancelled)
+		return ending{Event: plan.Event{Kind: plan.Interrupted, Message: cause.Error(), Counted: !wanted}}
 	}
 	switch o.Kind {
+	case plan.Interrupted:
+		ev.Counted, ev.pause = true, true
 	case plan.NotReady:
 		ev.Message, ev.NotBefore = o.Text, e.cfg.Now().Add(o.After)
 		return ev
@@ -214,7 +226,14 @@ func backoff(n int) time.Duration {
 // ending is an event of an attempt with what a retry becomes when the attempts are used up.
 type ending struct {
 	plan.Event
-	last plan.EventKind
+	last  plan.EventKind
+	most  time.Duration // how long the step may be not ready in all
+	pause bool          // an interruption that is not tried again at once when it repeats
+}
+
+// interruption is the end of an attempt whose engine went away.
+func interruption(why string) ending {
+	return ending{Event: plan.Event{Kind: plan.Interrupted, Message: why, Counted: true}}
 }
 
 // finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes its last resort when the attempts are used up. An
@@ -238,15 +257,9 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, gua
 				return err
 			}
 		}
-		ev.Plan, ev.Step, ev.Attempt = ref.Plan, ref.Step, ref.Attempt
 		step, _ := p.Step(ref.Step)
-		if ev.Kind == plan.Retry {
-			if st.Failures+1 >= step.Attempts {
-				ev.Kind = event.last
-			} else {
-				ev.NotBefore = e.cfg.Now().Add(backoff(st.Failures + 1))
-			}
-		}
+		ev = e.limited(step, st, event)
+		ev.Plan, ev.Step, ev.Attempt = ref.Plan, ref.Step, ref.Attempt
 		if st.Status == plan.Undoing {
 			ev.Kind = whileUndoing(ev.Kind)
 		}
@@ -282,6 +295,41 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, gua
 	}
 	e.signal.send()
 	return err
+}
+
+// limited returns the event that the end of an attempt is: what is tried again has a bound.
+func (e *Engine) limited(step plan.Step, st *plan.StepState, end ending) plan.Event {
+	ev, now := end.Event, e.cfg.Now()
+	switch ev.Kind {
+	case plan.Retry:
+		if st.Failures+1 >= step.Attempts {
+			ev.Kind = end.last
+		} else {
+			ev.NotBefore = now.Add(backoff(st.Failures + 1))
+		}
+	case plan.Interrupted:
+		if !ev.Counted {
+			break
+		}
+		n := st.Interruptions + 1
+		if n >= e.cfg.Interruptions {
+			ev.Kind, ev.Counted = plan.NeedsHuman, false
+			ev.Message = fmt.Sprintf("it was interrupted %d times in a row, the last time because: %s", n, ev.Message)
+			ev.Hint = "see in the director's log and with dmesg what ends it, such as want of memory; mend that, then retry the step"
+		} else if end.pause && n > 1 {
+			ev.NotBefore = now.Add(backoff(n - 1))
+		}
+	case plan.NotReady:
+		if ev.Deadline = st.Deadline; ev.Deadline.IsZero() {
+			ev.Deadline = now.Add(end.most)
+		}
+		if now.After(ev.Deadline) {
+			ev.Kind, ev.NotBefore, ev.Deadline = plan.NeedsHuman, time.Time{}, time.Time{}
+			ev.Message = fmt.Sprintf("it was not ready for %s: %s", end.most, ev.Message)
+			ev.Hint = "see to what it waits for, then retry the step"
+		}
+	}
+	return ev
 }
 
 // whileUndoing returns the event that means for a step that is taken back what k means for one that runs.

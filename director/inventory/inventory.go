@@ -21,7 +21,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
-	inventorytemplates "github.com/director-kaas/kaas/inventory-templates"
 )
 
 const op = "inventory.render"
@@ -121,8 +120,8 @@ func (f Files) Paths() []string {
 }
 
 // Render returns the files of the inventory. Errors: invalid, naming every value that is missing, unknown or of the wrong type at once.
-func Render(in Input) (Files, error) {
-	s := theSchema()
+func (t Templates) Render(in Input) (Files, error) {
+	s := t.schema
 	values, fields := s.resolve(in)
 	fields = append(fields, checkNodes(in.Nodes)...)
 	if err := director.Invalid(op, "the inventory of cluster "+in.Name+" cannot be rendered", fields); err != nil {
@@ -143,10 +142,10 @@ func Render(in Input) (Files, error) {
 		data["KeyFile"] = quoted(beside + in.KeyFile)
 	}
 	var err error
-	if files["hosts.ini"], err = execute("hosts.ini.tmpl", data, values); err != nil {
+	if files["hosts.ini"], err = t.execute("hosts.ini.tmpl", data, values); err != nil {
 		return nil, err
 	}
-	if files["group_vars/all.yml"], err = execute("group_vars/all.yml.tmpl", data, values); err != nil {
+	if files["group_vars/all.yml"], err = t.execute("group_vars/all.yml.tmpl", data, values); err != nil {
 		return nil, err
 	}
 	var known bytes.Buffer
@@ -158,7 +157,7 @@ func Render(in Input) (Files, error) {
 		hostValues["node_interfaces"] = interfaces(node.Interfaces)
 		hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
 		host := map[string]any{"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0, "NTP": len(node.NTP) > 0}
-		if files["host_vars/"+node.Name+".yml"], err = execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
+		if files["host_vars/"+node.Name+".yml"], err = t.execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +197,7 @@ func Secrets(values map[string]string) ([]byte, error) {
 }
 
 // facts returns what the input says, by variable. What it does not say is left out.
-func (in Input) facts() map[string]any {
+func (in Input) facts(s *schema) map[string]any {
 	facts := map[string]any{
 		"cluster_name": in.Name, "cluster_uid": in.UID, "kubernetes_version": in.Kubernetes,
 		"api_endpoint_host": in.APIHost, "api_vip": in.APIVIP,
@@ -206,7 +205,7 @@ func (in Input) facts() map[string]any {
 		"docker_registry_host": in.Registry, "registry_endpoint": endpoint(in), "registry_ca": in.RegistryCA,
 	}
 	for name, tag := range in.ImageTags {
-		if _, wanted := theSchema().byName[name+"_image_tag"]; wanted {
+		if _, wanted := s.byName[name+"_image_tag"]; wanted {
 			facts[name+"_image_tag"] = tag
 		}
 	}
@@ -257,7 +256,7 @@ func (s *schema) resolve(in Input) (map[string]any, []director.Field) {
 			values[v.Name] = v.Default
 		}
 	}
-	for name, value := range in.facts() {
+	for name, value := range in.facts(s) {
 		values[name] = value
 	}
 	fields = append(fields, s.override(values, in.Vars)...)
@@ -459,16 +458,16 @@ func tenth(cidr string) string {
 	return addr.String()
 }
 
-func execute(name string, data map[string]any, values map[string]any) ([]byte, error) {
-	t := template.New(path.Base(name)).Option("missingkey=error").Funcs(template.FuncMap{
+func (t Templates) execute(name string, data map[string]any, values map[string]any) ([]byte, error) {
+	parsed := template.New(path.Base(name)).Option("missingkey=error").Funcs(template.FuncMap{
 		"var": func(names ...string) (string, error) { return lines(values, names) },
 	})
-	t, err := t.ParseFS(inventorytemplates.FS(), name)
+	parsed, err := parsed.ParseFS(t.files, name)
 	if err != nil {
 		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be read: %w", name, err)
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, data); err != nil {
+	if err := parsed.Execute(&out, data); err != nil {
 		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be rendered: %w", name, err)
 	}
 	return out.Bytes(), nil

@@ -18,6 +18,10 @@ type Event struct {
 	Hint    string    `json:"hint,omitempty"`    // what to do next
 	// NotBefore is when a waiting step may start again.
 	NotBefore time.Time `json:"not_before,omitzero"`
+	// Deadline is when a step that is not ready stops waiting and asks a person.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Counted marks an interruption that nobody wanted: too many in a row wait for a person.
+	Counted bool `json:"counted,omitempty"`
 }
 
 // StepRef names an attempt of a step.
@@ -29,16 +33,19 @@ type StepRef struct {
 
 // StepState is what the journal says of one step.
 type StepState struct {
-	ID         string    `json:"id"`
-	Status     Status    `json:"status"`
-	Attempt    int       `json:"attempt"`        // of the current or last run; 0 before the first
-	Failures   int       `json:"failures"`       // plain errors so far, counted against Step.Attempts
-	Since      time.Time `json:"since,omitzero"` // of the status
-	StartedAt  time.Time `json:"started_at,omitzero"`
-	FinishedAt time.Time `json:"finished_at,omitzero"`
-	NotBefore  time.Time `json:"not_before,omitzero"` // of a waiting step
-	Message    string    `json:"message,omitempty"`   // why it waits, parks or failed
-	Hint       string    `json:"hint,omitempty"`
+	ID       string `json:"id"`
+	Status   Status `json:"status"`
+	Attempt  int    `json:"attempt"`  // of the current or last run; 0 before the first
+	Failures int    `json:"failures"` // plain errors so far, counted against Step.Attempts
+	// Interruptions are those in a row that nobody wanted.
+	Interruptions int       `json:"interruptions,omitempty"`
+	Since         time.Time `json:"since,omitzero"` // of the status
+	StartedAt     time.Time `json:"started_at,omitzero"`
+	FinishedAt    time.Time `json:"finished_at,omitzero"`
+	NotBefore     time.Time `json:"not_before,omitzero"` // of a waiting step
+	Deadline      time.Time `json:"deadline,omitzero"`   // of a step that is not ready, over all its tries in a row
+	Message       string    `json:"message,omitempty"`   // why it waits, parks or failed
+	Hint          string    `json:"hint,omitempty"`
 }
 
 // State is what the journal says of a plan.
@@ -97,6 +104,7 @@ func (s *State) Apply(e Event) error {
 	if e.Message != "" || !e.Kind.keepsReason() {
 		st.Message, st.Hint = e.Message, e.Hint
 	}
+	st.count(e)
 	switch e.Kind {
 	case Started, UndoStarted:
 		st.Attempt = e.Attempt
@@ -114,6 +122,21 @@ func (s *State) Apply(e Event) error {
 	}
 	s.Seq = e.Seq
 	return nil
+}
+
+// count keeps what is counted over several attempts in a row.
+func (st *StepState) count(e Event) {
+	switch e.Kind {
+	case Started, UndoStarted, Noted: // an attempt says nothing before it ends
+	case Interrupted:
+		if e.Counted {
+			st.Interruptions++
+		}
+	case NotReady:
+		st.Interruptions, st.Deadline = 0, e.Deadline
+	default:
+		st.Interruptions, st.Deadline = 0, time.Time{}
+	}
 }
 
 func (s *State) applyPlan(e Event) error {

@@ -18,6 +18,13 @@ type Handler interface {
 	Run(ctx context.Context, r Run) error
 }
 
+// Preparer is implemented by handlers that need something of this director that there may not be enough of for all, such as Ansible's forks. Prepare waits
+// for it before the step's time begins to run, so that the wait costs neither time nor an attempt. Run gets the context that it returns. release gives
+// back what was taken, and is nil if there is an error.
+type Preparer interface {
+	Prepare(ctx context.Context, r Run) (prepared context.Context, release func(), err error)
+}
+
 // Undoer is implemented by handlers that can take back what Run did, or what it had half done. Undo must be idempotent, and must not touch
 // what Run found there. Its error means what Run's means, except that plan.Park fails it: a person is asked either way.
 type Undoer interface {

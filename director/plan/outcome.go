@@ -13,6 +13,7 @@ type instruction struct {
 	after time.Duration
 	text  string
 	last  bool
+	most  time.Duration
 }
 
 func (i *instruction) Error() string {
@@ -37,15 +38,27 @@ func ParkLast(err error, question string) error {
 	return &instruction{err: err, kind: Retry, text: question, last: true}
 }
 
-// After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of the wait.
-func After(d time.Duration, why string) error {
-	return &instruction{kind: NotReady, after: d, text: why}
+// DefaultPatience is how long a step may be not ready, over all its tries in a row, before it waits for a person.
+const DefaultPatience = 24 * time.Hour
+
+// After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of the wait. After
+// DefaultPatience a person is asked.
+func After(d time.Duration, why string) error { return AfterWithin(DefaultPatience, d, why) }
+
+// AfterWithin is After with another limit for the whole wait, for what may take longer without being wrong.
+func AfterWithin(most, d time.Duration, why string) error {
+	return &instruction{kind: NotReady, after: d, text: why, most: most}
 }
+
+// Interrupt returns an error that says: something outside of the step ended it half way. The step runs again and loses no attempt. Too many in a
+// row wait for a person.
+func Interrupt(err error) error { return &instruction{err: err, kind: Interrupted} }
 
 // Outcome is what an error instructs.
 type Outcome struct {
-	Kind  EventKind     // Succeeded, Retry, NotReady, Aborted or NeedsHuman
+	Kind  EventKind     // Succeeded, Retry, NotReady, Interrupted, Aborted or NeedsHuman
 	After time.Duration // for NotReady
+	Most  time.Duration // for NotReady: how long the step may be not ready in all
 	Text  string        // the reason or the question; empty if there is none but the error
 	Last  EventKind     // for Retry: what it becomes when the attempts are used up, Aborted or NeedsHuman
 }
@@ -56,7 +69,7 @@ func OutcomeOf(err error) Outcome {
 		return Outcome{Kind: Succeeded}
 	}
 	if i, ok := errors.AsType[*instruction](err); ok {
-		o := Outcome{Kind: i.kind, After: i.after, Text: i.text, Last: Aborted}
+		o := Outcome{Kind: i.kind, After: i.after, Most: i.most, Text: i.text, Last: Aborted}
 		if i.last {
 			o.Last = NeedsHuman
 		}

@@ -64,6 +64,9 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 				w = inLine(w, line)
 			} else {
 				w.Deadline = st.NotBefore
+				if st.Deadline.After(w.Deadline) {
+					w.Deadline = st.Deadline
+				}
 			}
 		case Parked, Stuck:
 			w.Owner = aPerson

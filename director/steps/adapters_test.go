@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
@@ -113,7 +114,7 @@ func TestAdaptersInTheInventory(t *testing.T) {
 	plain.Nodes = []director.Machine{f.Nodes[0]}
 	f.Networks = map[string]model.Network{"front": p.NICs[0].Network, "nfs": p.NICs[1].Network}
 	key := func(string) (string, error) { return "", nil }
-	files, err := Env{}.inventory(f, key)
+	files, err := Env{}.inventory(f, inventory.Render, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestAdaptersInTheInventory(t *testing.T) {
 		}
 	}
 	// Who has one adapter is told nothing of others.
-	if files, err = (Env{}).inventory(plain, key); err != nil {
+	if files, err = (Env{}).inventory(plain, inventory.Render, key); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range files {

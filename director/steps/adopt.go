@@ -10,6 +10,9 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
+// adoptPatience is how long people may take to make a VM.
+const adoptPatience = 7 * 24 * time.Hour
+
 // vmAdopt takes over the VM that somebody else has made for the machine. It waits until there is one.
 func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) error {
 	const again, op = 10 * time.Second, "vm.adopt"
@@ -29,7 +32,7 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 	}
 	vm, err := a.Adopt(ctx, e.stamp(m.ID), m.Name, disks)
 	if err != nil && director.KindOf(err) == director.KindNotFound {
-		return plan.After(again, "waits for somebody to make VM "+m.Name)
+		return plan.AfterWithin(adoptPatience, again, "waits for somebody to make VM "+m.Name)
 	}
 	if err != nil {
 		return err

@@ -51,23 +51,32 @@ func (e Env) nodeLeft(ctx context.Context, _ plan.Run, p planner.NodeParams) err
 	return e.Clusters.SetNode(ctx, p)
 }
 
-// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not answer is asked again.
+// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not answer is asked again. One that does
+// not accept our certificate is asked again with a new one; if it does not accept that either, the wait is over.
 func (e Env) await(ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error)) error {
 	client, err := e.Cluster(ctx, uid, cluster, endpoint)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { client.Close() }()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	why := "nothing was seen yet"
+	why, renewed := "nothing was seen yet", false
 	for {
 		now, err := missing(ctx, client)
 		switch {
 		case err == nil && now == "":
 			return nil
+		case director.KindOf(err) == director.KindUnauthenticated && !renewed:
+			again, cerr := e.Cluster(ctx, uid, cluster, endpoint)
+			if cerr != nil {
+				return cerr
+			}
+			client.Close()
+			client, renewed = again, true
+			continue
 		case err == nil:
-			why = now
+			why, renewed = now, false
 			r.Note(ctx, why)
 		case ctx.Err() == nil && director.KindOf(err) != director.KindUnavailable:
 			return err
@@ -115,13 +124,28 @@ func reasons(missing []kube.Absence) string {
 	return "nodes are not ready: " + strings.Join(why, "; ")
 }
 
-// Cluster connects to a cluster as the director, with a certificate of ten minutes.
+// The lives of the director's certificates for a cluster.
+const (
+	shortLife  = 10 * time.Minute // where the caller sets no deadline
+	lifeMargin = 10 * time.Minute // behind the deadline
+)
+
+// credentialLife is how long a certificate has to be good that is used until ctx is done.
+func credentialLife(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return shortLife
+	}
+	return max(time.Until(deadline), 0) + lifeMargin
+}
+
+// Cluster connects to a cluster as the director. Its certificate is good for longer than ctx has time, and for ten minutes if ctx has no deadline.
 func (e Env) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := pki.ClientCert(authorities.CA, "director", []string{"system:masters"}, 10*time.Minute)
+	pair, err := pki.ClientCert(authorities.CA, "director", []string{"system:masters"}, credentialLife(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,14 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 		return err
 	}
 	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m director.Machine) bool { return slices.Contains(p.Without, m.Name) })
-	files, err := e.Inventory(ctx, facts)
+	templates, err := inventory.TemplatesOf(tree)
+	if err != nil {
+		return err
+	}
+	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
+		key, _, err := e.nodeKey(ctx, machine)
+		return key, err
+	})
 	if err != nil {
 		return err
 	}
@@ -54,9 +61,15 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	return playOutcome(err)
 }
 
+// stillRunning is how long a step may wait for the end of its former run, which was told to end.
+const stillRunning = 10 * time.Minute
+
 // playOutcome says what a failed run asks for. Hosts that could not be reached come back, and so does what fails for a cause that is known to
 // pass by itself. What a person can mend from outside parks; all else is final at once, because trying it again would only hide it for minutes.
 func playOutcome(err error) error {
+	if errors.Is(err, ansible.ErrRunning) {
+		return plan.AfterWithin(stillRunning, 2*time.Second, "waits for the end of its former run")
+	}
 	pe, ok := errors.AsType[*ansible.PlayError](err)
 	if err == nil || !ok {
 		return err
@@ -65,6 +78,8 @@ func playOutcome(err error) error {
 		return plan.Park(err, question)
 	}
 	switch pe.Class {
+	case ansible.ClassInterrupted:
+		return plan.Interrupt(err)
 	case ansible.ClassUnreachable:
 		return plan.ParkLast(retry(err), "bring the machine back, or see why the director does not reach it, and retry the step")
 	case ansible.ClassCancelled, ansible.ClassTimeout:
@@ -88,9 +103,9 @@ func retry(err error) error {
 	return &again
 }
 
-// Inventory renders the inventory of the cluster as its runs get it. It holds no secret. Host keys that do not exist yet are made.
+// Inventory renders the inventory of the cluster as runs of this director's playbooks get it. It holds no secret. Host keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
-	return e.inventory(f, func(machine string) (string, error) {
+	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
 	})
@@ -98,7 +113,7 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 
 // ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left out.
 func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
-	return e.inventory(f, func(machine string) (string, error) {
+	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
 			return adopted, err
 		}
@@ -109,11 +124,13 @@ func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.File
 
 // CheckInventory returns what would stop the cluster's inventory from being rendered. It makes nothing.
 func (e Env) CheckInventory(f planner.Facts) error {
-	_, err := e.inventory(f, func(string) (string, error) { return "", nil })
+	_, err := e.inventory(f, inventory.Render, func(string) (string, error) { return "", nil })
 	return err
 }
 
-func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, error)) (inventory.Files, error) {
+func (e Env) inventory(
+	f planner.Facts, render func(inventory.Input) (inventory.Files, error), hostKey func(machine string) (string, error),
+) (inventory.Files, error) {
 	c := f.Document
 	in := inventory.Input{
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
@@ -152,7 +169,7 @@ func (e Env) inventory(f planner.Facts, hostKey func(machine string) (string, er
 		}
 		in.Nodes = append(in.Nodes, n)
 	}
-	return inventory.Render(in)
+	return render(in)
 }
 
 // own gives the node what its pool has in the place of what all nodes have.

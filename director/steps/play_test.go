@@ -29,6 +29,7 @@ func TestPlayOutcome(t *testing.T) {
 		"unreachable for a person":      {ansible.PlayError{Class: ansible.ClassUnreachable, Groups: known(ansible.Person)}, director.KindUnavailable, plan.NeedsHuman, "On host h1: it is so. Then: mend it."},
 		"timeout":                       {ansible.PlayError{Class: ansible.ClassTimeout}, director.KindUnavailable, plan.Retry, ""},
 		"cancelled":                     {ansible.PlayError{Class: ansible.ClassCancelled}, director.KindUnavailable, plan.Retry, ""},
+		"interrupted":                   {ansible.PlayError{Class: ansible.ClassInterrupted}, director.KindUnavailable, plan.Interrupted, ""},
 		"failed, cause unknown":         {ansible.PlayError{Class: ansible.ClassFailed}, director.KindInternal, plan.Aborted, ""},
 		"failed, passes by itself":      {ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.Transient)}, director.KindInternal, plan.Retry, ""},
 		"failed for good":               {ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.NotByTrying)}, director.KindInternal, plan.Aborted, ""},
@@ -51,6 +52,11 @@ func TestPlayOutcome(t *testing.T) {
 				t.Error("the cause is lost")
 			}
 		})
+	}
+	// A former attempt that has not ended yet costs nothing.
+	running := classify(playOutcome(director.Errorf(director.KindConflict, "ansible.play", "it runs: %w", ansible.ErrRunning)))
+	if o := plan.OutcomeOf(running); o.Kind != plan.NotReady || o.Most != stillRunning {
+		t.Errorf("of a play that is running already: %+v", o)
 	}
 	if err := playOutcome(nil); err != nil {
 		t.Error(err)

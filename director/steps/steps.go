@@ -159,7 +159,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepVMBoot:        handler(env.vmBoot),
 		planner.StepVMAdopt:       handler(env.vmAdopt),
 		planner.StepVMDelete:      handler(env.vmDelete),
-		planner.StepPlay:          handler(env.play),
+		planner.StepPlay:          playHandler{handler(env.play), env.Player},
 		planner.StepVMRemove:      handler(env.vmRemove),
 		planner.StepKubeReady:     handler(env.kubeReady),
 		planner.StepKubeTraffic:   handler(env.kubeTraffic),

@@ -84,6 +84,9 @@ func (e Env) present(ctx context.Context, b hypervisor.Backend, s hypervisor.Spe
 // longestWait is how long a step waits before it looks at the creation budget again: somebody may have raised it.
 const longestWait = 5 * time.Minute
 
+// creationPatience is how long a step may wait for its turn: a large plan takes days under a small budget, which is what the budget is for.
+const creationPatience = 30 * 24 * time.Hour
+
 // mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is tried.
 func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) error {
 	if e.Allowances == nil {
@@ -103,7 +106,7 @@ func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) erro
 		return err
 	}
 	wait := min(max(until.Sub(now), time.Second), longestWait)
-	return plan.After(wait, "the creation budget is used up: "+usedUp.String()+"; there is room again at "+until.UTC().Format("2006-01-02 15:04:05")+
+	return plan.AfterWithin(creationPatience, wait, "the creation budget is used up: "+usedUp.String()+"; there is room again at "+until.UTC().Format("2006-01-02 15:04:05")+
 		" UTC. If so many VMs are meant, raise it; if not, cancel the plan")
 }
 

@@ -135,6 +135,19 @@ func (s *Store) BudgetWaits(ctx context.Context, planID string) ([]BudgetWait, e
 	return out, nil
 }
 
+// InLine returns the steps that stand in a line, of all plans, with the attempts that they wait with.
+func (s *Store) InLine(ctx context.Context) ([]plan.StepRef, error) {
+	var rows []budgetWait
+	if err := s.read.WithContext(ctx).Find(&rows).Error; err != nil {
+		return nil, dbError("store.budget", "lines", err)
+	}
+	out := make([]plan.StepRef, len(rows))
+	for i, r := range rows {
+		out[i] = plan.StepRef{Plan: r.PlanID, Step: r.StepID, Attempt: r.Attempt}
+	}
+	return out, nil
+}
+
 // BudgetUsers returns the ids of the plans that have taken of the budget.
 func (s *Store) BudgetUsers(ctx context.Context, budget string) ([]string, error) {
 	var ids []string

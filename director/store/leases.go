@@ -59,16 +59,6 @@ func (t *Tx) Stop(planID string) error {
 	return dbError("store.stop", "plan "+planID, err)
 }
 
-// Due returns the steps of plans in motion that wait for a time that has come.
-func (s *Store) Due(ctx context.Context, now time.Time) ([]plan.StepRef, error) {
-	var rows []stepRow
-	err := s.read.WithContext(ctx).Where(
-		"status IN ('waiting', 'undo_due') AND not_before <= ? AND plan_id IN (SELECT id FROM plans WHERE phase IN ('running', 'undoing'))",
-		micros(now),
-	).Order("plan_id, ord").Find(&rows).Error
-	return refs(rows), dbError("store.due", "steps", err)
-}
-
 // Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers then see to what
 // it left.
 func (s *Store) Beat(ctx context.Context, instance, host string, started, now time.Time) error {

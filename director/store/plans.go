@@ -39,7 +39,8 @@ type stepRow struct {
 	PlanID, StepID                   string
 	Ord                              int
 	Status                           string
-	Attempt, Failures                int
+	Attempt, Failures, Interruptions int
+	Deadline                         int64
 	StartedAt, FinishedAt, NotBefore int64
 	Since                            int64
 	Message, Hint                    string
@@ -66,7 +67,7 @@ func (r planRow) toState(steps []plan.StepState) plan.State {
 
 func (r stepRow) toDomain() plan.StepState {
 	return plan.StepState{
-		ID: r.StepID, Status: plan.Status(r.Status), Attempt: r.Attempt, Failures: r.Failures,
+		ID: r.StepID, Status: plan.Status(r.Status), Attempt: r.Attempt, Failures: r.Failures, Interruptions: r.Interruptions, Deadline: instant(r.Deadline),
 		StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), NotBefore: instant(r.NotBefore), Since: instant(r.Since),
 		Message: r.Message, Hint: r.Hint,
 	}
@@ -310,7 +311,8 @@ func (t *Tx) AddPlan(p plan.Plan) error {
 func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	e.Seq = s.Seq + 1
 	e.Message, e.Hint = text(e.Message), text(e.Hint)
-	e.At, e.NotBefore = instant(micros(e.At)), instant(micros(e.NotBefore)) // as exact as the tables are: a state is the fold of the journal
+	// As exact as the tables are: a state is the fold of the journal.
+	e.At, e.NotBefore, e.Deadline = instant(micros(e.At)), instant(micros(e.NotBefore)), instant(micros(e.Deadline))
 	t.moved = true
 	if err := s.Apply(e); err != nil {
 		return err
@@ -340,6 +342,7 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	row := map[string]any{
 		"status": string(st.Status), "attempt": st.Attempt, "failures": st.Failures, "started_at": micros(st.StartedAt),
 		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "since": micros(st.Since), "message": st.Message, "hint": st.Hint,
+		"interruptions": st.Interruptions, "deadline": micros(st.Deadline),
 	}
 	if !st.Status.Leased() {
 		row["lease_owner"], row["lease_until"], row["stop_asked"] = "", 0, 0

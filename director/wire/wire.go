@@ -455,12 +455,20 @@ type Event struct {
 	NotBefore *time.Time `json:"not_before,omitempty"`
 }
 
+// EventGap is a part of a plan's journal that the director does not have any more: journals of plans that are done are removed in time.
+type EventGap struct {
+	After   int64 `json:"after" doc:"The events behind this number are gone."`
+	Through int64 `json:"through" doc:"Up to this number."`
+}
+
 // Events is an answer to one poll.
 type Events struct {
 	Items []Event `json:"items"`
-	Phase string  `json:"phase" doc:"Phase of the plan after the events."`
-	Last  int64   `json:"last" doc:"Number to ask after next."`
-	Ended bool    `json:"ended" doc:"No event follows unless a person acts."`
+	// Gap is set where events are missing before the items.
+	Gap   *EventGap `json:"gap,omitempty" doc:"Events that were asked for and are not kept any more, before the items."`
+	Phase string    `json:"phase" doc:"Phase of the plan after the events."`
+	Last  int64     `json:"last" doc:"Number to ask after next."`
+	Ended bool      `json:"ended" doc:"No event follows unless a person acts."`
 }
 
 // StreamEvent is one thing that happened on the director.

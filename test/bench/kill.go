@@ -53,7 +53,7 @@ func killed(ctx context.Context, b *bench) ([]row, error) {
 	if err := r.Ready(ctx); err != nil {
 		return nil, err
 	}
-	phase, err := c.Follow(ctx, p.ID, 0, func(wire.Event) error { return nil }, nil)
+	phase, err := c.Follow(ctx, p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (f *fleet) followUntilHit(t *testing.T, id string, through, victim int, str
 				})
 			}
 			return err
-		}, nil)
+		}, nil, nil)
 		if err != nil {
 			phase = err.Error()
 		}

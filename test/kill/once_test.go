@@ -121,7 +121,7 @@ func TestLostAnswersAreGivenAgain(t *testing.T) {
 			return errCut // it runs: that is all that was to be seen
 		}
 		return nil
-	}, nil)
+	}, nil, nil)
 	if !errors.Is(err, errCut) || starts != 1 {
 		t.Errorf("the plan was started %d times: %v", starts, err)
 	}

@@ -125,7 +125,7 @@ func TestFullDisk(t *testing.T) {
 				return fmt.Errorf("plan %s: %s was done and ran again", p.ID, e.Step)
 			}
 			return nil
-		}, nil)
+		}, nil, nil)
 		must(t, err)
 	}
 }

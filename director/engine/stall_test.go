@@ -1,0 +1,222 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
+	"github.com/director-kaas/kaas/director/inventory"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store/storetest"
+)
+
+// stalling is the store of a director that can stand still: as long as the gate is closed, nothing of its engine gets through. Time goes on by ahead.
+type stalling struct {
+	adapted
+	gate  *sync.RWMutex
+	ahead *atomic.Int64
+}
+
+func (s stalling) open() func() {
+	s.gate.RLock()
+	return s.gate.RUnlock
+}
+
+func (s stalling) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+func (s stalling) Clock(ctx context.Context) (time.Time, error) {
+	defer s.open()()
+	there, err := s.adapted.Clock(ctx)
+	return there.Add(time.Duration(s.ahead.Load())), err
+}
+
+func (s stalling) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	defer s.open()()
+	return s.adapted.Update(ctx, fn)
+}
+
+func (s stalling) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
+	defer s.open()()
+	return s.adapted.Renew(ctx, owner, until)
+}
+
+// playing is an ansible-playbook that tells its process and waits until it may go on. It runs the playbook, which is a script here.
+const playing = `#!/bin/bash
+n=0
+emit() { n=$((n + 1)); printf '{"n":%d,%s\n' "$n" "${1#\{}" >>"$KAAS_EVENTS"; }
+for playbook; do :; done
+step=${playbook%.yml}
+emit '{"type":"play_start","play":"P"}'
+echo $$ >"$step.new" && mv "$step.new" "$step.pid"
+while [ ! -e "$step.go" ]; do sleep 0.02; done
+emit '{"type":"stats","stats":{"h1":{"ok":1}}}'
+`
+
+// A director stands still for 1 to 12 seconds while a play runs. A play bears half a lease of silence and ends itself then; a director that could not
+// renew its leases gives its steps up after three quarters; a peer takes them after a whole one. None of it ends the plan. All times are a fifth of
+// the usual ones, and the stalls take no time: the clocks are put forward.
+func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
+	t.Parallel()
+	const scale = 5
+	lease, silence := engine.DefaultLease/scale, engine.DefaultLease/2/scale
+	address := storetest.Postgres(t)
+	db, l, dir := openPostgres(t, address), newLab(t), t.TempDir()
+	s := scene{db: db, world: sim.NewWorld()}
+
+	var stalls []time.Duration
+	for d := time.Second; d <= 12*time.Second; d += time.Second / 2 {
+		stalls = append(stalls, d/scale)
+	}
+	p := l.plan(t, s, "p1", plan.ClusterCreate, "demo")
+	p.Steps, p.Windows = nil, nil
+	for i := range stalls {
+		name := fmt.Sprintf("stall-%02d", i)
+		if err := os.WriteFile(filepath.Join(dir, name+".yml"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		params, err := json.Marshal(planner.PlayParams{Playbook: name + ".yml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := plan.Step{ID: "play/" + name, Kind: planner.StepPlay, Params: params, Attempts: 1, Timeout: time.Hour}
+		if i > 0 {
+			step.Needs = []string{p.Steps[i-1].ID}
+		}
+		p.Steps = append(p.Steps, step)
+	}
+	facts, err := planner.DecodeFacts(p.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.Tags = map[string]string{}
+	for _, v := range inventory.Variables() {
+		if image, ok := strings.CutSuffix(v.Name, "_image_tag"); ok {
+			facts.Tags[image] = "v1"
+		}
+	}
+	if p.Facts, err = json.Marshal(facts); err != nil {
+		t.Fatal(err)
+	}
+	p.Hash = plan.HashOf(p.Content)
+	addPlan(t, db, p)
+	authorities, err := pki.NewCluster("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := authorities.Seal(l.sealer, "u-demo", steps.SecretPKI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.AddSecret(t.Context(), "u-demo", steps.SecretPKI, sealed); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "ansible-playbook")
+	if err := os.WriteFile(binary, []byte(playing), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	var ahead atomic.Int64
+	gates := map[string]*sync.RWMutex{"one": {}, "two": {}}
+	var mu sync.Mutex
+	at := map[string]string{} // where a step ran last
+	var one *engine.Engine
+	for name, gate := range gates {
+		runner, err := ansible.New(ansible.Config{Binary: binary, StateDir: filepath.Join(dir, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := stalling{adapted: openPostgres(t, address), gate: gate, ahead: &ahead}
+		env := steps.Env{
+			Director: db.DirectorID(), Ledger: db, Clusters: records{db}, Secrets: db, Sealer: l.sealer, Player: runner, Now: st.now, Log: quiet,
+			Trees: func(string) (string, error) { return dir, nil },
+			LogPath: func(_, step string, attempt int) string {
+				return filepath.Join(dir, name+strconv.Itoa(attempt)+filepath.Base(step))
+			},
+		}
+		if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e, err := engine.New(t.Context(), engine.Config{
+			Director: db.DirectorID(), Instance: name, Store: st, Lease: lease, Now: st.now,
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Handlers: wrapped(steps.Handlers(env), func(h plan.Handler, ctx context.Context, r plan.Run) error {
+				mu.Lock()
+				at[r.Step.ID] = name
+				mu.Unlock()
+				return h.Run(ctx, r)
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		one = e
+	}
+	if err := one.Begin(t.Context(), "p1", "admin", nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	phase := func() plan.State {
+		_, st, err := db.Plan(t.Context(), "p1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	for i, stall := range stalls {
+		base := filepath.Join(dir, fmt.Sprintf("stall-%02d", i))
+		var pid int
+		eventually(ctx, func() bool {
+			text, err := os.ReadFile(base + ".pid")
+			if err == nil {
+				pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+			}
+			return err == nil || phase().Phase != plan.PhaseRunning
+		})
+		if pid == 0 {
+			st := phase()
+			t.Fatalf("before the stall of %s the plan is %s: %s", stall*scale, st.Phase, st.Message)
+		}
+		mu.Lock()
+		gate := gates[at[p.Steps[i].ID]]
+		mu.Unlock()
+		gate.Lock()
+		ahead.Add(int64(stall))
+		if stall >= silence {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // as its callback plugin does
+		}
+		gate.Unlock()
+		if err := os.WriteFile(base+".go", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !eventually(ctx, func() bool { return phase().Phase != plan.PhaseRunning }) || phase().Phase != plan.PhaseDone {
+		st := phase()
+		t.Fatalf("the plan is %s: %s", st.Phase, st.Message)
+	}
+	checkJournal(t, db, p, phase())
+}
