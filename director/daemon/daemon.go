@@ -182,6 +182,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.ops = ops
 	d.startRepairs(ctx)
+	d.startServing(ctx, db, env)
 	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build, m)
 }
 

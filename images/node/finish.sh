@@ -17,6 +17,9 @@ echo localhost >/etc/hostname
 sed -i 's/^pool /# &/' /etc/chrony/chrony.conf
 
 systemctl -q enable systemd-networkd systemd-resolved systemd-repart ssh chrony containerd kubelet qemu-guest-agent kaas-emulated
+chmod 0600 /etc/systemd/system/kubelet.service.d/10-kubeadm.conf
+# Whom etcd's data belongs to on a master. etcd itself runs as root, which reads the keys of its certificates.
+useradd --system --user-group --no-create-home --home-dir /var/lib/etcd --shell /usr/sbin/nologin etcd
 # The playbooks enable these where a node needs them.
 systemctl -q disable haproxy keepalived rpcbind.service rpcbind.socket nfs-client.target
 # Each is a process or a kernel module at every start, and none is of use here.

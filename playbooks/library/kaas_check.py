@@ -90,6 +90,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, Kubectl, clean, cluster_args, no_cluster_yet, readiness
 
 PORT = 8080
+UNSIGNED = "remote error: tls: internal error"  # what a kubelet says that has no certificate yet
 LABELS = {"app.kubernetes.io/name": "probe"}
 
 
@@ -218,7 +219,14 @@ class Proof:
     def ask(self, node, pod, questions):
         """Have the probe of the node ask all questions, which map the toolbox's form to one for people."""
         begin = time.monotonic()
-        rc, out, err = self.kubectl.call("-n", self.args["namespace"], "exec", pod, "--", "toolbox", "all", *questions, timeout=300)
+        while True:
+            rc, out, err = self.kubectl.call("-n", self.args["namespace"], "exec", pod, "--", "toolbox", "all", *questions, timeout=300)
+            if not (rc and UNSIGNED in err):
+                break
+            if self.kubectl.over():
+                raise Failure("the kubelet on %s has no serving certificate: its request was not approved within %d s" % (node, self.args["timeout"]),
+                              "The director approves it when the names and addresses in it are the node's: see its log, and `kubectl get csr`")
+            time.sleep(5)
         answered = [line[3:] for line in out.splitlines() if line.startswith("ok ")]
         for question in answered:
             self.proven("a pod on %s %s" % (node, questions.get(question, question)), begin)

@@ -14,6 +14,7 @@ description:
   - C(worker) runs C(kubeadm upgrade node) while the node's kubelet is not of the version.
   - C(config) uploads the cluster's configuration when versions or image tags in it are others. It has to run before C(master), since
     kubeadm takes the tags of etcd and CoreDNS from there, and before a master of a newer version joins.
+  - With C(config), API servers of a cluster begin to check the kubelets' certificates when each of its kubelets shows one of the cluster's CA, and not before.
   - C(mend) puts a static pod's manifest back that kubeadm had moved away when it was cut off.
   - kubeadm holds a lock that outlives this module, as with M(kaas_kubeadm).
 options:
@@ -104,6 +105,8 @@ why:
 import glob
 import os
 import re
+import socket
+import ssl
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
@@ -113,6 +116,7 @@ from ansible.module_utils.kaas_nodes import node_or_fail
 
 COMPONENTS = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"]
 MASTER = "node-role.kubernetes.io/control-plane"
+CHECK = "kubelet-certificate-authority"
 IMAGE = re.compile(r"^\s*(?:- )?image:\s*\"?\S+:([^\s:/\"]+)\"?\s*$", re.MULTILINE)
 
 
@@ -130,6 +134,17 @@ def field(text, *path):
             return value.strip().strip("\"'")
         parents.append(indent)
     return ""
+
+
+def signed(address, ca_file):
+    """Say whether the kubelet at the address shows a certificate of the cluster's CA."""
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        context.check_hostname = False  # the API server looks at the name; here the question is who has signed
+        with socket.create_connection((address, 10250), timeout=10) as raw, context.wrap_socket(raw):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def tag(image):
@@ -247,12 +262,21 @@ class Upgrade:
         if not self.why:
             return
         content = args["content"]
+        if CHECK not in document and not self.kubelets_signed():
+            content = re.sub(r"(?m)^ *- name: %s\n.*\n" % CHECK, "", content)
         if args["keep_version"]:
             content = re.sub(r"(?m)^kubernetesVersion:.*$", "kubernetesVersion: " + known, content)
         with tempfile.TemporaryDirectory(prefix="kaas-upload-") as directory:
             path = os.path.join(directory, "init.yaml")
             write_atomically(path, content.encode("utf-8"), 0o600)
             self.call("init", "phase", "upload-config", "kubeadm", "--config", path, "--kubeconfig", args["kubeconfig"])
+
+    def kubelets_signed(self):
+        """Say whether every kubelet of the cluster shows a certificate of its CA; one that cannot be asked does not."""
+        ca_file = os.path.join(self.args["kubernetes_dir"], "pki", "ca.crt")
+        nodes = self.kubectl.get("nodes").get("items", [])
+        addresses = [[item["address"] for item in node.get("status", {}).get("addresses", []) if item["type"] == "InternalIP"] for node in nodes]
+        return all(found and signed(found[0], ca_file) for found in addresses)
 
     def mend(self):
         """Put manifests back that kubeadm had moved away when it was cut off."""

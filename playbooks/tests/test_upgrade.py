@@ -3,6 +3,8 @@ import hashlib
 import http.server
 import os
 import re
+import ssl
+import subprocess
 import threading
 import unittest
 
@@ -70,6 +72,53 @@ class Upgrade(Case):
 
     def ran(self):
         return [line for line in self.calls() if line.startswith("kubeadm") and "version" not in line]
+
+    def upload(self):
+        """Upload a configuration with which API servers check the kubelets' certificates, and return what was uploaded."""
+        content = "apiServer:\n  extraArgs:\n    - name: a\n      value: b\n    - name: kubelet-certificate-authority\n      value: ca.crt\n    - name: c\n      value: d\n"
+        self.assertNotIn("failed", self.ensure("config", content=content, keep_version=False))
+        return self.read("uploaded")
+
+    def test_kubelets_are_checked_when_all_are_signed(self):
+        pem, other = self.path("k/pki/ca.crt"), self.path("other.pem")
+        os.makedirs(os.path.dirname(pem), exist_ok=True)
+        for path in (pem, other):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=ca",
+                            "-keyout", path + ".key", "-out", path], check=True, stderr=subprocess.DEVNULL)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem, pem + ".key")
+        try:
+            server = http.server.ThreadingHTTPServer(("127.0.65.1", 10250), http.server.BaseHTTPRequestHandler)
+        except OSError as err:
+            self.skipTest("the kubelet's port is taken here: %s" % err)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def nodes(*addresses):
+            self.world()
+            self.cluster(
+                nodes=[{"metadata": {"name": "n%d" % number}, "status": {"addresses": [{"type": "InternalIP", "address": address}] if address else []}}
+                       for number, address in enumerate(addresses)],
+                configmaps=[{"metadata": {"name": "kubeadm-config"}, "data": {"ClusterConfiguration": self.known}}])
+        self.known = CONFIG.format(version=OLD, etcd="v3.6.10", coredns="v1.14.2")
+        checked = "- name: kubelet-certificate-authority"
+        nodes("127.0.65.1", "127.0.65.1")
+        self.assertIn(checked, self.upload())
+        nodes("127.0.65.1", "127.0.65.2")  # one that is down
+        left = self.upload()
+        self.assertNotIn("kubelet-certificate-authority", left)
+        self.assertNotIn("ca.crt", left)
+        self.assertIn("    - name: a\n      value: b\n    - name: c\n", left)
+        nodes("")
+        self.assertNotIn(checked, self.upload())
+        context.load_cert_chain(other, other + ".key")  # as a kubelet that signs for itself
+        nodes("127.0.65.1")
+        self.assertNotIn(checked, self.upload())
+        self.known = self.known.replace("  certSANs:", "  extraArgs:\n  - name: kubelet-certificate-authority\n    value: ca.crt\n  certSANs:")
+        nodes("127.0.65.1")  # it was so already, and stays
+        self.assertIn(checked, self.upload())
 
     def test_first_master_applies(self):
         self.world()

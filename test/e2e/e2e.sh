@@ -27,6 +27,8 @@ image() { "$root/images/node/build.sh" --release "$1" | tail -n 1; }
 KAAS_E2E_BUNDLE=$(bundle 1.37)
 KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
+KAAS_E2E_KUBE_BENCH=$("$root/test/kube-bench/build.sh")
+export KAAS_E2E_KUBE_BENCH
 if [[ $run != TestEndToEnd ]]; then
     KAAS_E2E_OLD_BUNDLE=$(bundle 1.36)
     KAAS_E2E_OLD_IMAGE=$(image "$KAAS_E2E_OLD_BUNDLE")

@@ -32,6 +32,7 @@ func TestEndToEnd(t *testing.T) {
 		{"a failing playbook says what to do", s.failingTaskIsExplained},
 		{"creates the cluster on the same VMs, over a kill -9", s.createsOverAKill},
 		{"the cluster answers from outside", s.answersFromOutside},
+		{"the CIS benchmark finds no failure", s.meetsTheBenchmark},
 		{"the inventory runs by hand and changes nothing", s.runsByHand},
 		{"no secret is in sight", s.noSecretInSight},
 		{"a second apply changes nothing", s.secondApplyChangesNothing},

@@ -435,6 +435,17 @@ func (s *suite) tryKubectl(t *testing.T, args ...string) (string, int) {
 // onNode runs a shell command on a node as root and returns what it prints.
 func (s *suite) onNode(t *testing.T, node, command string) string {
 	t.Helper()
+	out := s.ansible(t, node, "ansible.builtin.shell", command)
+	_, said, ok := strings.Cut(out, "(stdout) ")
+	if !ok {
+		t.Fatalf("%s on %s: %s", command, node, out)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(said), `\n`, "\n")
+}
+
+// ansible runs a module on a node as root and returns what it says on one line.
+func (s *suite) ansible(t *testing.T, node, module, arguments string) string {
+	t.Helper()
 	dir := s.path("inventory")
 	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
 	defer func() {
@@ -442,14 +453,9 @@ func (s *suite) onNode(t *testing.T, node, command string) string {
 			t.Error(err)
 		}
 	}()
-	out := s.ok(t, 5*time.Minute, "env", "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg",
+	return s.ok(t, 5*time.Minute, "env", "ANSIBLE_CONFIG="+s.root+"/playbooks/ansible.cfg",
 		"ansible", node, "-o", "-i", filepath.Join(dir, "hosts.ini"), "--private-key", filepath.Join(dir, "id_ed25519"),
-		"--become", "-m", "ansible.builtin.shell", "-a", command)
-	_, said, ok := strings.Cut(out, "(stdout) ")
-	if !ok {
-		t.Fatalf("%s on %s: %s", command, node, out)
-	}
-	return strings.ReplaceAll(strings.TrimSpace(said), `\n`, "\n")
+		"--become", "-m", module, "-a", arguments)
 }
 
 // host is a hypervisor of the lab.

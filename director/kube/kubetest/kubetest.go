@@ -51,6 +51,12 @@ type Server struct {
 // or fails where EnvRequire is set.
 func Start(tb testing.TB, p pki.ClusterPKI) *Server {
 	tb.Helper()
+	return StartWith(tb, p)
+}
+
+// StartWith is Start with further flags of the API server.
+func StartWith(tb testing.TB, p pki.ClusterPKI, flags ...string) *Server {
+	tb.Helper()
 	bin, err := find("kube-apiserver", "etcd", "kubectl")
 	if err != nil {
 		if os.Getenv(EnvRequire) != "" {
@@ -61,7 +67,7 @@ func Start(tb testing.TB, p pki.ClusterPKI) *Server {
 	dir := tb.TempDir()
 	s := &Server{PKI: p, Data: filepath.Join(dir, "etcd", "data"), Kubectl: bin["kubectl"], tb: tb}
 	etcdURL := s.startEtcd(bin["etcd"], filepath.Join(dir, "etcd"))
-	s.startAPIServer(bin["kube-apiserver"], filepath.Join(dir, "apiserver"), etcdURL)
+	s.startAPIServer(bin["kube-apiserver"], filepath.Join(dir, "apiserver"), etcdURL, flags)
 	return s
 }
 
@@ -128,7 +134,7 @@ func (s *Server) startEtcd(bin, dir string) string {
 	return url
 }
 
-func (s *Server) startAPIServer(bin, dir, etcdURL string) {
+func (s *Server) startAPIServer(bin, dir, etcdURL string, flags []string) {
 	s.tb.Helper()
 	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	server, err := pki.ServerCert(s.PKI.CA, []string{"kubernetes", "localhost"}, loopback, life)
@@ -147,16 +153,17 @@ func (s *Server) startAPIServer(bin, dir, etcdURL string) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	port := s.ports(1)[0]
 	s.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
-	s.apiserver = s.run(bin,
-		"--etcd-servers="+etcdURL, "--etcd-cafile="+file("etcd-ca.crt"), "--etcd-certfile="+file("etcd.crt"), "--etcd-keyfile="+file("etcd.key"),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+dir,
-		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
-		"--client-ca-file="+file("ca.crt"), "--requestheader-client-ca-file="+file("front-proxy-ca.crt"),
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.pub"),
-		"--service-account-signing-key-file="+file("sa.key"), "--encryption-provider-config="+file("encryption.yaml"),
+	s.apiserver = s.run(bin, append([]string{
+		"--etcd-servers=" + etcdURL, "--etcd-cafile=" + file("etcd-ca.crt"), "--etcd-certfile=" + file("etcd.crt"), "--etcd-keyfile=" + file("etcd.key"),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + dir,
+		"--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),
+		"--client-ca-file=" + file("ca.crt"), "--requestheader-client-ca-file=" + file("front-proxy-ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file("sa.pub"),
+		"--service-account-signing-key-file=" + file("sa.key"), "--encryption-provider-config=" + file("encryption.yaml"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC",
 		"--disable-admission-plugins=ServiceAccount", // the controller that makes the accounts does not run
-		"--endpoint-reconciler-type=none")
+		"--endpoint-reconciler-type=none",
+	}, flags...)...)
 
 	ctx, cancel := context.WithTimeout(s.tb.Context(), startLimit)
 	defer cancel()

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/certificates"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// servingEvery is how often clusters are asked for requests of kubelets. A node that has joined waits that long for logs, exec and metrics.
+const servingEvery = 10 * time.Second
+
+// startServing approves the certificates that kubelets serve with.
+func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.Env) {
+	if env.Connect != nil {
+		return // clusters that only pretend have no kubelets
+	}
+	approver := &certificates.Approver{
+		Machines: func(ctx context.Context) ([]director.Machine, error) { return db.Machines(ctx, store.MachineFilter{}) },
+		Connect: func(ctx context.Context, uid, name, endpoint string) (certificates.Cluster, error) {
+			api, err := env.Cluster(ctx, uid, name, endpoint)
+			if err != nil {
+				return nil, err
+			}
+			if c, ok := api.(certificates.Cluster); ok {
+				return c, nil
+			}
+			api.Close()
+			return nil, nil
+		},
+		Log: d.log,
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		approver.Run(ctx, servingEvery)
+	}()
+	d.onStop(func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	})
+}
