@@ -58,6 +58,8 @@ type Config struct {
 	Ready func(context.Context) []Check
 	// Metrics answers /metrics; nil means that there are none.
 	Metrics http.Handler
+	// MetricsToken is the bearer token that Metrics asks for.
+	MetricsToken director.Secret
 	// Observer is told of requests; nil means that nobody is.
 	Observer Observer
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.

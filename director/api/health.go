@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"net/http"
 	"time"
 
@@ -62,6 +64,15 @@ func (s *server) probes(engine *gin.Engine) {
 		g.JSON(http.StatusOK, out)
 	})
 	if s.Metrics != nil {
-		engine.GET("/metrics", gin.WrapH(s.Metrics))
+		engine.GET("/metrics", s.metricsGuard, gin.WrapH(s.Metrics))
+	}
+}
+
+// metricsGuard lets those through who show the token of the metrics.
+func (s *server) metricsGuard(g *gin.Context) {
+	want, got := sha256.Sum256([]byte(s.MetricsToken.Reveal())), sha256.Sum256([]byte(bearerToken(g.GetHeader("Authorization")).Reveal()))
+	if s.MetricsToken == "" || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		s.abort(g, director.Errorf(director.KindUnauthenticated, "api.metrics", "the metrics need their token").
+			WithHint("send it as a bearer token; it is in the file that metricsTokenFile names, metrics.token in stateDir unless set"))
 	}
 }

@@ -24,13 +24,17 @@ import (
 
 // Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
 type Config struct {
-	StateDir          string     `yaml:"stateDir"`          // everything that the director keeps
-	Database          string     `yaml:"database"`          // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
-	Listen            string     `yaml:"listen"`            // address of the API
-	RegistryListen    string     `yaml:"registryListen"`    // address of the registry
-	Address           netip.Addr `yaml:"address"`           // the director as its nodes reach it
-	Names             []string   `yaml:"names"`             // further names in the director's certificate
-	AdminPasswordFile string     `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
+	StateDir       string     `yaml:"stateDir"`       // everything that the director keeps
+	Database       string     `yaml:"database"`       // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
+	Listen         string     `yaml:"listen"`         // address of the API
+	RegistryListen string     `yaml:"registryListen"` // address of the registry
+	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
+	Names          []string   `yaml:"names"`          // further names in the director's certificate
+	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before they had some) or never.
+	RegistryAnonymous string `yaml:"registryAnonymous"`
+	// MetricsTokenFile holds the bearer token for /metrics; metrics.token in stateDir, made at the first start, if empty.
+	MetricsTokenFile  string `yaml:"metricsTokenFile"`
+	AdminPasswordFile string `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
 	// DatabasePasswordFile holds the password for Database.
 	DatabasePasswordFile string `yaml:"databasePasswordFile"`
 	AnsiblePlaybook      string `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
@@ -69,7 +73,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).Str
 // DefaultConfig returns the configuration of a director without a file. Address has no default.
 func DefaultConfig() Config {
 	return Config{
-		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
+		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", RegistryAnonymous: anonymousExisting, AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
 		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
 		Doors: defaultDoors(), Simulation: simulate.DefaultSettings(),
 	}
@@ -152,6 +156,9 @@ func (c Config) Validate() error {
 		} else if _, err := ansible.ReadCauses(c.CausesFile); err != nil {
 			p = append(p, causesProblems(err)...)
 		}
+	}
+	if !slices.Contains([]string{anonymousExisting, anonymousNever}, c.RegistryAnonymous) {
+		bad("registryAnonymous", "existing or never", "%q is not known", c.RegistryAnonymous)
 	}
 	if c.TokenLife < Span(time.Minute) {
 		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))

@@ -125,7 +125,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	push, err := d.startRegistry(ctx, identity)
+	push, err := d.startRegistry(ctx, db, box, identity)
 	if err != nil {
 		return err
 	}
@@ -225,12 +225,20 @@ func (d *Daemon) flock(ctx context.Context, f *os.File) error {
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
-func (d *Daemon) startRegistry(ctx context.Context, identity *pki.Server) (bundle.PushOptions, error) {
+func (d *Daemon) startRegistry(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server) (bundle.PushOptions, error) {
 	password := make([]byte, 32)
 	_, _ = rand.Read(password) // crypto/rand.Read never fails
 	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
+	access := &pulls{
+		db: db, env: steps.Env{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now, known: map[string]pullAnswer{},
+	}
+	if without, err := db.AnonymousPulls(ctx); err != nil {
+		return bundle.PushOptions{}, err
+	} else if len(without) > 0 && d.cfg.RegistryAnonymous == anonymousExisting {
+		d.log.WarnContext(ctx, "anyone may pull from the registry, because clusters were set up without credentials for it; see registryAnonymous", "clusters", without)
+	}
 	reg, err := registry.New(registry.Config{
-		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Logger: d.log,
+		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Reader: access.read, Logger: d.log,
 	})
 	if err != nil {
 		return bundle.PushOptions{}, err
@@ -336,9 +344,14 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 
 func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	token, err := d.metricsToken()
+	if err != nil {
+		stop()
+		return err
+	}
 	handler := api.New(api.Config{
 		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Disks: disks.New(db, ops.Env.Backends, db.DirectorID(), time.Now), Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
-		Ready: d.checks(db), Metrics: m.Handler(), Observer: m, Proxies: d.cfg.TrustedProxies,
+		Ready: d.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m, Proxies: d.cfg.TrustedProxies,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

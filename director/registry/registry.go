@@ -1,14 +1,11 @@
 // Package registry is the director's own OCI registry: distribution as a library, on a directory, behind TLS.
 //
-// Nodes pull without credentials; whatever changes content needs the director's own. The version check at /v2/ asks for
-// them too, because that is where push clients learn that they have to show some; container runtimes pull without it.
+// Nodes pull with the credentials of their cluster; whatever changes content needs the director's own.
 package registry
 
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -40,15 +37,16 @@ const (
 // ArtifactsPath is below what a registry serves the files of Config.Artifacts.
 const ArtifactsPath = "/artifacts/"
 
-// Config is what a registry needs. All fields but Addr, Listener and Artifacts are required.
+// Config is what a registry needs. All fields but Addr, Listener, Artifacts and Reader are required.
 type Config struct {
 	Root      string          // directory of the content; made when missing
 	Addr      string          // address to listen on, such as 172.30.0.1:5000; used when Listener is nil
 	Listener  net.Listener    // plain; the registry wraps it in TLS, owns it from New on and closes it
 	TLS       *tls.Config     // of the server
-	Artifacts string          // directory of plain files that everybody may read below ArtifactsPath; empty for none
+	Artifacts string          // directory of plain files that readers may read below ArtifactsPath; empty for none
 	User      string          // who may write
 	Password  director.Secret // of User; long and random, since tries are not counted
+	Reader    Reader          // who may read; nil for nobody but User
 	Logger    *slog.Logger
 }
 
@@ -150,7 +148,7 @@ func (r *Registry) Start(ctx context.Context) error {
 	r.cancel = cancel
 	tlsConfig := r.cfg.TLS.Clone()
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
-	ln := tls.NewListener(r.listener, tlsConfig)
+	ln := tls.NewListener(limit(r.listener, maxConnections, maxPerAddress), tlsConfig)
 	r.work.Go(func() {
 		if err := r.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			r.cfg.Logger.ErrorContext(run, "registry stopped serving", "err", err)
@@ -190,34 +188,6 @@ func (r *Registry) Stop(ctx context.Context) error {
 		return director.Errorf(director.KindUnavailable, "registry.stop", "transfers were cut off: %w", err)
 	}
 	return nil
-}
-
-// guard lets everybody read and asks for the director's credentials for all the rest.
-func (r *Registry) guard(next http.Handler) http.Handler {
-	user := sha256.Sum256([]byte(r.cfg.User))
-	password := sha256.Sum256([]byte(r.cfg.Password.Reveal()))
-	allowed := func(req *http.Request) bool {
-		u, p, ok := req.BasicAuth()
-		gotUser, gotPassword := sha256.Sum256([]byte(u)), sha256.Sum256([]byte(p))
-		// Both are always compared, so that the time tells nothing.
-		same := subtle.ConstantTimeCompare(gotUser[:], user[:]) & subtle.ConstantTimeCompare(gotPassword[:], password[:])
-		return ok && same == 1
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		read := req.Method == http.MethodGet || req.Method == http.MethodHead
-		if (!read || req.URL.Path == "/v2/") && !allowed(req) {
-			h := w.Header()
-			h.Set("WWW-Authenticate", `Basic realm="director registry", charset="UTF-8"`)
-			h.Set("Content-Type", "application/json")
-			h.Set("Docker-Distribution-API-Version", "registry/2.0")
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"only the director may write here"}]}` + "\n"))
-			return
-		}
-		r.requests.RLock()
-		defer r.requests.RUnlock()
-		next.ServeHTTP(w, req)
-	})
 }
 
 // withArtifacts serves the files of dir beside the images. Directories are not listed: who fetches a file knows its name and its checksum.

@@ -54,6 +54,11 @@ type bundle struct {
 	client *http.Transport
 }
 
+// testReader admits a cluster, and whoever shows nothing.
+func testReader(_ context.Context, user string, password director.Secret) bool {
+	return user == "" || user == "u1" && password == "of u1"
+}
+
 // setup serves a registry on root with real TLS and gives a client that trusts its authority alone.
 func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	t.Helper()
@@ -70,6 +75,7 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	}
 	reg, err := New(Config{
 		Root: root, Artifacts: filepath.Join(root, "artifacts"), Listener: ln, TLS: identity.TLSConfig(), User: testUser, Password: testPassword,
+		Reader: testReader,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

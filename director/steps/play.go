@@ -256,6 +256,11 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 	}
 	vars := authorities.Vars()
 	vars["bootstrap_token"] = token.Reveal()
+	pull, err := e.pullAuthorization(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	vars["registry_authorization"] = pull.Reveal()
 	secrets, err := inventory.Secrets(vars)
 	if err != nil || len(run) == 0 {
 		return secrets, err

@@ -173,6 +173,9 @@ func (t *Tx) PutInstalled(i Installed) error {
 func (t *Tx) ForgetCluster(uid, name string) error {
 	err := t.db.Exec("DELETE FROM clusters WHERE uid = ?", uid).Error
 	if err == nil {
+		err = t.db.Exec("DELETE FROM anonymous_pulls WHERE cluster_uid = ?", uid).Error
+	}
+	if err == nil {
 		err = t.db.Exec("DELETE FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)", uid, uid).Error
 	}
 	if err == nil {

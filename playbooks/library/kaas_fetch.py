@@ -31,6 +31,10 @@ options:
     description: PEM of a CA that is trusted beside the system's.
     type: str
     default: ""
+  authorization:
+    description: Authorization header that is sent; empty for none.
+    type: str
+    default: ""
   timeout:
     description: Seconds after which it is given up.
     type: int
@@ -177,6 +181,8 @@ class Fetch:
         """Fetch what is missing of a file once."""
         have = os.path.getsize(part) if os.path.exists(part) else 0
         request = urllib.request.Request(self.address(name), headers={"Range": "bytes=%d-" % have} if have else {})
+        if self.args["authorization"]:
+            request.add_unredirected_header("Authorization", self.args["authorization"])  # never sent to where it is redirected
         with network():
             answer = self.opener.open(request, timeout=SILENCE)
         # Who does not know ranges answers 200 and sends everything.
@@ -206,6 +212,7 @@ def main():
             "dest": {"type": "path", "default": "/usr/local/bin"},
             "mode": {"type": "str", "default": "0755"},
             "ca": {"type": "str", "default": ""},
+            "authorization": {"type": "str", "default": "", "no_log": True},
             "timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True)

@@ -198,11 +198,13 @@ class Upgrade(Case):
 class Server(http.server.BaseHTTPRequestHandler):
     """Serves one file, with ranges when asked to."""
 
-    data, ranges, cut, asked = b"", True, 0, []
+    data, ranges, cut, asked, wants = b"", True, 0, [], ""
 
     def do_GET(self):
         start = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
         self.asked.append((self.path, start))
+        if self.headers.get("Authorization", "") != self.wants:
+            return self.send_error(401)
         if self.path != "/bin/kubelet":
             return self.send_error(404)
         start = start if self.ranges else 0
@@ -223,7 +225,7 @@ class Fetch(Case):
 
     def setUp(self):
         super().setUp()
-        Server.data, Server.ranges, Server.cut, Server.asked = os.urandom(3000), True, 0, []
+        Server.data, Server.ranges, Server.cut, Server.asked, Server.wants = os.urandom(3000), True, 0, [], ""
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
@@ -256,6 +258,13 @@ class Fetch(Case):
         os.chmod(self.path("dest/kubelet"), 0o600)
         self.assertTrue(self.ensure()["changed"])
         self.assertEqual((self.mode("dest/kubelet"), len(Server.asked)), (0o755, 1))
+
+    def test_shows_its_credentials(self):
+        Server.wants = "Basic dTE6cGFzc3dvcmQ="
+        self.assertIn("401", self.ensure()["msg"])
+        got = self.ensure(authorization=Server.wants)
+        self.assertEqual((got["fetched"], self.there()), (["kubelet"], Server.data))
+        self.assertNotIn("dTE6cGFzc3dvcmQ", str(got))
 
     def test_wrong_checksum(self):
         self.write("dest/kubelet", "old")

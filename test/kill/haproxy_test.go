@@ -138,7 +138,12 @@ func (f *fleet) streaming(t *testing.T) int {
 	found := -1
 	await(t, "a director has the stream", func() bool {
 		for i, r := range f.Directors {
-			resp, err := c.Get("https://" + r.Listen + "/metrics")
+			token, err := os.ReadFile(r.Seen("metrics.token"))
+			must(t, err)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.Listen+"/metrics", nil)
+			must(t, err)
+			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+			resp, err := c.Do(req)
 			if err != nil {
 				continue
 			}
