@@ -72,6 +72,8 @@ type Machine struct {
 	VMID       string // the hypervisor's id; empty before it exists
 	State      MachineState
 	Kubernetes string // version that it runs as a member of its cluster; empty while it is none
-	Created    time.Time
-	Deleted    time.Time // zero while it lives; a row stays behind so that its id is never used twice
+	// KeptBy is who keeps its VM on purpose while it is no member: no plan takes that VM for surplus. Empty for nobody.
+	KeptBy  string `json:",omitempty"`
+	Created time.Time
+	Deleted time.Time // zero while it lives; a row stays behind so that its id is never used twice
 }

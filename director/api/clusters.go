@@ -204,7 +204,7 @@ func nodesOf(v NodesView) wire.Nodes {
 	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan, AutoRepair: v.AutoRepair}
 	for i, n := range v.Nodes {
 		out.Items[i] = wire.Node{
-			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, Version: n.Version, Wanted: n.Wanted,
+			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, KeptBy: n.KeptBy, Version: n.Version, Wanted: n.Wanted,
 			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason, Problem: n.Problem, Repair: string(n.Repair),
 		}
 		for _, c := range n.Certificates {

@@ -102,6 +102,8 @@ type NodeView struct {
 	Name, Role, Pool, Address, Host string
 	State                           string         // of the ledger's row
 	Power                           string         // of the VM: on, off, missing, or empty if the hypervisor could not be asked
+	KeptBy                          string         // who keeps its VM outside of the cluster
+	Spare                           bool           // the document does not ask for it, and it is kept: nothing is to be done about it
 	Version                         string         // that it was brought to as a member; empty while it is none
 	Wanted                          string         // of the cluster's document
 	Kubelet                         string         // version that the kubelet reports

@@ -41,7 +41,7 @@ type clusterRecords struct{ *store.Store }
 
 // SetNode records what the machine of a node is to its cluster. Idempotent.
 func (c clusterRecords) SetNode(ctx context.Context, p planner.NodeParams) error {
-	return c.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
+	return c.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image, KeptBy: p.KeptBy})
 }
 
 // ClusterInstalled records what was installed. Idempotent.

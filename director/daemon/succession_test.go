@@ -22,6 +22,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
+var demoRef = model.Ref{Kind: model.KindCluster, Name: "demo"}
+
 // demoDocument is the network and the cluster of documents. The others are stand-ins in the director's own directory.
 func demoDocument() string {
 	parts := strings.Split(documents, "---\n")

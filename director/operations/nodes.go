@@ -76,10 +76,11 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 	if err != nil && ctx.Err() != nil {
 		return v, ctx.Err()
 	}
+	spare := w.Spare()
 	for _, m := range planner.FactsOf(w).Nodes {
 		n := api.NodeView{
 			Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, State: string(m.State), Version: m.Kubernetes,
-			Wanted: w.Release.Release.Kubernetes,
+			Wanted: w.Release.Release.Kubernetes, KeptBy: m.KeptBy, Spare: spare[m.Name],
 		}
 		if power != nil {
 			n.Power = power[m.ID]
@@ -92,7 +93,9 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 		if joined && !seen.Ready {
 			n.Reason = seen.Reason + ": " + seen.Message
 		}
-		n.Problem, n.Repair = problemOf(m, n, joined, v.Unseen == "")
+		if !n.Spare {
+			n.Problem, n.Repair = problemOf(m, n, joined, v.Unseen == "")
+		}
 		v.Nodes = append(v.Nodes, n)
 	}
 	return v, nil

@@ -230,6 +230,11 @@ func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([
 		}
 		clusters[m.Cluster] = nodes
 	}
+	if r.Phase == director.PhasePostNodeUnlock {
+		if err := o.leaveSpare(ctx, clusters); err != nil {
+			return nil, err
+		}
+	}
 	var parts []director.PhasePart
 	for cluster, nodes := range clusters {
 		holder, err := o.Store.Holder(ctx, cluster)
@@ -249,6 +254,25 @@ func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([
 	}
 	slices.SortFunc(parts, func(a, b director.PhasePart) int { return strings.Compare(a.Cluster, b.Cluster) })
 	return parts, nil
+}
+
+// leaveSpare takes the nodes off the lists, by cluster, whose VMs are kept and that no document asks for: they do not come back.
+func (o *Operations) leaveSpare(ctx context.Context, clusters map[string][]string) error {
+	for cluster, nodes := range clusters {
+		if len(nodes) == 0 {
+			continue
+		}
+		w, err := o.world(ctx, cluster)
+		if director.KindOf(err) == director.KindNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		spare := w.Spare()
+		clusters[cluster] = slices.DeleteFunc(nodes, func(n string) bool { return spare[n] })
+	}
+	return nil
 }
 
 // concerned reports whether the phase has work on the machine.
@@ -375,7 +399,7 @@ func (o *Operations) allWell(ctx context.Context, cluster string) error {
 		switch soon, ended := endingCertificates(n.Certificates, o.Now()); {
 		case n.Problem != "" && (n.Problem != soon || ended): // certificates that only end soon do not stand in the way of a host
 			ill = append(ill, n.Name+": "+n.Problem)
-		case n.Version == "":
+		case n.Version == "" && !n.Spare:
 			ill = append(ill, n.Name+": it is not in the cluster yet")
 		}
 	}

@@ -49,5 +49,10 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	})
 	d.Approvals = append([]string{fmt.Sprintf("it destroys cluster %s with %s and all data on their root disks", d.Cluster, count(len(d.Machines), "VM"))}, d.Approvals...)
 	d.Summary = fmt.Sprintf("Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster, count(len(d.Machines), "VM"), d.dataDisks())
+	for _, m := range w.alive() {
+		if kept(m, nil) {
+			d.Approvals = append(d.Approvals, fmt.Sprintf("%s is one of them, whose VM %s keeps outside of the cluster", m.Name, m.KeptBy))
+		}
+	}
 	return d.done(), nil
 }

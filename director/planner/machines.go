@@ -28,6 +28,7 @@ type roster struct {
 	keep   []sized // members that stay
 	add    []sized // that become members: rows of the ledger first, then new ones
 	remove []sized // that are too many, or of a pool that is gone
+	spare  []sized // that would be too many, and whose VMs somebody keeps outside of the cluster
 }
 
 // all returns the machines that the cluster has in the end, masters first.
@@ -46,9 +47,28 @@ func mastersFirst(machines []sized) []sized {
 	return machines
 }
 
+// Spare returns the names of the machines whose VMs somebody keeps outside of the cluster, and that the document does not ask for: plans leave them alone.
+func (w World) Spare() map[string]bool {
+	out := map[string]bool{}
+	for _, m := range w.match(nil).spare {
+		out[m.Name] = true
+	}
+	return out
+}
+
 // roster compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number and the next free address.
-// Of what is too many, the nodes that first names go before others, and higher numbers before lower ones.
+// Of what is too many, the nodes that first names go before others, and higher numbers before lower ones. A VM that somebody keeps is never too many unless
+// first names it; it comes back when the document asks for more nodes.
 func (w World) roster(first []string) (roster, error) {
+	r := w.match(first)
+	if err := w.settle(r.add); err != nil {
+		return r, err
+	}
+	return r, w.takes(r.add)
+}
+
+// match is roster before new machines have addresses and hosts.
+func (w World) match(first []string) roster {
 	c := w.Cluster.Cluster
 	pools := []pool{{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel}}
 	for _, p := range c.Workers {
@@ -74,6 +94,8 @@ func (w World) roster(first []string) (roster, error) {
 			taken[number(m)] = true
 			s := sized{m, p.size, p.persist, p.vm}
 			switch {
+			case i >= p.count && kept(m, first):
+				r.spare = append(r.spare, s)
 			case i >= p.count:
 				r.remove = append(r.remove, s)
 			case m.Kubernetes == "":
@@ -91,7 +113,12 @@ func (w World) roster(first []string) (roster, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(existing)) { // pools that the document does not have any more
 		for _, m := range existing[name] {
-			r.remove = append(r.remove, sized{Machine: m, VMSize: model.VMSize{CPUs: m.CPUs, Memory: model.Size(m.Memory)}})
+			s := sized{Machine: m, VMSize: model.VMSize{CPUs: m.CPUs, Memory: model.Size(m.Memory)}}
+			if kept(m, first) {
+				r.spare = append(r.spare, s)
+				continue
+			}
+			r.remove = append(r.remove, s)
 		}
 	}
 	for _, list := range [][]sized{r.keep, r.add, r.remove} {
@@ -102,10 +129,12 @@ func (w World) roster(first []string) (roster, error) {
 			return cmp.Compare(number(a.Machine), number(b.Machine))
 		})
 	}
-	if err := w.settle(r.add); err != nil {
-		return r, err
-	}
-	return r, w.takes(r.add)
+	return r
+}
+
+// kept reports whether somebody keeps the VM of m outside of the cluster, and no request names it to go.
+func kept(m director.Machine, first []string) bool {
+	return m.KeptBy != "" && m.Kubernetes == "" && !slices.Contains(first, m.Name)
 }
 
 // pool is what the document says of equal machines.
@@ -122,6 +151,8 @@ type pool struct {
 func rank(m director.Machine, first []string) int {
 	switch {
 	case slices.Contains(first, m.Name):
+		return 3
+	case kept(m, first):
 		return 2
 	case m.Kubernetes == "":
 		return 1

@@ -195,11 +195,32 @@ func outOf(r director.Role) string {
 	return ""
 }
 
+// keeps reports whether VMs stay when their nodes leave.
+func (d *draft) keeps() bool {
+	return d.Request.KeepVM && (d.Operation == plan.NodeDelete || d.Operation == plan.ClusterScale)
+}
+
+// endpointWithout is where the cluster's API answers once m is gone.
+func (d *draft) endpointWithout(m sized) string {
+	var rest []sized
+	for _, o := range d.masters {
+		if o.Name != m.Name {
+			rest = append(rest, d.w.sized(o))
+		}
+	}
+	if rest == nil {
+		return ""
+	}
+	return d.w.endpoint(rest)
+}
+
 // left records that m is no member any more.
 func (d *draft) left(m sized, state director.MachineState, needs []string, like plan.Step) string {
 	s := like
 	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeLeft+"/"+m.Name, StepNodeLeft, m.Name, "Record that "+m.Name+" has left", needs
-	s.Params = encode(NodeParams{UID: d.w.Cluster.UID, Cluster: d.Cluster, Node: m.Name, Machine: m.ID, State: state})
+	s.Params = encode(NodeParams{
+		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.endpointWithout(m), Node: m.Name, Machine: m.ID, State: state, Keep: d.keeps(),
+	})
 	s.Attempts, s.Timeout, s.Estimate = 3, time.Minute, time.Second
 	return d.add(s)
 }

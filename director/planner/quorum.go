@@ -131,7 +131,11 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 	var away []director.Machine // on other hosts
 	masters, goingMasters, workersAway := 0, 0, 0
 	var going []string
+	spare := w.Spare()
 	for _, m := range w.alive() {
+		if spare[m.Name] {
+			continue // it is out for good
+		}
 		master, goes := m.Role == director.RoleMaster, slices.Contains(nodes, m.Name)
 		switch {
 		case Out(m) || slices.Contains(leaving, m.Name):

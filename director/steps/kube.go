@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -47,7 +48,16 @@ func (e Env) nodeReady(ctx context.Context, r plan.Run, p planner.NodeParams) er
 }
 
 // nodeLeft records that the node is no member any more.
-func (e Env) nodeLeft(ctx context.Context, _ plan.Run, p planner.NodeParams) error {
+func (e Env) nodeLeft(ctx context.Context, r plan.Run, p planner.NodeParams) error {
+	if stays, err := e.stays(ctx, r, p); err != nil || stays {
+		if stays {
+			r.Note(ctx, p.Node+" is in the cluster still: its removal was skipped")
+		}
+		return err
+	}
+	if p.Keep {
+		p.KeptBy = cmp.Or(r.Plan.CreatedBy, "unknown")
+	}
 	return e.Clusters.SetNode(ctx, p)
 }
 

@@ -43,6 +43,8 @@ type Ledger interface {
 // Clusters keeps what was installed.
 type Clusters interface {
 	ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error
+	// SkippedSteps returns the steps of the plan that a person has had skipped.
+	SkippedSteps(ctx context.Context, planID string) (map[string]bool, error)
 	// SetNode records what the machine of a node is to its cluster.
 	SetNode(ctx context.Context, p planner.NodeParams) error
 	ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error
@@ -338,7 +340,12 @@ func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams
 	return err
 }
 
-func (e Env) clusterReady(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
+// clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see members.
+func (e Env) clusterReady(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
+	var err error
+	if p.Nodes, err = e.members(ctx, r, p); err != nil {
+		return err
+	}
 	return e.Clusters.ClusterInstalled(ctx, p, e.Now())
 }
 

@@ -19,7 +19,7 @@ type machineRow struct {
 	VMID                                      string `gorm:"column:vm_id"`
 	CPUs                                      int    `gorm:"column:cpus"`
 	Memory                                    int64  `gorm:"column:memory"`
-	Kubernetes                                string
+	Kubernetes, KeptBy                        string
 	CreatedAt, DeletedAt                      int64 `gorm:"autoCreateTime:false"`
 }
 
@@ -29,7 +29,7 @@ func (r machineRow) toDomain() director.Machine {
 	return director.Machine{
 		ID: r.ID, ClusterUID: r.ClusterUID, Cluster: r.Cluster, Name: r.Name, Role: director.Role(r.Role), Pool: r.Pool,
 		Provider: r.Provider, Network: r.Network, Image: r.Image, Address: r.Address, MAC: r.MAC, Host: r.Host, VMID: r.VMID,
-		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Kubernetes: r.Kubernetes,
+		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Kubernetes: r.Kubernetes, KeptBy: r.KeptBy,
 		Created: instant(r.CreatedAt), Deleted: instant(r.DeletedAt),
 	}
 }
@@ -136,7 +136,7 @@ func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
 	err := t.db.Create(&machineRow{
 		ID: m.ID, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Name: m.Name, Role: string(m.Role), Pool: m.Pool,
 		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host, VMID: m.VMID,
-		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
+		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, KeptBy: m.KeptBy, CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
 	}).Error
 	if err != nil {
 		return dbError(op, "a machine with the name "+m.Name+" or the address "+m.Address, err)
@@ -171,11 +171,12 @@ type Membership struct {
 	State      director.MachineState
 	Kubernetes string // version that it runs as a member; empty for a machine that is none
 	Image      string // that its VM was made from; empty if that stays as it is
+	KeptBy     string // who keeps its VM on purpose while it is no member
 }
 
 // SetMembership records what the machine is to its cluster. No error if it is gone.
 func (s *Store) SetMembership(ctx context.Context, id string, m Membership) error {
-	set := map[string]any{"state": string(m.State), "kubernetes": m.Kubernetes}
+	set := map[string]any{"state": string(m.State), "kubernetes": m.Kubernetes, "kept_by": m.KeptBy}
 	if m.Image != "" {
 		set["image"] = m.Image
 	}
@@ -185,7 +186,7 @@ func (s *Store) SetMembership(ctx context.Context, id string, m Membership) erro
 
 // RemoveVM records that the machine's VM is gone and another one will follow: the row keeps its name and address.
 func (s *Store) RemoveVM(ctx context.Context, id string) error {
-	set := map[string]any{"state": string(director.MachineIntended), "vm_id": "", "kubernetes": ""}
+	set := map[string]any{"state": string(director.MachineIntended), "vm_id": "", "kubernetes": "", "kept_by": ""}
 	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
 	return dbError("store.remove_vm", "machine "+id, err)
 }

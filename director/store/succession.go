@@ -83,3 +83,14 @@ func (t *Tx) Living(clusterUID string) ([]string, error) {
 	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND deleted_at = 0", clusterUID).Order("name").Pluck("name", &names).Error
 	return names, dbError("store.living", "the machines of cluster "+clusterUID, err)
 }
+
+// SkippedSteps returns the steps of the plan that a person has had skipped.
+func (s *Store) SkippedSteps(ctx context.Context, planID string) (map[string]bool, error) {
+	var ids []string
+	err := s.read.WithContext(ctx).Model(&stepRow{}).Where("plan_id = ? AND status = ?", planID, string(plan.Skipped)).Pluck("step_id", &ids).Error
+	out := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		out[id] = true
+	}
+	return out, dbError("store.skipped", "plan "+planID, err)
+}

@@ -261,6 +261,7 @@ type Node struct {
 	Host     string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
 	State    string `json:"state" doc:"Of the machine: intended, present, deleting or detached."`
 	Power    string `json:"power,omitempty" doc:"Of the VM: on, off or missing. Absent if the hypervisor could not be asked."`
+	KeptBy   string `json:"kept_by,omitempty" doc:"Who keeps its VM outside of the cluster. No plan takes that VM for surplus; a plan that needs one more node brings it back."`
 	Version  string `json:"version,omitempty" doc:"That it was brought to as a member. Absent while it is none."`
 	Wanted   string `json:"wanted,omitempty" doc:"Version of the cluster's document."`
 	Kubelet  string `json:"kubelet,omitempty" doc:"Version that its kubelet reports."`

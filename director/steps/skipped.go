@@ -1,0 +1,86 @@
+package steps
+
+import (
+	"context"
+	"slices"
+
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// A step that a person has had skipped did nothing, or somebody did its work by hand. What the steps behind it record must be true all the same: they record
+// what the plan's own steps have done, and of a node with a skipped step what the cluster itself says.
+
+// members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps for keep the record that they have.
+func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) ([]string, error) {
+	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
+	if err != nil {
+		return nil, err
+	}
+	worked, unsure := map[string]bool{}, map[string]bool{}
+	for _, s := range r.Plan.Steps {
+		if s.Node != "" && !s.Back() {
+			worked[s.Node] = true
+			unsure[s.Node] = unsure[s.Node] || skipped[s.ID]
+		}
+	}
+	var out, ask []string
+	for _, n := range p.Nodes {
+		switch {
+		case unsure[n]:
+			ask = append(ask, n)
+		case worked[n]:
+			out = append(out, n)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	seen, err := e.versions(ctx, p.UID, p.Name, p.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range ask {
+		if seen[n] == p.Kubernetes && p.Kubernetes != "" {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the cluster knows the node.
+func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool, error) {
+	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
+	if err != nil || !slices.ContainsFunc(r.Step.Needs, func(n string) bool { return skipped[n] }) {
+		return false, err
+	}
+	if p.Endpoint == "" {
+		return true, nil
+	}
+	seen, err := e.versions(ctx, p.UID, p.Cluster, p.Endpoint)
+	if err != nil {
+		return false, err
+	}
+	_, there := seen[p.Node]
+	return there || seen == nil, nil
+}
+
+// versions asks the cluster for the versions of its nodes that are ready, "" for those that are not, by name; nil from a cluster that only pretends.
+func (e Env) versions(ctx context.Context, uid, cluster, endpoint string) (map[string]string, error) {
+	client, err := e.Cluster(ctx, uid, cluster, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	nodes, err := client.Nodes(ctx)
+	if err != nil || nodes == nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, n := range nodes {
+		if out[n.Name] = ""; n.Ready {
+			out[n.Name] = n.Version
+		}
+	}
+	return out, nil
+}
