@@ -199,48 +199,6 @@ func (s *skipping) agrees(t *testing.T) {
 	}
 }
 
-// Whatever kind of step a person has skipped, the ledger says afterwards what is true.
-func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
-	t.Parallel()
-	create, scaleIn := plan.Request{}, plan.Request{Nodes: []string{"demo-w-3"}}
-	node := func(op plan.Operation) plan.Request { return plan.Request{Operation: op, Nodes: []string{"demo-w-2"}} }
-	remove := plan.Request{Operation: plan.ClusterDelete}
-	kinds := map[string][]plan.Request{ // by kind: what is asked for while all steps of the kind are skipped
-		planner.StepReleasePush: {create}, planner.StepNetworkEnsure: {create}, planner.StepImageEnsure: {create}, planner.StepClusterPKI: {create},
-		planner.StepClusterReady: {create}, planner.StepKubeReady: {create}, planner.StepVMEnsure: {create, node(plan.NodeReplace)},
-		planner.StepVMBoot: {create, node(plan.NodeReplace)}, planner.StepPlay: {create, node(plan.NodeDelete), node(plan.NodeReplace), {Operation: plan.ClusterUpgrade}},
-		planner.StepNodeReady: {node(plan.NodeReplace), {Operation: plan.ClusterUpgrade}}, planner.StepNodeLeft: {node(plan.NodeDelete), scaleIn},
-		planner.StepVMDelete: {node(plan.NodeDelete), scaleIn, remove}, planner.StepVMRemove: {node(plan.NodeReplace)}, planner.StepNetworkDelete: {remove},
-		planner.StepClusterForget: {remove}, planner.StepKubeTraffic: {{Operation: plan.ClusterUpgrade}},
-		planner.StepVMAdopt: {{Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"}, HostKeys: map[string]string{"demo-w-2": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMBe3Lkx1Wd8XFJdJ5dEhvmEEHsLQYmoLY4n0UfLZkYi"}}},
-	}
-	for _, kind := range planner.StepKinds() {
-		if len(kinds[kind]) == 0 {
-			t.Errorf("no case has steps of kind %s", kind)
-		}
-		for i, r := range kinds[kind] {
-			t.Run(fmt.Sprintf("%s %s %d", kind, r.Operation, i), func(t *testing.T) {
-				s := openSkipping(t)
-				if r.Operation != "" || r.Nodes != nil {
-					s.through(t, plan.Request{}, func(plan.Step) bool { return false })
-					s.agrees(t)
-				}
-				switch {
-				case r.Operation == plan.ClusterUpgrade:
-					s.cluster.next = "v1.37.2"
-					s.apply(t, nextRelease())
-				case r.Nodes != nil && r.Operation == "":
-					s.apply(t, strings.Replace(threeHosts[strings.LastIndex(threeHosts, "apiVersion"):], "count: 3}]", "count: 2}]", 1))
-				}
-				if skipped := s.through(t, r, func(step plan.Step) bool { return step.Kind == kind }); len(skipped) == 0 {
-					t.Error("nothing was skipped")
-				}
-				s.agrees(t)
-			})
-		}
-	}
-}
-
 func (s *skipping) apply(t *testing.T, text string) {
 	t.Helper()
 	if _, err := s.Apply(t.Context(), "admin", []byte(text), "x", false); err != nil {

@@ -41,6 +41,9 @@ func (o *Operations) store(ctx context.Context, actor string, docs []model.Docum
 			if !same(stored, versions) {
 				return errMoved
 			}
+			if err := keepAddresses(tx, docs, changes, stored); err != nil {
+				return err
+			}
 			return o.put(ctx, tx, actor, docs, changes)
 		})
 		if !errors.Is(err, errMoved) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"net/netip"
 
 	"gorm.io/gorm"
 
@@ -93,4 +94,17 @@ func (s *Store) SkippedSteps(ctx context.Context, planID string) (map[string]boo
 		out[id] = true
 	}
 	return out, dbError("store.skipped", "plan "+planID, err)
+}
+
+// AddressesOn returns the addresses of the network that machines have, also such that are only reserved.
+func (t *Tx) AddressesOn(network string) ([]netip.Addr, error) {
+	var texts []string
+	err := t.db.Model(&nicRow{}).Where("network = ? AND deleted_at = 0", network).Order("address").Pluck("address", &texts).Error
+	var out []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out, dbError("store.addresses", "network "+network, err)
 }
