@@ -30,6 +30,7 @@ type Store interface {
 	LeaseRuns(ctx context.Context, owner string, until time.Time) error
 	LostRuns(ctx context.Context, now time.Time) ([]director.ScheduleRun, error)
 	RunningRun(ctx context.Context, uid string) (director.ScheduleRun, bool, error)
+	Clock(ctx context.Context) (time.Time, error) // the database's
 }
 
 // Config is what a Scheduler works with.
@@ -37,7 +38,7 @@ type Config struct {
 	Store Store
 	Jobs  []Job
 	Lease time.Duration    // how long a silent director keeps its runs; 30 s if zero
-	Now   func() time.Time // time.Now if nil
+	Now   func() time.Time // of this machine, for spans of time alone; time.Now if nil. Slots and leases follow the database's clock
 	Log   *slog.Logger
 }
 
@@ -187,8 +188,8 @@ func (s *Scheduler) work(ctx context.Context) {
 			said = ""
 		}
 		wait := idle
-		if d := next.Sub(s.cfg.Now()); !next.IsZero() && d < wait {
-			wait = max(d, 10*time.Millisecond)
+		if now, err := s.cfg.Store.Clock(ctx); err == nil && !next.IsZero() && next.Sub(now) < wait {
+			wait = max(next.Sub(now), 10*time.Millisecond)
 		}
 		timer.Reset(wait)
 	}
@@ -215,7 +216,7 @@ func (s *Scheduler) keep(ctx context.Context) {
 	s.mu.Unlock()
 	var err error
 	if busy {
-		err = s.cfg.Store.LeaseRuns(ctx, s.owner, now.Add(s.cfg.Lease))
+		err = s.extend(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,6 +230,14 @@ func (s *Scheduler) keep(ctx context.Context) {
 	default:
 		s.cfg.Log.WarnContext(ctx, "leases of scheduled runs were not renewed, will retry", "err", err)
 	}
+}
+
+func (s *Scheduler) extend(ctx context.Context) error {
+	now, err := s.cfg.Store.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	return s.cfg.Store.LeaseRuns(ctx, s.owner, now.Add(s.cfg.Lease))
 }
 
 // Wait returns when no job runs in this process.

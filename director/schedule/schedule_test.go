@@ -80,8 +80,21 @@ func (b *bundle) stored() model.Stored {
 	return d
 }
 
+// clocked is a database with the test's clock.
+type clocked struct {
+	*store.Store
+	now func() time.Time
+}
+
+func (c clocked) Clock(context.Context) (time.Time, error) { return c.now(), nil }
+
 // director returns a scheduler of its own; it ends with the test.
 func (b *bundle) director(more ...schedule.Job) *schedule.Scheduler {
+	return b.directorAt(b.now, more...)
+}
+
+// directorAt returns a scheduler on a machine with that clock.
+func (b *bundle) directorAt(now func() time.Time, more ...schedule.Job) *schedule.Scheduler {
 	work := func(*schedule.Params) schedule.Work {
 		return func(ctx context.Context, r director.ScheduleRun) (schedule.Result, error) {
 			b.mu.Lock()
@@ -100,7 +113,7 @@ func (b *bundle) director(more ...schedule.Job) *schedule.Scheduler {
 		}
 	}
 	s := schedule.New(schedule.Config{
-		Store: b.db, Now: b.now, Lease: time.Minute, Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
+		Store: clocked{b.db, b.now}, Now: now, Lease: time.Minute, Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
 		Jobs: append([]schedule.Job{{Name: "once", Prepare: work}, {Name: "again", Repeatable: true, Prepare: work}}, more...),
 	})
 	b.t.Cleanup(func() {
@@ -455,5 +468,38 @@ func TestAJobThatMakesPlans(t *testing.T) {
 	}
 	if len(plans.begun) != 3 || plans.begun[0][:len("certificates.rotate of ")] != "certificates.rotate of " {
 		t.Errorf("got %v", plans.begun)
+	}
+}
+
+// Machines whose clocks differ by more than a lease agree on the database's: a run is neither taken from a director that works on it, nor begun
+// before its time.
+func TestClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	for name, skew := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, "2026-01-01T09:30:00Z")
+			b.apply("again")
+			b.hold = make(chan struct{})
+			worker := b.directorAt(func() time.Time { return b.now().Add(skew) })
+			peer := b.directorAt(func() time.Time { return b.now().Add(-skew) })
+			b.tick(peer)
+			b.tick(worker)
+			if got := b.records(); len(got) > 0 {
+				t.Fatalf("something ran before its time: %+v", got)
+			}
+			b.set("2026-01-01T10:00:00Z")
+			b.tick(worker)
+			<-b.begun
+			b.tick(peer)
+			if got := b.records(); len(got) != 1 || got[0].Status != director.RunRunning || got[0].Attempt != 1 {
+				t.Errorf("the run was taken from a director that works on it: %+v", got)
+			}
+			close(b.hold)
+			worker.Wait()
+			if got := b.records(); len(got) != 1 || got[0].Status != director.RunDone {
+				t.Errorf("the run did not end as itself: %+v", got)
+			}
+		})
 	}
 }

@@ -10,16 +10,20 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// Tick does what is due now and returns when something will be due next, or zero for never. Jobs go on behind it. One schedule that cannot be run
+// Tick does what is due by the database's clock and returns when something will be due next, or zero for never. Jobs go on behind it. One schedule that cannot be run
 // does not stop the others.
 func (s *Scheduler) Tick(ctx context.Context) (next time.Time, err error) {
-	errs := []error{s.takeOver(ctx)}
+	now, err := s.cfg.Store.Clock(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	errs := []error{s.takeOver(ctx, now)}
 	docs, err := s.cfg.Store.Documents(ctx, model.KindSchedule)
 	if err != nil {
 		return time.Time{}, errors.Join(append(errs, err)...)
 	}
 	for _, d := range docs {
-		at, err := s.tick(ctx, d)
+		at, err := s.tick(ctx, d, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("schedule %s: %w", d.Metadata.Name, err))
 		}
@@ -31,8 +35,7 @@ func (s *Scheduler) Tick(ctx context.Context) (next time.Time, err error) {
 }
 
 // takeOver records the runs of directors that died, and makes those again that may be.
-func (s *Scheduler) takeOver(ctx context.Context) error {
-	now := s.cfg.Now()
+func (s *Scheduler) takeOver(ctx context.Context, now time.Time) error {
 	lost, err := s.cfg.Store.LostRuns(ctx, now)
 	if err != nil {
 		return err
@@ -120,7 +123,7 @@ func since(d model.Stored, cursor time.Time) time.Time {
 	return cursor
 }
 
-func (s *Scheduler) tick(ctx context.Context, d model.Stored) (next time.Time, err error) {
+func (s *Scheduler) tick(ctx context.Context, d model.Stored, now time.Time) (next time.Time, err error) {
 	if d.Schedule.Suspend {
 		return time.Time{}, nil
 	}
@@ -132,7 +135,6 @@ func (s *Scheduler) tick(ctx context.Context, d model.Stored) (next time.Time, e
 	if err != nil {
 		return time.Time{}, err
 	}
-	now := s.cfg.Now()
 	n, last, before := slots.Due(since(d, cursor), now)
 	if n == 0 {
 		return slots.Next(now), nil
@@ -207,7 +209,10 @@ func (s *Scheduler) RunNow(ctx context.Context, d model.Stored, actor string) (d
 		return director.ScheduleRun{}, director.Errorf(director.KindConflict, "schedule.run", "schedule %s runs already, since %s", d.Metadata.Name,
 			busy.Started.UTC().Format(time.RFC3339)).WithHint("see it with: directorctl schedules show %s", d.Metadata.Name)
 	}
-	now := s.cfg.Now()
+	now, err := s.cfg.Store.Clock(ctx)
+	if err != nil {
+		return director.ScheduleRun{}, err
+	}
 	slot := now
 	if slot.Equal(slot.Truncate(time.Second)) {
 		slot = slot.Add(time.Microsecond) // whole seconds are for the slots of the schedule
