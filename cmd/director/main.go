@@ -35,6 +35,7 @@ func main() {
 	if pretend.Called(os.Args[0]) { // by a director that simulates, which has no small stand-in beside it
 		os.Exit(pretend.Main(os.Args, os.Stderr))
 	}
+	syscall.Umask(0o077) // what the director and its programs write is for its own user alone
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprint(os.Stderr, describe(err))
 		os.Exit(exitCodes[director.KindOf(err)])

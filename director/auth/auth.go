@@ -52,6 +52,10 @@ type Config struct {
 	TokenTTL time.Duration    // how long a token is good for; 0 means 12 hours
 	Cost     int              // of bcrypt; 0 means 11
 	Now      func() time.Time // the clock; nil means time.Now
+	// OneTimeTTL is how long a one-time password is good for; 0 means 24 hours.
+	OneTimeTTL time.Duration
+	// Changed is told of users whose password was changed; nil means that nobody is.
+	Changed func(user string)
 }
 
 // Service authenticates. It is safe for concurrent use.
@@ -60,6 +64,8 @@ type Service struct {
 	ttl   time.Duration
 	cost  int
 	now   func() time.Time
+	once  time.Duration
+	told  func(user string)
 	busy  chan struct{} // bounds how many passwords are hashed at once
 	dummy []byte        // compared for users that do not exist, so that the answer takes as long
 }
@@ -75,12 +81,18 @@ func New(store Store, c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.OneTimeTTL == 0 {
+		c.OneTimeTTL = 24 * time.Hour
+	}
+	if c.Changed == nil {
+		c.Changed = func(string) {}
+	}
 	dummy, err := bcrypt.GenerateFromPassword(digest("nobody"), c.Cost)
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	return &Service{
-		store: store, ttl: c.TokenTTL, cost: c.Cost, now: c.Now,
+		store: store, ttl: c.TokenTTL, cost: c.Cost, now: c.Now, once: c.OneTimeTTL, told: c.Changed,
 		busy: make(chan struct{}, runtime.GOMAXPROCS(0)), dummy: dummy,
 	}, nil
 }
@@ -194,6 +206,10 @@ func (s *Service) Login(ctx context.Context, name string, password director.Secr
 	if err != nil || !ok {
 		return "", director.Actor{}, wrongPassword()
 	}
+	if s.expired(u) {
+		return "", director.Actor{}, director.Errorf(director.KindUnauthenticated, "auth.login", "the one-time password has expired").
+			WithHint("start the director again: it writes a new one to its file")
+	}
 	s.sweep(ctx)
 	token := director.Secret("kaas_" + random(32))
 	now := s.now().UTC()
@@ -285,6 +301,7 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 	if err := s.store.PutUser(ctx, u); err != nil {
 		return err
 	}
+	s.told(u.Name)
 	tokens, err := s.store.ListTokens(ctx, u.Name)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/store"
@@ -36,17 +37,20 @@ type Config struct {
 	MetricsTokenFile  string `yaml:"metricsTokenFile"`
 	AdminPasswordFile string `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
 	// DatabasePasswordFile holds the password for Database.
-	DatabasePasswordFile string `yaml:"databasePasswordFile"`
-	AnsiblePlaybook      string `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
-	CausesFile           string `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
-	Forks                int    `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
-	StepsAtOnce          int    `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
-	ClonesPerProvider    int    `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
-	ClonesPerHost        int    `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
-	CreationsPerHour     int    `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
-	PlanLife             Span   `yaml:"planLife"`          // how long a plan can be started after it was made
-	Approval             string `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
-	TokenLife            Span   `yaml:"tokenLife"`         // how long a login lasts
+	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
+	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
+	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
+	Forks                int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
+	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
+	ClonesPerHost        int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	CreationsPerHour     int        `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
+	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
+	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
+	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
+	ImageUploads         int        `yaml:"imageUploads"`      // uploads of images that may be open at once
+	ImageUploadsSize     model.Size `yaml:"imageUploadsSize"`  // the sum of their sizes
+	ImageReserve         model.Size `yaml:"imageReserve"`      // what images leave free on the disk, for the database
 	// TrustedProxies may say in X-Forwarded-For who asks; without them the address of the connection counts.
 	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
@@ -75,6 +79,7 @@ func DefaultConfig() Config {
 	return Config{
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", RegistryAnonymous: anonymousExisting, AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
 		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		ImageUploads: 16, ImageUploadsSize: 256 * model.GiB, ImageReserve: model.GiB,
 		Doors: defaultDoors(), Simulation: simulate.DefaultSettings(),
 	}
 }
@@ -162,6 +167,14 @@ func (c Config) Validate() error {
 	}
 	if c.TokenLife < Span(time.Minute) {
 		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
+	}
+	if c.ImageUploads < 1 || c.ImageUploads > 1000 {
+		bad("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)
+	}
+	for key, size := range map[string]model.Size{"imageUploadsSize": c.ImageUploadsSize, "imageReserve": c.ImageReserve} {
+		if size < model.GiB/4 {
+			bad(key, "at least 256MiB", "%s is too small", size)
+		}
 	}
 	for i, p := range c.TrustedProxies {
 		if !p.IsValid() || p.Bits() == 0 {

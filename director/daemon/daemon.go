@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -63,7 +62,7 @@ type Daemon struct {
 	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
 
-// Start starts a director and returns when its API answers. out gets what a person must see once: the first password. On an error nothing is left running.
+// Start starts a director and returns when its API answers. out gets what a person must see once: where the first password is. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config, build Build, log *slog.Logger, out io.Writer) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -138,7 +137,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files, err := imagestore.Open(imagestore.Config{Dir: d.path("images"), Log: d.log})
+	files, err := imagestore.Open(imagestore.Config{
+		Dir: d.path("images"), Log: d.log, Reserve: int64(d.cfg.ImageReserve), Uploads: d.cfg.ImageUploads, UploadBytes: int64(d.cfg.ImageUploadsSize),
+	})
 	if err != nil {
 		return err
 	}
@@ -200,6 +201,9 @@ func (d *Daemon) lockState(ctx context.Context) error {
 			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
 	}
 	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
+	if err := d.closeState(ctx); err != nil {
+		return err
+	}
 	return d.markState()
 }
 
@@ -319,7 +323,11 @@ func (d *Daemon) environment(
 }
 
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
-	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife)})
+	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife), Changed: func(user string) {
+		if user == auth.AdminName {
+			d.forgetOneTime(context.WithoutCancel(ctx))
+		}
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -331,15 +339,11 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 		}
 		initial = director.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
-	oneTime, created, err := service.EnsureAdmin(ctx, initial)
-	if err != nil {
-		return nil, err
+	if initial != "" {
+		_, _, err := service.EnsureAdmin(ctx, initial)
+		return service, err
 	}
-	if created && initial == "" {
-		// The one place where a secret is printed: to the terminal or journal of the first start, and it must be changed at the first login.
-		_, err = fmt.Fprintf(out, "\nThe first password of user %s is %s\nIt is shown this once, and has to be changed at the first login.\n\n", auth.AdminName, oneTime.Reveal())
-	}
-	return service, err
+	return service, d.ensureOneTime(ctx, service, out)
 }
 
 func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {

@@ -127,7 +127,7 @@ func TestDatabaseConfig(t *testing.T) {
 		database, file, want string
 	}{
 		"sqlite":                   {"", "", ""},
-		"postgres":                 {"postgres://director@db/director", "/etc/director/db.password", ""},
+		"postgres":                 {"postgres://director@db/director?sslmode=verify-full", "/etc/director/db.password", ""},
 		"a password in it":         {"postgres://director:hunter2@db/director", "", "holds a password"},
 		"password without address": {"", "/etc/director/db.password", "without database"},
 	} {

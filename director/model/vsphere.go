@@ -33,7 +33,7 @@ type VSphere struct {
 	CustomAttributes  bool     `json:"customAttributes,omitempty" doc:"Set the custom attributes kaas.cluster and kaas.director of the VMs, for people who look for them in vCenter."`
 }
 
-var thumbprintPattern = regexp.MustCompile(`^([0-9A-Fa-f]{2}:?){19}[0-9A-Fa-f]{2}$|^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$`)
+var thumbprintPattern = regexp.MustCompile(`^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$`)
 
 func (v *validator) vsphere(p *Provider) {
 	s := p.VSphere

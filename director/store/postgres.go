@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -61,10 +63,38 @@ func CheckURL(text string) error {
 	if !strings.Contains(text, "=") && (uerr != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql")) {
 		return errors.New("is not the address of a PostgreSQL database")
 	}
-	if _, err := pgxpool.ParseConfig(text); err != nil {
+	cfg, err := pgxpool.ParseConfig(text)
+	if err != nil {
 		return fmt.Errorf("is not understood: %w", err) // pgx leaves passwords out
 	}
+	return checkTLS(cfg.ConnConfig)
+}
+
+// checkTLS returns an error if a server may be reached over a network without proof that it is the one that was named. Whoever could come in
+// between would have all that the director knows.
+func checkTLS(c *pgx.ConnConfig) error {
+	check := func(host string, t *tls.Config) error {
+		if onlyHere(host) || (t != nil && !t.InsecureSkipVerify) {
+			return nil
+		}
+		return fmt.Errorf("leads over a network to %s without sslmode=verify-full", host)
+	}
+	errs := []error{check(c.Host, c.TLSConfig)}
+	for _, f := range c.Fallbacks {
+		errs = append(errs, check(f.Host, f.TLSConfig))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// onlyHere reports whether a server's host is this machine: a socket's directory, or an address that no packet leaves.
+func onlyHere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
 // OpenPostgres opens the PostgreSQL database and brings its schema up to date. Several directors may have it open.

@@ -22,7 +22,16 @@ func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"postgres://director@db/director?sslmode=verify-full":    "",
-		"postgresql://director@a,b/director":                     "",
+		"postgresql://director@a,b/director?sslmode=verify-full": "",
+		"postgresql://director@a,b/director":                     "leads over a network to a without sslmode=verify-full",
+		"postgres://director@db/director?sslmode=disable":        "leads over a network to db",
+		"postgres://director@db/director?sslmode=prefer":         "leads over a network to db",
+		"postgres://director@db/director?sslmode=require":        "leads over a network to db",
+		"postgres://director@db/director?sslmode=verify-ca":      "leads over a network to db",
+		"postgres://director@127.0.0.1,10.0.0.1/director":        "leads over a network to 10.0.0.1",
+		"postgres://director@127.0.0.1/director":                 "",
+		"postgres://director@[::1]/director?sslmode=disable":     "",
+		"host=localhost dbname=director":                         "",
 		"host=/run/postgresql dbname=director":                   "",
 		"postgres://director:hunter2@db/director":                "holds a password",
 		"postgres://director@db/director?password=hunter2":       "holds a password",

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"os"
@@ -290,8 +292,8 @@ func (b *Backend) send(ctx context.Context, op string, lease *nfc.Lease, p *plac
 		if err != nil {
 			return vm, director.Errorf(director.KindInternal, op, "vCenter wants the image at an address that cannot be read")
 		}
-		if d.SslThumbprint != "" {
-			p.vim.SetThumbprint(u.Host, d.SslThumbprint) // vCenter vouches for its host
+		if pin := hostPin(d); pin != "" {
+			p.vim.SetThumbprint(u.Host, pin)
 		}
 		count := &counter{r: imagefile.Reader(ctx, vmdk), report: sent}
 		kept := b.keepLease(ctx, lease, func() int32 { return int32(share(count.n.Load(), length, 100)) })
@@ -305,6 +307,20 @@ func (b *Backend) send(ctx context.Context, op string, lease *nfc.Lease, p *plac
 		return info.Entity, lease.Complete(ctx)
 	}
 	return vm, director.Errorf(director.KindInternal, op, "vCenter made no place for the image's disk")
+}
+
+// hostPin returns the SHA-256 of the certificate of the host that takes the disk, if vCenter vouches for one. What older vCenters tell instead is
+// a SHA-1, which nothing trusts: an authority has to vouch for the host then.
+func hostPin(d types.HttpNfcLeaseDeviceUrl) string {
+	if block, _ := pem.Decode([]byte(d.SslCertificate)); block != nil {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			return soap.ThumbprintSHA256(cert)
+		}
+	}
+	if pin := colons(d.SslThumbprint); thumbprint.MatchString(pin) {
+		return pin
+	}
+	return ""
 }
 
 // leased waits until the VM is made and takes the disk.

@@ -45,7 +45,7 @@ var (
 // Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
 type Config struct {
 	URL        string // https://vcenter.example.org/sdk; the scheme and the path may be left out
-	Thumbprint string // SHA-256 (or SHA-1) of vCenter's certificate, if no authority vouches for it
+	Thumbprint string // SHA-256 of vCenter's certificate, if no authority vouches for it
 	CAFile     string // certificates of authorities in PEM form, beside the system's
 
 	// Credentials returns the account. It is asked at every login, so that a changed password is taken up by itself.
@@ -87,7 +87,7 @@ type Backend struct {
 	leaseBeat time.Duration
 }
 
-var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){19}[0-9A-F]{2}$|^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
+var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
 
 // Open returns a back end. It does not connect yet: the first call that needs vCenter logs in. Errors: invalid with all that is wrong with
 // the configuration.
