@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 const (
@@ -28,6 +28,9 @@ const (
 	ImagesDir = "images"
 	// AnnotationRefName is the annotation of a manifest in the layout's index that holds "name:tag".
 	AnnotationRefName = "org.opencontainers.image.ref.name"
+
+	// MostDocument is how many bytes the file that describes the others may have.
+	MostDocument = 4 << 20
 
 	apiVersion = "kaas/v1"
 	kind       = "Release"
@@ -74,7 +77,7 @@ type Bundle struct {
 func Open(dir string) (*Bundle, error) {
 	const op = "bundle.open"
 	name := filepath.Join(dir, DocumentName)
-	text, err := os.ReadFile(name)
+	text, err := confine.Read(name, MostDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &director.Error{
 			Kind: director.KindNotFound, Op: op, Msg: fmt.Sprintf("there is no release bundle in %s", dir),
@@ -83,6 +86,9 @@ func Open(dir string) (*Bundle, error) {
 	}
 	if err != nil {
 		return nil, &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot read " + name, Err: err}
+	}
+	if err := plainFiles(dir); err != nil {
+		return nil, err
 	}
 	release, err := parse(text)
 	if err != nil {
@@ -112,6 +118,27 @@ func Open(dir string) (*Bundle, error) {
 		return nil, e
 	}
 	return b, nil
+}
+
+// plainFiles refuses bundles that hold anything but files and directories: a link leads out of the bundle, and a FIFO never ends.
+func plainFiles(dir string) error {
+	var fields []director.Field
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !d.Type().IsRegular() {
+			rel, _ := filepath.Rel(dir, name)
+			fields = append(fields, director.Field{Path: filepath.ToSlash(rel), Msg: "is not a regular file"})
+		}
+		return err
+	})
+	if err != nil {
+		return &director.Error{Kind: director.KindInternal, Op: "bundle.open", Msg: "cannot read " + dir, Err: err}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return &director.Error{
+		Kind: director.KindInvalid, Op: "bundle.open", Msg: dir + " holds what no release bundle has", Fields: fields, Hint: "take the bundle again from where it was made",
+	}
 }
 
 // Dir returns the directory of the bundle.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 // CopyFiles copies files of the bundle to the same paths below dir. Each is there under its name only when it is complete and has its checksum, so a file
@@ -37,7 +38,7 @@ func (b *Bundle) copyFile(to string, f File) (err error) {
 	if err != nil {
 		return err
 	}
-	in, err := os.Open(from)
+	in, err := confine.Open(from)
 	if err != nil {
 		return err
 	}

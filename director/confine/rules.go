@@ -4,4 +4,6 @@ package confine
 type Rules struct {
 	ProviderFiles   Dirs // keys, certificates and passwords for providers
 	ProviderSockets Dirs // of further libvirt daemons on the director's own machine
+	Images          Dirs // files of node images
+	Bundles         Dirs // directories of release bundles
 }

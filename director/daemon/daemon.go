@@ -295,8 +295,10 @@ func (d *Daemon) environment(
 		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
 	}
 	backends := newBackends(db, d.log, h.open, d.onStop)
+	rules := d.cfg.rules()
 	env := steps.Env{
 		Director: db.DirectorID(), Ledger: db, Disks: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
+		Confine:  &rules,
 		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
 			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})

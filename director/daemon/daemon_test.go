@@ -18,6 +18,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
@@ -29,6 +30,7 @@ func testConfig(t testing.TB) Config {
 	c := DefaultConfig()
 	c.StateDir, c.Listen, c.RegistryListen = filepath.Join(t.TempDir(), "state"), "127.0.0.1:0", "127.0.0.2:0"
 	c.Address = netip.MustParseAddr("127.0.0.1")
+	c.ImageDirs, c.BundleDirs = confine.Dirs{os.TempDir()}, confine.Dirs{os.TempDir()}
 	return c
 }
 

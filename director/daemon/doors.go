@@ -13,6 +13,8 @@ import (
 type Doors struct {
 	ProviderFiles   confine.Dirs `yaml:"providerFiles"`   // keys, certificates and passwords for providers
 	ProviderSockets confine.Dirs `yaml:"providerSockets"` // of further libvirt daemons on this machine
+	ImageDirs       confine.Dirs `yaml:"imageDirs"`       // files of node images; default /srv/director/images
+	BundleDirs      confine.Dirs `yaml:"bundleDirs"`      // directories of release bundles; default /srv/director/bundles
 }
 
 func defaultDoors() Doors {
@@ -28,7 +30,7 @@ func (c Config) doorProblems() []director.Field {
 	for _, l := range []struct {
 		key  string
 		dirs confine.Dirs
-	}{{"providerFiles", c.ProviderFiles}, {"providerSockets", c.ProviderSockets}} {
+	}{{"providerFiles", c.ProviderFiles}, {"providerSockets", c.ProviderSockets}, {"imageDirs", c.ImageDirs}, {"bundleDirs", c.BundleDirs}} {
 		for i, dir := range l.dirs {
 			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
 				bad(fmt.Sprintf("%s[%d]", l.key, i), "beginning with /, and without a / at its end", "%q is not an absolute path", dir)
@@ -53,7 +55,19 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// rules are the doors as the other rooms take them.
+// rules are the doors as the other rooms take them. A director that simulates is somebody's own, and reads any image and bundle unless told otherwise.
 func (c Config) rules() confine.Rules {
-	return confine.Rules{ProviderFiles: c.ProviderFiles, ProviderSockets: c.ProviderSockets}
+	files := func(dirs confine.Dirs, usual string) confine.Dirs {
+		switch {
+		case dirs != nil:
+			return dirs
+		case c.Simulate:
+			return confine.Dirs{"/"}
+		}
+		return confine.Dirs{usual}
+	}
+	return confine.Rules{
+		ProviderFiles: c.ProviderFiles, ProviderSockets: c.ProviderSockets,
+		Images: files(c.ImageDirs, "/srv/director/images"), Bundles: files(c.BundleDirs, "/srv/director/bundles"),
+	}
 }

@@ -1,16 +1,19 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -78,5 +81,54 @@ func TestDoorsOfTheConfiguration(t *testing.T) {
 	c, err := LoadConfig(file)
 	if err != nil || c.rules().ProviderFiles[0] != "/keys" || len(c.ProviderFiles) != 1 || c.rules().ProviderSockets[0] != "/run/lab" {
 		t.Errorf("%+v, %v", c.Doors, err)
+	}
+}
+
+// Images and bundles outside of the configured directories are refused when they are applied, and nothing is told of them; so is what is no file.
+func TestFilesOfDocuments(t *testing.T) {
+	t.Parallel()
+	in, out := t.TempDir(), t.TempDir()
+	secret, fifo, door := filepath.Join(out, "secret"), filepath.Join(in, "fifo"), filepath.Join(in, "door")
+	if err := errors.Join(os.WriteFile(secret, []byte("hunter2"), 0o600), syscall.Mkfifo(fifo, 0o600), os.Symlink(out, door)); err != nil {
+		t.Fatal(err)
+	}
+	_, api := startRealDaemon(t, func(c *Config) { c.ImageDirs, c.BundleDirs = confine.Dirs{in}, confine.Dirs{in} })
+	image := func(path string) string {
+		return fmt.Sprintf("apiVersion: kaas/v1\nkind: Image\nmetadata: {name: node}\nspec: {source: %q, sha256: %q, kubernetes: v1.37.1}\n", path, strings.Repeat("5", 64))
+	}
+	release := func(path string) string {
+		return fmt.Sprintf("apiVersion: kaas/v1\nkind: Release\nmetadata: {name: k8s}\nspec: {bundle: %q, kubernetes: v1.37.1}\n", path)
+	}
+	for text, want := range map[string]string{
+		image(secret): "spec.source", image("/dev/zero"): "spec.source", image(in + "/../x"): "spec.source", release(out): "spec.bundle", release("/proc/self"): "spec.bundle",
+		image(fifo): "", release(door): "", // by their names they are allowed; who opens them refuses
+	} {
+		_, err := api.Apply(t.Context(), []byte(text), "x", true)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(fmt.Sprintf("%+v", err), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	text := image(fifo) + "---\n" + release(door) + `---
+apiVersion: kaas/v1
+kind: Provider
+metadata: {name: lab}
+spec: {type: libvirt, libvirt: {hosts: [{name: h, uri: "qemu:///system"}]}}
+---
+apiVersion: kaas/v1
+kind: Network
+metadata: {name: net}
+spec: {provider: lab, cidr: 10.64.0.0/24, pool: {from: 10.64.0.10, to: 10.64.0.20}}
+---
+apiVersion: kaas/v1
+kind: Cluster
+metadata: {name: demo}
+spec: {provider: lab, network: net, image: node, release: k8s}
+`
+	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := api.MakePlan(t.Context(), "demo", plan.Request{})
+	if got := fmt.Sprintf("%+v", err); err == nil || !strings.Contains(got, "leads out of") {
+		t.Errorf("a plan with a bundle behind a link: %v", err)
 	}
 }

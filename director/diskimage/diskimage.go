@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 // Format is the format of a file.
@@ -78,7 +78,10 @@ const opInspect = "diskimage.inspect"
 
 // InspectFile is Inspect of the file at the path.
 func InspectFile(ctx context.Context, path string) (Info, error) {
-	f, err := os.Open(path)
+	f, err := confine.Open(path)
+	if errors.Is(err, confine.ErrNotRegular) {
+		return Info{}, director.Errorf(director.KindInvalid, opInspect, "%s is not a regular file", path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return Info{}, director.Errorf(director.KindNotFound, opInspect, "there is no file %s", path)
 	}
@@ -87,8 +90,8 @@ func InspectFile(ctx context.Context, path string) (Info, error) {
 	}
 	defer f.Close()
 	stat, err := f.Stat()
-	if err != nil || !stat.Mode().IsRegular() {
-		return Info{}, director.Errorf(director.KindInvalid, opInspect, "%s is not a regular file", path)
+	if err != nil {
+		return Info{}, director.Errorf(director.KindInvalid, opInspect, "%s cannot be read: %w", path, err)
 	}
 	return Inspect(ctx, path, f, stat.Size())
 }

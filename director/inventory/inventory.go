@@ -124,6 +124,7 @@ func (t Templates) Render(in Input) (Files, error) {
 	s := t.schema
 	values, fields := s.resolve(in)
 	fields = append(fields, checkNodes(in.Nodes)...)
+	fields = append(fields, checkPlain(in)...)
 	if err := director.Invalid(op, "the inventory of cluster "+in.Name+" cannot be rendered", fields); err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func TestRenderRefuses(t *testing.T) {
 					Node{Name: "Bad\nname", Role: director.RoleWorker, Address: "10.88.0.13"}, Node{Name: "w", Role: "boss", Address: "nowhere"},
 					Node{Name: "demo-worker-1", Role: director.RoleWorker, Address: "10.88.0.11", Taints: []string{"x"}})
 			},
-			[]string{"nodes.Bad\nname", "nodes.w", "nodes.w", "nodes.demo-worker-1", "nodes.demo-worker-1", "nodes.demo-worker-1"},
+			[]string{"nodes.Bad\nname", "nodes.w", "nodes.w", "nodes.demo-worker-1", "nodes.demo-worker-1", "nodes.demo-worker-1", "Nodes[2].Name"},
 		},
 	}
 	for name, tt := range tests {

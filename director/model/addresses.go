@@ -218,11 +218,7 @@ func (v *validator) attachment(n *Network) {
 	if n.VLAN != 0 && n.Mode != "bridge" && n.Mode != modePortGroup {
 		v.fail("spec.vlan", "leave it out, or set mode: bridge or portgroup", "has no meaning for mode %s: its bridge is the director's own", n.Mode)
 	}
-	for i, s := range n.NTP {
-		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			v.fail(fmt.Sprintf("spec.ntp[%d]", i), "a name or an address", "%q is not a time server", s)
-		}
-	}
+	v.timeServers("spec.ntp", n.NTP)
 }
 
 // routes checks the network's further routes.

@@ -14,7 +14,7 @@ import (
 const (
 	maxBytes   = 512 << 10
 	maxMarks   = 40_000 // characters that may begin a value; counted before the text is parsed
-	maxValues  = 8_000 // keys and values, with those of aliases counted each time
+	maxValues  = 8_000  // keys and values, with those of aliases counted each time
 	maxAliases = 100
 	maxDepth   = 32
 	maxKey     = 1024

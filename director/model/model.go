@@ -128,7 +128,7 @@ type Quota struct {
 
 // Image is a node image: a disk that VMs are cloned from.
 type Image struct {
-	Source     string `json:"source,omitempty" doc:"Path of the file on the director. Left out for an image that was imported: its checksum finds it." maxLength:"4096"`
+	Source     string `json:"source,omitempty" doc:"Path of the file on the director, below one of its imageDirs. Left out for an image that was imported: its checksum finds it." maxLength:"4096"`
 	Format     string `json:"format,omitempty" doc:"Format of the file. Files of other formats are converted when they are imported." enum:"qcow2" default:"qcow2"`
 	SHA256     string `json:"sha256" doc:"SHA-256 of the file, 64 hexadecimal digits." required:"true"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version whose binaries the image carries, such as v1.37.2." required:"true"`
@@ -152,7 +152,7 @@ type CleanUp struct {
 
 // Release is an imported release bundle: everything that a cluster of one Kubernetes version needs.
 type Release struct {
-	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, which holds release.yaml." required:"true" maxLength:"4096"`
+	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, below one of its bundleDirs; it holds release.yaml." required:"true" maxLength:"4096"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
 }
 

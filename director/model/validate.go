@@ -37,6 +37,7 @@ func Validate(d *Document) (warnings []string, err error) {
 	case KindImage, KindRelease:
 		v.match("metadata.name", d.Metadata.Name, releasePattern, "letters a-z, digits, dots and dashes", 63)
 	}
+	v.contents(d)
 	v.tags("spec", reflect.ValueOf(d.Spec()).Elem())
 	switch d.Kind {
 	case KindProvider:

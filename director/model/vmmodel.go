@@ -13,13 +13,13 @@ import (
 type Repository struct {
 	Name   string `json:"name" doc:"Of its file in sources.list.d: letters, digits, dots and dashes." required:"true"`
 	Source string `json:"source" doc:"Line of sources.list, such as deb https://deb.example.org/ stable main." required:"true"`
-	Key    string `json:"key,omitempty" doc:"Public key of the repository, in PGP's armour." maxLength:"65536"`
+	Key    string `json:"key,omitempty" doc:"Public key of the repository, in PGP's armour." text:"lines" maxLength:"65536"`
 }
 
 // Script is run on each node at its first boot.
 type Script struct {
 	Name          string   `json:"name" doc:"Of the script, unique in the pool: at most 40 letters a-z, digits and dashes." required:"true"`
-	Content       string   `json:"content" doc:"The script, for /bin/sh unless its first line begins with #!; at most 16KiB. It is no place for secrets." required:"true" maxLength:"65536"`
+	Content       string   `json:"content" doc:"The script, for /bin/sh unless its first line begins with #!; at most 16KiB. It is no place for secrets." required:"true" text:"lines" maxLength:"65536"`
 	Timeout       Duration `json:"timeout,omitempty" doc:"How long it may take." default:"10m" min:"1s" max:"2h"`
 	IgnoreFailure bool     `json:"ignoreFailure,omitempty" doc:"Whether a node is good although the script has failed on it."`
 }
@@ -35,7 +35,7 @@ type Share struct {
 
 // Health is the check that a node has to pass before it is used.
 type Health struct {
-	Command  string   `json:"command" doc:"Shell script, run as root on the node; a node is well when it ends with 0. It may take 20s." required:"true" maxLength:"65536"`
+	Command  string   `json:"command" doc:"Shell script, run as root on the node; a node is well when it ends with 0. It may take 20s." required:"true" text:"lines" maxLength:"65536"`
 	Interval Duration `json:"interval,omitempty" doc:"Time between two tries." default:"5s" min:"1s" max:"5m"`
 	Timeout  Duration `json:"timeout,omitempty" doc:"How long a node may take to become well after its boot." default:"2m" min:"1s" max:"1h"`
 }
@@ -137,11 +137,7 @@ func (v *validator) vmModel(at string, m *VMModel, persist []string) {
 		v.sshKey(fmt.Sprintf("%s.sshKeys[%d]", at, i), key)
 	}
 	v.aliases(at+".hostAliases", m.HostAliases)
-	for i, s := range m.NTP {
-		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			v.fail(fmt.Sprintf("%s.ntp[%d]", at, i), "a name or an address", "%q is not a time server", s)
-		}
-	}
+	v.timeServers(at+".ntp", m.NTP)
 	names := map[string]int{}
 	for i, r := range m.Repositories {
 		here := fmt.Sprintf("%s.repositories[%d]", at, i)

@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,28 @@ import (
 	"github.com/director-kaas/kaas/director/libvirturi"
 	"github.com/director-kaas/kaas/director/model"
 )
+
+// imageFile returns where the file of the image is, with no link left to follow.
+func (o *Operations) imageFile(im model.Image) (string, error) {
+	path := o.Env.ImagePath(im)
+	if im.Source == "" {
+		return path, nil // imported: the director's own directory
+	}
+	return o.Confine.Images.Find(path)
+}
+
+// bundleDir returns where the bundle of the release is, with no link left to follow.
+func (o *Operations) bundleDir(r model.Release) (string, error) {
+	dir, err := o.Confine.Bundles.Find(r.Bundle)
+	if errors.Is(err, confine.ErrOutside) {
+		return "", director.Errorf(director.KindInvalid, "operations.release", "the release bundle is not allowed: %s", err).
+			WithHint("move it there, or name its directory in bundleDirs of the director's configuration")
+	}
+	if err != nil {
+		return r.Bundle, nil // who opens it says what is wrong
+	}
+	return dir, nil
+}
 
 // checkConfined refuses documents that name what the configuration does not allow. Back ends look again when they use it; a director that simulates
 // never does.
@@ -22,8 +45,14 @@ func (o *Operations) checkConfined(d *model.Document) []director.Field {
 			out = append(out, director.Field{Path: d.Ref().String() + ": spec." + path, Msg: err.Error(), Hint: "move it there, or name its directory in " + key + " of the director's configuration"})
 		}
 	}
+	if d.Image != nil {
+		look(o.Confine.Images, "imageDirs", "source", d.Image.Source)
+	}
+	if d.Release != nil {
+		look(o.Confine.Bundles, "bundleDirs", "bundle", d.Release.Bundle)
+	}
 	if d.Provider == nil || slices.Contains(o.ProviderTypes, model.ProviderSim) {
-		return nil
+		return out
 	}
 	if d.Provider.Libvirt != nil {
 		for i, h := range d.Provider.Libvirt.Hosts {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
@@ -29,9 +30,16 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	one := func(field, hint, format string, args ...any) []director.Field {
 		return []director.Field{{Path: at + ": spec." + field, Msg: fmt.Sprintf(format, args...), Hint: hint}}
 	}
-	path := o.Env.ImagePath(*im)
-	sum, err := o.sums.of(ctx, path)
+	path, err := o.imageFile(*im)
+	sum := ""
+	if err == nil {
+		sum, err = o.sums.of(ctx, path)
+	}
 	switch {
+	case errors.Is(err, confine.ErrOutside):
+		return one("source", "move it there, or name its directory in imageDirs of the director's configuration", "%s", err)
+	case errors.Is(err, confine.ErrNotRegular):
+		return one("source", "name the image's file", "%s is not a regular file", im.Source)
 	case errors.Is(err, os.ErrNotExist) && im.Source == "":
 		return one("sha256", "import it: directorctl image import FILE "+w.Image.Metadata.Name+"; or name a file in spec.source", "this director has no imported image with this checksum")
 	case errors.Is(err, os.ErrNotExist):
@@ -39,7 +47,7 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	case err != nil:
 		return one("source", "", "%s", err)
 	case sum != im.SHA256:
-		return one("sha256", "the file is damaged or another one: copy it again, or correct the checksum", "the file has %s", sum)
+		return one("sha256", "the file is damaged or another one: copy it again, or correct the checksum: sha256sum "+path, "the file has another checksum")
 	case slices.Contains(o.ProviderTypes, model.ProviderSim):
 		return nil // a rehearsal takes stand-ins
 	}

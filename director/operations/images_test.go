@@ -1,22 +1,40 @@
 package operations
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/diskimage/diskimagetest"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 )
 
-// The pre-check looks into real images.
+// sumOf returns the checksum of a file; none of what cannot be read.
+func sumOf(t *testing.T, path string) string {
+	t.Helper()
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return diskimagetest.SHA256(t, path)
+}
+
+// The pre-check looks into real images, and into nothing else.
 func TestCheckImage(t *testing.T) {
 	t.Parallel()
 	disk := diskimagetest.Node(t, "v1.37.2")
 	good := diskimagetest.Convert(t, disk, "qcow2")
+	fifo, way := filepath.Join(t.TempDir(), "fifo"), filepath.Join(t.TempDir(), "way")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Symlink("/etc/passwd", way)); err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		path  string
 		edit  func(*planner.World)
@@ -34,21 +52,24 @@ func TestCheckImage(t *testing.T) {
 		"another CPU": {
 			diskimagetest.Convert(t, diskimagetest.Disk(t, diskimagetest.RootARM64, nil), "qcow2"), nil, []string{"Image/node: spec.arch: the image is for arm64"},
 		},
-		"another checksum": {good, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.sha256: the file has"}},
+		"another checksum": {good, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.sha256: the file has another checksum"}},
 		"not there":        {good, func(w *planner.World) { w.Image.Image.Source = "/nowhere/image" }, []string{"Image/node: spec.source: /nowhere/image does not exist"}},
+		"elsewhere":        {good, func(w *planner.World) { w.Image.Image.Source = "/etc/passwd" }, []string{"Image/node: spec.source: /etc/passwd is not below"}},
+		"a FIFO":           {fifo, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.source: " + fifo + " is not a regular file"}},
+		"a way out":        {way, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.source: " + way + " leads out of"}},
 		"not imported":     {good, func(w *planner.World) { w.Image.Image.Source = "" }, []string{"Image/node: spec.sha256: this director has no imported image"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ops := New(Config{Env: steps.Env{Imported: func(string) string { return "/nowhere/imported" }}})
+			ops := New(Config{Confine: confine.Rules{Images: confine.Dirs{"/nowhere", os.TempDir()}}, Env: steps.Env{Imported: func(string) string { return "/nowhere/imported" }}})
 			doc := func(kind model.Kind, name string) model.Stored {
 				return model.Stored{Document: model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}}
 			}
 			w := planner.World{Cluster: doc(model.KindCluster, "demo"), Image: doc(model.KindImage, "node"), Provider: doc(model.KindProvider, "lab")}
 			w.Provider.Provider = &model.Provider{Type: model.ProviderLibvirt}
 			w.Cluster.Cluster = &model.Cluster{Masters: model.Masters{VMSize: model.VMSize{Disk: 30 * model.GiB}}}
-			w.Image.Image = &model.Image{Source: test.path, SHA256: diskimagetest.SHA256(t, test.path), Kubernetes: "v1.37.2", Arch: "amd64", Format: "qcow2"}
+			w.Image.Image = &model.Image{Source: test.path, SHA256: sumOf(t, test.path), Kubernetes: "v1.37.2", Arch: "amd64", Format: "qcow2"}
 			if test.edit != nil {
 				test.edit(&w)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
@@ -91,6 +92,7 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 	}
 	l.Operations = New(Config{
 		Store: db, Director: planner.Director{ID: db.DirectorID()}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}},
 		Env: steps.Env{
 			Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box, Backends: oneBackend{b}, Nodes: nowhere{}, Now: time.Now,
 			SSH: steps.SSHIdentity{Public: key.Public},

@@ -333,8 +333,12 @@ func joined(ops []plan.Operation) string {
 }
 
 // readBundle returns what a plan needs of the bundle, which must be for the release's version.
-func readBundle(r model.Release) (planner.Bundle, error) {
-	b, err := bundle.Open(r.Bundle)
+func (o *Operations) readBundle(r model.Release) (planner.Bundle, error) {
+	dir, err := o.bundleDir(r)
+	if err != nil {
+		return planner.Bundle{}, err
+	}
+	b, err := bundle.Open(dir)
 	if err != nil {
 		return planner.Bundle{}, err
 	}
@@ -344,7 +348,7 @@ func readBundle(r model.Release) (planner.Bundle, error) {
 			Fields: []director.Field{{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got}},
 		}
 	}
-	digest, err := steps.BundleDigest(r.Bundle)
+	digest, err := steps.BundleDigest(dir)
 	if err != nil {
 		return planner.Bundle{}, err
 	}

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/capacity"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -69,7 +69,7 @@ func message(err error) string {
 
 // of returns the SHA-256 of the file in hex, read at most once as long as size and time of change stay.
 func (c *checksums) of(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := confine.Open(path)
 	if err != nil {
 		return "", err
 	}

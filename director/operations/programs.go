@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
@@ -18,11 +19,11 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 	if err != nil {
 		return nil, err
 	}
-	bundles, names := map[string]string{}, map[string]bool{}
+	bundles, names := map[string]model.Release{}, map[string]bool{}
 	for _, d := range docs {
 		switch {
 		case d.Release != nil:
-			bundles[d.Metadata.Name] = d.Release.Bundle
+			bundles[d.Metadata.Name] = *d.Release
 		case d.Cluster != nil:
 			names[d.Cluster.Release] = true
 			inst, ok, err := o.Store.Installed(ctx, d.Metadata.Name)
@@ -41,7 +42,11 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 			return nil, director.Errorf(director.KindConflict, "operations.programs", "a cluster runs the release %s, which has no document, so it is not known which programs are used", name).
 				WithHint("apply Release/%s again, or upgrade the cluster", name)
 		}
-		digest, err := steps.BundleDigest(bundle)
+		dir, err := o.bundleDir(bundle)
+		if err != nil {
+			return nil, err
+		}
+		digest, err := steps.BundleDigest(dir)
 		if err != nil {
 			return nil, err
 		}

@@ -168,7 +168,7 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	if w.Releases, w.Images, err = o.formers(ctx, w); err != nil {
 		return w, err
 	}
-	w.Bundle, err = readBundle(*w.Release.Release)
+	w.Bundle, err = o.readBundle(*w.Release.Release)
 	if err != nil && len(w.Machines) > 0 {
 		w.NoBundle = err
 		return w, nil
@@ -217,7 +217,7 @@ func (o *Operations) formers(ctx context.Context, w planner.World) (map[string]p
 		if _, have := releases[d.Release.Kubernetes]; have && d.Metadata.Name != first {
 			continue
 		}
-		if b, err := readBundle(*d.Release); err == nil {
+		if b, err := o.readBundle(*d.Release); err == nil {
 			releases[d.Release.Kubernetes] = planner.Release{Name: d.Metadata.Name, Release: *d.Release, Bundle: b}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/kube"
@@ -117,6 +118,7 @@ type Env struct {
 	Backends Backends
 	Images   Images                     // nobody keeps it if nil
 	Imported func(sha256 string) string // path of an imported image
+	Confine  *confine.Rules             // where images and bundles may lie; anywhere if nil
 	Player   Player
 	Nodes    Nodes                                // over SSH if nil
 	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
@@ -263,13 +265,19 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 	if !ok {
 		return director.Errorf(director.KindInvalid, "steps.image", "provider %s cannot keep images", p.Provider)
 	}
+	path := e.ImagePath(p.Image)
+	if p.Image.Source != "" {
+		if path, err = e.confined(func(r confine.Rules) confine.Dirs { return r.Images }, path); err != nil {
+			return err
+		}
+	}
 	lastTenth := int64(-1)
 	if e.Images != nil { // before anything is there, so that nothing is there unknown
 		if err := e.Images.NoteImage(ctx, director.ProviderImage{Provider: p.Provider, Name: p.Name, Image: p.Document, SHA256: p.Image.SHA256, At: e.Now()}); err != nil {
 			return err
 		}
 	}
-	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: e.ImagePath(p.Image), SHA256: p.Image.SHA256, Format: p.Image.Format},
+	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: path, SHA256: p.Image.SHA256, Format: p.Image.Format},
 		func(done, total int64) {
 			if tenth := done * 10 / max(total, 1); tenth != lastTenth {
 				lastTenth = tenth
@@ -280,6 +288,22 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 
 var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", "70 %", "80 %", "90 %", "100 %"}
 
+// confined returns where a file or directory is that a document names, with no link left to follow: links may have changed since the plan was made.
+func (e Env) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
+	if e.Confine == nil {
+		return path, nil
+	}
+	real, err := dirs(*e.Confine).Find(path)
+	if errors.Is(err, confine.ErrOutside) {
+		return "", director.Errorf(director.KindInvalid, "steps.files", "a file of the plan is not allowed: %s", err).
+			WithHint("move it there, apply its document again and plan again; imageDirs and bundleDirs of the director's configuration name the directories")
+	}
+	if err != nil {
+		return path, nil // who opens it says what is wrong
+	}
+	return real, nil
+}
+
 // ImagePath returns where the file of the image is on this director, or would be.
 func (e Env) ImagePath(i model.Image) string {
 	if i.Source == "" && e.Imported != nil {
@@ -289,11 +313,15 @@ func (e Env) ImagePath(i model.Image) string {
 }
 
 func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
-	b, err := bundle.Open(p.Bundle)
+	dir, err := e.confined(func(r confine.Rules) confine.Dirs { return r.Bundles }, p.Bundle)
 	if err != nil {
 		return err
 	}
-	if digest, err := BundleDigest(p.Bundle); err != nil {
+	b, err := bundle.Open(dir)
+	if err != nil {
+		return err
+	}
+	if digest, err := BundleDigest(dir); err != nil {
 		return err
 	} else if digest != p.Digest {
 		return director.Errorf(director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", p.Bundle).

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
@@ -443,7 +443,7 @@ func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, forGo
 
 // BundleDigest returns the SHA-256 of the bundle's release.yaml, which pins everything in it.
 func BundleDigest(dir string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, bundle.DocumentName))
+	text, err := confine.Read(filepath.Join(dir, bundle.DocumentName), bundle.MostDocument)
 	if err != nil {
 		return "", director.Errorf(director.KindNotFound, "steps.bundle", "there is no release bundle in %s: %w", dir, err).
 			WithHint("unpack the bundle on the director and name its directory in spec.bundle")

@@ -36,7 +36,7 @@ director_pid() {
     [[ $now == "$start" ]] && echo "$pid"
 }
 
-write_config() {
+write_config() { # release directory, image file
     mkdir -p "$DEMO_DIR" "$models"
     chmod 700 "$DEMO_DIR"
     if [[ ! -s $DEMO_DIR/admin.password ]]; then
@@ -48,6 +48,8 @@ listen: 172.30.0.1:8443
 registryListen: :5000
 address: 172.30.0.1
 adminPasswordFile: $DEMO_DIR/admin.password
+bundleDirs: ["$(dirname "$1")"]
+imageDirs: ["$(dirname "$2")"]
 CONFIG
 }
 
@@ -121,7 +123,7 @@ up() {
     say "Lab: a hypervisor host in namespaces of its own ($("$lab" kvm))"
     "$lab" up
     say "Director"
-    write_config
+    write_config "$release" "$image"
     start_director
     login
     say "Models: $models"

@@ -71,7 +71,7 @@ func (s *suite) refusesBadInput(t *testing.T) {
 		words   []string
 	}{
 		"no-image":    {[]string{s.image, s.image + ".gone"}, []string{"does not exist on the director"}},
-		"wrong-sum":   {[]string{s.sum, strings.Repeat("0", 64)}, []string{"spec.sha256", "the file has " + s.sum}},
+		"wrong-sum":   {[]string{s.sum, strings.Repeat("0", 64)}, []string{"spec.sha256", "the file has another checksum"}},
 		"no-bundle":   {[]string{s.bundle, "/nowhere"}, []string{"/nowhere"}},
 		"no-libvirt":  {[]string{"qemu:///system", "qemu+unix:///system?socket=/nowhere/sock"}, []string{"/nowhere/sock"}},
 		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},

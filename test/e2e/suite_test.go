@@ -122,7 +122,7 @@ func (s *suite) write(name, text string, mode os.FileMode) string {
 
 const password = "a password for tests only"
 
-// doors is what the documents of the suite may name: the sockets of the further hosts.
+// doors is what the documents of the suite may name: the sockets of the further hosts, bundles and images.
 func (s *suite) doors() string {
 	sockets := []string{}
 	for _, h := range s.hosts {
@@ -130,7 +130,14 @@ func (s *suite) doors() string {
 			sockets = append(sockets, strconv.Quote(filepath.Dir(socket)))
 		}
 	}
-	return "providerSockets: [" + strings.Join(sockets, ", ") + "]\n"
+	var bundles, images []string
+	for _, release := range []string{"", "OLD_"} { // upgrades begin with the old one
+		if bundle, image := os.Getenv("KAAS_E2E_"+release+"BUNDLE"), os.Getenv("KAAS_E2E_"+release+"IMAGE"); bundle != "" && image != "" {
+			bundles, images = append(bundles, strconv.Quote(filepath.Dir(bundle))), append(images, strconv.Quote(filepath.Dir(image)))
+		}
+	}
+	list := func(key string, of []string) string { return key + ": [" + strings.Join(of, ", ") + "]\n" }
+	return list("providerSockets", sockets) + list("bundleDirs", bundles) + list("imageDirs", images)
 }
 
 func (s *suite) writeFiles() {

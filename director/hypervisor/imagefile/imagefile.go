@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
@@ -28,10 +29,13 @@ type File struct {
 // Open opens the file of s and compares its checksum, so that nothing wrong is ever sent. Errors: not_found without the file, invalid if it is
 // another file than s says or no self-contained qcow2, unavailable if the context ends.
 func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error) {
-	f, err := os.Open(s.Path)
+	f, err := confine.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, director.Errorf(director.KindNotFound, op, "there is no file %s", s.Path).
 			WithHint("the path is one on the director")
+	}
+	if errors.Is(err, confine.ErrNotRegular) {
+		return nil, director.Errorf(director.KindInvalid, op, "%s is not a regular file", s.Path)
 	}
 	if err != nil {
 		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
@@ -43,8 +47,8 @@ func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error)
 		}
 	}()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, director.Errorf(director.KindInvalid, op, "%s is not a regular file", s.Path)
+	if err != nil {
+		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, Reader(ctx, f)); err != nil {
@@ -54,7 +58,7 @@ func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error)
 		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
-		return nil, director.Errorf(director.KindInvalid, op, "%s has the SHA-256 %s and not %s", s.Path, got, s.SHA256).
+		return nil, director.Errorf(director.KindInvalid, op, "%s does not have the SHA-256 %s", s.Path, s.SHA256).
 			WithHint("the file is damaged or another one: fetch or build it again, or correct the checksum of image %s", s.Name)
 	}
 	// The header of qcow2: magic, version, and the virtual size at byte 24.

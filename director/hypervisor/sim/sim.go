@@ -8,11 +8,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"sync/atomic"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
@@ -345,7 +345,7 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 			}
 			return nil
 		}
-		f, err := os.Open(s.Path)
+		f, err := confine.Open(s.Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return director.Errorf(director.KindNotFound, op, "there is no file %s", s.Path)
 		}
