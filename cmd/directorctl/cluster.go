@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,13 +53,14 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 }
 
 func (a *app) inventoryCommand() *cobra.Command {
-	var dir string
+	var dir, passwordFile string
 	var secrets bool
+	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "inventory CLUSTER [export]",
 		Short: "Show or export what playbooks are given for a cluster",
 		Long: "Show the inventory that every playbook run of a cluster gets, or export it to a directory to run a playbook by hand. Secrets are only\n" +
-			"in it with --secrets, as secrets.json.",
+			"in it with --secrets: secrets.json, and an SSH key with a certificate that ends after --ttl. That needs your password.",
 		Example:           "  directorctl inventory demo\n  directorctl inventory demo export --dir demo-inventory --secrets",
 		Args:              between(1, "CLUSTER", "export"),
 		ValidArgsFunction: a.complete(0, clusterNames),
@@ -69,13 +71,25 @@ func (a *app) inventoryCommand() *cobra.Command {
 				return usage(cmd, "%q is not known here: export", args[1])
 			case export && dir == "":
 				return usage(cmd, "export needs --dir")
-			case !export && (dir != "" || secrets):
-				return usage(cmd, "--dir and --secrets are for: inventory %s export", args[0])
+			case !export && (dir != "" || secrets || passwordFile != "" || ttl != 0):
+				return usage(cmd, "--dir, --secrets, --password-file and --ttl are for: inventory %s export", args[0])
+			case !secrets && (passwordFile != "" || ttl != 0):
+				return usage(cmd, "--password-file and --ttl are for --secrets")
 			}
 			return nil
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			files, err := api.Inventory(cmd.Context(), args[0], secrets)
+			ask := api.Inventory
+			if secrets {
+				password, err := a.password(passwordFile, "Your password: ")
+				if err != nil {
+					return err
+				}
+				ask = func(ctx context.Context, cluster string) (map[string]string, error) {
+					return api.ExportInventory(ctx, cluster, password, ttl)
+				}
+			}
+			files, err := ask(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -89,7 +103,9 @@ func (a *app) inventoryCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "directory to write to; it is made if needed")
-	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json and an SSH key with a certificate")
+	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the SSH certificate is good for, 12h at most (default 1h)")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }

@@ -39,6 +39,8 @@ const (
 	inventoryDir  = "inventory"
 	extraVarsFile = "extra-vars.json"
 	keyFile       = "ssh-key"
+	certFile      = keyFile + "-cert.pub" // where ssh looks for the certificate of the key
+	oldKeyFile    = "ssh-key-old"
 	knownFile     = "known_hosts"
 	eventsFile    = "events.jsonl"
 	configFile    = "ansible.cfg" // empty, for a tree that has none
@@ -157,6 +159,12 @@ func (d *runDir) fill(p Play) (inventory string, err error) {
 	if len(p.ExtraVars) > 0 {
 		files[extraVarsFile] = p.ExtraVars
 	}
+	if len(p.SSHCertificate) > 0 {
+		files[certFile] = withNewline(p.SSHCertificate)
+	}
+	if len(p.OldSSHKey) > 0 {
+		files[oldKeyFile] = withNewline(p.OldSSHKey)
+	}
 	for name, data := range files {
 		if err := d.write(name, data); err != nil {
 			return "", err
@@ -227,7 +235,7 @@ func (d *runDir) environ(p Play, path string) []string {
 		"ANSIBLE_PIPELINING=True",
 		"ANSIBLE_HOST_KEY_CHECKING=True",
 		"ANSIBLE_SSH_CONTROL_PATH_DIR=" + d.control,
-		"ANSIBLE_SSH_ARGS=" + strings.Join(d.sshArgs(), " "),
+		"ANSIBLE_SSH_ARGS=" + strings.Join(d.sshArgs(len(p.OldSSHKey) > 0), " "),
 	}
 	config := filepath.Join(p.Tree, "ansible.cfg")
 	if _, err := os.Stat(config); err != nil {
@@ -237,7 +245,7 @@ func (d *runDir) environ(p Play, path string) []string {
 }
 
 // sshArgs keeps ssh away from what the director's own user has configured, from agents and from passwords.
-func (d *runDir) sshArgs() []string {
+func (d *runDir) sshArgs(oldKey bool) []string {
 	args := []string{"-F", "/dev/null"}
 	for _, o := range []string{
 		"ControlMaster=auto", "ControlPersist=300",
@@ -247,6 +255,9 @@ func (d *runDir) sshArgs() []string {
 		"ServerAliveInterval=15", "ServerAliveCountMax=20",
 	} {
 		args = append(args, "-o", o)
+	}
+	if oldKey {
+		args = append(args, "-o", "IdentityFile="+d.file(oldKeyFile))
 	}
 	return args
 }

@@ -80,22 +80,25 @@ var ErrRunning = errors.New("a former run has not ended")
 
 // Play says what to run, on what, and with which secrets.
 type Play struct {
-	ID         string            // plan/step/attempt; two plays with one ID do not run at once
-	Tree       string            // the absolute directory of the playbooks, see Unpack
-	Playbook   string            // relative to Tree, such as install/prepare.yml
-	Inventory  map[string][]byte // hosts.ini and what belongs beside it, such as group_vars/all.yml
-	ExtraVars  []byte            // a JSON object; every string of eight or more bytes in it is taken for a secret
-	SSHKey     []byte            // a private key, for the hosts that are reached by SSH
-	KnownHosts []byte            // their host keys; a host without one is not talked to
-	User       string            // on the hosts; the inventory may say otherwise
-	Limit      []string          // hosts or groups; all if empty
-	Tags       []string          // all if empty
-	Check      bool              // change nothing, and tell what would be changed
-	Diff       bool              // tell how files change; secrets in them are shown unless the task says no_log
-	Forks      int               // hosts worked on at once, out of Config.Forks; the length of Limit, or 5, if zero
-	Timeout    time.Duration     // of the run itself, without the wait for forks; none if zero
-	LogPath    string            // a file of JSON lines, one Event each, that is appended to; none if empty
-	OnEvent    func(Event)       // called with one event at a time, in order; it may be slow, but must not call Play
+	ID        string            // plan/step/attempt; two plays with one ID do not run at once
+	Tree      string            // the absolute directory of the playbooks, see Unpack
+	Playbook  string            // relative to Tree, such as install/prepare.yml
+	Inventory map[string][]byte // hosts.ini and what belongs beside it, such as group_vars/all.yml
+	ExtraVars []byte            // a JSON object; every string of eight or more bytes in it is taken for a secret
+	SSHKey    []byte            // a private key, for the hosts that are reached by SSH
+	// SSHCertificate is a certificate of SSHKey; none if empty.
+	SSHCertificate []byte
+	OldSSHKey      []byte        // a private key that is offered too, for hosts that accept no certificate; none if empty
+	KnownHosts     []byte        // their host keys; a host without one is not talked to
+	User           string        // on the hosts; the inventory may say otherwise
+	Limit          []string      // hosts or groups; all if empty
+	Tags           []string      // all if empty
+	Check          bool          // change nothing, and tell what would be changed
+	Diff           bool          // tell how files change; secrets in them are shown unless the task says no_log
+	Forks          int           // hosts worked on at once, out of Config.Forks; the length of Limit, or 5, if zero
+	Timeout        time.Duration // of the run itself, without the wait for forks; none if zero
+	LogPath        string        // a file of JSON lines, one Event each, that is appended to; none if empty
+	OnEvent        func(Event)   // called with one event at a time, in order; it may be slow, but must not call Play
 	// OnFailure is called as soon as a host fails, while the others go on, with all hosts so far that failed in the same way. A block of the
 	// playbook may still rescue the host. It comes after OnEvent with the same event, and the same holds for it.
 	OnFailure func(Group)
@@ -232,7 +235,7 @@ func (r *Runner) check(p *Play) (*Redactor, string, error) {
 			return nil, "", invalid("%q is neither a host nor a tag", s)
 		}
 	}
-	secrets, err := NewRedactor(p.ExtraVars, p.SSHKey)
+	secrets, err := NewRedactor(p.ExtraVars, p.SSHKey, p.OldSSHKey)
 	if err != nil {
 		return nil, "", invalid("%v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/pki"
 )
 
 // sshd is a real SSH server on the loopback with a user that may log in.
@@ -24,6 +25,7 @@ type sshd struct {
 	port            int
 	user            string
 	hostKey, client []byte // client: its private key
+	dir             string // with ca, the authority that it trusts for the principal cluster-c1
 }
 
 func keygen(t *testing.T, dir, name string) (private, public []byte) {
@@ -54,6 +56,8 @@ func startSSHD(t *testing.T) sshd {
 	_, hostKey := keygen(t, dir, "host")
 	client, authorized := keygen(t, dir, "client")
 	write(t, filepath.Join(dir, "authorized"), string(authorized))
+	keygen(t, dir, "ca")
+	write(t, filepath.Join(dir, "principals"), "cluster-c1\nmachine-m1\n")
 	if os.Getuid() == 0 {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
@@ -71,6 +75,8 @@ func startSSHD(t *testing.T) sshd {
 ListenAddress 127.0.0.1:%d
 HostKey %[2]s/host
 AuthorizedKeysFile %[2]s/authorized
+TrustedUserCAKeys %[2]s/ca.pub
+AuthorizedPrincipalsFile %[2]s/principals
 PidFile none
 UsePAM no
 StrictModes no
@@ -106,7 +112,21 @@ KbdInteractiveAuthentication no
 	if !<-listening {
 		t.Fatal("sshd does not listen")
 	}
-	return sshd{port: port, user: me.Username, hostKey: hostKey, client: client}
+	return sshd{port: port, user: me.Username, hostKey: hostKey, client: client, dir: dir}
+}
+
+// certificate returns a key with a certificate of the server's authority.
+func (s sshd) certificate(t *testing.T, principal string) (private, certificate []byte) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pki.SSHAuthority{Private: director.Secret(text)}.Issue(pki.SSHUser{ID: "test", Principals: []string{principal}, Until: time.Now().Add(time.Hour)}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(c.Private.Reveal()), []byte(c.Certificate)
 }
 
 // remote returns a play on the machine that sshd pretends to be.
@@ -144,6 +164,17 @@ func TestRealSSH(t *testing.T) {
 		},
 		"another client key": {
 			func(p *ansible.Play) { p.SSHKey = other }, ansible.ClassUnreachable, false, "does not accept the director's SSH key",
+		},
+		"a certificate": {func(p *ansible.Play) { p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c1") }, "", false, ""},
+		"a certificate of another cluster": {
+			func(p *ansible.Play) { p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c2") },
+			ansible.ClassUnreachable, false, "does not accept the director's SSH key",
+		},
+		"a host that takes the former key alone": {
+			func(p *ansible.Play) {
+				p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c2")
+				p.OldSSHKey = s.client
+			}, "", false, "",
 		},
 		"nobody listens": {
 			func(p *ansible.Play) {

@@ -32,6 +32,8 @@ type Auth interface {
 	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
 	// Logout ends the actor's token.
 	Logout(ctx context.Context, a director.Actor) error
+	// Confirm returns nil if the password is the actor's own, or invalid.
+	Confirm(ctx context.Context, a director.Actor, password director.Secret) error
 	// ChangePassword replaces the actor's password and ends the user's other tokens.
 	ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error
 	// Require returns nil if the actor may, or forbidden.

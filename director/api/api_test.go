@@ -104,6 +104,7 @@ func TestRolesAndOneTimePasswords(t *testing.T) {
 		{"DELETE", "/documents/Cluster/demo"},
 		{"POST", "/clusters/demo/kubeconfig"},
 		{"GET", "/clusters/demo/inventory"},
+		{"POST", "/clusters/demo/inventory"},
 		{"POST", "/plans/p0001/cancel"},
 	} {
 		if p := problemOf(t, b.send(t, c[0], c[1], "")); p.Kind != string(director.KindForbidden) {
@@ -124,6 +125,30 @@ func TestRolesAndOneTimePasswords(t *testing.T) {
 	b.do(t, http.MethodPost, "/logout", "", http.StatusNoContent, nil)
 	if p := problemOf(t, b.send(t, http.MethodGet, "/me", "")); p.Status != http.StatusUnauthorized {
 		t.Errorf("after the logout: %+v", p)
+	}
+}
+
+// A token alone exports no secrets, and is no way to try passwords.
+func TestExportNeedsThePassword(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(t, "")
+	if p := problemOf(t, b.send(t, http.MethodGet, "/clusters/demo/inventory?secrets=true", "")); p.Kind != string(director.KindInvalid) {
+		t.Errorf("in the URL: %+v", p)
+	}
+	b.do(t, http.MethodGet, "/clusters/demo/inventory", "", http.StatusOK, nil)
+	var got wire.Inventory
+	b.do(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"`+password+`"}`, http.StatusOK, &got)
+	if got.Files["secrets.json"] == "" {
+		t.Errorf("with the password: %v", got.Files)
+	}
+	for range 5 {
+		if p := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"wrong"}`)); p.Kind != string(director.KindInvalid) {
+			t.Fatalf("with another password: %+v", p)
+		}
+	}
+	if p := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"`+password+`"}`)); p.Status != http.StatusTooManyRequests {
+		t.Errorf("after five of them: %+v", p)
 	}
 }
 

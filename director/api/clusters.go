@@ -44,7 +44,12 @@ type kubeconfigInput struct {
 
 type inventoryInput struct {
 	Name    string `path:"name" maxLength:"64" doc:"Name of the cluster."`
-	Secrets bool   `query:"secrets" doc:"Also secrets.json."`
+	Secrets bool   `query:"secrets" deprecated:"true" doc:"Refused: secrets are exported by a POST to the same path, with the password."`
+}
+
+type exportInput struct {
+	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Body wire.InventoryExport
 }
 
 // orZero is an optional body.
@@ -147,22 +152,45 @@ func (s *server) clusters(api huma.API) {
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get", Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActInventory, kindCluster,
-		func(ctx context.Context, a director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
+		func(ctx context.Context, _ director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
 			if in.Secrets {
-				if err := s.Auth.Require(a, director.ActSecrets, director.Object{Kind: kindCluster, Name: in.Name}); err != nil {
-					return nil, err
-				}
+				return nil, director.Invalid("api.inventory", "secrets need your password", []director.Field{{
+					Path: "secrets", Msg: "is not possible here", Hint: "POST the password to this path, or run: directorctl inventory CLUSTER export --secrets --dir DIR",
+				}})
 			}
-			files, err := s.Operations.Inventory(ctx, a.User, in.Name, in.Secrets)
-			if err != nil {
+			files, err := s.Operations.Inventory(ctx, in.Name)
+			return inventoryBody(files, err)
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "export-inventory", Method: http.MethodPost, Path: "/clusters/{name}/inventory", Tags: tags,
+		Summary: "Export what a person runs playbooks of the cluster with",
+		Description: "The inventory with the keys of the cluster's authorities and an SSH key whose certificate ends soon. It needs the password of who asks, also " +
+			"with a valid token, and is an audit event of its own.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
+	}, director.ActSecrets, kindCluster,
+		func(ctx context.Context, a director.Actor, in *exportInput) (*body[wire.Inventory], error) {
+			// A stolen token must not be a way to try passwords without a limit.
+			if err := s.limit.takeOwn(a.User); err != nil {
 				return nil, err
 			}
-			out := wire.Inventory{Files: make(map[string]string, len(files))}
-			for path, text := range files {
-				out.Files[path] = string(text)
+			if err := s.Auth.Confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+				return nil, err
 			}
-			return &body[wire.Inventory]{out}, nil
+			s.limit.succeededOwn(a.User)
+			files, err := s.Operations.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
+			return inventoryBody(files, err)
 		})
+}
+
+func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], error) {
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Inventory{Files: make(map[string]string, len(files))}
+	for path, text := range files {
+		out.Files[path] = string(text)
+	}
+	return &body[wire.Inventory]{out}, nil
 }
 
 func (s *server) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {

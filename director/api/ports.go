@@ -61,8 +61,11 @@ type Operations interface {
 
 	// Kubeconfig mints a kubeconfig with a client certificate of its own.
 	Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
-	// Inventory renders what a run would get: path -> content. Secrets are not in it unless secrets is set, then "secrets.json" is.
-	Inventory(ctx context.Context, actor, cluster string, secrets bool) (map[string][]byte, error)
+	// Inventory renders what a run would get, without secrets: path -> content.
+	Inventory(ctx context.Context, cluster string) (map[string][]byte, error)
+	// ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate that is good for that
+	// long; zero lets the director choose.
+	ExportInventory(ctx context.Context, actor, cluster string, life time.Duration) (map[string][]byte, error)
 }
 
 // Verb is what a person can do to a plan.

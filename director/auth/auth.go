@@ -272,6 +272,24 @@ func (s *Service) Logout(ctx context.Context, a director.Actor) error {
 	return s.store.DeleteToken(ctx, a.TokenHash)
 }
 
+// Confirm returns nil if the password is the actor's own, and invalid if it is not: a token alone is not enough for
+// what is asked.
+func (s *Service) Confirm(ctx context.Context, a director.Actor, password director.Secret) error {
+	const op = "auth.confirm"
+	u, err := s.store.GetUser(ctx, a.User)
+	if err != nil {
+		return err
+	}
+	ok, err := s.matches(ctx, []byte(u.PasswordHash), password.Reveal())
+	if err != nil {
+		return director.Errorf(director.KindUnavailable, op, "too many logins at once").WithHint("try again")
+	}
+	if !ok {
+		return director.Invalid(op, "the password is wrong", []director.Field{{Path: "password", Msg: "is wrong"}})
+	}
+	return nil
+}
+
 // ChangePassword replaces the actor's password and ends all other tokens of the user.
 func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error {
 	u, err := s.store.GetUser(ctx, a.User)

@@ -430,14 +430,21 @@ func (c *Client) Kubeconfig(ctx context.Context, cluster string, ttl time.Durati
 	})
 }
 
-// Inventory returns what a playbook run of the cluster would get, by path.
-func (c *Client) Inventory(ctx context.Context, cluster string, secrets bool) (map[string]string, error) {
-	q := url.Values{}
-	if secrets {
-		q.Set("secrets", "true")
-	}
+// Inventory returns what a playbook run of the cluster would get, by path, without secrets.
+func (c *Client) Inventory(ctx context.Context, cluster string) (map[string]string, error) {
 	var i wire.Inventory
-	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/inventory", query: q}, &i)
+	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/inventory"}, &i)
+	return i.Files, err
+}
+
+// ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate; ttl 0 lets the director
+// choose how long that is good for.
+func (c *Client) ExportInventory(ctx context.Context, cluster string, password director.Secret, ttl time.Duration) (map[string]string, error) {
+	var i wire.Inventory
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/clusters/" + cluster + "/inventory",
+		body: wire.InventoryExport{Password: password.Reveal(), TTLSeconds: int64(ttl / time.Second)},
+	}, &i)
 	return i.Files, err
 }
 

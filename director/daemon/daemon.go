@@ -320,8 +320,7 @@ func (d *Daemon) environment(
 			return filepath.Join(runs, planID, strings.ReplaceAll(step, "/", "_")+"."+strconv.Itoa(attempt)+".jsonl")
 		},
 	}
-	env.SSH, err = env.EnsureSSH(ctx)
-	return env, err
+	return env, nil
 }
 
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {

@@ -75,6 +75,16 @@ func (n simulatedNodes) FirstBoot(ctx context.Context, m director.Machine, hostK
 	return n.simulation.FirstBoot(ctx, m, hostKey, again)
 }
 
+// NextHostKey implements steps.Nodes.
+func (n simulatedNodes) NextHostKey(ctx context.Context, m director.Machine, hostKey string) (string, error) {
+	return n.simulation.NextHostKey(ctx, m, hostKey)
+}
+
+// TakeHostKey implements steps.Nodes.
+func (n simulatedNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
+	return n.simulation.TakeHostKey(ctx, m, hostKey)
+}
+
 // Script implements steps.Nodes.
 func (n simulatedNodes) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
 	return n.simulation.Script(ctx, m, hostKey, script)

@@ -112,7 +112,7 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	if diff := cmp.Diff([]string{}, out(t, api)); diff != "" {
 		t.Errorf("out of the cluster: %s", diff)
 	}
-	files, err := api.Inventory(t.Context(), "demo", false)
+	files, err := api.Inventory(t.Context(), "demo")
 	if err != nil || strings.Count(files["known_hosts"], key) != 1 {
 		t.Errorf("playbooks would not know the VM by its key: %v, %q", err, files["known_hosts"])
 	}

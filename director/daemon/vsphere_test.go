@@ -138,6 +138,10 @@ func (nobody) CloudInit(_ context.Context, m director.Machine, _ string) (string
 	return "", director.Errorf(director.KindUnavailable, "test.nobody", "nobody answers at %s", m.Address)
 }
 
+func (nobody) NextHostKey(_ context.Context, m director.Machine, _ string) (string, error) {
+	return "", director.Errorf(director.KindUnavailable, "test.nobody", "nobody answers at %s", m.Address)
+}
+
 // onVSphere returns the documents of the demo with another provider, and with three masters, which are to be kept apart.
 func onVSphere(t testing.TB, s *vspheretest.Server, image hypervisor.ImageSpec, bundle string) string {
 	t.Helper()

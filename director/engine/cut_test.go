@@ -192,6 +192,12 @@ func (booted) CloudInit(context.Context, director.Machine, string) (string, erro
 
 func (booted) Script(ctx context.Context, _ director.Machine, _, _ string) error { return ctx.Err() }
 
+func (booted) NextHostKey(_ context.Context, _ director.Machine, hostKey string) (string, error) {
+	return hostKey, nil
+}
+
+func (booted) TakeHostKey(context.Context, director.Machine, string) error { return nil }
+
 type oneBackend struct{ b hypervisor.Backend }
 
 func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }
@@ -202,10 +208,6 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	env := steps.Env{
 		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{s.db}, Secrets: s.db, Sealer: l.sealer,
 		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	}
-	var err error
-	if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })

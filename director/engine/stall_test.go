@@ -149,9 +149,6 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 				return filepath.Join(dir, name+strconv.Itoa(attempt)+filepath.Base(step))
 			},
 		}
-		if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		e, err := engine.New(t.Context(), engine.Config{
 			Director: db.DirectorID(), Instance: name, Store: st, Lease: lease, Now: st.now,
 			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

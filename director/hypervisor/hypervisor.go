@@ -85,6 +85,9 @@ type Seed struct {
 	NetworkConfig []byte
 }
 
+// Empty tells whether there is nothing in it.
+func (s Seed) Empty() bool { return len(s.MetaData)+len(s.UserData)+len(s.NetworkConfig) == 0 }
+
 // Spec is a VM as it should be.
 type Spec struct {
 	Key       director.Stamp // identity: a second Ensure with the same Key returns the same VM
@@ -98,7 +101,7 @@ type Spec struct {
 	RootDisk  int64  // bytes; at least the image's virtual size
 	DataDisks []Disk // kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key, Adopt, or another VM by Disk.Of
 	NICs      []NIC
-	Seed      Seed
+	Seed      Seed // required for a VM that does not exist yet; not looked at otherwise
 }
 
 // VM is a VM as it is.
@@ -263,6 +266,16 @@ type Adopter interface {
 	// then on it is ours like those that Ensure made, except that its own disks are its maker's: Delete leaves them. Its id may become another one with that, which is
 	// returned. It is idempotent by key. Errors: not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has this one.
 	Adopt(ctx context.Context, key director.Stamp, name string, disks []Disk) (VM, error)
+}
+
+// Seeds is implemented by back ends that can take a VM's seed away once its guest has read it: others can read it on
+// the hypervisor.
+type Seeds interface {
+	// RemoveSeed takes the seed away from the VM and destroys it. The VM goes on as it is, boots without a seed from
+	// then on, and a later Ensure brings none back. It is idempotent, also after a crash at any line; a VM that was
+	// made without a seed of ours is left as it is. Errors: not_found if there is no such VM, conflict if it has
+	// another owner.
+	RemoveSeed(ctx context.Context, id ID, owner director.Stamp) error
 }
 
 // Console is implemented by back ends that can show what the guest printed at boot, which is the first thing to read

@@ -82,7 +82,14 @@ func (o *Operations) secretsOf(ctx context.Context, f planner.Facts, private []d
 			return nil, err
 		}
 	}
-	texts := [][]byte{[]byte(o.Env.SSH.Private.Reveal()), []byte(o.Env.Push.Password.Reveal())}
+	keys, err := o.Env.SSH().Keys(ctx, f.UID)
+	if err != nil {
+		return nil, err
+	}
+	texts := [][]byte{[]byte(o.Env.Push.Password.Reveal())}
+	for _, k := range keys {
+		texts = append(texts, []byte(k.Reveal()))
+	}
 	for _, p := range private {
 		texts = append(texts, []byte(p.Reveal()))
 	}

@@ -54,6 +54,12 @@ func (nowhere) FirstBoot(context.Context, director.Machine, string, bool) (cloud
 
 func (nowhere) Script(context.Context, director.Machine, string, string) error { return nil }
 
+func (nowhere) NextHostKey(_ context.Context, _ director.Machine, hostKey string) (string, error) {
+	return hostKey, nil
+}
+
+func (nowhere) TakeHostKey(context.Context, director.Machine, string) error { return nil }
+
 func openLab(t *testing.T, clusters, workers int) *lab {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,10 +69,6 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	box, err := seal.Open(filepath.Join(dir, "sealing.key"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := cloudinit.NewHostKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,6 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}},
 		Env: steps.Env{
 			Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box, Backends: oneBackend{b}, Nodes: nowhere{}, Now: time.Now,
-			SSH: steps.SSHIdentity{Public: key.Public},
 		},
 	})
 	docs := `apiVersion: kaas/v1
@@ -506,7 +507,7 @@ func TestInventoryWithoutItsBundle(t *testing.T) {
 	if err := l.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.IntendMachine(l.made["c000-w-1"], time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
-	_, err := l.Inventory(t.Context(), "admin", "c000", false)
+	_, err := l.Inventory(t.Context(), "c000")
 	wantKind(t, err, director.KindNotFound, "/nowhere")
 }
 

@@ -443,34 +443,6 @@ func (o *Operations) Kubeconfig(ctx context.Context, actor, cluster string, ttl 
 	return []byte(config.Reveal()), err
 }
 
-// Inventory renders what a run on the cluster gets. With secrets, secrets.json and the SSH key are in it too.
-func (o *Operations) Inventory(ctx context.Context, actor, cluster string, secrets bool) (map[string][]byte, error) {
-	w, err := o.world(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	if w.NoBundle != nil {
-		return nil, w.NoBundle
-	}
-	facts := planner.FactsOf(w)
-	if len(facts.Nodes) == 0 {
-		return nil, director.Errorf(director.KindConflict, "operations.inventory", "cluster %s has no machines yet", cluster).
-			WithHint("start a plan for it first")
-	}
-	files, err := o.Env.Inventory(ctx, facts)
-	if err != nil || !secrets {
-		return files, err
-	}
-	if files["secrets.json"], err = o.Env.SecretVars(ctx, facts.UID); err != nil {
-		return nil, err
-	}
-	files["id_ed25519"] = []byte(o.Env.SSH.Private.Reveal())
-	err = o.Store.Update(ctx, func(tx *store.Tx) error {
-		return tx.Audit(o.Now(), actor, "inventory with secrets", "Cluster/"+cluster)
-	})
-	return files, err
-}
-
 type fileKey struct {
 	path     string
 	size     int64

@@ -182,6 +182,16 @@ func (s *Simulation) FirstBoot(ctx context.Context, _ director.Machine, _ string
 	return cloudinit.Report{}, ctx.Err()
 }
 
+// NextHostKey pretends that the machine keeps the host key that it has.
+func (s *Simulation) NextHostKey(ctx context.Context, _ director.Machine, hostKey string) (string, error) {
+	return hostKey, ctx.Err()
+}
+
+// TakeHostKey pretends to have done so.
+func (s *Simulation) TakeHostKey(ctx context.Context, _ director.Machine, _ string) error {
+	return ctx.Err()
+}
+
 // Script pretends to have run it.
 func (s *Simulation) Script(ctx context.Context, _ director.Machine, _, _ string) error {
 	return ctx.Err()

@@ -47,10 +47,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := Env{Director: "d1", Secrets: vault{}, Sealer: box, Now: time.Now}
-	if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	spec, err := env.vmSpec(t.Context(), adapters())
+	spec, err := env.vmSpec(t.Context(), "c1", adapters())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +89,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 	}
 	broken := adapters()
 	broken.Machine.NICs = nil
-	if _, err := env.vmSpec(t.Context(), broken); director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
+	if _, err := env.vmSpec(t.Context(), "c1", broken); director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
 		t.Errorf("adapters without addresses: %v", err)
 	}
 }

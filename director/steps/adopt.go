@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -14,7 +15,7 @@ import (
 const adoptPatience = 7 * 24 * time.Hour
 
 // vmAdopt takes over the VM that somebody else has made for the machine. It waits until there is one.
-func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) error {
+func (e Env) vmAdopt(ctx context.Context, r plan.Run, p planner.AdoptParams) error {
 	const again, op = 10 * time.Second, "vm.adopt"
 	m := p.Machine
 	b, err := e.backend(ctx, m.Provider)
@@ -37,11 +38,15 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 	if err != nil {
 		return err
 	}
-	sealed, err := e.Sealer.Seal(m.ID, SecretAdopted, []byte(p.HostKey))
+	keys := keyring{e.Secrets, e.Sealer}
+	if err := keys.write(ctx, m.ID, SecretAdopted, []byte(p.HostKey)); err != nil {
+		return err
+	}
+	uid, err := clusterUID(r, m)
 	if err != nil {
 		return err
 	}
-	if err := e.Secrets.SetSecret(ctx, m.ID, SecretAdopted, sealed); err != nil {
+	if err := e.SSH().trusted(ctx, m.ID, trust{Cluster: uid, Adopted: true}); err != nil {
 		return err
 	}
 	return e.Ledger.SetMachine(ctx, m.ID, director.MachinePresent, vm.Host, string(vm.ID))
@@ -49,17 +54,25 @@ func (e Env) vmAdopt(ctx context.Context, _ plan.Run, p planner.AdoptParams) err
 
 // adoptedKey returns the host key of the VM that somebody else has made for the machine, and "" if its VM is our own.
 func (e Env) adoptedKey(ctx context.Context, machine string) (string, error) {
-	sealed, err := e.Secrets.Secret(ctx, machine, SecretAdopted)
-	if err != nil || sealed == nil {
-		return "", err
-	}
-	key, err := e.Sealer.Unseal(machine, SecretAdopted, sealed)
+	key, err := keyring{e.Secrets, e.Sealer}.read(ctx, machine, SecretAdopted)
 	return string(key), err
 }
 
-// disown forgets that somebody else has made the machine's VM: it is gone, and the next one has the key that we give it.
+// disown forgets what was known of the machine's VM alone: it is gone, and the next one has a host key that we give it.
 func (e Env) disown(ctx context.Context, machine string) error {
-	return e.Secrets.SetSecret(ctx, machine, SecretAdopted, nil)
+	names := []string{SecretAdopted, SecretTrust, SecretNextHostKey}
+	key, err := keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
+	if err != nil {
+		return err
+	}
+	if key.Private == "" { // the VM had made it
+		names = append(names, SecretHostKey)
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, e.Secrets.SetSecret(ctx, machine, name, nil))
+	}
+	return errors.Join(errs...)
 }
 
 // nodeKey returns the public host key with which the machine proves itself.

@@ -76,6 +76,18 @@ func (b booting) CloudInit(_ context.Context, m director.Machine, hostKey string
 	return `{"v1": {}}`, nil
 }
 
+func (b booting) NextHostKey(_ context.Context, m director.Machine, hostKey string) (string, error) {
+	if hostKey != b.key {
+		return "", hostKeyError(m, errHostKey)
+	}
+	return hostKey, nil
+}
+
+func (b booting) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
+	_, err := b.NextHostKey(ctx, m, hostKey)
+	return err
+}
+
 func (booting) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
 	return cloudinit.Report{}, nil
 }
@@ -97,12 +109,9 @@ func TestAdoptedVM(t *testing.T) {
 	}
 	back, ledger, script := sim.Open(world), places{id: map[string]string{}}, ""
 	env := Env{Director: "d1", Backends: oneBackend{back}, Ledger: ledger, Secrets: vault{}, Sealer: box, Nodes: booting{key, &script}, Now: time.Now}
-	if env.SSH, err = env.EnsureSSH(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	r := plan.Run{Note: func(context.Context, string) {}}
 	p := planner.VMParams{
-		Machine: director.Machine{ID: "m1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20", MAC: "52:54:00:00:00:01"}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
+		Machine: director.Machine{ID: "m1", ClusterUID: "c1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20", MAC: "52:54:00:00:00:01"}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
 	}
 	adopt := func() error { return env.vmAdopt(t.Context(), r, planner.AdoptParams{VMParams: p, HostKey: key}) }
 

@@ -191,7 +191,11 @@ func TestFirstBootOverSSH(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "sudo"), []byte(sudo), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	nodes := sshNodes{identity: SSHIdentity{Private: key.Private}, port: sshServer(t, key, dir)}
+	login := func(context.Context, director.Machine) ([]ssh.Signer, error) {
+		signer, err := ssh.ParsePrivateKey([]byte(key.Private.Reveal()))
+		return []ssh.Signer{signer}, err
+	}
+	nodes := sshNodes{login: login, port: sshServer(t, key, dir)}
 	m := director.Machine{Name: "w", Address: netip.MustParseAddr("127.0.0.1").String()}
 	if r, err := nodes.FirstBoot(t.Context(), m, key.Public, true); err != nil || len(r.Scripts) > 0 {
 		t.Errorf("a node without scripts: %+v, %v", r, err)

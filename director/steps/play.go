@@ -52,10 +52,14 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	if err != nil {
 		return err
 	}
+	login, err := e.SSH().Play(ctx, facts.UID, r.Plan.ID+"/"+r.Step.ID, facts.Nodes)
+	if err != nil {
+		return err
+	}
 	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
 	_, err = e.Player.Play(ctx, ansible.Play{
 		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
-		SSHKey: []byte(e.SSH.Private.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
+		SSHKey: []byte(login.Private.Reveal()), SSHCertificate: []byte(login.Certificate), OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
 		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt), OnEvent: watch.event, OnFailure: watch.failure,
 	})
 	return playOutcome(err)

@@ -16,18 +16,13 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 )
 
-// SSHIdentity is the key pair that the director logs in to its nodes with.
-type SSHIdentity struct {
-	Private director.Secret // OpenSSH PEM
-	Public  string          // authorized_keys line
-}
-
 var errHostKey = errors.New("host key mismatch")
 
 // sshNodes looks at machines over TCP and SSH.
 type sshNodes struct {
-	identity SSHIdentity
-	port     string // 22 if empty
+	login func(ctx context.Context, m director.Machine) ([]ssh.Signer, error)
+	port  string // 22 if empty
+	user  string // cloudinit.DefaultUser if empty
 }
 
 // Answers knocks at the SSH port: a refusal is an answer too.
@@ -45,14 +40,17 @@ func (sshNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
 // Answers knocks at the address of the machine.
 func (e Env) Answers(ctx context.Context, m director.Machine) (bool, error) {
 	if e.Nodes == nil {
-		return sshNodes{identity: e.SSH}.Answers(ctx, m)
+		return sshNodes{}.Answers(ctx, m)
 	}
 	return e.Nodes.Answers(ctx, m)
 }
 
 // CloudInit reads cloud-init's result file.
 func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error) {
-	node := s.node(m, hostKey)
+	node, err := s.node(ctx, m, hostKey)
+	if err != nil {
+		return "", err
+	}
 	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else runs.
 	out, err := node.run(ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`)
 	return out, hostKeyError(m, err)
@@ -68,7 +66,11 @@ func hostKeyError(m director.Machine, err error) error {
 
 // Script runs the script with sudo.
 func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
-	out, err := s.node(m, hostKey).run(ctx, asRoot(script)+" 2>&1")
+	node, err := s.node(ctx, m, hostKey)
+	if err != nil {
+		return err
+	}
+	out, err := node.run(ctx, asRoot(script)+" 2>&1")
 	if _, failed := errors.AsType[*ssh.ExitError](err); failed {
 		return director.Errorf(director.KindConflict, "vm.script", "a script failed on %s: %s", m.Name, strings.TrimSpace(out)).
 			WithHint("mend that on the machine and retry; the user %s must have sudo without a password", cloudinit.DefaultUser)
@@ -76,9 +78,34 @@ func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, scrip
 	return hostKeyError(m, err)
 }
 
+// NextHostKey runs the script for it with sudo.
+func (s sshNodes) NextHostKey(ctx context.Context, m director.Machine, hostKey string) (string, error) {
+	node, err := s.node(ctx, m, hostKey)
+	if err != nil {
+		return "", err
+	}
+	out, err := node.run(ctx, asRoot(cloudinit.NextHostKeyScript))
+	if err != nil {
+		return "", hostKeyError(m, err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(out))
+	if err != nil {
+		return "", director.Errorf(director.KindUnavailable, "vm.boot", "%s made no host key: %s", m.Name, strings.TrimSpace(out))
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), nil
+}
+
+// TakeHostKey runs the script for it with sudo.
+func (s sshNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
+	return s.Script(ctx, m, hostKey, cloudinit.TakeHostKeyScript)
+}
+
 // FirstBoot asks the machine's own runner.
 func (s sshNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error) {
-	node := s.node(m, hostKey)
+	node, err := s.node(ctx, m, hostKey)
+	if err != nil {
+		return cloudinit.Report{}, err
+	}
 	if again {
 		if _, err := node.run(ctx, asRoot(cloudinit.AgainCommand)); err != nil {
 			return cloudinit.Report{}, hostKeyError(m, err)
@@ -91,8 +118,11 @@ func (s sshNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey str
 	return cloudinit.ParseReport(out)
 }
 
-func (s sshNodes) node(m director.Machine, hostKey string) sshNode {
-	return sshNode{address: m.Address, port: cmp.Or(s.port, "22"), user: cloudinit.DefaultUser, hostKey: hostKey, identity: s.identity}
+func (s sshNodes) node(ctx context.Context, m director.Machine, hostKey string) (sshNode, error) {
+	signers, err := s.login(ctx, m)
+	return sshNode{
+		address: m.Address, port: cmp.Or(s.port, "22"), user: cmp.Or(s.user, cloudinit.DefaultUser), hostKey: hostKey, signers: signers,
+	}, err
 }
 
 // asRoot is the script as one command of the director's account.
@@ -102,19 +132,15 @@ func asRoot(script string) string {
 
 // sshNode is a node as the director reaches it.
 type sshNode struct {
-	address  string
-	port     string
-	user     string
-	hostKey  string // authorized_keys form
-	identity SSHIdentity
+	address string
+	port    string
+	user    string
+	hostKey string // authorized_keys form
+	signers []ssh.Signer
 }
 
 // run executes one command and returns what it printed. The host key is checked; a wrong one is errHostKey.
 func (n sshNode) run(ctx context.Context, command string) (string, error) {
-	signer, err := ssh.ParsePrivateKey([]byte(n.identity.Private.Reveal()))
-	if err != nil {
-		return "", errors.New("the director's SSH key cannot be read") // the cause may quote the key
-	}
 	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(n.hostKey))
 	if err != nil {
 		return "", fmt.Errorf("the node's host key cannot be read: %w", err)
@@ -130,7 +156,7 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 	defer stop()
 	mismatch := false
 	c, chans, reqs, err := ssh.NewClientConn(conn, n.address, &ssh.ClientConfig{
-		User: n.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyAlgorithms: []string{want.Type()},
+		User: n.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(n.signers...)}, HostKeyAlgorithms: []string{want.Type()},
 		HostKeyCallback: func(_ string, _ net.Addr, got ssh.PublicKey) error {
 			if string(got.Marshal()) != string(want.Marshal()) {
 				mismatch = true
@@ -155,10 +181,4 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 	defer func() { _ = session.Close() }()
 	out, err := session.Output(command)
 	return string(out), err
-}
-
-// EnsureSSH returns the director's own key pair, and makes it at the first start.
-func (e Env) EnsureSSH(ctx context.Context) (SSHIdentity, error) {
-	key, err := e.keyPair(ctx, e.Director, SecretSSH)
-	return SSHIdentity{Private: key.Private, Public: key.Public + " director@" + e.Director}, err
 }

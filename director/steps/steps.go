@@ -87,6 +87,11 @@ type Nodes interface {
 	// FirstBoot tells how the first-boot scripts of the machine went; nothing for a machine that has none. again starts those that have not succeeded once
 	// more, and does not wait for them.
 	FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error)
+	// NextHostKey has the machine make a host key beside the one that it shows, and returns its public part. Another
+	// call returns the same.
+	NextHostKey(ctx context.Context, m director.Machine, hostKey string) (string, error)
+	// TakeHostKey has the machine show its next host key from now on. It may take a moment.
+	TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error
 }
 
 // API looks at a cluster through its Kubernetes API.
@@ -133,7 +138,6 @@ type Env struct {
 	ArtifactsPath string
 	// Allowances returns how many VMs may be made on the provider, and on all together; nil for without bound.
 	Allowances func(ctx context.Context, provider string) ([]director.Allowance, error)
-	SSH        SSHIdentity
 	Now        func() time.Time
 	Log        *slog.Logger
 	NTP        []string
@@ -149,7 +153,7 @@ const RegistryPrefix = "kaas"
 // Handlers returns a handler for every kind that planners write.
 func Handlers(env Env) map[string]plan.Handler {
 	if env.Nodes == nil {
-		env.Nodes = sshNodes{identity: env.SSH}
+		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
 	return map[string]plan.Handler{
 		planner.StepReleasePush:   handler(env.releasePush),
@@ -383,10 +387,15 @@ func (e Env) clusterForget(ctx context.Context, r plan.Run, p planner.ClusterPar
 
 // The names of secrets.
 const (
-	SecretPKI     = "pki"              // of a cluster
-	SecretHostKey = "ssh-host"         // of a machine
-	SecretAdopted = "ssh-host-adopted" // public host key of a VM that somebody else has made for a machine
-	SecretSSH     = "ssh"              // of the director
+	SecretPKI     = "pki"      // of a cluster
+	SecretHostKey = "ssh-host" // of a machine; without the private part once the machine has made its own
+	// SecretNextHostKey is the public host key that a machine has made, until it has shown it.
+	SecretNextHostKey = "ssh-host-next"
+	SecretAdopted     = "ssh-host-adopted" // public host key of a VM that somebody else has made for a machine
+	SecretSSH         = "ssh"              // of the director, from the time before clusters had authorities
+	// SecretSSHAuthority is of a cluster: it signs the certificates of who logs in to its nodes.
+	SecretSSHAuthority = "ssh-user-ca"
+	SecretTrust        = "ssh-trust" // of a machine: whose certificates open it
 )
 
 // prefixOf returns the node's address with the network's prefix length.

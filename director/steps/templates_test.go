@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
@@ -63,7 +64,7 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 		player := &recorder{}
 		env := waitingEnv(t, nil)
 		env.Player, env.Trees = player, func(string) (string, error) { return tree, nil }
-		env.LogPath = func(string, string, int) string { return "" }
+		env.LogPath, env.Now = func(string, string, int) string { return "" }, time.Now
 		r := quietRun()
 		r.Plan = &plan.Plan{Content: plan.Content{Facts: facts}}
 		if err := env.play(t.Context(), r, planner.PlayParams{Playbook: "install.yml"}); err != nil {

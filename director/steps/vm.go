@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -31,6 +32,10 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error
 	if err != nil {
 		return err
 	}
+	uid, err := clusterUID(r, p.Machine)
+	if err != nil {
+		return err
+	}
 	if err := e.Ledger.IntendAgain(ctx, p.Machine, e.Now()); err != nil {
 		return err
 	}
@@ -48,8 +53,11 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error
 		if err := e.mayCreate(ctx, r, p.Machine); err != nil {
 			return err
 		}
+		if err := e.SSH().trusted(ctx, p.Machine.ID, trust{Cluster: uid}); err != nil {
+			return err
+		}
 	}
-	spec, err := e.vmSpec(ctx, p) // with the disks that it has taken
+	spec, err := e.vmSpec(ctx, uid, p) // with the disks that it has taken
 	if err != nil {
 		return err
 	}
@@ -129,9 +137,13 @@ func (e Env) addressFree(ctx context.Context, m director.Machine) error {
 	return nil
 }
 
-func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, error) {
+func (e Env) vmSpec(ctx context.Context, uid string, p planner.VMParams) (hypervisor.Spec, error) {
 	m := p.Machine
 	key, err := e.HostKey(ctx, m.ID)
+	if err != nil {
+		return hypervisor.Spec{}, err
+	}
+	ca, err := e.SSH().Guest(ctx, uid, m.ID)
 	if err != nil {
 		return hypervisor.Spec{}, err
 	}
@@ -157,7 +169,7 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 		spec.NICs = append(spec.NICs, nic)
 	}
 	guest := cloudinit.Guest{
-		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: append([]string{e.SSH.Public}, p.SSHKeys...), HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
+		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: slices.Clone(p.SSHKeys), UserCA: &ca, HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
 		CleanUp: cloudinit.CleanUp{What: p.CleanUp.What, Paths: p.CleanUp.Paths},
 	}
 	for _, a := range p.Hosts {
@@ -168,6 +180,9 @@ func (e Env) vmSpec(ctx context.Context, p planner.VMParams) (hypervisor.Spec, e
 		return hypervisor.Spec{}, err
 	}
 	guest.DataDisk = e.guestDisk(p, spec.DataDisks)
+	if key.Private == "" { // it has booted, and its seed is not wanted any more
+		return spec, nil
+	}
 	spec.Seed, err = cloudinit.Render(guest)
 	return spec, err
 }
@@ -202,77 +217,37 @@ func routesOf(routes []model.Route) []hypervisor.Route {
 	return out
 }
 
-// HostKey returns the SSH host key of the machine, and makes it at the first call. It is safe to call concurrently.
+// HostKey returns the SSH host key of the machine, and makes it at the first call. A machine that has made its own has
+// told the public part alone. It is safe to call concurrently.
 func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
-	return e.keyPair(ctx, machine, SecretHostKey)
+	return keyring{e.Secrets, e.Sealer}.ensure(ctx, machine, SecretHostKey)
 }
 
 // KnownHostKey returns the machine's SSH host key if there is one, and an empty one before HostKey has made it.
 func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
-	if sealed, err := e.Secrets.Secret(ctx, machine, SecretHostKey); err != nil || sealed == nil {
-		return cloudinit.HostKey{}, err
-	}
-	return e.HostKey(ctx, machine)
-}
-
-// keyPair returns the sealed SSH key pair of that owner and name, and makes it at the first call.
-func (e Env) keyPair(ctx context.Context, owner, name string) (cloudinit.HostKey, error) {
-	sealed, err := e.Secrets.Secret(ctx, owner, name)
-	if err != nil {
-		return cloudinit.HostKey{}, err
-	}
-	if sealed == nil {
-		key, err := cloudinit.NewHostKey()
-		if err != nil {
-			return cloudinit.HostKey{}, err
-		}
-		plain, err := json.Marshal(storedKey{Private: key.Private.Reveal(), Public: key.Public})
-		if err != nil {
-			return cloudinit.HostKey{}, err
-		}
-		if sealed, err = e.Sealer.Seal(owner, name, plain); err != nil {
-			return cloudinit.HostKey{}, err
-		}
-		if sealed, err = e.Secrets.AddSecret(ctx, owner, name, sealed); err != nil {
-			return cloudinit.HostKey{}, err
-		}
-	}
-	plain, err := e.Sealer.Unseal(owner, name, sealed)
-	if err != nil {
-		return cloudinit.HostKey{}, err
-	}
-	var k storedKey
-	if err := json.Unmarshal(plain, &k); err != nil {
-		return cloudinit.HostKey{}, director.Errorf(director.KindInternal, "steps.host_key", "the SSH key %s of %s cannot be read", name, owner)
-	}
-	return cloudinit.HostKey{Private: director.Secret(k.Private), Public: k.Public}, nil
-}
-
-// storedKey is the form of a key pair before it is sealed.
-type storedKey struct {
-	Private string `json:"private"`
-	Public  string `json:"public"`
+	return keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
 }
 
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else has made is told nothing about its
 // data disk at boot, so that is mounted then.
 func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
-	key, adopted, err := e.nodeKey(ctx, p.Machine.ID)
-	if err != nil {
-		return err
-	}
 	r.Note(ctx, "waiting for SSH at "+p.Machine.Address)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var last error
 	for {
-		out, err := e.Nodes.CloudInit(ctx, p.Machine, key)
+		out, key, adopted, err := e.contact(ctx, p.Machine)
 		switch {
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err
 		case err == nil && strings.TrimSpace(out) != "":
 			if err := cloudInitResult(p.Machine.Name, out); err != nil {
 				return err
+			}
+			if !adopted {
+				if err := e.forgetSeed(ctx, r, p, key); err != nil {
+					return err
+				}
 			}
 			if adopted {
 				if err := e.mountDisk(ctx, r, p, key); err != nil {

@@ -507,6 +507,12 @@ type KubeconfigRequest struct {
 	TTLSeconds int64 `json:"ttl_seconds,omitempty" doc:"How long it is good for. Left out, the director chooses." minimum:"0" maximum:"31536000"`
 }
 
+// InventoryExport asks for an inventory with secrets.
+type InventoryExport struct {
+	Password   string `json:"password" doc:"The password of who asks." minLength:"1" maxLength:"256"`
+	TTLSeconds int64  `json:"ttl_seconds,omitempty" doc:"How long the SSH certificate is good for: an hour if left out, 12 hours at most." minimum:"0" maximum:"43200"`
+}
+
 // Inventory is what a playbook run of a cluster gets: files by path.
 type Inventory struct {
 	Files map[string]string `json:"files" doc:"Content by path."`

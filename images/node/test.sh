@@ -43,6 +43,9 @@ on() { ssh -n -F none -i id -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKe
 
 ssh-keygen -q -t ed25519 -N '' -C test -f id
 ssh-keygen -q -t ed25519 -N '' -C '' -f host
+# The director logs in with certificates: the image's SSH server has to read what cloud-init writes for it.
+ssh-keygen -q -t ed25519 -N '' -C '' -f ca
+ssh-keygen -q -s ca -I test -n cluster-test -V -1d:+4h id.pub
 echo "$vm $(cut -d' ' -f1,2 host.pub)" >known_hosts
 
 cat >meta-data <<END
@@ -65,11 +68,18 @@ users:
     sudo: "ALL=(ALL) NOPASSWD:ALL"
     shell: /bin/bash
     lock_passwd: true
-    ssh_authorized_keys: ["$(<id.pub)"]
 ssh_keys:
   ed25519_private: |
 $(sed 's/^/    /' host)
   ed25519_public: "$(<host.pub)"
+write_files:
+  - {path: /etc/ssh/kaas/user_ca.pub, permissions: "0644", content: "$(<ca.pub)"}
+  - {path: /etc/ssh/kaas/principals/kaas, permissions: "0644", content: cluster-test}
+  - path: /etc/ssh/sshd_config.d/10-kaas.conf
+    permissions: "0644"
+    content: |
+      TrustedUserCAKeys /etc/ssh/kaas/user_ca.pub
+      AuthorizedPrincipalsFile /etc/ssh/kaas/principals/%u
 bootcmd: # in the way of the director's documents (director/hypervisor/cloudinit)
   - |
     dev=/dev/disk/by-id/virtio-kaas-data top=/var/lib/kaas-data

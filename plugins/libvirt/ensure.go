@@ -114,6 +114,10 @@ func (b *Backend) ensure(ctx context.Context, op string, h *host, c *virt.Connec
 
 // build defines the domain and makes its disks. old is what an earlier try left of it, or nil.
 func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain) error {
+	if s.Seed.Empty() {
+		return director.Errorf(director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one", s.Name).
+			WithHint("retry: the next try makes a seed")
+	}
 	if err := nameIsFree(op, h, c, s); err != nil {
 		return err
 	}

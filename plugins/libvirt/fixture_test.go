@@ -290,18 +290,7 @@ func (f *fixture) points() []string {
 }
 
 func (f *fixture) crashes() []hypervisortest.Crash {
-	var all []hypervisortest.Crash
-	for _, point := range f.points() {
-		all = append(all, hypervisortest.Crash{Name: point, Arm: func(t *testing.T, b hypervisor.Backend) {
-			t.Helper()
-			b.(*Backend).at = func(p string) error {
-				if p == point {
-					return errors.New("cut off")
-				}
-				return nil
-			}
-		}})
-	}
+	all := f.crashesAt(f.points()...)
 	// In the middle of an upload.
 	return append(all, hypervisortest.Crash{Name: "upload", Arm: func(t *testing.T, b hypervisor.Backend) {
 		t.Helper()
@@ -313,6 +302,49 @@ func (f *fixture) crashes() []hypervisortest.Crash {
 	}})
 }
 
+// hasSeed looks for the seed's volume, and for its disk in the VM's definition.
+func (f *fixture) hasSeed(t *testing.T, v hypervisor.VM) bool {
+	t.Helper()
+	b := f.open(t)
+	defer func() { _ = b.Close() }()
+	found, err := inPool(t.Context(), b.hosts[0], "test", func(p *pool) (bool, error) {
+		d, err := findDomain(p.conn, string(v.ID))
+		if err != nil || d == nil {
+			return false, err
+		}
+		defer func() { _ = d.Free() }()
+		text, err := d.GetXMLDesc(virt.DOMAIN_XML_INACTIVE)
+		if err != nil {
+			return false, err
+		}
+		vol, err := p.find(seedName(v.Stamp))
+		if vol != nil {
+			_ = vol.Free()
+		}
+		return vol != nil || strings.Contains(text, seedName(v.Stamp)), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func (f *fixture) crashesAt(points ...string) []hypervisortest.Crash {
+	var all []hypervisortest.Crash
+	for _, point := range points {
+		all = append(all, hypervisortest.Crash{Name: point, Arm: func(t *testing.T, b hypervisor.Backend) {
+			t.Helper()
+			b.(*Backend).at = func(p string) error {
+				if p == point {
+					return errors.New("cut off")
+				}
+				return nil
+			}
+		}})
+	}
+	return all
+}
+
 func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	t.Helper()
 	id := hypervisortest.RandomID("d")
@@ -322,6 +354,8 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		Stranger:       f.stranger,
 		Attach:         f.attach,
 		Crashes:        f.crashes(),
+		HasSeed:        f.hasSeed,
+		SeedCrashes:    f.crashesAt("seed undefined", "seed overwritten"),
 		Remains:        func(t *testing.T) []string { return f.remains(t, id) },
 		NewImage:       newImage,
 		PartImage:      f.partImage,

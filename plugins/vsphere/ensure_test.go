@@ -105,12 +105,18 @@ func TestEnsureMakesAllOfIt(t *testing.T) {
 	if got := unpack(t, extra["guestinfo.userdata"]); got != string(s.Seed.UserData) {
 		t.Errorf("userdata: %s", got)
 	}
-	var meta map[string]string
+	var meta struct {
+		Instance string   `json:"instance-id"`
+		Network  string   `json:"network"`
+		Encoding string   `json:"network.encoding"`
+		CleanUp  []string `json:"cleanup-guestinfo"`
+	}
 	if err := yaml.Unmarshal([]byte(unpack(t, extra["guestinfo.metadata"])), &meta); err != nil {
 		t.Fatal(err)
 	}
-	if meta["instance-id"] != "x" || unpack(t, meta["network"]) != string(s.Seed.NetworkConfig) || meta["network.encoding"] != packing {
-		t.Errorf("metadata: %v", meta)
+	if meta.Instance != "x" || unpack(t, meta.Network) != string(s.Seed.NetworkConfig) || meta.Encoding != packing ||
+		!slices.Equal(meta.CleanUp, []string{"userdata"}) {
+		t.Errorf("metadata: %+v", meta)
 	}
 	var nics []string
 	for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device) {

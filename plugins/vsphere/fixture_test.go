@@ -239,6 +239,29 @@ func cutAt(point string) func(string) error {
 // points are the lines of Ensure after which the crash tests cut it off.
 var points = []string{"cloned", "disk kaas-data", "disk more", "disks", "made", "started"}
 
+// hasSeed looks for userdata in the VM's settings.
+func (f *fixture) hasSeed(t *testing.T, v hypervisor.VM) bool {
+	t.Helper()
+	vms, err := f.finder(t).VirtualMachineList(t.Context(), "/DC0/vm/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vm := range vms {
+		var props mo.VirtualMachine
+		if err := vm.Properties(t.Context(), vm.Reference(), []string{"config"}, &props); err != nil || props.Config == nil || props.Config.InstanceUuid != string(v.ID) {
+			continue // it may have gone meanwhile
+		}
+		for _, o := range props.Config.ExtraConfig {
+			if o := o.GetOptionValue(); strings.HasPrefix(o.Key, guestUser) && o.Value != "" {
+				return true
+			}
+		}
+		return false
+	}
+	t.Fatalf("there is no VM %s", v.ID)
+	return false
+}
+
 func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	t.Helper()
 	id := hypervisortest.RandomID("d")
@@ -246,8 +269,13 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	s := hypervisortest.Subject{
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
 		Director: id, Image: f.image.Name, Network: "VM Network",
-		Stranger:  f.stranger,
-		Attach:    f.attach,
+		Stranger: f.stranger,
+		Attach:   f.attach,
+		HasSeed:  f.hasSeed,
+		SeedCrashes: []hypervisortest.Crash{{Name: "seed removed", Arm: func(t *testing.T, b hypervisor.Backend) {
+			t.Helper()
+			b.(*Backend).at = cutAt("seed removed")
+		}}},
 		Remains:   func(t *testing.T) []string { return f.remains(t, id) },
 		NewImage:  func(t *testing.T) hypervisor.ImageSpec { return hypervisortest.NewImage(t, nil) },
 		PartImage: f.partImage,

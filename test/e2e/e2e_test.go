@@ -201,7 +201,7 @@ var recap = regexp.MustCompile(`(?m)^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreac
 // runsByHand exports the inventory and runs install.yml with plain ansible-playbook, in check mode and for real: nothing may change.
 func (s *suite) runsByHand(t *testing.T) {
 	dir := s.path("inventory")
-	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets", "--password-file", s.path("admin.password"))
 	for _, mode := range [][]string{{"--check", "--diff"}, {}} {
 		args := append([]string{
 			"-i", filepath.Join(dir, "hosts.ini"), "-e", "@" + filepath.Join(dir, "secrets.json"), "--private-key", filepath.Join(dir, "id_ed25519"),

@@ -454,7 +454,7 @@ func (s *suite) onNode(t *testing.T, node, command string) string {
 func (s *suite) ansible(t *testing.T, node, module, arguments string) string {
 	t.Helper()
 	dir := s.path("inventory")
-	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets", "--password-file", s.path("admin.password"))
 	defer func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)

@@ -560,14 +560,17 @@ func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl ti
 	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\n# %s for %s\n", actor, ttl), nil
 }
 
-// Inventory returns two files, and secrets when they are asked for.
-func (o *Operations) Inventory(_ context.Context, _, cluster string, secrets bool) (map[string][]byte, error) {
-	files := map[string][]byte{
+// Inventory returns two files.
+func (o *Operations) Inventory(_ context.Context, cluster string) (map[string][]byte, error) {
+	return map[string][]byte{
 		"hosts.ini":          []byte("[master]\n" + cluster + "-master-1 ansible_host=10.88.0.10\n"),
 		"group_vars/all.yml": []byte("cluster_name: " + cluster + "\n"),
-	}
-	if secrets {
-		files["secrets.json"] = []byte("{}\n")
-	}
-	return files, nil
+	}, nil
+}
+
+// ExportInventory returns a file of secrets too.
+func (o *Operations) ExportInventory(ctx context.Context, _, cluster string, _ time.Duration) (map[string][]byte, error) {
+	files, err := o.Inventory(ctx, cluster)
+	files["secrets.json"] = []byte("{}\n")
+	return files, err
 }

@@ -93,8 +93,9 @@ type Guest struct {
 	// InstanceID is the machine's id. cloud-init runs its first-boot part again when it differs from the disk's last one.
 	InstanceID     string
 	Hostname       string
-	SSHUser        string // default DefaultUser; has sudo without a password
-	AuthorizedKeys []string
+	SSHUser        string   // default DefaultUser; has sudo without a password
+	AuthorizedKeys []string // lasting keys, such as an administrator's
+	UserCA         *UserCA  // nil for none
 	HostKey        HostKey
 	NICs           []hypervisor.NIC // named eth0, eth1 and so on by their order
 	HostAliases    []HostAlias
@@ -138,7 +139,7 @@ func (g *Guest) validate() []director.Field {
 	want(oneLine(g.InstanceID), "instance_id", "is empty or has several lines")
 	want(hostname.MatchString(g.Hostname) && len(g.Hostname) <= 253, "hostname", "%q is not a host name", g.Hostname)
 	want(username.MatchString(g.SSHUser), "ssh_user", "%q is not a user name", g.SSHUser)
-	want(len(g.AuthorizedKeys) > 0, "authorized_keys", "is empty: nobody could log in")
+	want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: nobody could log in")
 	for i, k := range g.AuthorizedKeys {
 		_, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(k))
 		want(err == nil && len(bytes.TrimSpace(rest)) == 0, fmt.Sprintf("authorized_keys[%d]", i), "is not one SSH public key")
@@ -197,6 +198,7 @@ func (g *Guest) validate() []director.Field {
 		want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
 		want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
 	}
+	fields = append(fields, g.userCAProblems()...)
 	fields = append(fields, g.firstBootProblems()...)
 	return append(fields, g.cleanUpProblems()...)
 }
@@ -275,7 +277,7 @@ type user struct {
 	Shell  string   `yaml:"shell"`
 	Sudo   string   `yaml:"sudo"`
 	Locked bool     `yaml:"lock_passwd"`
-	Keys   []string `yaml:"ssh_authorized_keys"`
+	Keys   []string `yaml:"ssh_authorized_keys,omitempty"`
 }
 
 type hostKeys struct {
@@ -363,6 +365,7 @@ func (g *Guest) userData() userData {
 		}
 		u.Files = append(u.Files, newFile(f.Path, f.Mode, f.Owner, f.Content))
 	}
+	u.Files = append(u.Files, g.userCAFiles()...)
 	if len(g.Repositories) > 0 {
 		u.Apt = &apt{Preserve: true, Sources: map[string]aptSource{}}
 		for _, r := range g.Repositories {

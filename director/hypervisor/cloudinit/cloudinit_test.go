@@ -48,6 +48,7 @@ func master(t *testing.T) cloudinit.Guest {
 		InstanceID:     "m-0001",
 		Hostname:       "demo-master-1",
 		AuthorizedKeys: []string{key.Public},
+		UserCA:         &cloudinit.UserCA{Public: key.Public, Principals: []string{"cluster-c1", "machine-m-0001"}},
 		HostKey:        key,
 		NICs: []hypervisor.NIC{{
 			Network: "demo", MAC: "52:54:00:00:00:01",
@@ -175,7 +176,10 @@ func TestRenderRefuses(t *testing.T) {
 	}{
 		"no instance":         {func(g *cloudinit.Guest) { g.InstanceID = "" }, "instance_id"},
 		"host name":           {func(g *cloudinit.Guest) { g.Hostname = "Bad_Name" }, "hostname"},
-		"no keys":             {func(g *cloudinit.Guest) { g.AuthorizedKeys = nil }, "authorized_keys"},
+		"no keys":             {func(g *cloudinit.Guest) { g.AuthorizedKeys, g.UserCA = nil, nil }, "authorized_keys"},
+		"no authority":        {func(g *cloudinit.Guest) { g.UserCA.Public = "x" }, "user_ca.public"},
+		"nobody's authority":  {func(g *cloudinit.Guest) { g.UserCA.Principals = nil }, "user_ca.principals"},
+		"two principals":      {func(g *cloudinit.Guest) { g.UserCA.Principals[1] = "a\nroot" }, "user_ca.principals[1]"},
 		"two keys in one":     {func(g *cloudinit.Guest) { g.AuthorizedKeys[0] += "\n" + g.AuthorizedKeys[0] }, "authorized_keys[0]"},
 		"no host key":         {func(g *cloudinit.Guest) { g.HostKey.Private = "" }, "host_key.private"},
 		"another's host key":  {func(g *cloudinit.Guest) { g.HostKey.Public = other.Public }, "host_key.public"},

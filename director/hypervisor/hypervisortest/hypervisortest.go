@@ -31,6 +31,11 @@ type Subject struct {
 	Attach func(t *testing.T, vm hypervisor.VM) (exists func() bool)
 	// Crashes are the lines at which an Ensure may be cut off.
 	Crashes []Crash
+	// HasSeed tells whether anything of the VM's seed can be read on the hypervisor, or would be there at the VM's next
+	// boot.
+	HasSeed func(t *testing.T, v hypervisor.VM) bool
+	// SeedCrashes are the lines at which the removal of a seed may be cut off.
+	SeedCrashes []Crash
 	// Remains lists all that exists with Director's stamp: VMs, disks, networks, files.
 	Remains func(t *testing.T) []string
 
@@ -52,7 +57,7 @@ type Subject struct {
 // Crash is a line of Ensure at which the director may die.
 type Crash struct {
 	Name string
-	// Arm makes the next Ensure of b fail there, with everything before it done and nothing after it.
+	// Arm makes the next call of b fail there, with everything before it done and nothing after it.
 	Arm func(t *testing.T, b hypervisor.Backend)
 }
 
@@ -92,6 +97,9 @@ var suite = []test{
 	{"adopt/stranger", "a VM that somebody else has made becomes ours", adoptStranger},
 	{"adopt/kept_disk", "its data disk that was kept is attached to it", adoptKeptDisk},
 	{"adopt/others", "another director's VM is refused", adoptOthers},
+	{"seeds/remove", "a seed is taken away for good, and its VM goes on", seedsRemove},
+	{"seeds/after_crash", "a removal that was cut off at any line is finished by the next call", seedsAfterCrash},
+	{"seeds/refused", "of another's VM, and of what is not there", seedsRefused},
 	{"snapshots/life", "a snapshot is taken, gone back to and forgotten, within the limits", snapshotsLife},
 	{"snapshots/refused", "of another's VM, and of what is not there", snapshotsRefused},
 	{"volumes/delete", "kept data disks are listed and deleted", volumesDelete},

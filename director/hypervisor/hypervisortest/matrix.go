@@ -33,6 +33,7 @@ var capabilities = []struct {
 	{"Volumes", "lists and deletes the data disks that were kept", has[hypervisor.Volumes]},
 	{"DiskTeller", "tells which disks a VM has, also those that others have attached", has[hypervisor.DiskTeller]},
 	{"Adopter", "takes over a VM that somebody else has made", has[hypervisor.Adopter]},
+	{"Seeds", "takes away what a guest has read at its first boot", has[hypervisor.Seeds]},
 	{"Snapshots", "keeps the state of a VM and goes back to it", has[hypervisor.Snapshots]},
 	{"Diagnoser", "sees why a guest does not come up", has[hypervisor.Diagnoser]},
 	{"Console", "shows what the guest printed at boot", has[hypervisor.Console]},

@@ -44,6 +44,7 @@ type vmRecord struct {
 	VM      hypervisor.VM
 	Spec    hypervisor.Spec
 	Made    bool
+	Seeded  bool `json:",omitempty"`
 	Ensured int
 	Since   time.Time
 
@@ -252,7 +253,10 @@ func (w *World) apply(r record) {
 		if old := w.vms[r.VM.VM.ID]; old != nil {
 			w.dropVM(old)
 		}
-		w.putVM(&vm{VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, ensured: r.VM.Ensured, since: r.VM.Since, snapshots: r.VM.Snapshots, foreign: r.VM.Foreign})
+		w.putVM(&vm{
+			VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, seeded: r.VM.Seeded, ensured: r.VM.Ensured, since: r.VM.Since,
+			snapshots: r.VM.Snapshots, foreign: r.VM.Foreign,
+		})
 	case r.NoVM != "":
 		if old := w.vms[r.NoVM]; old != nil {
 			w.dropVM(old)

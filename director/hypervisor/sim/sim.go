@@ -100,7 +100,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 				return err
 			}
 			id := w.newID()
-			v = &vm{VM: hypervisor.VM{ID: id, Name: s.Name, Host: on, Stamp: s.Key, Power: hypervisor.PowerOff}, spec: s}
+			v = &vm{VM: hypervisor.VM{ID: id, Name: s.Name, Host: on, Stamp: s.Key, Power: hypervisor.PowerOff}, spec: s, seeded: true}
 			v.spec.Seed = hypervisor.Seed{}
 			w.putVM(v)
 		}

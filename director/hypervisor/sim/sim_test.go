@@ -77,6 +77,11 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 			crash("midway", sim.Fault{When: sim.Midway}),
 			crash("after", sim.Fault{When: sim.After}),
 		},
+		HasSeed: func(_ *testing.T, v hypervisor.VM) bool { return w.HasSeed(v.ID) },
+		SeedCrashes: []hypervisortest.Crash{
+			{Name: "midway", Arm: func(*testing.T, hypervisor.Backend) { w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.Midway}) }},
+			{Name: "after", Arm: func(*testing.T, hypervisor.Backend) { w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.After}) }},
+		},
 		Remains:  func(*testing.T) []string { return w.Inventory(director) },
 		NewImage: newImage,
 		PartImage: func(t *testing.T, s hypervisor.ImageSpec) {

@@ -26,7 +26,9 @@ func (w *World) putVM(v *vm) {
 	for _, d := range v.foreign {
 		w.foreign[d.Name] = true
 	}
-	w.journal.add(record{VM: &vmRecord{VM: v.VM, Spec: v.spec, Made: v.made, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots, Foreign: v.foreign}, Next: w.next})
+	w.journal.add(record{VM: &vmRecord{
+		VM: v.VM, Spec: v.spec, Made: v.made, Seeded: v.seeded, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots, Foreign: v.foreign,
+	}, Next: w.next})
 }
 
 func (w *World) dropVM(v *vm) {

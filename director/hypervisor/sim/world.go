@@ -34,6 +34,7 @@ const (
 	VerbDeleteVolume  Verb = "delete_volume"
 	VerbConsoleTail   Verb = "console_tail"
 	VerbAdopt         Verb = "adopt"
+	VerbRemoveSeed    Verb = "remove_seed"
 	VerbSnapshot      Verb = "snapshot" // all that is done with snapshots
 )
 
@@ -98,6 +99,7 @@ type vm struct {
 	hypervisor.VM
 	spec    hypervisor.Spec // without its seed, which nobody boots from
 	made    bool            // all parts exist
+	seeded  bool            // its seed was not taken away
 	ensured int             // calls of Ensure so far
 	since   time.Time       // of the last power on
 

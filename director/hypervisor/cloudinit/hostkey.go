@@ -1,0 +1,40 @@
+package cloudinit
+
+// Files of the guest's SSH host key.
+const (
+	hostKeyFile = "/etc/ssh/ssh_host_ed25519_key"
+	nextKeyFile = hostKeyFile + ".next"
+)
+
+// NextHostKeyScript has the guest make a host key that nobody else has seen, beside the one that it was given, and
+// print its public part. It runs as root; another run prints the same key.
+const NextHostKeyScript = `set -eu
+umask 077
+next=` + nextKeyFile + `
+if [ ! -s "$next" ]; then
+  rm -f "$next.tmp" "$next.tmp.pub"
+  ssh-keygen -q -t ed25519 -N '' -C '' -f "$next.tmp" </dev/null
+  sync "$next.tmp"
+  mv -f "$next.tmp" "$next"
+  rm -f "$next.tmp.pub"
+fi
+ssh-keygen -y -f "$next"
+`
+
+// TakeHostKeyScript has the guest prove itself with its next host key from now on, and forget the one that it was
+// given. It runs as root, any number of times. The connection that it runs over stays.
+const TakeHostKeyScript = `set -eu
+key=` + hostKeyFile + ` next=` + nextKeyFile + `
+if [ -s "$next" ]; then
+  ssh-keygen -y -f "$next" >"$key.pub"
+  chmod 0644 "$key.pub"
+  mv -f "$next" "$key"
+  sync "$key" "$key.pub"
+fi
+systemctl reload ssh 2>/dev/null || systemctl reload sshd 2>/dev/null || pkill -HUP -o -x sshd
+`
+
+// KeepScript has cloud-init go on with what it has read at the first boot, when the seed is gone: without it,
+// cloud-init could take the next boot for the first one of a new machine. It runs as root.
+const KeepScript = `[ ! -d /var/lib/cloud/instance ] || : >/var/lib/cloud/instance/manual-clean
+`

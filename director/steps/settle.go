@@ -1,0 +1,108 @@
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// contact looks how far the machine's first boot is, and returns its public host key. At the first contact the machine
+// makes a host key of its own: the one that it was given lies in its seed, where others can read it.
+func (e Env) contact(ctx context.Context, m director.Machine) (result, hostKey string, adopted bool, err error) {
+	if hostKey, err = e.adoptedKey(ctx, m.ID); err != nil {
+		return "", "", false, err
+	}
+	if adopted = hostKey != ""; !adopted {
+		if hostKey, err = e.ownHostKey(ctx, m); err != nil {
+			return "", "", false, err
+		}
+	}
+	result, err = e.Nodes.CloudInit(ctx, m, hostKey)
+	return result, hostKey, adopted, err
+}
+
+// ownHostKey returns the host key that the machine has made itself, and has it make one if it has not. The director
+// keeps the public part alone, first as the next one: until the machine has shown it, both are accepted. So it can be
+// killed at any line.
+func (e Env) ownHostKey(ctx context.Context, m director.Machine) (string, error) {
+	keys := keyring{e.Secrets, e.Sealer}
+	given, err := keys.ensure(ctx, m.ID, SecretHostKey)
+	if err != nil {
+		return "", err
+	}
+	if given.Private == "" {
+		return given.Public, e.Secrets.SetSecret(ctx, m.ID, SecretNextHostKey, nil)
+	}
+	next, err := keys.read(ctx, m.ID, SecretNextHostKey)
+	if err != nil {
+		return "", err
+	}
+	if next == nil {
+		made, err := e.Nodes.NextHostKey(ctx, m, given.Public)
+		if err != nil {
+			return "", err
+		}
+		next = []byte(made)
+		if err := keys.write(ctx, m.ID, SecretNextHostKey, next); err != nil {
+			return "", err
+		}
+	}
+	if err := e.takeHostKey(ctx, m, given.Public, string(next)); err != nil {
+		return "", err
+	}
+	if err := keys.set(ctx, m.ID, SecretHostKey, cloudinit.HostKey{Public: string(next)}); err != nil {
+		return "", err
+	}
+	return string(next), e.Secrets.SetSecret(ctx, m.ID, SecretNextHostKey, nil)
+}
+
+// takeHostKey returns when the machine has shown its next key.
+func (e Env) takeHostKey(ctx context.Context, m director.Machine, given, next string) error {
+	shown := func() error { return e.Nodes.Script(ctx, m, next, "true") }
+	err := shown()
+	if !errors.Is(err, errHostKey) {
+		return err
+	}
+	if err := e.Nodes.TakeHostKey(ctx, m, given); err != nil && !errors.Is(err, errHostKey) { // it may have switched meanwhile
+		return err
+	}
+	if err = shown(); errors.Is(err, errHostKey) {
+		if another := e.Nodes.Script(ctx, m, given, "true"); errors.Is(another, errHostKey) {
+			return err // neither: this is another host
+		}
+		return director.Errorf(director.KindUnavailable, "vm.boot", "%s does not show its new host key yet", m.Name)
+	}
+	return err
+}
+
+// forgetSeed takes away what the machine has read at its first boot: it holds scripts and a host key, and whoever may
+// look at the hypervisor can read it.
+func (e Env) forgetSeed(ctx context.Context, r plan.Run, p planner.VMParams, hostKey string) error {
+	b, err := e.backend(ctx, p.Machine.Provider)
+	if err != nil {
+		return err
+	}
+	seeds, ok := hypervisor.Capability[hypervisor.Seeds](b)
+	if !ok {
+		return nil
+	}
+	vms, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
+	if err != nil {
+		return err
+	}
+	if err := e.Nodes.Script(ctx, p.Machine, hostKey, cloudinit.KeepScript); err != nil {
+		return err
+	}
+	for _, vm := range vms {
+		r.Note(ctx, "removing the seed of "+vm.Name)
+		if err := seeds.RemoveSeed(ctx, vm.ID, e.stamp(p.Machine.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
