@@ -36,7 +36,7 @@ func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) (
 	if len(ask) == 0 {
 		return out, nil
 	}
-	seen, err := e.versions(ctx, p.UID, p.Name, p.Endpoint)
+	seen, err := e.versions(ctx, r, p.UID, p.Name, p.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool,
 	if p.Endpoint == "" {
 		return true, nil
 	}
-	seen, err := e.versions(ctx, p.UID, p.Cluster, p.Endpoint)
+	seen, err := e.versions(ctx, r, p.UID, p.Cluster, p.Endpoint)
 	if err != nil {
 		return false, err
 	}
@@ -66,21 +66,20 @@ func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool,
 }
 
 // versions asks the cluster for the versions of its nodes that are ready, "" for those that are not, by name; nil from a cluster that only pretends.
-func (e Env) versions(ctx context.Context, uid, cluster, endpoint string) (map[string]string, error) {
-	client, err := e.Cluster(ctx, uid, cluster, endpoint)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	nodes, err := client.Nodes(ctx)
-	if err != nil || nodes == nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, n := range nodes {
-		if out[n.Name] = ""; n.Ready {
-			out[n.Name] = n.Version
+func (e Env) versions(ctx context.Context, r plan.Run, uid, cluster, endpoint string) (map[string]string, error) {
+	var out map[string]string
+	err := e.await(ctx, r, uid, cluster, endpoint, func(ctx context.Context, client API) (string, error) {
+		nodes, err := client.Nodes(ctx)
+		if err != nil || nodes == nil {
+			return "", err
 		}
-	}
-	return out, nil
+		out = make(map[string]string, len(nodes))
+		for _, n := range nodes {
+			if out[n.Name] = ""; n.Ready {
+				out[n.Name] = n.Version
+			}
+		}
+		return "", nil
+	})
+	return out, err
 }
