@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -273,7 +272,28 @@ func TestDemoOnVSphere(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, api, p.ID, "is done", func(p wire.Plan) bool { return plan.Phase(p.Phase) == plan.PhaseDone })
+	deleteKept(t, api, "demo", 3)
 	nothingLeft(t, api, look)
+}
+
+// deleteKept finds as many disks kept of the cluster, and destroys each by its name.
+func deleteKept(t *testing.T, api *client.Client, cluster string, want int) {
+	t.Helper()
+	disks, err := api.Disks(t.Context(), client.DiskFilter{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(disks.Items) != want {
+		t.Errorf("%d disks are kept, want %d: %+v", len(disks.Items), want, disks.Items)
+	}
+	for _, d := range disks.Items {
+		if d.State != "kept" || d.Node == "" || d.Pool == "" || d.SizeBytes == 0 || d.KeptAt == nil {
+			t.Errorf("the kept disk says too little of itself: %+v", d)
+		}
+		if _, err := api.DeleteDisk(t.Context(), d.Provider, d.ID); err != nil {
+			t.Errorf("delete %s: %v", d.ID, err)
+		}
+	}
 }
 
 // testProvider looks at the provider with a wrong password, and with the right one, which it takes up without anything being applied again.
@@ -404,15 +424,22 @@ func guest(t *testing.T, m wire.Machine, extra map[string]string) {
 		}
 		return string(out)
 	}
-	var meta map[string]string
+	var meta struct {
+		Name    string   `yaml:"local-hostname"`
+		Network string   `yaml:"network"`
+		CleanUp []string `yaml:"cleanup-guestinfo"`
+	}
 	if err := yaml.Unmarshal([]byte(unpack(extra["guestinfo.metadata"])), &meta); err != nil {
 		t.Fatal(err)
 	}
-	if network := unpack(meta["network"]); meta["local-hostname"] != m.Name || !strings.Contains(network, m.Address+"/24") || !strings.Contains(network, "10.88.0.1") {
-		t.Errorf("%s reads the metadata %v, and the network\n%s", m.Name, slices.Sorted(maps.Keys(meta)), network)
+	if network := unpack(meta.Network); meta.Name != m.Name || !strings.Contains(network, m.Address+"/24") || !strings.Contains(network, "10.88.0.1") {
+		t.Errorf("%s reads the name %s, and the network\n%s", m.Name, meta.Name, network)
+	}
+	if !slices.Equal(meta.CleanUp, []string{"userdata"}) {
+		t.Errorf("%s is to clean up %q after its first boot", m.Name, meta.CleanUp)
 	}
 	user := unpack(extra["guestinfo.userdata"])
-	for _, part := range []string{"#cloud-config", "ssh_keys", "ssh_authorized_keys"} {
+	for _, part := range []string{"#cloud-config", "ssh_keys", "TrustedUserCAKeys"} {
 		if !strings.Contains(user, part) {
 			t.Errorf("%s reads user data without %s", m.Name, part)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -85,7 +86,7 @@ func openEmpty(t testing.TB) *Operations {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	o := New(Config{Store: db, Now: time.Now})
+	o := New(Config{Store: db, Now: time.Now, Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}})
 	if _, err := o.Apply(t.Context(), "a", []byte(world), "world", false); err != nil {
 		t.Fatal(err)
 	}
