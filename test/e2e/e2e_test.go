@@ -65,7 +65,7 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 
 func (s *suite) refusesBadInput(t *testing.T) {
 	s.refused(t, []string{"relase", "did you mean release?"}, "apply", "-f", s.variant("unknown-field", "  release: k8s", "  relase: k8s"))
-	s.refused(t, []string{"overlaps the nodes' range"}, "apply", "-f", s.variant("overlap", "  etcd:", "  pods: {cidr: 10.88.0.0/16}\n  etcd:"))
+	s.refused(t, []string{"overlaps the nodes' range"}, "apply", "-f", s.variant("overlap", "  workers:", "  pods: {cidr: 10.88.0.0/16}\n  workers:"))
 	for name, v := range map[string]struct {
 		replace []string
 		words   []string
@@ -77,7 +77,7 @@ func (s *suite) refusesBadInput(t *testing.T) {
 		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
 		"too-large":   {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
 		"over-quota":  {[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"}, []string{"quota.machines"}},
-		"unknown-var": {[]string{"  etcd:\n", "  vars: {no_such_thing: 1}\n  etcd:\n"}, []string{"spec.vars.no_such_thing", "no playbook knows this variable"}},
+		"unknown-var": {[]string{"  workers:\n", "  vars: {no_such_thing: 1}\n  workers:\n"}, []string{"spec.vars.no_such_thing", "no playbook knows this variable"}},
 		"wrong-world": {[]string{"kubernetes: \"v" + s.minors[0], "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
 	} {
 		file := s.variant(name, v.replace...)
