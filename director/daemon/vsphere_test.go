@@ -425,9 +425,9 @@ func guest(t *testing.T, m wire.Machine, extra map[string]string) {
 		return string(out)
 	}
 	var meta struct {
-		Name    string   `yaml:"local-hostname"`
-		Network string   `yaml:"network"`
-		CleanUp []string `yaml:"cleanup-guestinfo"`
+		Name    string   `json:"local-hostname"`
+		Network string   `json:"network"`
+		CleanUp []string `json:"cleanup-guestinfo"`
 	}
 	if err := yaml.Unmarshal([]byte(unpack(extra["guestinfo.metadata"])), &meta); err != nil {
 		t.Fatal(err)
