@@ -288,7 +288,7 @@ func (s *suite) secondApplyChangesNothing(t *testing.T) {
 // failingTaskIsExplained starts a creation whose model has a value that only the playbook can judge: the plan must fail soon and name the host,
 // the task, what is wrong and what to do. The VMs stay, for the plan of the mended model.
 func (s *suite) failingTaskIsExplained(t *testing.T) {
-	bad := s.variant("bad-var", "  etcd:\n", "  vars: {pod_security_enforce: nonsense}\n  etcd:\n")
+	bad := s.variant("bad-var", "  workers:\n", "  vars: {pod_security_enforce: nonsense}\n  workers:\n")
 	s.refused(t, []string{"demo-master-1", "pod_security_enforce", "privileged, baseline, restricted"}, "apply", "-f", bad, "--start", "--yes", "--wait")
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "failed" {
