@@ -81,7 +81,8 @@ func TestPass(t *testing.T) {
 	}
 	ip := netip.MustParseAddr
 	want := map[string][]kube.Known{"u1 127.0.64.2:6443": {
-		{Name: "m1", Addresses: []netip.Addr{ip("127.0.64.1")}}, {Name: "m2", Addresses: []netip.Addr{ip("127.0.64.2")}},
+		{Name: "m1", Addresses: []netip.Addr{ip("127.0.64.1")}},
+		{Name: "m2", Addresses: []netip.Addr{ip("127.0.64.2")}},
 		{Name: "w1", Addresses: []netip.Addr{ip("10.0.0.4"), ip("192.0.2.4")}},
 	}}
 	if diff := cmp.Diff(want, w.asked, cmpopts.EquateComparable(netip.Addr{})); diff != "" {

@@ -41,8 +41,14 @@ func standing(ref model.Ref, was, is *model.Network, living []netip.Addr) []dire
 		path    string
 		was, is any
 	}{
-		{"provider", was.Provider, is.Provider}, {"mode", was.Mode, is.Mode}, {"bridge", was.Bridge, is.Bridge}, {"portGroup", was.PortGroup, is.PortGroup},
-		{"cidr", was.CIDR, is.CIDR}, {"gateway", was.Gateway, is.Gateway}, {"vlan", was.VLAN, is.VLAN}, {"switch", was.Switch, is.Switch},
+		{"provider", was.Provider, is.Provider},
+		{"mode", was.Mode, is.Mode},
+		{"bridge", was.Bridge, is.Bridge},
+		{"portGroup", was.PortGroup, is.PortGroup},
+		{"cidr", was.CIDR, is.CIDR},
+		{"gateway", was.Gateway, is.Gateway},
+		{"vlan", was.VLAN, is.VLAN},
+		{"switch", was.Switch, is.Switch},
 	} {
 		if f.was != f.is {
 			out = append(out, director.Field{

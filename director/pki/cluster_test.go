@@ -27,6 +27,7 @@ func (xorSealer) Seal(_, _ string, p []byte) ([]byte, error) {
 	}
 	return out, nil
 }
+
 func (s xorSealer) Unseal(owner, name string, p []byte) ([]byte, error) {
 	return s.Seal(owner, name, p)
 }
