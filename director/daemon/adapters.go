@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -149,7 +150,7 @@ func openReal(accounts account, rules confine.Rules, log *slog.Logger) opener {
 		case model.ProviderLibvirt:
 			return openLibvirt(p, rules, log)
 		case model.ProviderVSphere:
-			return openVSphere(name, p, accounts, log)
+			return openVSphere(name, p, accounts, rules, log)
 		case model.ProviderSim:
 			return nil, director.Errorf(director.KindInvalid, "daemon.provider", "provider %s only pretends, and this director does not simulate", name).
 				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
@@ -173,10 +174,10 @@ func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hyper
 	return libvirt.Open(cfg)
 }
 
-func openVSphere(name string, p model.Provider, accounts account, log *slog.Logger) (hypervisor.Backend, error) {
+func openVSphere(name string, p model.Provider, accounts account, rules confine.Rules, log *slog.Logger) (hypervisor.Backend, error) {
 	s := p.VSphere
 	return vsphere.Open(vsphere.Config{
-		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Credentials: vsphereCredentials(name, *s, accounts),
+		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Files: rules.ProviderFiles, Credentials: vsphereCredentials(name, *s, accounts, rules.ProviderFiles),
 		Datacenter: s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
 		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder, Clone: s.Clone, Firmware: s.Firmware,
 		ClusterPools: s.ClusterPools, Attributes: s.CustomAttributes,
@@ -186,10 +187,10 @@ func openVSphere(name string, p model.Provider, accounts account, log *slog.Logg
 
 // vsphereCredentials is where the account of a vCenter comes from: the sealed credentials, or the file of the password. Either is asked at every login, so that
 // a new password is taken up without a restart.
-func vsphereCredentials(name string, s model.VSphere, accounts account) func(context.Context) (string, director.Secret, error) {
+func vsphereCredentials(name string, s model.VSphere, accounts account, files confine.Dirs) func(context.Context) (string, director.Secret, error) {
 	return func(ctx context.Context) (string, director.Secret, error) {
 		if s.Credentials == "" {
-			password, err := passwordFile(name, s)
+			password, err := passwordFile(name, s, files)
 			return s.User, password, err
 		}
 		c, err := accounts(ctx, s.Credentials)
@@ -197,28 +198,43 @@ func vsphereCredentials(name string, s model.VSphere, accounts account) func(con
 	}
 }
 
-// passwordFile reads the password of the provider's account.
-func passwordFile(name string, s model.VSphere) (director.Secret, error) {
+// mostPassword is the size that a file with a password may have.
+const mostPassword = 4096
+
+// passwordFile reads the password of the provider's account. The file is opened once, and neither its size nor its mode can change meanwhile to what is refused.
+func passwordFile(name string, s model.VSphere, files confine.Dirs) (director.Secret, error) {
 	const op = "daemon.credentials"
 	refuse := func(kind director.Kind, format string, args ...any) (director.Secret, error) {
 		return "", director.Errorf(kind, op, "provider "+name+": "+format, args...).
 			WithHint("write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600; or keep it sealed, and name it in spec.vsphere.credentials", s.User)
 	}
-	info, err := os.Stat(s.PasswordFile)
+	f, err := files.Open(s.PasswordFile)
 	switch {
+	case errors.Is(err, confine.ErrOutside):
+		return "", director.Errorf(director.KindInvalid, op, "provider %s: spec.vsphere.passwordFile: %s", name, err).
+			WithHint("move it there, or name its directory in providerFiles of the director's configuration")
 	case errors.Is(err, os.ErrNotExist):
 		return refuse(director.KindNotFound, "there is no password file %s", s.PasswordFile)
 	case err != nil:
 		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
-	case info.Mode().Perm()&0o077 != 0:
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
 		return refuse(director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile, info.Mode().Perm())
 	}
-	text, err := os.ReadFile(s.PasswordFile)
+	text, err := io.ReadAll(io.LimitReader(f, mostPassword+1))
 	if err != nil {
 		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
 	}
 	password := strings.TrimRight(string(text), "\r\n")
-	if password == "" {
+	switch {
+	case len(text) > mostPassword:
+		return refuse(director.KindInvalid, "the password file %s has more than %d bytes", s.PasswordFile, mostPassword)
+	case password == "":
 		return refuse(director.KindInvalid, "the password file %s is empty", s.PasswordFile)
 	}
 	return director.Secret(password), nil

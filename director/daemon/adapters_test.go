@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
@@ -18,7 +21,7 @@ import (
 func TestVSphereCredentials(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
-	credentials := vsphereCredentials("vc", model.VSphere{User: "kaas@vsphere.local", PasswordFile: file}, nil)
+	credentials := vsphereCredentials("vc", model.VSphere{User: "kaas@vsphere.local", PasswordFile: file}, nil, confine.Dirs{filepath.Dir(file)})
 	for i, step := range []struct {
 		text string
 		mode os.FileMode
@@ -49,6 +52,24 @@ func TestVSphereCredentials(t *testing.T) {
 	}
 }
 
+// A password is read from a file below the configured directories alone, whatever the document says, and never from a FIFO or through a link.
+func TestVSpherePasswordFileIsConfined(t *testing.T) {
+	t.Parallel()
+	in, out := t.TempDir(), t.TempDir()
+	secret, link, fifo, long := filepath.Join(out, "secret"), filepath.Join(in, "link"), filepath.Join(in, "fifo"), filepath.Join(in, "long")
+	if err := errors.Join(
+		os.WriteFile(secret, []byte("hunter2"), 0o600), os.Symlink(secret, link), syscall.Mkfifo(fifo, 0o600), os.WriteFile(long, bytes.Repeat([]byte("x"), 5000), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{secret: "spec.vsphere.passwordFile", link: "leads out of", fifo: "cannot be read", long: "more than"} {
+		_, password, err := vsphereCredentials("vc", model.VSphere{User: "u", PasswordFile: file}, nil, confine.Dirs{in})(t.Context())
+		if text := fmt.Sprintf("%v", err); director.KindOf(err) != director.KindInvalid || !strings.Contains(text, want) || strings.Contains(text, "hunter2") || password != "" {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // Sealed credentials are opened at every login too, and their name and errors pass.
 func TestVSphereSealedCredentials(t *testing.T) {
 	t.Parallel()
@@ -59,7 +80,7 @@ func TestVSphereSealedCredentials(t *testing.T) {
 			return c, director.Errorf(director.KindNotFound, "operations.credentials", "there are no credentials %q", name)
 		}
 		return c, nil
-	})
+	}, nil)
 	for _, want := range []director.Credentials{{User: "kaas@vsphere.local", Password: "one"}, {User: "other@vsphere.local", Password: "two"}} {
 		sealed["vcenter"] = want
 		if user, password, err := credentials(t.Context()); err != nil || user != want.User || password != want.Password {

@@ -52,6 +52,23 @@ func TestProviderURIRunsNothing(t *testing.T) {
 	}
 }
 
+// A vCenter's document names no file of the director outside of the configured directories.
+func TestFilesOfVSphere(t *testing.T) {
+	t.Parallel()
+	in := t.TempDir()
+	_, api := startRealDaemon(t, func(c *Config) { c.ProviderFiles = confine.Dirs{in} })
+	for files, want := range map[string]string{
+		"passwordFile: /etc/shadow": "spec.vsphere.passwordFile", "passwordFile: " + in + "/password": "",
+		"caFile: /proc/self/environ, passwordFile: " + in + "/password": "spec.vsphere.caFile", "caFile: " + in + "/ca, passwordFile: " + in + "/password": "",
+	} {
+		text := fmt.Sprintf("apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: vc}\nspec: {type: vsphere, vsphere: {url: vcenter.example.org, user: u, %s, datacenter: DC, cluster: C, datastores: [ds]}}\n", files)
+		_, err := api.Apply(t.Context(), []byte(text), "x", true)
+		if got := fmt.Sprintf("%+v", err); (err == nil) != (want == "") || err != nil && (!strings.Contains(got, want) || !strings.Contains(got, "providerFiles")) {
+			t.Errorf("%s: %v", files, got)
+		}
+	}
+}
+
 func TestDoorsOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -54,6 +54,10 @@ func (o *Operations) checkConfined(d *model.Document) []director.Field {
 	if d.Provider == nil || slices.Contains(o.ProviderTypes, model.ProviderSim) {
 		return out
 	}
+	if v := d.Provider.VSphere; v != nil {
+		look(o.Confine.ProviderFiles, "providerFiles", "vsphere.passwordFile", v.PasswordFile)
+		look(o.Confine.ProviderFiles, "providerFiles", "vsphere.caFile", v.CAFile)
+	}
 	if d.Provider.Libvirt != nil {
 		for i, h := range d.Provider.Libvirt.Hosts {
 			u, err := libvirturi.Parse(h.URI)

@@ -3,7 +3,9 @@ package vsphere
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -19,6 +21,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 // userAgent is what vCenter's list of sessions shows.
@@ -151,10 +154,11 @@ func (c *conn) dial(ctx context.Context, op string) (*vim25.Client, error) {
 	s := soap.NewClient(c.url, false)
 	s.UserAgent = userAgent
 	if c.cfg.CAFile != "" {
-		if err := s.SetRootCAs(c.cfg.CAFile); err != nil {
-			return nil, director.Errorf(director.KindInvalid, op, "the certificates in %s cannot be read", c.cfg.CAFile).
-				WithHint("caFile names a file with certificates in PEM form")
+		pool, err := c.authorities(op)
+		if err != nil {
+			return nil, err
 		}
+		s.DefaultTransport().TLSClientConfig.RootCAs = pool
 	}
 	if c.cfg.Thumbprint != "" {
 		s.SetThumbprint(c.url.Host, colons(c.cfg.Thumbprint))
@@ -169,6 +173,29 @@ func (c *conn) dial(ctx context.Context, op string) (*vim25.Client, error) {
 	}
 	vim.RoundTripper = &guard{c, c.around(s)}
 	return vim, nil
+}
+
+// mostAuthorities is the size that a file with certificates may have.
+const mostAuthorities = 1 << 20
+
+// authorities reads the certificates of caFile. What is in another file is neither read nor told.
+func (c *conn) authorities(op string) (*x509.CertPool, error) {
+	f, err := c.cfg.Files.Open(c.cfg.CAFile)
+	if errors.Is(err, confine.ErrOutside) {
+		return nil, director.Errorf(director.KindInvalid, op, "spec.vsphere.caFile is not allowed: %s", err).
+			WithHint("move it there, or name its directory in providerFiles of the director's configuration")
+	}
+	pool := x509.NewCertPool()
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(f, mostAuthorities))
+		_ = f.Close()
+	}
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		return nil, director.Errorf(director.KindInvalid, op, "the certificates in %s cannot be read", c.cfg.CAFile).
+			WithHint("caFile names a file with certificates in PEM form")
+	}
+	return pool, nil
 }
 
 // user returns the account of the session, as vCenter calls it.

@@ -2,12 +2,15 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
@@ -145,7 +149,8 @@ func TestNoSession(t *testing.T) {
 	closed.Close()
 	host := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "https://") }
 	bad := t.TempDir() + "/ca.pem"
-	if err := os.WriteFile(bad, []byte("no certificate"), 0o600); err != nil {
+	link, fifo := filepath.Join(filepath.Dir(bad), "link"), filepath.Join(filepath.Dir(bad), "fifo")
+	if err := errors.Join(os.WriteFile(bad, []byte("no certificate"), 0o600), os.Symlink("/etc/hostname", link), syscall.Mkfifo(fifo, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	const wrong = "hunter2-the-wrong-one"
@@ -158,7 +163,18 @@ func TestNoSession(t *testing.T) {
 		"another certificate": {
 			func(c *Config) { c.Thumbprint = strings.Repeat("AB:", 31) + "CD" }, director.KindInvalid, []string{"another certificate", f.cfg.Thumbprint},
 		},
-		"authority": {func(c *Config) { c.Thumbprint, c.CAFile = "", bad }, director.KindInvalid, []string{"caFile"}},
+		"authority": {func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", bad, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid, []string{"caFile"}},
+		"authority elsewhere": {
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", "/etc/shadow", confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid,
+			[]string{"spec.vsphere.caFile", "providerFiles", "/etc/shadow"},
+		},
+		"authority behind a link": {
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", link, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid,
+			[]string{"spec.vsphere.caFile", "leads out of"},
+		},
+		"authority in a FIFO": {
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", fifo, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid, []string{"caFile"},
+		},
 		"password": {
 			func(c *Config) {
 				c.Credentials = func(context.Context) (string, director.Secret, error) { return account, wrong, nil }

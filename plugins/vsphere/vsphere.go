@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/keyed"
 )
@@ -44,9 +45,10 @@ var (
 
 // Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
 type Config struct {
-	URL        string // https://vcenter.example.org/sdk; the scheme and the path may be left out
-	Thumbprint string // SHA-256 of vCenter's certificate, if no authority vouches for it
-	CAFile     string // certificates of authorities in PEM form, beside the system's
+	URL        string       // https://vcenter.example.org/sdk; the scheme and the path may be left out
+	Thumbprint string       // SHA-256 of vCenter's certificate, if no authority vouches for it
+	CAFile     string       // certificates of authorities in PEM form, beside the system's
+	Files      confine.Dirs // that CAFile may lie in
 
 	// Credentials returns the account. It is asked at every login, so that a changed password is taken up by itself.
 	Credentials func(ctx context.Context) (user string, password director.Secret, err error)
