@@ -447,6 +447,7 @@ func (s *suite) onNode(t *testing.T, node, command string) string {
 	if !ok {
 		t.Fatalf("%s on %s: %s", command, node, out)
 	}
+	said, _, _ = strings.Cut(said, " (stderr) ") // ansible puts it behind, on the same line
 	return strings.ReplaceAll(strings.TrimSpace(said), `\n`, "\n")
 }
 
