@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -188,7 +189,8 @@ func (c rollout) exchanged(t *testing.T, d *appsv1.DaemonSet) (node string) {
 func (c rollout) remove(t *testing.T, p corev1.Pod) {
 	t.Helper()
 	now := int64(0)
-	if err := c.api.CoreV1().Pods(system).Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	err := c.api.CoreV1().Pods(system).Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil && !apierrors.IsNotFound(err) { // the controller may have been quicker
 		t.Fatal(err)
 	}
 }

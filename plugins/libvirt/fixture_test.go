@@ -47,7 +47,7 @@ func newFixture(t *testing.T, uri, pool string) *fixture {
 		t.Fatalf("cannot connect to %s: %v", uri, err)
 	}
 	f := &fixture{
-		cfg: Config{Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe", Doors: Doors{Sockets: confine.Dirs{"/nonexistent"}}, testDriver: true},
+		cfg: Config{Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe", Doors: Doors{Sockets: confine.Dirs{"/nonexistent", "/run"}}, testDriver: true},
 		uri: uri, keep: keep, test: strings.HasPrefix(uri, "test:"),
 	}
 	b := f.open(t)
