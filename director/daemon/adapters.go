@@ -140,8 +140,8 @@ func (b *backends) close(context.Context) error {
 // realProviders are the types of providers of a director that does not simulate.
 var realProviders = []string{model.ProviderLibvirt, model.ProviderVSphere}
 
-// account opens sealed credentials by their name.
-type account func(ctx context.Context, credentials string) (director.Credentials, error)
+// account opens the sealed credentials that the provider names.
+type account func(ctx context.Context, provider string, s model.VSphere) (director.Credentials, error)
 
 // openReal is the one place that knows every back end.
 func openReal(accounts account, rules confine.Rules, log *slog.Logger) opener {
@@ -193,7 +193,7 @@ func vsphereCredentials(name string, s model.VSphere, accounts account, files co
 			password, err := passwordFile(name, s, files)
 			return s.User, password, err
 		}
-		c, err := accounts(ctx, s.Credentials)
+		c, err := accounts(ctx, name, s)
 		return c.User, c.Password, err
 	}
 }

@@ -74,10 +74,10 @@ func TestVSpherePasswordFileIsConfined(t *testing.T) {
 func TestVSphereSealedCredentials(t *testing.T) {
 	t.Parallel()
 	sealed := map[string]director.Credentials{"vcenter": {Name: "vcenter", User: "kaas@vsphere.local", Password: "one"}}
-	credentials := vsphereCredentials("vc", model.VSphere{Credentials: "vcenter"}, func(_ context.Context, name string) (director.Credentials, error) {
-		c, found := sealed[name]
+	credentials := vsphereCredentials("vc", model.VSphere{Credentials: "vcenter"}, func(_ context.Context, _ string, s model.VSphere) (director.Credentials, error) {
+		c, found := sealed[s.Credentials]
 		if !found {
-			return c, director.Errorf(director.KindNotFound, "operations.credentials", "there are no credentials %q", name)
+			return c, director.Errorf(director.KindNotFound, "operations.credentials", "there are no credentials %q", s.Credentials)
 		}
 		return c, nil
 	}, nil)

@@ -29,9 +29,7 @@ type hands struct {
 
 func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 	if !d.cfg.Simulate {
-		accounts := func(ctx context.Context, name string) (director.Credentials, error) {
-			return operations.OpenCredentials(ctx, db, box, name)
-		}
+		accounts := operations.Vault{Store: db, Sealer: box, Files: d.cfg.ProviderFiles}.Open
 		return hands{
 			open: openReal(accounts, d.cfg.rules(), d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return d.nodes },
 		}, nil

@@ -2,7 +2,7 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
@@ -17,36 +17,24 @@ var _ api.Providers = (*Operations)(nil)
 
 // sealedCredentials is what is inside of the seal. The name is in it, so that one row's seal is of no use in another.
 type sealedCredentials struct {
-	Name     string `json:"name"`
-	Password string `json:"password"`
+	Name     string   `json:"name"`
+	Password string   `json:"password"`
+	Places   []string `json:"places,omitempty"` // where the password may go, see Vault; none until the first use
 }
 
-// OpenCredentials returns the credentials with their password. It is asked at every login, so that a change is taken up by itself.
+// OpenCredentials returns the credentials with their password, for no place in particular. Back ends ask Vault.
 func OpenCredentials(ctx context.Context, db *store.Store, box pki.Sealer, name string) (director.Credentials, error) {
-	const op = "operations.credentials"
-	c, sealed, err := db.Credentials(ctx, name)
-	if err != nil {
-		if director.KindOf(err) == director.KindNotFound {
-			return c, director.Errorf(director.KindNotFound, op, "there are no credentials %q", name).
-				WithHint("set them: directorctl provider credentials set %s --user USER --password-file FILE", name)
-		}
-		return c, err
-	}
-	plain, err := box.Unseal(store.CredentialsOwner, name, sealed)
-	if err != nil {
-		return c, director.Errorf(director.KindInternal, op, "the sealed credentials %s cannot be read: %w", name, err).
-			WithHint("%s; set them anew: directorctl provider credentials set %s --user %s --password-file FILE", director.HintOf(err), name, c.User)
-	}
-	var s sealedCredentials
-	if err := json.Unmarshal(plain, &s); err != nil || s.Name != name { // the parser's error is left out: it may quote them
-		return c, director.Errorf(director.KindInternal, op, "the sealed credentials %s cannot be read", name).
-			WithHint("set them anew: directorctl provider credentials set %s --user %s --password-file FILE", name, c.User)
-	}
-	c.Password = director.Secret(s.Password)
-	return c, nil
+	row, err := openSealed(ctx, db, box, name)
+	return row.Credentials, err
 }
 
-// SetCredentials seals and stores an account for providers, or replaces the one of the name. Neither providers nor clusters change.
+// vault opens credentials for the providers.
+func (o *Operations) vault() Vault {
+	return Vault{Store: o.Store, Sealer: o.Env.Sealer, Files: o.Confine.ProviderFiles}
+}
+
+// SetCredentials seals and stores an account for providers, or replaces the one of the name. They are for the addresses
+// and certificates of the providers that name them now. Neither providers nor clusters change.
 func (o *Operations) SetCredentials(ctx context.Context, actor, name, user string, password director.Secret) (director.Credentials, error) {
 	const op = "operations.set_credentials"
 	var fields []director.Field
@@ -62,11 +50,11 @@ func (o *Operations) SetCredentials(ctx context.Context, actor, name, user strin
 	if err := director.Invalid(op, "the credentials were not stored", fields); err != nil {
 		return director.Credentials{}, err
 	}
-	plain, err := json.Marshal(sealedCredentials{Name: name, Password: password.Reveal()})
+	places, err := o.vault().places(ctx, name)
 	if err != nil {
 		return director.Credentials{}, err
 	}
-	sealed, err := o.Env.Sealer.Seal(store.CredentialsOwner, name, plain)
+	sealed, err := sealCredentials(o.Env.Sealer, sealedCredentials{Name: name, Password: password.Reveal(), Places: places})
 	if err != nil {
 		return director.Credentials{}, err
 	}
@@ -135,7 +123,7 @@ func (o *Operations) TestProvider(ctx context.Context, name string) ([]hyperviso
 	var out []hypervisor.Probe
 	if c := doc.Provider.CredentialsName(); c != "" {
 		p := hypervisor.Probe{What: "credentials " + c}
-		if _, p.Err = OpenCredentials(ctx, o.Store, o.Env.Sealer, c); p.Err == nil {
+		if p.Err = o.tryCredentials(ctx, name, *doc.Provider); p.Err == nil {
 			p.Found = "they can be read"
 		}
 		if out = append(out, p); p.Err != nil {
@@ -152,4 +140,14 @@ func (o *Operations) TestProvider(ctx context.Context, name string) ([]hyperviso
 	}
 	_, err = b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 	return append(out, hypervisor.Probe{What: "list VMs", Err: err}), ctx.Err()
+}
+
+// tryCredentials opens the credentials of a provider. A director that simulates sends them nowhere.
+func (o *Operations) tryCredentials(ctx context.Context, name string, p model.Provider) error {
+	if p.VSphere == nil || slices.Contains(o.ProviderTypes, model.ProviderSim) {
+		_, err := OpenCredentials(ctx, o.Store, o.Env.Sealer, p.CredentialsName())
+		return err
+	}
+	_, err := o.vault().Open(ctx, name, *p.VSphere)
+	return err
 }

@@ -62,6 +62,16 @@ func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now tim
 	return row.toDomain(), dbError(op, "credentials "+name, err)
 }
 
+// ResealCredentials puts another seal in the place of the one that the caller has read. The revision stays. Errors: conflict when they were changed since.
+func (t *Tx) ResealCredentials(name string, have, sealed []byte) error {
+	const op = "store.credentials"
+	res := t.db.Model(&credentialsRow{}).Where("name = ? AND sealed = ?", name, have).Update("sealed", sealed)
+	if res.Error == nil && res.RowsAffected == 0 {
+		return director.Errorf(director.KindConflict, op, "the credentials %s were changed", name)
+	}
+	return dbError(op, "credentials "+name, res.Error)
+}
+
 // DeleteCredentials removes the credentials, or returns not_found.
 func (t *Tx) DeleteCredentials(name string) error {
 	res := t.db.Where("name = ?", name).Delete(&credentialsRow{})
