@@ -14,10 +14,11 @@ import (
 // Networks are the ranges of addresses that the director may connect to for a provider. None allows no address.
 type Networks []netip.Prefix
 
-// Private are the private ranges of IPv4 and IPv6.
+// Private are the private ranges of IPv4 and IPv6, and the one that carriers share (RFC 6598).
 func Private() Networks {
 	return Networks{
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"),
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
+		netip.MustParsePrefix("fc00::/7"),
 	}
 }
 
@@ -65,6 +66,9 @@ func (n Networks) Resolve(ctx context.Context, host string) ([]netip.Addr, error
 	}
 	return all, nil
 }
+
+// NetworksHint says what to do about an address that is not allowed.
+const NetworksHint = "correct the address in the Provider, or name its range in providerNetworks of the director's configuration"
 
 // Dialer returns a dialer that looks at each address after it was resolved and before anything is sent to it.
 func (n Networks) Dialer() *net.Dialer {

@@ -163,7 +163,7 @@ func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hyper
 	cfg := libvirt.Config{
 		DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, MachineType: p.Libvirt.MachineType, Firmware: p.Libvirt.Firmware,
 		CPUMode: p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off",
-		Doors: libvirt.Doors{Files: rules.ProviderFiles, Sockets: rules.ProviderSockets}, Log: log,
+		Doors: libvirt.Doors{Files: rules.ProviderFiles, Sockets: rules.ProviderSockets, Networks: rules.ProviderNetworks}, Log: log,
 	}
 	if p.Libvirt.DiskCache != "default" {
 		cfg.DiskCache = p.Libvirt.DiskCache
@@ -177,8 +177,9 @@ func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hyper
 func openVSphere(name string, p model.Provider, accounts account, rules confine.Rules, log *slog.Logger) (hypervisor.Backend, error) {
 	s := p.VSphere
 	return vsphere.Open(vsphere.Config{
-		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Files: rules.ProviderFiles, Credentials: vsphereCredentials(name, *s, accounts, rules.ProviderFiles),
-		Datacenter: s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
+		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Files: rules.ProviderFiles, Networks: rules.ProviderNetworks,
+		Credentials: vsphereCredentials(name, *s, accounts, rules.ProviderFiles),
+		Datacenter:  s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
 		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder, Clone: s.Clone, Firmware: s.Firmware,
 		ClusterPools: s.ClusterPools, Attributes: s.CustomAttributes,
 		Log: log,

@@ -9,19 +9,20 @@ import (
 	"github.com/director-kaas/kaas/director/confine"
 )
 
-// Doors is what documents may lead the director to: which of its files they may name. Documents cannot widen it.
+// Doors is what documents may lead the director to: which of its files they may name, and which addresses it connects to for them. Documents cannot widen it.
 type Doors struct {
-	ProviderFiles   confine.Dirs `yaml:"providerFiles"`   // keys, certificates and passwords for providers
-	ProviderSockets confine.Dirs `yaml:"providerSockets"` // of further libvirt daemons on this machine
-	ImageDirs       confine.Dirs `yaml:"imageDirs"`       // files of node images; default /srv/director/images
-	BundleDirs      confine.Dirs `yaml:"bundleDirs"`      // directories of release bundles; default /srv/director/bundles
+	ProviderFiles    confine.Dirs     `yaml:"providerFiles"`    // keys, certificates and passwords for providers
+	ProviderSockets  confine.Dirs     `yaml:"providerSockets"`  // of further libvirt daemons on this machine
+	ProviderNetworks confine.Networks `yaml:"providerNetworks"` // addresses of providers
+	ImageDirs        confine.Dirs     `yaml:"imageDirs"`        // files of node images; default /srv/director/images
+	BundleDirs       confine.Dirs     `yaml:"bundleDirs"`       // directories of release bundles; default /srv/director/bundles
 }
 
 func defaultDoors() Doors {
-	return Doors{ProviderFiles: confine.Dirs{"/etc/director/providers"}}
+	return Doors{ProviderFiles: confine.Dirs{"/etc/director/providers"}, ProviderNetworks: confine.Private()}
 }
 
-// problems are those of the directories.
+// problems are those of the directories and networks.
 func (c Config) doorProblems() []director.Field {
 	var p []director.Field
 	bad := func(key, hint, format string, args ...any) {
@@ -35,6 +36,11 @@ func (c Config) doorProblems() []director.Field {
 			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
 				bad(fmt.Sprintf("%s[%d]", l.key, i), "beginning with /, and without a / at its end", "%q is not an absolute path", dir)
 			}
+		}
+	}
+	for i, p := range c.ProviderNetworks {
+		if !p.IsValid() || p.Masked() != p {
+			bad(fmt.Sprintf("providerNetworks[%d]", i), "write a range such as 10.0.0.0/8", "%s is not a range of addresses", p)
 		}
 	}
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
@@ -67,7 +73,7 @@ func (c Config) rules() confine.Rules {
 		return confine.Dirs{usual}
 	}
 	return confine.Rules{
-		ProviderFiles: c.ProviderFiles, ProviderSockets: c.ProviderSockets,
+		ProviderFiles: c.ProviderFiles, ProviderNetworks: c.ProviderNetworks, ProviderSockets: c.ProviderSockets,
 		Images: files(c.ImageDirs, "/srv/director/images"), Bundles: files(c.BundleDirs, "/srv/director/bundles"),
 	}
 }

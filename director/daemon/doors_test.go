@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +54,42 @@ func TestProviderURIRunsNothing(t *testing.T) {
 	}
 }
 
+// Without providerNetworks the director connects to no provider on its own machine or link: nothing is seen of it there.
+func TestProviderNetworks(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, api := startRealDaemon(t, func(c *Config) { c.ProviderNetworks = confine.Private() })
+	for i, spec := range []string{
+		fmt.Sprintf("{type: vsphere, vsphere: {url: %q, credentials: vc, datacenter: DC, cluster: C, datastores: [ds]}}", l.Addr()),
+		"{type: vsphere, vsphere: {url: 169.254.169.254, credentials: vc, datacenter: DC, cluster: C, datastores: [ds]}}",
+		fmt.Sprintf("{type: libvirt, libvirt: {hosts: [{name: h, uri: %q}]}}", "qemu+ssh://"+l.Addr().String()+"/system"),
+		fmt.Sprintf("{type: libvirt, libvirt: {hosts: [{name: h, uri: %q}]}}", "qemu+tls://"+l.Addr().String()+"/system"),
+	} {
+		name := fmt.Sprintf("p%d", i)
+		text := fmt.Sprintf("apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: %s\n", name, spec)
+		if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.SetCredentials(t.Context(), "vc", "u", "hunter2"); err != nil { // they are for this provider too
+			t.Fatal(err)
+		}
+		test, err := api.TestProvider(t.Context(), name)
+		if got := fmt.Sprintf("%+v", test); err != nil || test.OK || !strings.Contains(got, "may not connect to") || !strings.Contains(got, "providerNetworks") {
+			t.Errorf("%s: %s, %v", spec, got, err)
+		}
+	}
+	if err := l.(*net.TCPListener).SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := l.Accept(); err == nil {
+		t.Errorf("there was a connection from %s", c.RemoteAddr())
+	}
+}
+
 // A vCenter's document names no file of the director outside of the configured directories.
 func TestFilesOfVSphere(t *testing.T) {
 	t.Parallel()
@@ -75,11 +113,13 @@ func TestDoorsOfTheConfiguration(t *testing.T) {
 		change func(*Config)
 		want   string // the key that is wrong; empty for none
 	}{
-		"default":     {func(*Config) {}, ""},
-		"relative":    {func(c *Config) { c.ProviderFiles = confine.Dirs{"keys"} }, "providerFiles[0]"},
-		"not clean":   {func(c *Config) { c.ProviderSockets = confine.Dirs{"/run", "/run/../x"} }, "providerSockets[1]"},
-		"holds state": {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Dir(c.StateDir)} }, "providerFiles[0]"},
-		"in state":    {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Join(c.StateDir, "keys")} }, "providerFiles[0]"},
+		"default":         {func(*Config) {}, ""},
+		"relative":        {func(c *Config) { c.ProviderFiles = confine.Dirs{"keys"} }, "providerFiles[0]"},
+		"not clean":       {func(c *Config) { c.ProviderSockets = confine.Dirs{"/run", "/run/../x"} }, "providerSockets[1]"},
+		"no network":      {func(c *Config) { c.ProviderNetworks = confine.Networks{{}} }, "providerNetworks[0]"},
+		"host in network": {func(c *Config) { c.ProviderNetworks = confine.Networks{netip.MustParsePrefix("10.0.0.1/8")} }, "providerNetworks[0]"},
+		"holds state":     {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Dir(c.StateDir)} }, "providerFiles[0]"},
+		"in state":        {func(c *Config) { c.ProviderFiles = confine.Dirs{filepath.Join(c.StateDir, "keys")} }, "providerFiles[0]"},
 		"holds password": {func(c *Config) {
 			c.ProviderFiles, c.AdminPasswordFile = confine.Dirs{"/etc/director"}, "/etc/director/admin"
 		}, "providerFiles[0]"},
@@ -92,11 +132,11 @@ func TestDoorsOfTheConfiguration(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "director.yaml")
-	if err := os.WriteFile(file, []byte("address: 192.0.2.1\nproviderFiles: [/keys]\nproviderSockets: [/run/lab]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("address: 192.0.2.1\nproviderFiles: [/keys]\nproviderSockets: [/run/lab]\nproviderNetworks: [127.0.0.0/8]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := LoadConfig(file)
-	if err != nil || c.rules().ProviderFiles[0] != "/keys" || len(c.ProviderFiles) != 1 || c.rules().ProviderSockets[0] != "/run/lab" {
+	if err != nil || c.rules().ProviderFiles[0] != "/keys" || len(c.ProviderFiles) != 1 || c.rules().ProviderSockets[0] != "/run/lab" || fmt.Sprint(c.rules().ProviderNetworks) != "[127.0.0.0/8]" {
 		t.Errorf("%+v, %v", c.Doors, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 	"github.com/director-kaas/kaas/director/plan"
@@ -176,6 +178,7 @@ func startReal(t testing.TB, change func(*Config)) *client.Client {
 func startRealDaemon(t testing.TB, change func(*Config)) (*Daemon, *client.Client) {
 	t.Helper()
 	c := testConfig(t)
+	c.ProviderNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8")}
 	change(&c)
 	c.AdminPasswordFile = filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(c.AdminPasswordFile, []byte("correct horse battery"), 0o600); err != nil {

@@ -1,9 +1,11 @@
 package libvirt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
@@ -12,8 +14,9 @@ import (
 
 // Doors are what connection URIs may lead to. The director's configuration says so, never a document.
 type Doors struct {
-	Files   confine.Dirs // of keys and certificates
-	Sockets confine.Dirs // of further libvirt daemons on the director's own machine
+	Files    confine.Dirs     // of keys and certificates
+	Sockets  confine.Dirs     // of further libvirt daemons on the director's own machine
+	Networks confine.Networks // addresses that hosts may have
 }
 
 // door is the connection URI of a host after it was checked.
@@ -49,6 +52,27 @@ func (c Config) door(uri string) (*door, error) {
 // remote tells whether the URI leads to another machine, where a connection may end without a word.
 func (d *door) remote() bool { return d.uri.Remote() }
 
+// lookup is how long a name may take to be resolved.
+const lookup = 10 * time.Second
+
+// reachable refuses a host whose name leads to an address that is not allowed. libvirt resolves the name again by itself: SSH and TLS compare it with the
+// host's key or certificate, so an address cannot take its place.
+func (d *door) reachable(op, host string) error {
+	if !d.remote() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookup)
+	defer cancel()
+	switch _, err := d.to.Networks.Resolve(ctx, d.uri.Host); {
+	case errors.Is(err, confine.ErrAddress):
+		return director.Errorf(director.KindInvalid, op, "the director may not connect to host %s: %w", host, err).WithHint(confine.NetworksHint)
+	case err != nil:
+		return director.Errorf(director.KindUnavailable, op, "the name %s of host %s cannot be resolved: %w", d.uri.Host, host, err).
+			WithHint("correct spec.libvirt.hosts of the Provider, or the director's name servers")
+	}
+	return nil
+}
+
 // open returns the URI for libvirt, right before it connects. Symbolic links are followed now: they may have changed since.
 func (d *door) open(op, host string) (string, error) {
 	if d.test {
@@ -71,5 +95,5 @@ func (d *door) open(op, host string) (string, error) {
 				WithHint("put it there on the director, readable by the director alone; or correct spec.libvirt.hosts of the Provider")
 		}
 	}
-	return u.String(), nil
+	return u.String(), d.reachable(op, host)
 }

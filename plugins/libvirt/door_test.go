@@ -50,16 +50,19 @@ func TestDoor(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Doors: Doors{Files: confine.Dirs{keys}, Sockets: confine.Dirs{keys}}}
+	cfg := Config{Doors: Doors{Files: confine.Dirs{keys}, Sockets: confine.Dirs{keys}, Networks: confine.Private()}}
 	for uri, want := range map[string]string{
-		"qemu+ssh://h/system?keyfile=" + keys + "/key":     "",
-		"qemu+tls://h/system?pkipath=" + keys + "/key":     "",
-		"qemu+unix:///system?socket=" + keys + "/sock":     "",
-		"qemu+ssh://h/system?keyfile=" + secret:            "outside",
-		"qemu+tls://h/system?pkipath=" + secret:            "outside",
-		"qemu+unix:///system?socket=" + secret:             "outside",
-		"qemu+ssh://h/system?keyfile=" + keys + "/link":    "is not allowed",
-		"qemu+ssh://h/system?keyfile=" + keys + "/nothing": "cannot be read",
+		"qemu+ssh://10.0.0.7/system?keyfile=" + keys + "/key":     "",
+		"qemu+tls://10.0.0.7/system?pkipath=" + keys + "/key":     "",
+		"qemu+unix:///system?socket=" + keys + "/sock":            "",
+		"qemu+ssh://10.0.0.7/system?keyfile=" + secret:            "outside",
+		"qemu+tls://10.0.0.7/system?pkipath=" + secret:            "outside",
+		"qemu+unix:///system?socket=" + secret:                    "outside",
+		"qemu+ssh://10.0.0.7/system?keyfile=" + keys + "/link":    "is not allowed",
+		"qemu+ssh://10.0.0.7/system?keyfile=" + keys + "/nothing": "cannot be read",
+		"qemu+ssh://127.0.0.1/system":                             "may not connect", "qemu+ssh://localhost/system": "may not connect", "qemu+tls://169.254.169.254/system": "may not connect",
+		"qemu+ssh://[::1]/system": "may not connect", "qemu+tls://[::ffff:127.0.0.1]/system": "may not connect", "qemu+ssh://8.8.8.8/system": "may not connect",
+		"qemu+ssh://[fd00::7]/system": "", "qemu+ssh://host.invalid/system": "cannot be resolved",
 	} {
 		d, err := cfg.door(uri)
 		if err == nil {

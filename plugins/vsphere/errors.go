@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 func interrupted(ctx context.Context, op string) error {
@@ -195,6 +196,8 @@ func (c *conn) dialError(ctx context.Context, op string, err error) error {
 	e := &director.Error{Kind: director.KindUnavailable, Op: op, Err: err}
 	_, unknownName := errors.AsType[*net.DNSError](err)
 	switch text := reason(err); {
+	case errors.Is(err, confine.ErrAddress):
+		e.Kind, e.Msg, e.Hint = director.KindInvalid, "the director may not connect to "+c.url.Host+": "+text, confine.NetworksHint
 	case strings.Contains(text, "thumbprint does not match"):
 		e.Kind, e.Msg = director.KindInvalid, c.url.Host+" shows another certificate than the pinned one"
 		e.Hint = "somebody may be in between; if the certificate was renewed, pin the new one: thumbprint: " + c.fingerprint(ctx)

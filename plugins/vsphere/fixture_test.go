@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 	"github.com/director-kaas/kaas/plugins/vsphere/vspheretest"
@@ -42,6 +44,7 @@ func newFixture(t testing.TB) *fixture {
 		URL: s.Host, Thumbprint: s.Thumbprint,
 		Credentials: func(context.Context) (string, director.Secret, error) { return account, password, nil },
 		Datacenter:  "DC0", Cluster: "DC0_C0", Datastores: []string{"LocalDS_0", "LocalDS_1"}, WorkDir: t.TempDir(),
+		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.0/8")},
 	}}
 }
 

@@ -153,6 +153,7 @@ func (c *conn) login(ctx context.Context, op string, seen int) error {
 func (c *conn) dial(ctx context.Context, op string) (*vim25.Client, error) {
 	s := soap.NewClient(c.url, false)
 	s.UserAgent = userAgent
+	c.confine(s)
 	if c.cfg.CAFile != "" {
 		pool, err := c.authorities(op)
 		if err != nil {
@@ -321,14 +322,10 @@ func (c *conn) fingerprint(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // nothing is sent
-	plain, err := d.DialContext(ctx, "tcp", address)
+	t, err := c.handshake(ctx, "tcp", address, &tls.Config{InsecureSkipVerify: true}) // nothing is sent
 	if err != nil {
 		return ""
 	}
-	defer plain.Close()
-	if t, ok := plain.(*tls.Conn); ok && len(t.ConnectionState().PeerCertificates) > 0 {
-		return soap.ThumbprintSHA256(t.ConnectionState().PeerCertificates[0])
-	}
-	return ""
+	defer t.Close()
+	return soap.ThumbprintSHA256(t.ConnectionState().PeerCertificates[0])
 }

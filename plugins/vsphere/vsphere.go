@@ -45,10 +45,11 @@ var (
 
 // Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
 type Config struct {
-	URL        string       // https://vcenter.example.org/sdk; the scheme and the path may be left out
-	Thumbprint string       // SHA-256 of vCenter's certificate, if no authority vouches for it
-	CAFile     string       // certificates of authorities in PEM form, beside the system's
-	Files      confine.Dirs // that CAFile may lie in
+	URL        string           // https://vcenter.example.org/sdk; the scheme and the path may be left out
+	Thumbprint string           // SHA-256 of vCenter's certificate, if no authority vouches for it
+	CAFile     string           // certificates of authorities in PEM form, beside the system's
+	Files      confine.Dirs     // that CAFile may lie in
+	Networks   confine.Networks // addresses that vCenter and its hosts may have
 
 	// Credentials returns the account. It is asked at every login, so that a changed password is taken up by itself.
 	Credentials func(ctx context.Context) (user string, password director.Secret, err error)
