@@ -126,7 +126,7 @@ func (b *Backend) label(ctx context.Context, op string, p *place, o hypervisor.D
 			if old[k.file].file == want {
 				continue
 			}
-			if err := b.writeLabel(ctx, p, k, want, o.Label); err != nil {
+			if err := b.writeLabel(ctx, k, want, o.Label); err != nil {
 				return b.translate(ctx, op, "file "+want, err)
 			}
 			if was := old[k.file].file; was != "" {
@@ -139,7 +139,7 @@ func (b *Backend) label(ctx context.Context, op string, p *place, o hypervisor.D
 	return nil
 }
 
-func (b *Backend) writeLabel(ctx context.Context, p *place, k kept, file string, l hypervisor.DiskLabel) error {
+func (b *Backend) writeLabel(ctx context.Context, k kept, file string, l hypervisor.DiskLabel) error {
 	text := fmt.Sprintf("%s is the data disk of node %s, pool %s, of cluster %s. The node is gone, and its data disk was kept.\n"+
 		"Attach it to another node or delete it by the director %s: directorctl disks list\n", k.file, l.Node, l.Pool, l.Cluster, k.stamp.Director)
 	var at object.DatastorePath
