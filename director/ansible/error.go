@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -34,7 +35,9 @@ type PlayError struct {
 	Waiting  []string // for ClassTimeout and ClassCancelled: hosts that had not answered
 	Output   []string // for ClassBroken and ClassInterrupted: the last lines of ansible-playbook's standard error
 	ExitCode int
-	Err      error // the context's error for ClassCancelled and ClassTimeout, an error of the system for ClassBroken; else nil
+	// Err is the context's error for ClassCancelled and ClassTimeout, and for ClassBroken an error of the system: ENOSPC where the director's disk
+	// was full. Otherwise it is nil.
+	Err error
 }
 
 // Error describes the class. It holds nothing of what the run printed.
@@ -118,6 +121,7 @@ type verdict struct {
 	exit    int
 	signal  string   // what ended the process, if a signal did
 	output  []string // the last lines of standard error
+	full    bool     // the director's own disk had no room for the run
 	causes  []Cause
 }
 
@@ -153,10 +157,10 @@ func judge(v verdict, f *fold, r *Result) error {
 			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintUnreachable)), Hint: hint(e, hintUnreachable), Err: e,
 		}
 	case v.exit != 0 && f.playing:
-		e.Class, e.Output = ClassBroken, v.output
+		e.broken(v)
 		return brokenError(e, "the playbook stopped before its end: "+complaint(v.output, v.exit))
 	case v.exit != 0:
-		e.Class, e.Output = ClassBroken, v.output
+		e.broken(v)
 		return brokenError(e, "the playbook could not be started: "+complaint(v.output, v.exit))
 	case !f.ended && f.playing:
 		// It succeeded: 0 is the one exit code that is not ambiguous. The last events are missing.
@@ -191,6 +195,21 @@ func (v verdict) ended() string {
 		}
 	}
 	return ""
+}
+
+// broken makes e the error of a run that Ansible could not finish. Where the director's disk is full, its cause says so: plans wait for space then.
+func (e *PlayError) broken(v verdict) {
+	e.Class, e.Output = ClassBroken, v.output
+	if v.full {
+		e.Err = syscall.ENOSPC
+	}
+}
+
+// outOfRoom tells whether what ansible-playbook printed, or what befell the run's log, says that the director's disk is full.
+func outOfRoom(log error, output []string) bool {
+	return errors.Is(log, syscall.ENOSPC) || slices.ContainsFunc(output, func(line string) bool {
+		return strings.Contains(strings.ToLower(line), "no space left on device")
+	})
 }
 
 func interrupted(v verdict, f *fold, e *PlayError, err error) error {

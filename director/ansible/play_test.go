@@ -1,8 +1,10 @@
 package ansible_test
 
 import (
+	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -184,6 +186,23 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 				t.Errorf("last event %+v", end)
 			}
 			b.clean(t)
+		})
+	}
+}
+
+// A run that ends because the director's disk is full is known by that, so that its plan can wait for space.
+func TestFullDiskIsTold(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"before the play": `echo 'ERROR! [Errno 28] No space left on device' >&2; exit 1`,
+		"in the play":     start + `echo "OSError: [Errno 28] No space left on device: '/tmp/x'" >&2; exit 250`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			if _, err := b.Play(t.Context(), b.play(t, script)); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("got %v, want an error that is ENOSPC", err)
+			}
 		})
 	}
 }

@@ -338,6 +338,7 @@ func (r *Runner) run(
 	}
 	v := verdict{
 		ctx: ctx, timeout: p.Timeout, limit: p.Limit, exit: proc.ProcessState.ExitCode(), output: s.tail, causes: r.causes,
+		full: outOfRoom(s.broken, s.tail),
 	}
 	if status, ok := proc.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		v.signal = status.Signal().String()

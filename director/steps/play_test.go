@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,5 +96,15 @@ func TestPlayWatch(t *testing.T) {
 	w.event(ansible.Event{Type: ansible.TaskStart, Task: "End"})
 	if got := notes[len(notes)-1]; got != "task: End (1000 hosts have failed)" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A play that the director's full disk broke waits for space, and costs no attempt.
+func TestPlaysWaitForSpace(t *testing.T) {
+	t.Parallel()
+	full := &ansible.PlayError{Class: ansible.ClassBroken, Err: syscall.ENOSPC}
+	o := plan.OutcomeOf(classify(playOutcome(&director.Error{Kind: director.KindInternal, Op: "ansible.play", Msg: "m", Err: full})))
+	if o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for space on the director's disk") {
+		t.Errorf("got %s %q, want a wait for space", o.Kind, o.Text)
 	}
 }
