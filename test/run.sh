@@ -72,6 +72,7 @@ stage 'node image on a VM' images/node/test.sh "$image"
 stage 'libvirt back end on a real host' with_lab libvirt_in_lab
 if "$lab" containers >/dev/null; then
     stage 'node image as a container' env LAB_GUESTS=container images/node/test.sh "$image"
+    stage 'end to end on containers, with the CIS benchmark' env LAB_GUESTS=container test/e2e/e2e.sh
 else
     left_out 'node image as a container' "$("$lab" containers || :)"
 fi

@@ -89,6 +89,9 @@ func TestJudge(t *testing.T) {
 
 // meetsTheBenchmark runs the CIS benchmark on a master and on a worker. Nothing may fail, and each warning needs a reason in the documentation.
 func (s *suite) meetsTheBenchmark(t *testing.T) {
+	if emulated() {
+		t.Skip("not on emulated VMs, where it was never seen to its end: make test runs it on container guests")
+	}
 	tool := need(t, "KAAS_E2E_KUBE_BENCH")
 	page, err := os.ReadFile(filepath.Join(s.root, benchmarkPage))
 	if err != nil {
@@ -98,9 +101,9 @@ func (s *suite) meetsTheBenchmark(t *testing.T) {
 	archive := s.path("kube-bench.tar")
 	s.ok(t, time.Minute, "tar", "-C", tool, "-cf", archive, "kube-bench", "cfg")
 	for node, targets := range map[string]string{"demo-master-1": "master,controlplane,etcd,node", s.workerName(): "node"} {
-		s.ansible(t, node, "ansible.builtin.unarchive", "src="+archive+" dest=/run")
-		out := s.onNode(t, node, "cd /run && ./kube-bench run --benchmark cis-1.10 --config-dir /run/cfg --config /run/cfg/config.yaml --targets "+targets+
-			" --json --outputfile /run/cis.json >/dev/null && base64 -w0 /run/cis.json; rm -rf /run/kube-bench /run/cfg")
+		s.ansible(t, node, "ansible.builtin.unarchive", "src="+archive+" dest=/var/tmp")
+		out := s.onNode(t, node, "cd /var/tmp && ./kube-bench run --benchmark cis-1.10 --config-dir cfg --config cfg/config.yaml --targets "+targets+
+			" --json --outputfile cis.json >/dev/null && base64 -w0 cis.json && rm -rf kube-bench cfg cis.json") // programs in /run may not run
 		text, err := base64.StdEncoding.DecodeString(out)
 		if err != nil {
 			t.Fatalf("%s: %v\n%.2000s", node, err, out)
