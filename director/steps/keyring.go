@@ -83,7 +83,7 @@ func (k keyring) ensure(ctx context.Context, owner, name string) (cloudinit.Host
 	return decodeKey(owner, name, plain)
 }
 
-// set stores the key pair in the place of the one that there is.
+// set replaces the key pair.
 func (k keyring) set(ctx context.Context, owner, name string, key cloudinit.HostKey) error {
 	plain, err := encodeKey(key)
 	if err != nil {

@@ -62,7 +62,7 @@ func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now tim
 	return row.toDomain(), dbError(op, "credentials "+name, err)
 }
 
-// ResealCredentials puts another seal in the place of the one that the caller has read. The revision stays. Errors: conflict when they were changed since.
+// ResealCredentials replaces the seal that the caller has read. The revision stays. Errors: conflict when they were changed since.
 func (t *Tx) ResealCredentials(name string, have, sealed []byte) error {
 	const op = "store.credentials"
 	res := t.db.Model(&credentialsRow{}).Where("name = ? AND sealed = ?", name, have).Update("sealed", sealed)
