@@ -17,9 +17,14 @@ help: ## List the targets
 	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: bin/director bin/directorctl bin/pretend-ansible ## Build the director, its command line and what it rehearses with
+build: bin/director bin/directorctl bin/pretend-ansible ## Build the director with its manual, its command line and what it simulates with
+
+.PHONY: manual
+manual: ## Build the manual that the director serves at /docs, or take it from the cache
+	web/manual/build.sh
 
 .PHONY: bin/director bin/directorctl bin/pretend-ansible
+bin/director: manual
 bin/director bin/directorctl bin/pretend-ansible: bin/%:
 	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
@@ -32,8 +37,12 @@ demo/clean: ## Take away all that make demo made, except the caches
 	test/demo/demo.sh clean
 
 .PHONY: test
-test: ## Everything: lint, unit and integration tests on real parts, and the end-to-end run on real VMs
+test: ## Everything: lint, unit and integration tests on real parts, clusters from creation to deletion (in containers without KVM)
 	test/run.sh
+
+.PHONY: test/vm
+test/vm: ## Everything, with every scenario on VMs: hours where there is no KVM
+	KAAS_TEST_GUESTS=vm test/run.sh
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
@@ -49,7 +58,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
 	test/fuzz.sh $(or $(FUZZTIME),10m)
 
 .PHONY: test/e2e test/nodes test/ha
-test/e2e: build ## Create, kill the director half way, go on, check from outside, delete; on real VMs
+test/e2e: build ## Create, kill the director half way, resume, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
 test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
 	test/e2e/e2e.sh nodes
@@ -92,7 +101,7 @@ verify: generate ## Fail if generated files or module files are stale
 	git diff --exit-code -- docs director cmd
 
 .PHONY: bench
-bench: build ## Measure every bar of docs/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,vm,kill,log,fleet
+bench: build ## Measure every bar of docs/develop/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,vm,kill,log,idle,fleet
 	go run ./test/bench -bars "$(BARS)"
 
 .PHONY: clean

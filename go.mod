@@ -3,6 +3,7 @@ module github.com/director-kaas/kaas
 go 1.26.8
 
 require (
+	aead.dev/minisign v0.3.0
 	filippo.io/age v1.3.2
 	github.com/apenella/go-ansible/v2 v2.4.0
 	github.com/danielgtaylor/huma/v2 v2.37.2

@@ -2,8 +2,8 @@ package director
 
 import "time"
 
-// Credentials are an account by which the director gets into a provider. Providers name them, so that a password is changed without touching a provider
-// or a cluster.
+// Credentials are an account by which the director gets into a provider. Providers name them, so that a password is
+// changed without touching a provider or a cluster.
 type Credentials struct {
 	Name     string
 	User     string

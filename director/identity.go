@@ -59,7 +59,10 @@ const (
 
 // Actions returns every action in a fixed order.
 func Actions() []Action {
-	return []Action{ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger, ActCredentials}
+	return []Action{
+		ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger,
+		ActCredentials,
+	}
 }
 
 // Object is what an action is about. An empty field stands for all.

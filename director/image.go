@@ -12,6 +12,8 @@ type ImageFile struct {
 	Told       bool        `json:"told"` // a person said which Kubernetes it carries; the image did not
 	Arch       string      `json:"arch"`
 	Origin     ImageOrigin `json:"origin"`
+	Signed     Signed      `json:"signed,omitzero"`    // the origin, by who made it
+	Unsigned   string      `json:"unsigned,omitempty"` // why it was imported without a signature
 	At         time.Time   `json:"at"`
 	By         string      `json:"by"`
 }
@@ -24,7 +26,14 @@ type ImageOrigin struct {
 	Size   int64  `json:"size"`
 }
 
-// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that whoever has the file finds its upload again.
+// Signed is a small text that pins something by its digests, with its signature as minisign writes it.
+type Signed struct {
+	Text      string `json:"text"`
+	Signature string `json:"signature"`
+}
+
+// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that whoever has the
+// file finds its upload again.
 type ImageUpload struct {
 	ID     string
 	Name   string // of the file, for people
@@ -41,6 +50,9 @@ type ImageRequest struct {
 	Format string // as the sender sees it; empty if it does not
 	Compat string // that the image shall have; empty for as it is
 	By     string
+	// Signed is the line that sha256sum writes of the file, with its signature; Unsigned is why there is none.
+	Signed   Signed
+	Unsigned string
 }
 
 // ImageImport is what to make of an upload.
@@ -48,6 +60,8 @@ type ImageImport struct {
 	Upload     string
 	Kubernetes string // that the image carries; empty if the image says so itself
 	Compat     string // of the qcow2: 0.10, 1.1, or empty for as it is
+	Signed     Signed // the line that sha256sum writes of the upload, with its signature
+	Unsigned   string // why there is none
 	By         string
 }
 
@@ -71,8 +85,8 @@ type ImageJob struct {
 // Ended tells whether nothing more will happen.
 func (j ImageJob) Ended() bool { return j.Stage == ImageDone || j.Stage == ImageFailed }
 
-// ProviderImage is an image that was brought to a provider, or is about to be. A document that moves on to another file leaves the old one there
-// as long as VMs are linked to it.
+// ProviderImage is an image that was brought to a provider, or is about to be. A document that moves on to another file
+// leaves the old one there as long as VMs are linked to it.
 type ProviderImage struct {
 	Provider string
 	Name     string // on the provider: that of the document with the beginning of the checksum

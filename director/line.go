@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckLine tells why a text cannot be a value in files that are written for nodes: it has more than one line, control characters, or what Ansible would
-// take for a template and evaluate on the director.
+// CheckLine tells why a text cannot be a value in files that are written for nodes: it has more than one line, control
+// characters, or what Ansible would take for a template and evaluate on the director.
 func CheckLine(text string) error {
 	if err := CheckPrintable(text, ""); err != nil {
 		return err
@@ -21,7 +21,8 @@ func CheckLine(text string) error {
 	return nil
 }
 
-// CheckPrintable tells why a text is not printable: it is not UTF-8, or has control characters other than the allowed ones.
+// CheckPrintable tells why a text is not printable: it is not UTF-8, or has control characters other than the allowed
+// ones.
 func CheckPrintable(text, allowed string) error {
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("is not UTF-8")

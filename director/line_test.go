@@ -17,7 +17,8 @@ func TestCheckLine(t *testing.T) {
 		"{% raw %}":                       {false, true},
 		"{# comment #}":                   {false, true},
 	} {
-		if line, lines := CheckLine(text) == nil, CheckPrintable(text, "\n\t") == nil; line != want[0] || lines != want[1] {
+		if line, lines := CheckLine(text) == nil,
+			CheckPrintable(text, "\n\t") == nil; line != want[0] || lines != want[1] {
 			t.Errorf("%q: %t %t, want %v", text, line, lines, want)
 		}
 	}

@@ -21,13 +21,17 @@ type Stamp struct {
 // MachineState is where a row of the ledger stands.
 type MachineState string
 
-// The states of a machine. The ledger writes Intended before the hypervisor is asked for anything, so a crash leaves a row
-// that a later run or the sweep can act on.
+// The states of a machine. The ledger writes Intended before the hypervisor is asked for anything, so a crash leaves a
+// row that a later run or the sweep can act on.
 const (
 	MachineIntended MachineState = "intended" // reserved with its addresses; nothing may exist yet
 	MachinePresent  MachineState = "present"  // the hypervisor has it
 	MachineDeleting MachineState = "deleting" // a plan takes it away; something may still exist
-	MachineDetached MachineState = "detached" // taken out of its cluster on purpose; its VM may be somebody else's to make anew
+	// taken out of its cluster on purpose; its VM may be somebody else's to make anew.
+	MachineDetached MachineState = "detached"
+	// MachineLost is the state of a tombstone: its VM was given up with its host, and may exist. It never runs again
+	// with this identity, and its addresses are given to no other machine until it was seen to be off.
+	MachineLost MachineState = "lost"
 )
 
 // NIC is a network adapter of a machine beside its first, with an address of its own.
@@ -64,7 +68,8 @@ type Machine struct {
 	Image      string
 	Address    string // the node's address, without prefix length
 	MAC        string
-	// NICs are the adapters beside the first, in the order in which the guest has them. A machine with one adapter looks in plans as it always did.
+	// NICs are the adapters beside the first, in the order in which the guest has them. A machine with one adapter
+	// looks in plans as it always did.
 	NICs       []NIC `json:",omitempty"`
 	CPUs       int
 	Memory     int64  // bytes

@@ -6,8 +6,9 @@ type Once struct {
 	Key     string
 	Request string // fingerprint of what was asked: the same key for something else is a mistake
 	Claim   string // names the try that works on it; another try takes over under another name
-	Witness string // written with the work itself: what a try did that died before it answered; empty if nothing happened yet
-	Status  int    // of the answer; 0 while there is none
+	// written with the work itself: what a try did that died before it answered; empty if nothing happened yet
+	Witness string
+	Status  int // of the answer; 0 while there is none
 	Header  map[string]string
 	Body    []byte
 }

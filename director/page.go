@@ -1,7 +1,7 @@
 package director
 
-// Page says which part of a list is wanted. Lists are read from place to place and not by counting, so that what comes and goes meanwhile
-// neither hides items nor shows them twice.
+// Page says which part of a list is wanted. Lists are read from place to place and not by counting, so that what comes
+// and goes meanwhile neither hides items nor shows them twice.
 type Page struct {
 	Sort  string // one of the orders that the list knows; empty for its usual one
 	Desc  bool   // the other way round

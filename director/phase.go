@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// PhaseName is a phase of an outer plan: somebody upgrades the hypervisor hosts one by one, and tells the director before and after each.
+// PhaseName is a phase of an outer plan: somebody upgrades the hypervisor hosts one by one, and tells the director
+// before and after each.
 type PhaseName string
 
 // The phases.
 const (
-	PhaseCluster        PhaseName = "cluster"          // before everything: may the hosts of the cluster be worked on
-	PhasePreNodeLock    PhaseName = "pre_node_lock"    // before a host is worked on: its nodes leave their clusters, and their VMs stay
+	PhaseCluster PhaseName = "cluster" // before everything: may the hosts of the cluster be worked on
+	// before a host is worked on: its nodes leave their clusters, and their VMs stay.
+	PhasePreNodeLock    PhaseName = "pre_node_lock"
 	PhasePostNodeUnlock PhaseName = "post_node_unlock" // after a host was worked on: its nodes come back
 	PhasePostCluster    PhaseName = "post_cluster"     // after everything: is the cluster as it should be
 )
@@ -32,7 +34,8 @@ type PhaseRequest struct {
 	DrainTimeout   time.Duration `json:"drain_timeout,omitempty"`
 	Unmanaged      bool          `json:"unmanaged,omitempty"`
 	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"`
-	// HostKeys are the public SSH host keys of VMs that the outer plan has made anew, for post_node_unlock: a line of node and key for each, sorted.
+	// HostKeys are the public SSH host keys of VMs that the outer plan has made anew, for post_node_unlock: a line of
+	// node and key for each, sorted.
 	HostKeys string `json:"host_keys,omitempty"`
 }
 
@@ -58,7 +61,8 @@ func (r *PhaseRequest) KeysOfHosts() map[string]string {
 // PhaseState is where a task of an outer plan, or its part in one cluster, stands.
 type PhaseState string
 
-// The states. Waiting and running move on when somebody asks for the task, failed and parked when a person has mended the plan.
+// The states. Waiting and running move on when somebody asks for the task, failed and parked when a person has mended
+// the plan.
 const (
 	PhaseWaiting PhaseState = "waiting" // not begun: something stands in the way
 	PhaseRunning PhaseState = "running" // a plan is at work

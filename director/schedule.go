@@ -7,14 +7,16 @@ type RunStatus string
 
 // The statuses of a run. Only running moves on.
 const (
-	RunRunning     RunStatus = "running"     // its director works on it under a lease; when that ends without an outcome, it is interrupted
+	// its director works on it under a lease; when that ends without an outcome, it is interrupted.
+	RunRunning     RunStatus = "running"
 	RunDone        RunStatus = "done"        // the job succeeded
 	RunFailed      RunStatus = "failed"      // the job returned an error
 	RunInterrupted RunStatus = "interrupted" // its director died or was stopped; a repeatable job has a further attempt
 	RunMissed      RunStatus = "missed"      // nobody was there at its time, or the run before had not ended
 )
 
-// ScheduleRun is the record of a slot of a schedule. UID, Slot and Attempt are its key: of all directors that see a slot come, one can store it.
+// ScheduleRun is the record of a slot of a schedule. UID, Slot and Attempt are its key: of all directors that see a
+// slot come, one can store it.
 type ScheduleRun struct {
 	UID      string // of the schedule's document
 	Schedule string // its name

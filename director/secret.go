@@ -4,8 +4,8 @@ import "log/slog"
 
 const redacted = "<secret>"
 
-// Secret is a string that never prints itself: fmt, slog and the text and JSON encoders all see "<secret>". Reveal is the one way
-// to the value, so that every use can be found by name.
+// Secret is a string that never prints itself: fmt, slog and the text and JSON encoders all see "<secret>". Reveal is
+// the one way to the value, so that every use can be found by name.
 type Secret string
 
 // Reveal returns the value.

@@ -8,7 +8,8 @@ const (
 	SourcePlan  = "plan"  // a plan or a step moved; What is the kind of the event in the plan's journal
 )
 
-// StreamEvent is one thing that happened on the director. IDs grow in the order of commits, over all directors on a database; they have gaps.
+// StreamEvent is one thing that happened on the director. IDs grow in the order of commits, over all directors on a
+// database; they have gaps.
 type StreamEvent struct {
 	ID      int64
 	At      time.Time
@@ -38,8 +39,8 @@ type StreamQuery struct {
 type StreamPage struct {
 	Events []StreamEvent
 	Last   int64 // the id up to which the stream was looked through: After of the next query
-	// Gap is set if the stream does not hold all that came after After: it was pruned, or the database is an older one than the reader has seen.
-	// What is known begins behind Gap.Through.
+	// Gap is set if the stream does not hold all that came after After: it was pruned, or the database is an older one
+	// than the reader has seen. What is known begins behind Gap.Through.
 	Gap *StreamGap
 }
 

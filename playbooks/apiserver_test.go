@@ -11,8 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 )
 
-// TestClusterDNS runs the role against a real API server: what it reports as changed is what the server has changed. The pretended cluster of the
-// playbooks' other tests knows only what its author knew of kubectl.
+// TestClusterDNS runs the role against a real API server: what it reports as changed is what the server has changed.
+// The pretended cluster of the playbooks' other tests knows only what its author knew of kubectl.
 func TestClusterDNS(t *testing.T) {
 	t.Parallel()
 	p, err := pki.NewCluster("dns")
@@ -43,8 +43,13 @@ func TestClusterDNS(t *testing.T) {
 `)
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "ansible-playbook", append([]string{"-i", "localhost,", play}, args...)...)
-		cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+dir, "PATH="+filepath.Dir(s.Kubectl)+":"+os.Getenv("PATH"))
+		cmd := exec.CommandContext(
+			t.Context(), "ansible-playbook", append([]string{"-i", "localhost,", play}, args...)...,
+		)
+		cmd.Env = append(
+			os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+dir,
+			"PATH="+filepath.Dir(s.Kubectl)+":"+os.Getenv("PATH"),
+		)
 		out, err := cmd.CombinedOutput()
 		counts := regexp.MustCompile(`changed=(\d+)`).FindSubmatch(out)
 		if err != nil || counts == nil {
@@ -54,7 +59,9 @@ func TestClusterDNS(t *testing.T) {
 	}
 	kubectl := func(args ...string) string {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), s.Kubectl, append([]string{"--kubeconfig", kubeconfig, "-n", "kube-system"}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(
+			t.Context(), s.Kubectl, append([]string{"--kubeconfig", kubeconfig, "-n", "kube-system"}, args...)...,
+		).CombinedOutput()
 		if err != nil {
 			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 		}
@@ -88,7 +95,9 @@ func TestClusterDNS(t *testing.T) {
 	if got := kubectl("get", "poddisruptionbudget/coredns", "-o", "jsonpath={.spec.maxUnavailable}"); got != "1" {
 		t.Errorf("the budget allows %s, want 1", got)
 	}
-	if corefile := kubectl("get", "configmap/coredns", "-o", "jsonpath={.data.Corefile}"); !regexp.MustCompile(`forward \. 192\.0\.2\.2 `).MatchString(corefile) {
+	if corefile := kubectl(
+		"get", "configmap/coredns", "-o", "jsonpath={.data.Corefile}",
+	); !regexp.MustCompile(`forward \. 192\.0\.2\.2 `).MatchString(corefile) {
 		t.Errorf("the Corefile is\n%s", corefile)
 	}
 }

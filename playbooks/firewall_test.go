@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// traffic loads the rules in a network namespace of its own, as a master, beside a table as kube-proxy has one, and sends packets from addresses of another
-// namespace. It prints what came through. The rules are read twice, as by a reload, and taken away in the end.
+// traffic loads the rules in a network namespace of its own, as a master, beside a table as kube-proxy has one, and
+// sends packets from addresses of another namespace. It prints what came through. The rules are read twice, as by a
+// reload, and taken away in the end.
 const traffic = `set -eu
 ip link set lo up
 ip link add eth0 type veth peer name far
@@ -63,16 +64,23 @@ nft delete table inet kaas
 nft list tables
 `
 
-// TestFirewall lets real packets at the rules that a master gets: from another master, from a worker, from a stranger, and from the director.
+// TestFirewall lets real packets at the rules that a master gets: from another master, from a worker, from a stranger,
+// and from the director.
 func TestFirewall(t *testing.T) {
 	t.Parallel()
-	if err := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--net", "sh", "-c", "command -v nft && nft list tables").Run(); err != nil {
+	if err := exec.CommandContext(
+		t.Context(), "unshare", "--user", "--map-root-user", "--net", "sh", "-c", "command -v nft && nft list tables",
+	).Run(); err != nil {
 		t.Skipf("no nft in a network namespace here: %v", err)
 	}
 	dir := t.TempDir()
 	vars, err := json.Marshal(map[string]any{
-		"node_firewall_root": dir, "node_firewall_live": false, "node_firewall_master": true, "node_firewall_masters": []string{"10.0.0.1", "10.0.0.2"},
-		"node_firewall_nodes": []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.244.0.0/16"}, "node_firewall_sources": []string{"10.0.0.200"},
+		"node_firewall_root": dir, "node_firewall_live": false, "node_firewall_master": true,
+		"node_firewall_masters": []string{
+			"10.0.0.1", "10.0.0.2",
+		},
+		"node_firewall_nodes":   []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.244.0.0/16"},
+		"node_firewall_sources": []string{"10.0.0.200"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,20 +92,32 @@ func TestFirewall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "-i", "localhost,", "-e", "@"+filepath.Join(dir, "vars.json"), play)
+	cmd := exec.CommandContext(
+		t.Context(), "ansible-playbook", "-i", "localhost,", "-e", "@"+filepath.Join(dir, "vars.json"), play,
+	)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("ansible-playbook: %v\n%s", err, out)
 	}
-	script := strings.NewReplacer("RULES", filepath.Join(dir, "etc/kaas/firewall.nft"), "READY", filepath.Join(dir, "ready")).Replace(traffic)
-	cmd = exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "bash", "-c", script)
+	script := strings.NewReplacer(
+		"RULES", filepath.Join(dir, "etc/kaas/firewall.nft"), "READY", filepath.Join(dir, "ready"),
+	).Replace(
+		traffic,
+	)
+	cmd = exec.CommandContext(
+		t.Context(), "unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "bash", "-c",
+		script,
+	)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	want := map[string]bool{"connected itself 2379": true, "table ip kube-proxy": true, "table inet kaas": false}
-	for source, may := range map[string][]int{"10.0.0.2": {2379, 2380, 10250, 6443}, "10.0.0.4": {10250, 6443}, "10.0.0.66": {6443}, "10.0.0.200": {2379, 10250, 6443}} {
+	for source, may := range map[string][]int{
+		"10.0.0.2": {2379, 2380, 10250, 6443}, "10.0.0.4": {10250, 6443}, "10.0.0.66": {6443},
+		"10.0.0.200": {2379, 10250, 6443},
+	} {
 		for _, port := range []int{2379, 2380, 10250, 6443} {
 			want[fmt.Sprint("connected ", source, " ", port)] = false
 		}

@@ -18,15 +18,18 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 )
 
-// settings runs the role control_plane on a directory and returns the flags of the API server in what it wrote for kubeadm.
+// settings runs the role control_plane on a directory and returns the flags of the API server in what it wrote for
+// kubeadm.
 func settings(t *testing.T, p pki.ClusterPKI, dir string) []string {
 	t.Helper()
 	vars, err := json.Marshal(map[string]any{
-		"control_plane_kubernetes_dir": dir, "control_plane_log_dir": dir, "control_plane_live": false, "control_plane_kubernetes_version": "v1.37.1",
-		"control_plane_node_ip": "10.0.0.1", "control_plane_bootstrap_token": "abcdef.0123456789abcdef",
+		"control_plane_kubernetes_dir": dir, "control_plane_log_dir": dir, "control_plane_live": false,
+		"control_plane_kubernetes_version": "v1.37.1",
+		"control_plane_node_ip":            "10.0.0.1", "control_plane_bootstrap_token": "abcdef.0123456789abcdef",
 		"control_plane_encryption_keys": []map[string]string{{"name": "key1", "secret": p.EncryptionKey.Reveal()}},
 		"control_plane_pki": map[string]string{
-			"ca_crt": p.CA.Cert, "ca_key": "x", "front_proxy_ca_crt": "x", "front_proxy_ca_key": "x", "etcd_ca_crt": "x", "etcd_ca_key": "x", "sa_key": "x", "sa_pub": "x",
+			"ca_crt": p.CA.Cert, "ca_key": "x", "front_proxy_ca_crt": "x", "front_proxy_ca_key": "x",
+			"etcd_ca_crt": "x", "etcd_ca_key": "x", "sa_key": "x", "sa_pub": "x",
 		},
 	})
 	if err != nil {
@@ -40,7 +43,9 @@ func settings(t *testing.T, p pki.ClusterPKI, dir string) []string {
 	if err := os.WriteFile(filepath.Join(dir, "vars.json"), vars, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "-i", "localhost,", "-e", "@"+filepath.Join(dir, "vars.json"), play)
+	cmd := exec.CommandContext(
+		t.Context(), "ansible-playbook", "-i", "localhost,", "-e", "@"+filepath.Join(dir, "vars.json"), play,
+	)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("ansible-playbook: %v\n%s", err, out)
@@ -76,18 +81,25 @@ func TestAPIServerSettings(t *testing.T) {
 	dir := t.TempDir()
 	flags := settings(t, p, dir)
 	// The server of the test has keys of its own, and nothing of what it writes may wait in a buffer.
-	flags = slices.DeleteFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--encryption-provider-config=") })
+	flags = slices.DeleteFunc(flags, func(
+		f string,
+	) bool {
+		return strings.HasPrefix(f, "--encryption-provider-config=")
+	})
 	s := kubetest.StartWith(t, p, flags...)
 
 	t.Run("what answers without credentials", func(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM([]byte(p.CA.Cert))
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+		client := &http.Client{
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		}
 		defer client.CloseIdleConnections()
 		for path, want := range map[string][]int{
 			"/livez": {200}, "/readyz": {200}, "/healthz": {200},
 			"/api/v1/namespaces/kube-public/configmaps/cluster-info": {403}, // until kubeadm allows it, which it does
-			"/version": {401}, "/api": {401}, "/openapi/v2": {401}, "/metrics": {401}, "/readyz/etcd": {401}, "/api/v1/nodes": {401},
+			"/version": {401}, "/api": {401}, "/openapi/v2": {401}, "/metrics": {401}, "/readyz/etcd": {401},
+			"/api/v1/nodes": {401},
 			"/api/v1/namespaces/kube-public/configmaps": {401}, "/.well-known/openid-configuration": {401},
 		} {
 			resp, err := client.Get(s.URL + path)
@@ -99,7 +111,9 @@ func TestAPIServerSettings(t *testing.T) {
 				t.Errorf("%s answers %d, want %v", path, resp.StatusCode, want)
 			}
 		}
-		old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11}}} //nolint:gosec // it is to be refused
+		old := &http.Client{
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11}},
+		} //nolint:gosec // it is to be refused
 		if resp, err := old.Get(s.URL + "/livez"); err == nil {
 			_ = resp.Body.Close()
 			t.Error("TLS 1.1 was taken")
@@ -122,7 +136,9 @@ func TestAPIServerSettings(t *testing.T) {
 	}
 	t.Run("external addresses of services", func(t *testing.T) {
 		service := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}}`
-		if out, err := kubectl(admin, service, "create", "-f", "-"); err == nil || !strings.Contains(out, "externalIPs") {
+		if out, err := kubectl(
+			admin, service, "create", "-f", "-",
+		); err == nil || !strings.Contains(out, "externalIPs") {
 			t.Errorf("a service took an address of somebody else: %v %s", err, out)
 		}
 	})
@@ -147,7 +163,10 @@ func TestAPIServerSettings(t *testing.T) {
 			}
 		}
 		if read == 0 || noise > 0 {
-			t.Errorf("the audit log has %d reads of the secret, want some, and %d of the node's other reads, want none", read, noise)
+			t.Errorf(
+				"the audit log has %d reads of the secret, want some, and %d of the node's other reads, want none",
+				read, noise,
+			)
 		}
 	})
 }

@@ -1,43 +1,60 @@
 #!/usr/bin/env bash
-# Everything, in the order in which a fault shows up soonest. Stops at the first stage that fails; prints how long each took.
+# Everything, in two lanes side by side: Go's tests in one, playbooks and guests in the other. The first stage that fails ends both. Prints a
+# table of how long each stage took, slowest first.
+#
+# KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where there is no KVM; the
+# node image boots and is prepared on an emulated VM all the same.
+# Each stage writes to a file below bin/test-logs.
+#
+# shellcheck disable=SC2317 # stage calls functions by name
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOFLAGS=-tags=libvirt_dlopen
-passed=0 skipped=0
+lab=$PWD/test/lab/lab
+logs=$PWD/bin/test-logs
+times=$logs/times
+guests=${KAAS_TEST_GUESTS:-}
+rm -rf "$logs"
+mkdir -p "$logs"
+: >"$times"
 
-stage() { # name command...
-    local name=$1 began=$SECONDS
+stage() { # name command...: runs it with its output in a file; ends this lane if it fails
+    local name=$1 began=$SECONDS log=$logs/${1//[^a-zA-Z0-9]/-}.log rc=0
     shift
-    printf '\n=== %s\n' "$name"
-    if "$@"; then
-        passed=$((passed + 1))
+    printf '=== %s\n' "$name"
+    "$@" >"$log" 2>&1 || rc=$?
+    printf '%d\t%s\n' $((SECONDS - began)) "$name" >>"$times"
+    if ((rc == 0)); then
         printf '=== %s: ok, %d s\n' "$name" $((SECONDS - began))
-    else
-        printf '=== %s: FAILED after %d s\n%d passed, 1 failed\n' "$name" $((SECONDS - began)) "$passed"
-        exit 1
+        return
     fi
+    printf '\n=== %s: FAILED with %d after %d s. The end of %s:\n' "$name" "$rc" $((SECONDS - began)) "$log"
+    grep -nE '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE' "$log" | tail -n 40 || :
+    tail -n 250 "$log"
+    printf '=== %s: FAILED after %d s\n' "$name" $((SECONDS - began))
+    exit 1
 }
 
 left_out() { # name why
-    skipped=$((skipped + 1))
-    printf '\n=== %s: LEFT OUT, %s\n' "$1" "$2"
+    printf -- '-\t%s: LEFT OUT, %s\n' "$1" "$2" >>"$times"
+    printf '=== %s: LEFT OUT, %s\n' "$1" "$2"
 }
 
 unit() {
-    KAAS_REQUIRE_REAL=1 go test -timeout 15m ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/lab/...
+    KAAS_REQUIRE_REAL=1 go test -timeout 20m ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/e2e ./test/lab/...
 }
 
 # Journals that are cut behind every event run the same code again and again: without the detector they have had their run.
 race() {
-    go test -race -timeout 10m -skip TestEveryCut ./director/engine ./director/hypervisor/... ./director/store ./director/client ./director/schedule
+    go test -race -timeout 20m -skip TestEveryCut ./director/engine ./director/hypervisor/... ./director/store ./director/client ./director/schedule
 }
 
 libvirt_in_lab() { # set -e does not hold in here: what calls this looks at its answer
-    local tests=$PWD/bin/libvirt.test uri
-    go test -c -o "$tests" ./plugins/libvirt && uri=$("$lab" host crashing) || return
+    local tests=$PWD/bin/libvirt.test uri second
+    go test -c -o "$tests" ./plugins/libvirt && uri=$("$lab" host crashing) && second=$("$lab" host second) || return
     (
         cd plugins/libvirt &&
-            "$lab" exec -- env KAAS_LAB_URI=qemu:///system "$tests" -test.run 'Lab|Conformance' -test.timeout 10m &&
+            "$lab" exec -- env KAAS_LAB_URI=qemu:///system KAAS_LAB_SECOND_URI="$second" "$tests" -test.run 'Lab|Conformance' -test.timeout 10m &&
             "$lab" exec -- env KAAS_LAB_URI="$uri" KAAS_LAB_RESTART="$PWD/../../test/lab/crash.sh crashing" "$tests" -test.run '^TestLabRestart$' -test.v -test.timeout 5m
     )
 }
@@ -53,38 +70,82 @@ with_lab() { # command...: in a lab of its own, which is taken down whatever hap
     return "$rc"
 }
 
-lab=$PWD/test/lab/lab
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql haproxy curl skopeo qemu-utils fdisk e2fsprogs util-linux
+go_lane() {
+    stage 'lint' test/lint.sh
+    stage 'unit and integration' unit
+    stage 'race detector' race
+    stage 'fuzzing' test/fuzz.sh 20s
+    stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
+}
 
+guest_lane() {
+    local bundle image
+    bundle=$(images/release/build.sh --kubernetes 1.37 | tail -n 1)
+    stage 'lab' test/lab/lab_test.sh
+    stage 'node image' images/node/build.sh --release "$bundle"
+    image=$(images/node/build.sh --release "$bundle" | tail -n 1)
+    stage 'playbooks' playbooks/test.sh
+    stage 'node image on a VM' images/node/test.sh "$image"
+    stage 'libvirt back end on a real host' with_lab libvirt_in_lab
+    if [[ $guests == vm || $("$lab" kvm) == kvm ]]; then
+        stage 'end to end on VMs' test/e2e/e2e.sh
+        stage 'life of nodes on VMs' env LAB_GUESTS=vm test/e2e/e2e.sh nodes
+        return
+    fi
+    stage 'nodes are prepared on VMs' test/e2e/e2e.sh prepare
+    if ! "$lab" containers >/dev/null; then
+        left_out 'node image as a container' "$("$lab" containers || :)"
+        stage 'end to end on VMs' test/e2e/e2e.sh
+        left_out 'life of nodes' 'emulated nodes take it more than an hour: make test/nodes'
+        return
+    fi
+    stage 'node image as a container' env LAB_GUESTS=container images/node/test.sh "$image"
+    stage 'end to end on containers' env LAB_GUESTS=container test/e2e/e2e.sh
+    life_of_nodes
+}
+
+# It takes about 15 minutes, and 20 more if it has to build the older release first.
+life_of_nodes() {
+    local limit=${KAAS_TEST_MINUTES:-90} needs=20
+    images/release/build.sh --kubernetes 1.36 --cached >/dev/null 2>&1 || needs=40
+    if ((SECONDS / 60 + needs > limit)); then
+        left_out 'life of nodes' "$((SECONDS / 60)) of $limit minutes have passed (KAAS_TEST_MINUTES): make test/nodes"
+    else
+        stage 'life of nodes on containers' env LAB_GUESTS=container test/e2e/e2e.sh nodes
+    fi
+}
+
+# stop ends a lane with all that it started, in good order first: labs are taken down by what made them.
+stop() { # process group
+    kill -TERM -- "-$1" 2>/dev/null || return 0
+    for _ in {1..300}; do
+        kill -0 -- "-$1" 2>/dev/null || return 0
+        sleep 0.2
+    done
+    kill -KILL -- "-$1" 2>/dev/null || :
+}
+
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql haproxy curl skopeo qemu-utils \
+    fdisk e2fsprogs util-linux minisign
 stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37
-stage 'lint' test/lint.sh
-stage 'unit and integration' unit
-stage 'race detector' race
-stage 'fuzzing' test/fuzz.sh 20s
-stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
-stage 'playbooks' playbooks/test.sh
-stage 'lab' test/lab/lab_test.sh
-bundle=$(images/release/build.sh --kubernetes 1.37 | tail -n 1)
-stage 'node image' images/node/build.sh --release "$bundle"
-image=$(images/node/build.sh --release "$bundle" | tail -n 1)
-stage 'node image on a VM' images/node/test.sh "$image"
-stage 'libvirt back end on a real host' with_lab libvirt_in_lab
-if "$lab" containers >/dev/null; then
-    stage 'node image as a container' env LAB_GUESTS=container images/node/test.sh "$image"
-    stage 'end to end on containers, with the CIS benchmark' env LAB_GUESTS=container test/e2e/e2e.sh
-else
-    left_out 'node image as a container' "$("$lab" containers || :)"
-fi
-stage 'end to end' test/e2e/e2e.sh
-# It takes about 15 minutes, and 20 more if it has to build the older release first.
-limit=${KAAS_TEST_MINUTES:-90} needs=20
-images/release/build.sh --kubernetes 1.36 --cached >/dev/null 2>&1 || needs=40
-if [[ $("$lab" kvm) != kvm ]] && ! "$lab" containers >/dev/null; then
-    left_out 'life of nodes' 'emulated nodes take it more than an hour: make test/nodes'
-elif ((SECONDS / 60 + needs > limit)); then
-    left_out 'life of nodes' "$((SECONDS / 60)) of $limit minutes have passed (KAAS_TEST_MINUTES): make test/nodes"
-else
-    stage 'life of nodes' test/e2e/e2e.sh nodes
-fi
-printf '\n%d passed, 0 failed, %d left out\n' "$passed" "$skipped"
+
+set -m # each lane is a process group of its own
+go_lane &
+first=$!
+guest_lane &
+second=$!
+set +m
+trap 'stop "$first"; stop "$second"; exit 130' INT TERM
+rc=0 ended=
+wait -n -p ended "$first" "$second" || rc=$?
+left=$first
+[[ $ended != "$first" ]] || left=$second
+((rc == 0)) || stop "$left"
+wait "$left" || rc=$?
+
+printf '\nSeconds of each stage, in %d s:\n' "$SECONDS"
+sort -rn "$times" | sed 's/^/  /'
+skipped=$(grep -c '^-' "$times" || :)
+printf '\n%d stages, %d left out: %s\n' $(($(wc -l <"$times") - skipped)) "$skipped" "$( ((rc == 0)) && echo passed || echo FAILED)"
+exit "$rc"

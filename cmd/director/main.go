@@ -28,7 +28,8 @@ var (
 // exitCodes maps kinds to exit codes, those of sysexits.h where one fits.
 var exitCodes = map[director.Kind]int{
 	director.KindInvalid: 78, director.KindUnauthenticated: 77, director.KindForbidden: 77, director.KindNotFound: 66,
-	director.KindConflict: 73, director.KindStale: 73, director.KindExhausted: 74, director.KindUnavailable: 69, director.KindInternal: 70,
+	director.KindConflict: 73, director.KindStale: 73, director.KindExhausted: 74, director.KindUnavailable: 69,
+	director.KindInternal: 70,
 }
 
 func main() {
@@ -49,8 +50,10 @@ func run(args []string, out io.Writer) error {
 	level := flags.String("log-level", "", "debug, info, warn or error; over the file's logLevel")
 	show := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
-		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] check-config  check the configuration and exit\n"+
-			"       director simulate [flags] [FILE|DIRECTORY ...]  rehearse on pretended hypervisors; see director simulate -help\n\n")
+		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] "+
+			"check-config  check the configuration and exit\n"+
+			"       director simulate [flags] [FILE|DIRECTORY ...]  rehearse on pretended hypervisors; see director "+
+			"simulate -help\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -82,7 +85,8 @@ func run(args []string, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "%s is fine\n", *config)
 		return err
 	}
-	return director.Errorf(director.KindInvalid, "director.flags", "%q is not a command", flags.Arg(0)).WithHint("director -help")
+	return director.Errorf(director.KindInvalid, "director.flags", "%q is not a command", flags.Arg(0)).
+		WithHint("director -help")
 }
 
 // serve runs the director until it is told to stop. ready is called once its API answers; it may be nil.
@@ -114,7 +118,8 @@ func logHandler(cfg daemon.Config) slog.Handler {
 	return slog.NewTextHandler(os.Stderr, opts)
 }
 
-// describe renders an error for the terminal: what is wrong, each place, what to do. The administrator of the service also gets the cause.
+// describe renders an error for the terminal: what is wrong, each place, what to do. The administrator of the service
+// also gets the cause.
 func describe(err error) string {
 	e, ok := errors.AsType[*director.Error](err)
 	if !ok {

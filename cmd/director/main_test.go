@@ -28,7 +28,10 @@ func TestFlags(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	err := run([]string{"-config", "/nowhere/director.yaml"}, &out)
-	if text := describe(err); director.KindOf(err) != director.KindInvalid || !strings.Contains(text, "/nowhere/director.yaml") || !strings.Contains(text, "next:") {
+	if text := describe(
+		err,
+	); director.KindOf(err) != director.KindInvalid || !strings.Contains(text, "/nowhere/director.yaml") ||
+		!strings.Contains(text, "next:") {
 		t.Errorf("%q", text)
 	}
 }

@@ -17,8 +17,9 @@ import (
 
 const simulateUsage = `Usage: director simulate [flags] [FILE|DIRECTORY ...]
 
-Starts a director whose hypervisors, nodes and playbooks are pretended, and applies the documents to it. It needs neither root nor libvirt nor
-Ansible, and touches nothing but its state directory. directorctl works against it as usual.
+Starts a director whose hypervisors, nodes and playbooks are pretended, and applies the documents to it.
+It needs neither root nor libvirt nor Ansible, and touches nothing but its state directory.
+directorctl works against it as usual.
 
 `
 
@@ -26,8 +27,12 @@ Ansible, and touches nothing but its state directory. directorctl works against 
 func runSimulate(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("director simulate", flag.ContinueOnError)
 	flags.SetOutput(out)
-	config := flags.String("config", "", "configuration `file`; without one, the director listens on this machine alone")
-	state := flags.String("state", "", "state `directory`, over the file's stateDir; a temporary one if neither is given")
+	config := flags.String(
+		"config", "", "configuration `file`; without one, the director listens on this machine alone",
+	)
+	state := flags.String(
+		"state", "", "state `directory`, over the file's stateDir; a temporary one if neither is given",
+	)
 	listen := flags.String("listen", "", "`address` of the API, over the file's listen")
 	registry := flags.String("registry-listen", "", "`address` of the registry, over the file's registryListen")
 	level := flags.String("log-level", "", "debug, info, warn or error; over the file's logLevel")
@@ -75,7 +80,8 @@ func simulateConfig(file, state string) (daemon.Config, error) {
 		}
 	} else {
 		cfg = daemon.DefaultConfig()
-		cfg.StateDir, cfg.Listen, cfg.RegistryListen, cfg.Address = "", "127.0.0.1:8443", "127.0.0.1:5000", netip.MustParseAddr("127.0.0.1")
+		cfg.StateDir, cfg.Listen, cfg.RegistryListen, cfg.Address = "", "127.0.0.1:8443", "127.0.0.1:5000",
+			netip.MustParseAddr("127.0.0.1")
 		cfg.Forks = 200 // a pretended one costs next to nothing
 	}
 	cfg.Simulate = true
@@ -89,7 +95,9 @@ func simulateConfig(file, state string) (daemon.Config, error) {
 	if cfg.StateDir == "" {
 		dir, err := os.MkdirTemp("", "director-simulate-")
 		if err != nil {
-			return cfg, director.Errorf(director.KindInternal, "director.simulate", "a temporary state directory cannot be made: %w", err).
+			return cfg, director.Errorf(
+				director.KindInternal, "director.simulate", "a temporary state directory cannot be made: %w", err,
+			).
 				WithHint("name one with -state")
 		}
 		cfg.StateDir = dir
@@ -121,7 +129,9 @@ func writePassword(cfg *daemon.Config) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return director.Errorf(director.KindInternal, "director.simulate", "the password of admin cannot be written: %w", err)
+		return director.Errorf(
+			director.KindInternal, "director.simulate", "the password of admin cannot be written: %w", err,
+		)
 	}
 	return nil
 }

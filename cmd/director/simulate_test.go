@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"director": main})
 }
 
-// simulatePage returns the commands and the documents of docs/simulate.md.
+// simulatePage returns the commands and the documents of docs/start/simulate.md.
 func simulatePage(t *testing.T) (commands, documents []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "simulate.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", "simulate.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +49,14 @@ func simulatePage(t *testing.T) (commands, documents []string) {
 	return commands, documents
 }
 
-// TestSimulatePage runs the commands of docs/simulate.md, with the real command line. The page has no command that the script does not run.
+// TestSimulatePage runs the commands of docs/start/simulate.md, with the real command line. The page has no command
+// that the script does not run.
 func TestSimulatePage(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../directorctl").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(
+		t.Context(), "go", "build", "-o", bin, "../directorctl",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	const script = "testdata/simulate.txtar"
@@ -63,7 +66,9 @@ func TestSimulatePage(t *testing.T) {
 	}
 	commands, _ := simulatePage(t)
 	for _, c := range commands {
-		c = strings.NewReplacer("~", "$HOME", "127.0.0.1:8443", "$API", "PLAN", "$PLAN", "bin/", "").Replace(strings.TrimSuffix(c, " models/"))
+		c = strings.NewReplacer("~", "$HOME", "127.0.0.1:8443", "$API", "PLAN", "$PLAN", "bin/", "").Replace(
+			strings.TrimSuffix(c, " models/"),
+		)
 		if c != "make build" && !strings.Contains(string(run), "exec "+c) { // what it builds is what runs here
 			t.Errorf("the page says %q, which %s does not run", c, script)
 		}
@@ -155,7 +160,7 @@ func session(ctx context.Context, ts *testscript.TestScript) (*client.Client, er
 	return client.New(*conf)
 }
 
-// newestPlan waits until the newest plan is in the phase, and keeps its id: plan VARIABLE PHASE.
+// newestPlan waits until the newest plan is in the phase, and keeps its id: plan VARIABLE PHASE, or any for PHASE.
 func newestPlan(ts *testscript.TestScript, _ bool, args []string) {
 	waitFor(ts, "no plan is "+args[1], func(ctx context.Context) error {
 		c, err := session(ctx, ts)
@@ -167,7 +172,7 @@ func newestPlan(ts *testscript.TestScript, _ bool, args []string) {
 		if err != nil {
 			return err
 		}
-		if len(plans) == 0 || plans[0].Phase != args[1] {
+		if len(plans) == 0 || (args[1] != "any" && plans[0].Phase != args[1]) {
 			return fmt.Errorf("there is %+v", plans)
 		}
 		ts.Setenv(args[0], plans[0].ID)
@@ -182,7 +187,7 @@ func TestSimulatePageDocuments(t *testing.T) {
 	configs := 0
 	for _, text := range documents {
 		if strings.HasPrefix(text, "apiVersion:") {
-			docs, err := model.Parse([]byte(text), "docs/simulate.md")
+			docs, err := model.Parse([]byte(text), "docs/start/simulate.md")
 			if err != nil || len(docs) != 1 {
 				t.Errorf("%v\n%s", err, text)
 				continue

@@ -14,7 +14,9 @@ import (
 )
 
 func filesFlag(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringSliceVarP(files, "filename", "f", nil, "file or directory of documents; - is the standard input; may be repeated")
+	cmd.Flags().StringSliceVarP(
+		files, "filename", "f", nil, "file or directory of documents; - is the standard input; may be repeated",
+	)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
@@ -27,33 +29,36 @@ func (a *app) withSources(
 		if err != nil {
 			return err
 		}
-		return a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error { return run(cmd, api, src) })(cmd, args)
+		return a.connected(func(
+			cmd *cobra.Command, api *client.Client, _ []string,
+		) error {
+			return run(cmd, api, src)
+		})(
+			cmd, args,
+		)
 	}
 }
 
 func (a *app) applyCommand() *cobra.Command {
 	var files []string
-	var dryRun, start, wait, yes bool
+	var dryRun bool
+	var options makeOptions
 	var generation int64
 	form := formTable
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Store documents, and bring clusters to them",
 		Long: "Store documents, all or none. They say what should be; nothing is made before a plan is started.\n\n" +
-			"With --start, a plan is made for every cluster among the documents that is not as it should be, shown, and started after a\n" +
+			"With --start, a plan is made for every cluster among the documents that is not as it should be, shown, " +
+			"and started after a\n" +
 			"confirmation. With --wait, it is followed to its end.",
 		Example: "  directorctl apply -f demo/ --dry-run\n  directorctl apply -f demo/ --start --wait --yes",
 		Args:    exact(),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case (wait || yes) && !start:
-				return needsStart(cmd)
-			case start && dryRun:
+			if options.start && dryRun {
 				return usage(cmd, "--start and --dry-run exclude each other")
-			case start && form != formTable:
-				return usage(cmd, "--start shows its plans as tables")
 			}
-			return nil
+			return options.check(cmd, form)
 		},
 		RunE: a.withSources(&files, func(cmd *cobra.Command, api *client.Client, src *sources) error {
 			tag, err := versionTag(cmd.Context(), api, src.text.Bytes(), generation)
@@ -68,25 +73,26 @@ func (a *app) applyCommand() *cobra.Command {
 				return a.encode(form, applied)
 			}
 			a.printChanges(applied)
-			if !start {
+			if !options.start {
 				a.printNext(applied)
 				return nil
 			}
-			return a.startClusters(cmd, api, applied, yes, wait)
+			return a.startClusters(cmd, api, applied, options.startOptions)
 		}),
 	}
 	filesFlag(cmd, &files)
-	cmd.Flags().Int64Var(&generation, "if-generation", 0, "only if the one document is still at this generation, as get -o json shows it")
+	cmd.Flags().Int64Var(
+		&generation, "if-generation", 0,
+		"only if the one document is still at this generation, as get -o json shows it",
+	)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be stored")
-	cmd.Flags().BoolVar(&start, "start", false, "make and start the plans of the clusters")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plans to their end")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "start without asking")
+	options.flags(cmd)
 	outputFlag(cmd, &form)
 	return cmd
 }
 
-// versionTag is the tag of the single document in text if it is at the generation, and stale otherwise. A change after this look is found by the
-// director, which compares the tag when it stores.
+// versionTag is the tag of the single document in text if it is at the generation, and stale otherwise. A change after
+// this look is found by the director, which compares the tag when it stores.
 func versionTag(ctx context.Context, api *client.Client, text []byte, generation int64) (string, error) {
 	if generation == 0 {
 		return "", nil
@@ -96,7 +102,10 @@ func versionTag(ctx context.Context, api *client.Client, text []byte, generation
 		return "", err
 	}
 	if len(docs) != 1 {
-		return "", director.Errorf(director.KindInvalid, "directorctl.apply", "--if-generation is for one document, and these are %d", len(docs)).
+		return "", director.Errorf(
+			director.KindInvalid, "directorctl.apply", "--if-generation is for one document, and these are %d",
+			len(docs),
+		).
 			WithHint("apply it by itself")
 	}
 	d, err := api.Document(ctx, docs[0].Ref())
@@ -104,7 +113,10 @@ func versionTag(ctx context.Context, api *client.Client, text []byte, generation
 		return "", err
 	}
 	if d.Generation != generation {
-		return "", director.Errorf(director.KindStale, "directorctl.apply", "%s is at generation %d, by %s", docs[0].Ref(), d.Generation, d.UpdatedBy).
+		return "", director.Errorf(
+			director.KindStale, "directorctl.apply", "%s is at generation %d, by %s", docs[0].Ref(), d.Generation,
+			d.UpdatedBy,
+		).
 			WithHint("look at what has changed: directorctl diff -f FILE")
 	}
 	return d.ETag, nil
@@ -132,7 +144,7 @@ func (a *app) printNext(applied wire.Applied) {
 }
 
 // startClusters starts what each applied cluster needs, and then follows the plans one after the other.
-func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, yes, wait bool) error {
+func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, options startOptions) error {
 	var started []wire.Plan
 	for _, c := range applied.Changes {
 		if c.Kind != string(model.KindCluster) {
@@ -148,7 +160,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 		}
 		sayLine(a.out)
 		printPlan(a.out, p)
-		p, ok, err := a.startPlan(cmd.Context(), api, p, yes)
+		p, ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
 		if err != nil {
 			return err
 		}
@@ -157,7 +169,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 		}
 	}
 	for _, p := range started {
-		if err := a.followIf(cmd.Context(), wait, api, p); err != nil {
+		if err := a.followIf(cmd.Context(), options, api, p); err != nil {
 			return err
 		}
 	}

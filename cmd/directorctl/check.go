@@ -19,9 +19,12 @@ func (a *app) checkCommand() *cobra.Command {
 	form := formTable
 	var operation string
 	cmd := &cobra.Command{
-		Use: "check CLUSTER", Short: "Say everything that a plan would be refused for", Args: exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
-		Long: "Look at everything that a plan of the cluster would be refused for: documents, image and release, names, addresses, quotas, capacity, and the provider\n" +
-			"itself. All problems are shown at once, each with its field and what to do. Nothing is stored. Exits with 2 if there are problems.",
+		Use: "check CLUSTER", Short: "Say everything that a plan would be refused for", Args: exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		Long: "Look at everything that a plan of the cluster would be refused for: documents, image and release, " +
+			"names, addresses, quotas, capacity, and the provider\n" +
+			"itself. All problems are shown at once, each with its field and what to do. Nothing is stored. Exits " +
+			"with 2 if there are problems.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.Check(cmd.Context(), args[0], plan.Request{Operation: plan.Operation(operation)})
 			if err != nil {
@@ -30,10 +33,15 @@ func (a *app) checkCommand() *cobra.Command {
 			if err := a.show(form, v, func() { a.printChecked(v) }); err != nil || v.OK {
 				return err
 			}
-			return director.Errorf(director.KindInvalid, "directorctl.check", "a plan for cluster %s cannot be made: %d problems", args[0], len(v.Problems))
+			return director.Errorf(
+				director.KindInvalid, "directorctl.check", "a plan for cluster %s cannot be made: %d problems", args[0],
+				len(v.Problems),
+			)
 		}),
 	}
-	cmd.Flags().StringVar(&operation, "operation", "", "for this operation, such as cluster.upgrade (default: what the cluster needs)")
+	cmd.Flags().StringVar(
+		&operation, "operation", "", "for this operation, such as cluster.upgrade (default: what the cluster needs)",
+	)
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -47,7 +55,10 @@ func (a *app) printChecked(v wire.Checked) {
 		if !slices.Contains(l.Ways, "arp") {
 			arp = "; not by arp: the director is not on that network"
 		}
-		say(a.out, "addresses: %d of Network/%s looked at by %s%s\n", l.Addresses, plain(l.Network), strings.Join(l.Ways, ", "), arp)
+		say(
+			a.out, "addresses: %d of Network/%s looked at by %s%s\n", l.Addresses, plain(l.Network),
+			strings.Join(l.Ways, ", "), arp,
+		)
 	}
 	switch {
 	case len(v.Problems) > 0:
@@ -86,8 +97,10 @@ func (a *app) capacityCommand() *cobra.Command {
 	var cluster string
 	cmd := &cobra.Command{
 		Use: "capacity [PROVIDER...]", Short: "Tell what hosts have left, and how many VMs of a size still fit",
-		Long: "Tell what the hosts of the providers have left, under the providers' policies of overcommitment, and how many VMs of a size still fit there and into the\n" +
-			"quota. With --cluster, the sizes are those of its pools, and its own quota and the addresses of its network count too.",
+		Long: "Tell what the hosts of the providers have left, under the providers' policies of overcommitment, and " +
+			"how many VMs of a size still fit there and into the\n" +
+			"quota. With --cluster, the sizes are those of its pools, and its own quota and the addresses of its " +
+			"network count too.",
 		Example:           "  directorctl capacity lab --cpus 4 --memory 16GiB\n  directorctl capacity --cluster demo",
 		ValidArgsFunction: a.complete(0, providerNames),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
@@ -142,12 +155,17 @@ func (a *app) printCapacity(c wire.Capacity) {
 			if h.CPUsLeft != nil {
 				left = strconv.Itoa(*h.CPUsLeft)
 			}
-			row(h.Host, strconv.Itoa(h.CPUs), strconv.Itoa(h.CPUsPromised), left, gib(h.MemoryBytes), gib(h.MemoryPromisedBytes), gib(h.MemoryLeftBytes),
+			row(h.Host, strconv.Itoa(
+				h.CPUs,
+			), strconv.Itoa(h.CPUsPromised), left, gib(h.MemoryBytes), gib(h.MemoryPromisedBytes),
+				gib(h.MemoryLeftBytes),
 				gib(h.DiskBytes), gib(h.DiskLeftBytes))
 		}
 	})
 	if c.Quota != (wire.Amounts{}) {
-		say(a.out, "quota: %s machines, %s vCPUs, %s of memory\n", of(c.Used.Machines, c.Quota.Machines), of(c.Used.CPUs, c.Quota.CPUs),
+		say(a.out, "quota: %s machines, %s vCPUs, %s of memory\n", of(
+			c.Used.Machines, c.Quota.Machines,
+		), of(c.Used.CPUs, c.Quota.CPUs),
 			ofBytes(c.Used.MemoryBytes, c.Quota.MemoryBytes))
 	}
 	for _, f := range c.Fits {
@@ -155,7 +173,10 @@ func (a *app) printCapacity(c wire.Capacity) {
 		if f.Pool != "" {
 			what = "more nodes of pool " + f.Pool
 		}
-		say(a.out, "%d %s of %d vCPUs, %s of memory and %s of disk fit, by %s\n", f.Count, what, f.CPUs, gib(f.MemoryBytes), gib(f.DiskBytes), f.By)
+		say(
+			a.out, "%d %s of %d vCPUs, %s of memory and %s of disk fit, by %s\n", f.Count, what, f.CPUs,
+			gib(f.MemoryBytes), gib(f.DiskBytes), f.By,
+		)
 	}
 }
 

@@ -20,9 +20,11 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig CLUSTER",
 		Short: "Get a kubeconfig with a client certificate of its own",
-		Long: "Get a kubeconfig with a client certificate of its own. It is printed, or written to a file that only you can read. Whoever has it\n" +
+		Long: "Get a kubeconfig with a client certificate of its own. It is printed, or written to a file that only " +
+			"you can read. Whoever has it\n" +
 			"administers the cluster until the certificate ends.",
-		Example:           "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig demo.kubeconfig get nodes",
+		Example: "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig " +
+			"demo.kubeconfig get nodes",
 		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,9 +61,12 @@ func (a *app) inventoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inventory CLUSTER [export]",
 		Short: "Show or export what playbooks are given for a cluster",
-		Long: "Show the inventory that every playbook run of a cluster gets, or export it to a directory to run a playbook by hand. Secrets are only\n" +
-			"in it with --secrets: secrets.json, and an SSH key with a certificate that ends after --ttl. That needs your password.",
-		Example:           "  directorctl inventory demo\n  directorctl inventory demo export --dir demo-inventory --secrets",
+		Long: "Show the inventory that every playbook run of a cluster gets, or export it to a directory to run a " +
+			"playbook by hand. Secrets are only\n" +
+			"in it with --secrets: secrets.json, and an SSH key with a certificate that ends after --ttl. That " +
+			"needs your password.",
+		Example: "  directorctl inventory demo\n  directorctl inventory demo export --dir demo-inventory " +
+			"--secrets",
 		Args:              between(1, "CLUSTER", "export"),
 		ValidArgsFunction: a.complete(0, clusterNames),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
@@ -104,7 +109,9 @@ func (a *app) inventoryCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "directory to write to; it is made if needed")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json and an SSH key with a certificate")
-	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)")
+	cmd.Flags().StringVar(
+		&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
+	)
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the SSH certificate is good for, 12h at most (default 1h)")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
@@ -114,7 +121,10 @@ func (a *app) inventoryCommand() *cobra.Command {
 func (a *app) exportFiles(dir string, files map[string]string) error {
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !filepath.IsLocal(path) {
-			return director.Errorf(director.KindInternal, "directorctl.export", "the director sent a file outside of the directory: %q", path)
+			return director.Errorf(
+				director.KindInternal, "directorctl.export", "the director sent a file outside of the directory: %q",
+				path,
+			)
 		}
 		target := filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {

@@ -22,7 +22,8 @@ type config struct {
 	TokenFile   string `yaml:"token_file,omitempty"`  // beside the config if not absolute
 }
 
-// configPath is where the config lies: the flag, $DIRECTOR_CONFIG, or director/config.yaml in the user's config directory.
+// configPath is where the config lies: the flag, $DIRECTOR_CONFIG, or director/config.yaml in the user's config
+// directory.
 func configPath(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
@@ -32,7 +33,9 @@ func configPath(flag string) (string, error) {
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", director.Errorf(director.KindInvalid, "directorctl.config", "there is no place for the configuration: %w", err).
+		return "", director.Errorf(
+			director.KindInvalid, "directorctl.config", "there is no place for the configuration: %w", err,
+		).
 			WithHint("set DIRECTOR_CONFIG or --config")
 	}
 	return filepath.Join(dir, "director", "config.yaml"), nil

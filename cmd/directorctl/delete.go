@@ -10,13 +10,15 @@ import (
 )
 
 func (a *app) deleteCommand() *cobra.Command {
-	var wait, yes, data bool
+	var data bool
+	var options startOptions
 	var kind model.Kind
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME",
 		Short: "Delete a document; for a cluster, the cluster too",
 		Long: "Delete a document that nothing uses.\n\n" +
-			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes with it at the end. The data disks of its\n" +
+			"For a cluster, the plan of its deletion is shown and started after a confirmation; its document goes " +
+			"with it at the end. The data disks of its\n" +
 			"nodes are kept and listed, unless --delete-data is given: then the plan names each of them.",
 		Args:              exact("KIND", "NAME"),
 		ValidArgsFunction: a.completeKind(0),
@@ -27,28 +29,30 @@ func (a *app) deleteCommand() *cobra.Command {
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			ref := model.Ref{Kind: kind, Name: args[1]}
 			if kind == model.KindCluster {
-				return a.deleteCluster(cmd, api, ref, plan.Request{Operation: plan.ClusterDelete, DeleteData: data}, yes, wait)
+				return a.deleteCluster(
+					cmd, api, ref, plan.Request{Operation: plan.ClusterDelete, DeleteData: data}, options,
+				)
 			}
 			if data {
 				return usage(cmd, "--delete-data is for clusters")
 			}
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Delete "+ref.String()+"?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(cmd.Context(), options.consent, "Delete "+ref.String()+"?")
+			if err != nil || !ok {
+				return err
 			}
 			return a.deleteDocument(cmd, api, ref)
 		}),
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	cmd.Flags().BoolVar(&options.wait, "wait", false, "follow the plan to its end")
+	options.flag(cmd, "delete without asking")
 	deleteDataFlag(cmd, &data)
 	return cmd
 }
 
 func deleteDataFlag(cmd *cobra.Command, data *bool) {
-	cmd.Flags().BoolVar(data, "delete-data", false, "also destroy the data disks of the VMs that go; the plan names each of them")
+	cmd.Flags().BoolVar(
+		data, "delete-data", false, "also destroy the data disks of the VMs that go; the plan names each of them",
+	)
 }
 
 func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.Ref) error {
@@ -59,7 +63,9 @@ func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.R
 	return nil
 }
 
-func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Ref, r plan.Request, yes, wait bool) error {
+func (a *app) deleteCluster(
+	cmd *cobra.Command, api *client.Client, ref model.Ref, r plan.Request, options startOptions,
+) error {
 	c, err := api.Cluster(cmd.Context(), ref.Name)
 	if err != nil {
 		return err
@@ -74,20 +80,18 @@ func (a *app) deleteCluster(cmd *cobra.Command, api *client.Client, ref model.Re
 		nothing = len(p.Steps) == 0
 	}
 	if nothing {
-		if !yes {
-			ok, err := a.confirm(cmd.Context(), ref.String()+" has no machines. Delete its document?")
-			if err != nil || !ok {
-				return err
-			}
+		ok, err := a.agreed(cmd.Context(), options.consent, ref.String()+" has no machines. Delete its document?")
+		if err != nil || !ok {
+			return err
 		}
 		return a.deleteDocument(cmd, api, ref)
 	}
 	printPlan(a.out, p)
-	p, ok, err := a.startPlan(cmd.Context(), api, p, yes)
+	p, ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
 	if err != nil || !ok {
 		return err
 	}
-	if err := a.followIf(cmd.Context(), wait, api, p); err != nil || !wait {
+	if err := a.followIf(cmd.Context(), options, api, p); err != nil || !options.wait {
 		return err
 	}
 	say(a.out, "%s deleted\n", ref)

@@ -16,7 +16,8 @@ import (
 func (a *app) disksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "disks", Short: "List the disks that outlived their VMs, and delete one by its name",
-		Long: "The data disks of nodes stay when their VMs go, unless a person says otherwise, and so do disks that others had attached to them. A new node takes\n" +
+		Long: "The data disks of nodes stay when their VMs go, unless a person says otherwise, and so do disks that " +
+			"others had attached to them. A new node takes\n" +
 			"one over with --adopt-disk of plan and scale.",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +29,8 @@ func (a *app) disksListCommand() *cobra.Command {
 	form := formTable
 	var f client.DiskFilter
 	cmd := &cobra.Command{
-		Use: "list [PROVIDER...]", Short: "List the disks that outlived their VMs", ValidArgsFunction: a.complete(0, providerNames),
+		Use: "list [PROVIDER...]", Short: "List the disks that outlived their VMs",
+		ValidArgsFunction: a.complete(0, providerNames),
 		Long: "List the disks that outlived their VMs:\n\n" +
 			"  kept     a node has left it behind, and another can take it over\n" +
 			"  taken    a node has taken it over\n" +
@@ -68,32 +70,37 @@ func (a *app) printDisks(list []wire.Disk) {
 }
 
 func (a *app) disksDeleteCommand() *cobra.Command {
-	var yes bool
+	var options consent
 	cmd := &cobra.Command{
 		Use: "delete PROVIDER ID", Short: "Destroy a kept disk with everything on it",
-		Long: "Destroy a disk that no node and no VM has, with everything on it. A disk that somebody else had attached, or that the hypervisor does not have, is\n" +
+		Long: "Destroy a disk that no node and no VM has, with everything on it. A disk that somebody else had " +
+			"attached, or that the hypervisor does not have, is\n" +
 			"only taken off the list.",
-		Example: "  directorctl disks delete lab m532d21a7291a85a9.kaas-data", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+		Example: "  directorctl disks delete lab m532d21a7291a85a9.kaas-data", Args: exact("PROVIDER", "ID"),
+		ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Destroy disk "+args[1]+" on "+args[0]+" with everything on it?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(
+				cmd.Context(), options, "Destroy disk "+args[1]+" on "+args[0]+" with everything on it?",
+			)
+			if err != nil || !ok {
+				return err
 			}
 			d, err := api.DeleteDisk(cmd.Context(), args[0], args[1])
 			if err != nil {
 				return err
 			}
 			if d.State == "foreign" {
-				say(a.out, "Disk %s (%s) is off the list; it was not destroyed, since the director did not make it\n", d.ID, d.Name)
+				say(
+					a.out, "Disk %s (%s) is off the list; it was not destroyed, since the director did not make it\n",
+					d.ID, d.Name,
+				)
 				return nil
 			}
 			say(a.out, "Disk %s of %s on %s destroyed\n", d.ID, d.Node, args[0])
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "destroy without asking")
+	options.flag(cmd, "destroy without asking")
 	return cmd
 }
 
@@ -116,15 +123,25 @@ func (a *app) printKept(ctx context.Context, api *client.Client, p wire.Plan) {
 	}
 	say(a.out, "\nDisks that were kept:\n")
 	a.printDisks(v.Items)
-	say(a.out, "\na new node takes one over: directorctl plan CLUSTER --adopt-disk NODE=ID\nto destroy one: directorctl disks delete PROVIDER ID\n")
+	say(
+		a.out,
+		"\na new node takes one over: directorctl plan CLUSTER --adopt-disk NODE=ID\nto destroy one: directorctl "+
+			"disks delete PROVIDER ID\n",
+	)
 }
 
 func adoptDiskFlag(cmd *cobra.Command, disks *[]string) {
-	cmd.Flags().StringArrayVar(disks, "adopt-disk", nil, "kept disk that a new node takes over: NODE=ID, or NODE for the one that a node of its name left behind; may be repeated")
+	cmd.Flags().StringArrayVar(
+		disks, "adopt-disk", nil,
+		"kept disk that a new node takes over: NODE=ID, or NODE for the one that a node of its name left behind; "+
+			"may be repeated",
+	)
 }
 
 // adoptedDisks reads the flags. Of a node without a disk, the one kept disk of a node of that name is meant.
-func adoptedDisks(ctx context.Context, cmd *cobra.Command, api *client.Client, flags []string) (map[string]string, error) {
+func adoptedDisks(
+	ctx context.Context, cmd *cobra.Command, api *client.Client, flags []string,
+) (map[string]string, error) {
 	if len(flags) == 0 {
 		return nil, nil
 	}
@@ -165,9 +182,12 @@ func diskOf(kept wire.Disks, node string) (string, error) {
 	}
 	const op = "directorctl.adopt_disk"
 	if len(found) == 0 {
-		return "", director.Errorf(director.KindNotFound, op, "no disk is kept of a node %s", node).WithHint("see: directorctl disks list")
+		return "", director.Errorf(director.KindNotFound, op, "no disk is kept of a node %s", node).
+			WithHint("see: directorctl disks list")
 	}
-	return "", director.Errorf(director.KindConflict, op, "%d disks are kept of nodes with the name %s", len(found), node).
+	return "", director.Errorf(
+		director.KindConflict, op, "%d disks are kept of nodes with the name %s", len(found), node,
+	).
 		WithHint("name one of them: --adopt-disk %s=%s", node, strings.Join(found, " or "))
 }
 
@@ -185,6 +205,9 @@ func (a *app) printDiskAudit(disks []wire.Disk) {
 		}
 	}
 	if n > 0 {
-		say(a.out, "%d disks are kept, %s, the oldest for %s: directorctl disks list\n", n, model.Size(bytes), age(oldest))
+		say(
+			a.out, "%d disks are kept, %s, the oldest for %s: directorctl disks list\n", n, model.Size(bytes),
+			age(oldest),
+		)
 	}
 }

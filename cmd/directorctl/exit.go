@@ -163,5 +163,6 @@ func exitCodesTopic() *cobra.Command {
 
 // usage is an error in the command line.
 func usage(cmd *cobra.Command, format string, args ...any) error {
-	return director.Errorf(director.KindInvalid, "directorctl.args", format, args...).WithHint("%s --help", cmd.CommandPath())
+	return director.Errorf(director.KindInvalid, "directorctl.args", format, args...).
+		WithHint("%s --help", cmd.CommandPath())
 }

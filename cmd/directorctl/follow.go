@@ -19,7 +19,8 @@ func (a *app) followCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "follow PLAN",
 		Short: "Watch a plan until it ends",
-		Long: "Watch a plan until it ends: its steps, their times, and what each waits for. On a terminal the view is redrawn, elsewhere every event\n" +
+		Long: "Watch a plan until it ends: its steps, their times, and what each waits for. On a terminal the view " +
+			"is redrawn, elsewhere every event\n" +
 			"is a line. An interrupt ends the watching; the plan goes on.",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
@@ -65,7 +66,8 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 // goesOn is what a person is told who stops waiting.
 func goesOn(id string) error {
 	return interrupted(
-		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: directorctl cancel %s", id, id, id, id)
+		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: "+
+			"directorctl cancel %s", id, id, id, id)
 }
 
 // watch feeds the view with events until the plan ends, and returns the phase.
@@ -152,12 +154,18 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 		e.code = codePlanFailed
 		e.hint = joinHints(p.Hint, fmt.Sprintf("read why: directorctl logs %s --failed", p.ID))
 		if !wentBack(p) { // what was put back is not tried again
-			e.hint = joinHints(e.hint, fmt.Sprintf("then go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID))
+			e.hint = joinHints(
+				e.hint,
+				fmt.Sprintf("then go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),
+			)
 		}
 	default:
 		e.code = codePlanStopped
 		if plan.Phase(phase) == plan.PhaseCancelled {
-			e.hint = joinHints(p.Hint, fmt.Sprintf("go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID))
+			e.hint = joinHints(
+				p.Hint,
+				fmt.Sprintf("go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),
+			)
 		}
 	}
 	return e
@@ -165,7 +173,11 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 
 // wentBack tells whether a node was put back to what it was before the plan.
 func wentBack(p wire.Plan) bool {
-	return slices.ContainsFunc(p.Steps, func(s wire.Step) bool { return len(s.Undoes) > 0 && s.Status == string(plan.Done) })
+	return slices.ContainsFunc(p.Steps, func(
+		s wire.Step,
+	) bool {
+		return len(s.Undoes) > 0 && s.Status == string(plan.Done)
+	})
 }
 
 func joinHints(first, second string) string {

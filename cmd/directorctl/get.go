@@ -23,7 +23,8 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show documents",
-		Long: "Show the documents of a kind (provider, image, release, network, cluster, schedule), or one of them.\n\n" +
+		Long: "Show the documents of a kind (provider, image, release, network, cluster, schedule), or one of " +
+			"them.\n\n" +
 			"-o yaml prints a text that can be applied again, -o json adds the generation and the history.",
 		Example:           "  directorctl get clusters\n  directorctl get cluster demo -o yaml",
 		Args:              between(1, "KIND", "NAME"),
@@ -137,7 +138,9 @@ var columns = map[model.Kind][][2]string{
 	model.KindProvider: {{"TYPE", "type"}, {"HOSTS", "libvirt.hosts"}},
 	model.KindImage:    {{"KUBERNETES", "kubernetes"}, {"ARCH", "arch"}, {"SOURCE", "source"}},
 	model.KindRelease:  {{"KUBERNETES", "kubernetes"}, {"BUNDLE", "bundle"}},
-	model.KindNetwork:  {{"PROVIDER", "provider"}, {"MODE", "mode"}, {"CIDR", "cidr"}, {"FROM", "pool.from"}, {"TO", "pool.to"}},
+	model.KindNetwork: {
+		{"PROVIDER", "provider"}, {"MODE", "mode"}, {"CIDR", "cidr"}, {"FROM", "pool.from"}, {"TO", "pool.to"},
+	},
 	model.KindCluster:  {{"RELEASE", "release"}, {"PROVIDER", "provider"}},
 	model.KindSchedule: {{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
 }
@@ -203,7 +206,9 @@ func (a *app) describeCommand() *cobra.Command {
 		Short:   "Show everything about a cluster or a plan",
 		Args:    exact("cluster or plan", "NAME or ID"),
 		Example: "  directorctl describe cluster demo",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(
+			cmd *cobra.Command, args []string, toComplete string,
+		) ([]string, cobra.ShellCompDirective) {
 			switch {
 			case len(args) == 0:
 				return []string{"cluster", "plan"}, cobra.ShellCompDirectiveNoFileComp

@@ -21,17 +21,26 @@ import (
 func (a *app) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "image", Short: "Import, list, convert and delete node images",
-		Long: "Bring node images to the director and look after them. A document of the kind Image names an imported image by its checksum, and clusters name\n" +
+		Long: "Bring node images to the director and look after them. A document of the kind Image names an " +
+			"imported image by its checksum, and clusters name\n" +
 			"the document.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, Args: exact(),
 	}
-	cmd.AddCommand(a.importImageCommand(), a.listImagesCommand(), a.convertImageCommand(), a.deleteImageCommand(), a.pruneImagesCommand())
+	cmd.AddCommand(
+		a.importImageCommand(), a.listImagesCommand(), a.convertImageCommand(), a.deleteImageCommand(),
+		a.pruneImagesCommand(),
+	)
 	return cmd
 }
 
 func compatFlag(cmd *cobra.Command, compat *string) {
-	cmd.Flags().StringVar(compat, "compat", "", "version of qcow2 that the image shall have: 1.1, or 0.10 for hosts that know no newer one")
-	_ = cmd.RegisterFlagCompletionFunc("compat", cobra.FixedCompletions([]string{"0.10", "1.1"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(
+		compat, "compat", "",
+		"version of qcow2 that the image shall have: 1.1, or 0.10 for hosts that know no newer one",
+	)
+	_ = cmd.RegisterFlagCompletionFunc(
+		"compat", cobra.FixedCompletions([]string{"0.10", "1.1"}, cobra.ShellCompDirectiveNoFileComp),
+	)
 }
 
 func badCompat(cmd *cobra.Command, compat string) error {
@@ -49,12 +58,18 @@ func (a *app) importImageCommand() *cobra.Command {
 	var in wanted
 	cmd := &cobra.Command{
 		Use: "import FILE [NAME]", Short: "Bring an image file to the director",
-		Long: "Check an image file (qcow2, raw, VMDK or OVA, whatever its name), send it to the director, which checks it again and converts it to qcow2 if\n" +
-			"need be, and let the document Image/NAME name it. Without NAME no document changes, and one that could be applied is printed.\n\n" +
+		Long: "Check an image file (qcow2, raw, VMDK or OVA, whatever its name), send it to the director, which " +
+			"checks it again and converts it to qcow2 if\n" +
+			"need be, and let the document Image/NAME name it. Without NAME no document changes, and one that could " +
+			"be applied is printed.\n\n" +
 			"A document that exists moves on to the new file: VMs that were made of the old one stay as they are.\n\n" +
-			"An interrupted import goes on where it was when the same command is run again. A file FILE.sha256 beside the image is looked at.",
-		Example: "  directorctl image import node.qcow2 debian12-k8s-1.37\n  directorctl image import foreign.ova debian13-k8s-1.37 --kubernetes v1.37.2 --compat 0.10",
-		Args:    between(1, "FILE", "NAME"),
+			"An interrupted import goes on where it was when the same command is run again. A file FILE.sha256 " +
+			"beside the image is looked at.\n\n" +
+			"Its signature FILE.sha256.minisig goes with the image. An image without one is refused, unless " +
+			"--unsigned says in words why it is used.",
+		Example: "  directorctl image import node.qcow2 debian12-k8s-1.37\n  directorctl image import foreign.ova " +
+			"debian13-k8s-1.37 --kubernetes v1.37.2 --compat 0.10",
+		Args: between(1, "FILE", "NAME"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			in.sha256 = strings.ToLower(in.sha256)
 			if in.sha256 != "" && !wholeSum.MatchString(in.sha256) {
@@ -73,8 +88,14 @@ func (a *app) importImageCommand() *cobra.Command {
 			return a.importImage(cmd.Context(), api, in)
 		}),
 	}
-	cmd.Flags().StringVar(&in.kubernetes, "kubernetes", "", "version that the image carries, if it does not say so itself in /etc/kaas-release")
+	cmd.Flags().StringVar(
+		&in.kubernetes, "kubernetes", "",
+		"version that the image carries, if it does not say so itself in /etc/kaas-release",
+	)
 	cmd.Flags().StringVar(&in.sha256, "sha256", "", "checksum that the file must have")
+	cmd.Flags().StringVar(
+		&in.unsigned, "unsigned", "", "why the image is used without a signature, in three words or more",
+	)
 	compatFlag(cmd, &in.compat)
 	return cmd
 }
@@ -93,7 +114,9 @@ func (a *app) importImage(ctx context.Context, api *client.Client, in wanted) er
 	}
 	defer f.Close()
 	if in.document != "" { // what is wrong with it is known before anything is sent
-		d := imageDocument(in.document, wire.ImageFile{SHA256: strings.Repeat("0", 64), Kubernetes: cmp.Or(f.kubernetes, "v1.0.0"), Arch: "amd64"})
+		d := imageDocument(in.document, in.unsigned, wire.ImageFile{
+			SHA256: strings.Repeat("0", 64), Kubernetes: cmp.Or(f.kubernetes, "v1.0.0"), Arch: "amd64",
+		})
 		if _, err := model.Validate(&d); err != nil {
 			return err
 		}
@@ -101,19 +124,37 @@ func (a *app) importImage(ctx context.Context, api *client.Client, in wanted) er
 	if err := f.sum(ctx, in.sha256, show); err != nil {
 		return stopped(ctx, err)
 	}
-	q := wire.UploadRequest{SHA256: f.sha256, Size: f.info.Size, Name: f.name, Format: string(f.info.Format), Compat: in.compat}
-	_, err = api.SendFile(ctx, q, f, func(arrived int64) { show.at("Sending "+f.name, arrived, f.info.Size, true) }, func(err error) {
+	var signed director.Signed
+	if in.unsigned == "" {
+		if signed, err = signedBeside(in.path); err != nil {
+			return director.Errorf(
+				director.KindInvalid, "directorctl.image", "the signature of %s cannot be read: %w", in.path, err,
+			)
+		}
+	}
+	q := wire.UploadRequest{
+		SHA256: f.sha256, Size: f.info.Size, Name: f.name, Format: string(f.info.Format), Compat: in.compat,
+		Checksum: signed.Text, Signature: signed.Signature, Unsigned: in.unsigned,
+	}
+	_, err = api.SendFile(ctx, q, f, func(
+		arrived int64,
+	) {
+		show.at("Sending "+f.name, arrived, f.info.Size, true)
+	}, func(err error) {
 		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
 	})
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	file, err := api.ImportImage(ctx, wire.ImageImport{Upload: f.sha256, Kubernetes: f.kubernetes, Compat: in.compat}, show.job)
+	file, err := api.ImportImage(ctx, wire.ImageImport{
+		Upload: f.sha256, Kubernetes: f.kubernetes, Compat: in.compat, Checksum: signed.Text,
+		Signature: signed.Signature, Unsigned: in.unsigned,
+	}, show.job)
 	if err != nil {
 		return stopped(ctx, err)
 	}
 	show.end()
-	return a.nameImage(ctx, api, in.document, file)
+	return a.nameImage(ctx, api, in.document, in.unsigned, file)
 }
 
 // stopped says of an interruption that nothing is lost.
@@ -124,26 +165,31 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-func imageDocument(name string, f wire.ImageFile) model.Document {
+func imageDocument(name, unsigned string, f wire.ImageFile) model.Document {
 	return model.Document{
 		Kind: model.KindImage, Metadata: model.Metadata{Name: name},
-		Image: &model.Image{Format: "qcow2", SHA256: f.SHA256, Kubernetes: f.Kubernetes, Arch: f.Arch},
+		Image: &model.Image{
+			Format: "qcow2", SHA256: f.SHA256, Kubernetes: f.Kubernetes, Arch: f.Arch, Unsigned: unsigned,
+		},
 	}
 }
 
-// nameImage lets the document name the file; without a name it prints one.
-func (a *app) nameImage(ctx context.Context, api *client.Client, name string, f wire.ImageFile) error {
-	what := fmt.Sprintf("qcow2 (compat %s) of %s with Kubernetes %s, SHA-256 %s", f.Compat, amount(f.Size), f.Kubernetes, f.SHA256)
+// nameImage lets the document name the file; without a name it prints one. unsigned is why the file is used without a
+// signature.
+func (a *app) nameImage(ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile) error {
+	what := fmt.Sprintf(
+		"qcow2 (compat %s) of %s with Kubernetes %s, SHA-256 %s", f.Compat, amount(f.Size), f.Kubernetes, f.SHA256,
+	)
 	if name == "" {
 		say(a.err, "Imported %s. No document names it yet; this one would:\n", what)
-		text, err := model.Encode(imageDocument("node-"+strings.TrimPrefix(f.Kubernetes, "v"), f))
+		text, err := model.Encode(imageDocument("node-"+strings.TrimPrefix(f.Kubernetes, "v"), unsigned, f))
 		if err != nil {
 			return err
 		}
 		_, err = a.out.Write(text)
 		return err
 	}
-	d, tag := imageDocument(name, f), ""
+	d, tag := imageDocument(name, unsigned, f), ""
 	old, err := api.Document(ctx, d.Ref())
 	switch {
 	case err == nil:
@@ -152,7 +198,8 @@ func (a *app) nameImage(ctx context.Context, api *client.Client, name string, f 
 			return err
 		}
 		d, tag = docs[0], old.ETag // its labels and its clean-up stay
-		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch = "", f.SHA256, f.Kubernetes, f.Arch
+		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch, d.Image.Unsigned = "", f.SHA256, f.Kubernetes,
+			f.Arch, unsigned
 	case director.KindOf(err) != director.KindNotFound:
 		return err
 	}
@@ -175,7 +222,8 @@ func (a *app) listImagesCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the images and the imported files", Args: exact(),
-		Long: "List the documents of images, and then the imported files that none names. OLD counts earlier files of a document that are left on providers;\n" +
+		Long: "List the documents of images, and then the imported files that none names. OLD counts earlier files " +
+			"of a document that are left on providers;\n" +
 			"directorctl image prune takes away what nobody needs.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			items, err := api.Images(cmd.Context())
@@ -190,11 +238,14 @@ func (a *app) listImagesCommand() *cobra.Command {
 }
 
 func printImages(w io.Writer, items []wire.Image, now time.Time) {
-	table(w, "NAME KUBERNETES QCOW2 SIZE DISK SHA256 CLUSTERS PROVIDERS OLD AGE FILE", func(row func(...string)) {
+	table(w, "NAME KUBERNETES QCOW2 SIZE DISK SHA256 SIGNED CLUSTERS PROVIDERS OLD AGE FILE", func(
+		row func(...string),
+	) {
 		for _, i := range items {
 			compat, size, disk, ago, file := "", "", "", "", i.Source
 			if f := i.File; f != nil {
-				compat, size, disk, ago, file = f.Compat, amount(f.Size), amount(f.Virtual), age(now.Sub(f.ImportedAt)), cmp.Or(f.OriginName, "imported")
+				compat, size, disk, ago, file = f.Compat, amount(f.Size), amount(f.Virtual), age(now.Sub(f.ImportedAt)),
+					cmp.Or(f.OriginName, "imported")
 			} else if file == "" {
 				file = "missing"
 			}
@@ -202,9 +253,23 @@ func printImages(w io.Writer, items []wire.Image, now time.Time) {
 			if i.Old > 0 {
 				old = fmt.Sprint(i.Old)
 			}
-			row(i.Name, i.Kubernetes, compat, size, disk, i.SHA256[:min(12, len(i.SHA256))], strings.Join(i.Clusters, ","), strings.Join(i.Providers, ","), old, ago, file)
+			row(
+				i.Name, i.Kubernetes, compat, size, disk, i.SHA256[:min(12, len(i.SHA256))], signedBy(i),
+				strings.Join(i.Clusters, ","), strings.Join(i.Providers, ","), old, ago, file,
+			)
 		}
 	})
+}
+
+// signedBy says who signed the image; -o json has the words, too.
+func signedBy(i wire.Image) string {
+	switch {
+	case i.Refused != "":
+		return "refused"
+	case i.Unsigned != "":
+		return "unsigned"
+	}
+	return i.SignedBy
 }
 
 // find returns the image that is named by its document or by the beginning of its checksum.
@@ -229,14 +294,18 @@ func findImage(ctx context.Context, api *client.Client, name string) (wire.Image
 		return wire.Image{}, director.Errorf(director.KindNotFound, "directorctl.image", "there is no image %q", name).
 			WithHint("see what there is: directorctl image list")
 	}
-	return wire.Image{}, director.Errorf(director.KindConflict, "directorctl.image", "%d images begin with %s", len(found), name).WithHint("name one by its document")
+	return wire.Image{}, director.Errorf(
+		director.KindConflict, "directorctl.image", "%d images begin with %s", len(found), name,
+	).
+		WithHint("name one by its document")
 }
 
 func (a *app) convertImageCommand() *cobra.Command {
 	var compat, as string
 	cmd := &cobra.Command{
 		Use: "convert NAME", Short: "Make an image in another version of qcow2 of an imported one",
-		Long: "Make an image in another version of qcow2 of an imported one, which stays. NAME is a document, or the first eight or more digits of a checksum.\n" +
+		Long: "Make an image in another version of qcow2 of an imported one, which stays. NAME is a document, or " +
+			"the first eight or more digits of a checksum.\n" +
 			"The document --as names the new image; it may be the same document, which then moves on.",
 		Example: "  directorctl image convert debian12-k8s-1.37 --compat 0.10 --as debian12-k8s-1.37-old-hosts",
 		Args:    exact("NAME"), ValidArgsFunction: a.complete(0, imageNames),
@@ -252,7 +321,9 @@ func (a *app) convertImageCommand() *cobra.Command {
 				return err
 			}
 			if i.File == nil {
-				return director.Errorf(director.KindInvalid, "directorctl.image", "the file of %s was not imported", args[0]).
+				return director.Errorf(
+					director.KindInvalid, "directorctl.image", "the file of %s was not imported", args[0],
+				).
 					WithHint("import it first: directorctl image import FILE %s --compat %s", args[0], compat)
 			}
 			show := a.progress()
@@ -261,7 +332,7 @@ func (a *app) convertImageCommand() *cobra.Command {
 			if err != nil {
 				return stopped(cmd.Context(), err)
 			}
-			return a.nameImage(cmd.Context(), api, as, f)
+			return a.nameImage(cmd.Context(), api, as, i.Unsigned, f)
 		}),
 	}
 	compatFlag(cmd, &compat)
@@ -270,10 +341,11 @@ func (a *app) convertImageCommand() *cobra.Command {
 }
 
 func (a *app) deleteImageCommand() *cobra.Command {
-	var yes bool
+	var options consent
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete an image that nothing uses",
-		Long: "Delete the document of an image, take the image off the providers, and delete its imported file unless another document names it too.\n" +
+		Long: "Delete the document of an image, take the image off the providers, and delete its imported file " +
+			"unless another document names it too.\n" +
 			"NAME is a document, or the first eight or more digits of the checksum of a file that no document names.",
 		Args: exact("NAME"), ValidArgsFunction: a.complete(0, imageNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -285,11 +357,9 @@ func (a *app) deleteImageCommand() *cobra.Command {
 			if i.Name != "" {
 				what = "Image/" + i.Name
 			}
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Delete "+what+"?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(cmd.Context(), options, "Delete "+what+"?")
+			if err != nil || !ok {
+				return err
 			}
 			if i.Name != "" {
 				if err := a.deleteDocument(cmd, api, model.Ref{Kind: model.KindImage, Name: i.Name}); err != nil {
@@ -310,16 +380,18 @@ func (a *app) deleteImageCommand() *cobra.Command {
 			return err
 		}),
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	options.flag(cmd, "delete without asking")
 	return cmd
 }
 
 func (a *app) pruneImagesCommand() *cobra.Command {
-	var yes, rehearse bool
+	var rehearse bool
+	var options consent
 	var older time.Duration
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Delete the images that nobody needs",
-		Long: "Delete on providers what no document, no VM and no plan that can go on names, and on the director the imported files of which the same is true.",
+		Long: "Delete on providers what no document, no VM and no plan that can go on names, and on the director " +
+			"the imported files of which the same is true.",
 		Args: exact(),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if older < 0 {
@@ -340,11 +412,9 @@ func (a *app) pruneImagesCommand() *cobra.Command {
 			if rehearse {
 				return nil
 			}
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Delete them?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(cmd.Context(), options, "Delete them?")
+			if err != nil || !ok {
+				return err
 			}
 			if p, err = api.PruneImages(cmd.Context(), older, false); err != nil {
 				return err
@@ -362,7 +432,7 @@ func (a *app) pruneImagesCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&rehearse, "dry-run", false, "only say what would be deleted")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	options.flag(cmd, "delete without asking")
 	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep files that were imported later")
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 
 // wanted is what is asked of an import.
 type wanted struct {
-	path, document, kubernetes, sha256, compat string
+	path, document, kubernetes, sha256, compat, unsigned string
 }
 
 // imageFile is an image file that was found good as far as that can be told here.
@@ -65,9 +65,13 @@ func (f *imageFile) tells(in wanted) error {
 	r := f.info.Release
 	switch {
 	case f.info.Arch != "" && f.info.Arch != "amd64":
-		return director.Errorf(director.KindInvalid, op, "%s is for %s, and nodes are amd64", in.path, f.info.Arch).WithHint("give the image for amd64")
+		return director.Errorf(director.KindInvalid, op, "%s is for %s, and nodes are amd64", in.path, f.info.Arch).
+			WithHint("give the image for amd64")
 	case r != nil && in.kubernetes != "" && in.kubernetes != r.Kubernetes:
-		return director.Errorf(director.KindInvalid, op, "%s says in %s that it carries Kubernetes %s, and not %s", in.path, diskimage.ReleasePath, r.Kubernetes, in.kubernetes).
+		return director.Errorf(
+			director.KindInvalid, op, "%s says in %s that it carries Kubernetes %s, and not %s", in.path,
+			diskimage.ReleasePath, r.Kubernetes, in.kubernetes,
+		).
 			WithHint("leave --kubernetes out, or give the other image")
 	case r != nil:
 		f.kubernetes = r.Kubernetes
@@ -79,7 +83,11 @@ func (f *imageFile) tells(in wanted) error {
 			r = diskimage.ParseRelease(text)
 		}
 		if r == nil {
-			return director.Errorf(director.KindInvalid, op, "%s does not say which Kubernetes it carries: there is no %s that can be read", in.path, diskimage.ReleasePath).
+			return director.Errorf(
+				director.KindInvalid, op,
+				"%s does not say which Kubernetes it carries: there is no %s that can be read", in.path,
+				diskimage.ReleasePath,
+			).
 				WithHint("say it: --kubernetes v1.37.2")
 		}
 		f.kubernetes = r.Kubernetes
@@ -111,7 +119,9 @@ func (f *imageFile) sum(ctx context.Context, want string, show *progress) error 
 		}
 	}
 	if want != "" && want != f.sha256 {
-		return director.Errorf(director.KindInvalid, "directorctl.image", "%s has the SHA-256 %s, %s", f.Name(), f.sha256, from).
+		return director.Errorf(
+			director.KindInvalid, "directorctl.image", "%s has the SHA-256 %s, %s", f.Name(), f.sha256, from,
+		).
 			WithHint("copy or download it again, or correct the checksum")
 	}
 	return nil
@@ -182,7 +192,10 @@ func (p *progress) at(what string, done, total int64, bytes bool) {
 
 // job shows the director's work on an image.
 func (p *progress) job(j wire.ImageJob) {
-	what := map[string]string{director.ImageChecking: "The director checks the image", director.ImageConverting: "The director converts the image to qcow2"}[j.Stage]
+	what := map[string]string{
+		director.ImageChecking:   "The director checks the image",
+		director.ImageConverting: "The director converts the image to qcow2",
+	}[j.Stage]
 	if what != "" {
 		p.at(what, j.Done, j.Total, j.Stage == director.ImageChecking)
 	}

@@ -21,8 +21,10 @@ func (a *app) loginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in and remember the director",
-		Long: "Get a token for a user and a password, and keep it with the director's address and what is trusted.\n\n" +
-			"A director with a certificate of its own is trusted by --ca-file or by --fingerprint. Without either, on a terminal, its fingerprint is\n" +
+		Long: "Get a token for a user and a password, and keep it with the director's address and what is " +
+			"trusted.\n\n" +
+			"A director with a certificate of its own is trusted by --ca-file or by --fingerprint. Without either, " +
+			"on a terminal, its fingerprint is\n" +
 			"shown and asked about; compare it with the one that the director printed at its start.",
 		Example: "  directorctl login --server https://director:8443 --ca-file tls.crt\n" +
 			"  directorctl login --password-file - < password",
@@ -78,7 +80,9 @@ func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (
 	case c.Server == "":
 		return c, noDirector()
 	case caFile != "" && fingerprint != "":
-		return c, director.Errorf(director.KindInvalid, "directorctl.trust", "--ca-file and --fingerprint exclude each other")
+		return c, director.Errorf(
+			director.KindInvalid, "directorctl.trust", "--ca-file and --fingerprint exclude each other",
+		)
 	case caFile != "":
 		text, err := os.ReadFile(caFile)
 		if err != nil {
@@ -220,7 +224,9 @@ func (a *app) passwordCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&currentFile, "password-file", "", "file that holds the current password; - is the standard input")
+	cmd.Flags().StringVar(
+		&currentFile, "password-file", "", "file that holds the current password; - is the standard input",
+	)
 	cmd.Flags().StringVar(&newFile, "new-password-file", "", "file that holds the new password")
 	return cmd
 }
@@ -240,7 +246,9 @@ func (a *app) whoamiCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(form, me, func() { say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, minute(me.ExpiresAt)) })
+			return a.show(form, me, func() {
+				say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, minute(me.ExpiresAt))
+			})
 		}),
 	}
 	outputFlag(cmd, &form)

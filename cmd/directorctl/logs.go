@@ -27,9 +27,11 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs PLAN",
 		Short: "Read the logs of a plan's steps",
-		Long: "Read the logs of a plan's steps, in the order in which the steps started. With -f, go on until the plan ends; an interrupt ends the\n" +
+		Long: "Read the logs of a plan's steps, in the order in which the steps started. With -f, go on until the " +
+			"plan ends; an interrupt ends the\n" +
 			"reading, the plan goes on.",
-		Example:           "  directorctl logs PLAN --failed\n  directorctl logs PLAN -f --step play.control_plane/demo",
+		Example: "  directorctl logs PLAN --failed\n  directorctl logs PLAN -f --step " +
+			"play.control_plane/demo",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,7 +45,8 @@ func (a *app) logsCommand() *cobra.Command {
 		},
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r := &logReader{
-				api: api, out: a.out, err: a.err, raw: raw, id: args[0], step: step, failed: failed, attempt: attempt, every: logPoll,
+				api: api, out: a.out, err: a.err, raw: raw, id: args[0], step: step, failed: failed, attempt: attempt,
+				every:  logPoll,
 				places: make(map[string]*logPlace),
 			}
 			err := r.run(cmd.Context(), follow)
@@ -58,7 +61,9 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&step, "step", "", "only this step")
 	cmd.Flags().IntVar(&attempt, "attempt", 0, "an earlier attempt of the step (default: the latest)")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the lines of JSON as they are")
-	_ = cmd.RegisterFlagCompletionFunc("step", a.complete(1, func(ctx context.Context, c *client.Client, args []string) []string {
+	_ = cmd.RegisterFlagCompletionFunc("step", a.complete(1, func(
+		ctx context.Context, c *client.Client, args []string,
+	) []string {
 		p, _ := c.Plan(ctx, args[0]) // no completion is better than an error in the middle of a line
 		ids := make([]string, len(p.Steps))
 		for i, s := range p.Steps {
@@ -69,7 +74,8 @@ func (a *app) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// logPoll is how often logs are asked for when they are followed: so much is a line late. What takes long to read is asked for less often.
+// logPoll is how often logs are asked for when they are followed: so much is a line late. What takes long to read is
+// asked for less often.
 const logPoll = 500 * time.Millisecond
 
 type logReader struct {
@@ -96,7 +102,8 @@ type logPlace struct {
 // logPatience is how many polls in a row may fail before following logs gives up: restarts of the director take less.
 const logPatience = 60
 
-// run prints what there is, and with follow what comes until the plan ends. It goes on where it was when the director is back.
+// run prints what there is, and with follow what comes until the plan ends. It goes on where it was when the director
+// is back.
 func (r *logReader) run(ctx context.Context, follow bool) error {
 	for failures := 0; ; {
 		began := time.Now()
@@ -105,7 +112,8 @@ func (r *logReader) run(ctx context.Context, follow bool) error {
 		case err == nil && failures > 0:
 			sayLine(r.err, "connected again")
 			failures = 0
-		case err != nil && follow && ctx.Err() == nil && director.KindOf(err) == director.KindUnavailable && failures < logPatience:
+		case err != nil && follow && ctx.Err() == nil && director.KindOf(err) == director.KindUnavailable &&
+			failures < logPatience:
 			if failures++; failures == 1 {
 				say(r.err, "the connection is lost, trying again: %v\n", err)
 			}
@@ -202,7 +210,8 @@ func (r *logReader) read(ctx context.Context, s wire.Step, place *logPlace) erro
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		return director.Errorf(director.KindUnavailable, "directorctl.logs", "the log broke off: %w", err).WithHint("try again")
+		return director.Errorf(director.KindUnavailable, "directorctl.logs", "the log broke off: %w", err).
+			WithHint("try again")
 	}
 }
 

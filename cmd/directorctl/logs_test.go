@@ -32,7 +32,7 @@ func TestLogsAreFollowedOverARestart(t *testing.T) {
 	if _, _, err := svc.EnsureAdmin(t.Context(), password); err != nil {
 		t.Fatal(err)
 	}
-	handler := api.New(api.Config{Operations: ops, Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "test"})
+	handler := api.New(api.Config{Ports: ops.Ports(), Auth: svc, Log: slog.New(slog.DiscardHandler), Version: "test"})
 	var breaks, gone atomic.Bool
 	var n atomic.Int32
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,9 @@ func TestLogsAreFollowedOverARestart(t *testing.T) {
 	}))
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	defer srv.Close()
-	conf := client.Config{Server: srv.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})}
+	conf := client.Config{
+		Server: srv.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}),
+	}
 	first, err := client.New(conf)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +91,8 @@ func TestLogsAreFollowedOverARestart(t *testing.T) {
 	if got := strings.Count(out.String(), "acting attempt=1"); got != len(p.Steps) {
 		t.Errorf("%d lines, want one for each of %d steps:\n%s", got, len(p.Steps), out.String())
 	}
-	if !strings.Contains(said.String(), "the connection is lost, trying again") || !strings.Contains(said.String(), "connected again") {
+	if !strings.Contains(said.String(), "the connection is lost, trying again") ||
+		!strings.Contains(said.String(), "connected again") {
 		t.Errorf("it says %q", said.String())
 	}
 	gone.Store(true)

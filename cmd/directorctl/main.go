@@ -1,5 +1,5 @@
-// Command directorctl is the command line of the director: it states what should be, shows the plan that leads there, starts it and
-// follows it. It does nothing that the API does not offer to everybody.
+// Command directorctl is the command line of the director: it states what should be, shows the plan that leads there,
+// starts it and follows it. It does nothing that the API does not offer to everybody.
 package main
 
 import (
@@ -33,7 +33,8 @@ type streams struct {
 func (s streams) inIsTerminal() bool  { return term.IsTerminal(int(s.in.Fd())) }
 func (s streams) outIsTerminal() bool { return term.IsTerminal(int(s.out.Fd())) }
 
-// run executes one command line and returns its exit code. An interrupt ends what the command does here, never what the director does.
+// run executes one command line and returns its exit code. An interrupt ends what the command does here, never what the
+// director does.
 func run(args []string, s streams) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

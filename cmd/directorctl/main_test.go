@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 
 const password = "correct horse battery"
 
-// TestScripts drives the command line against the real API over TLS, in front of an in-memory director. Every script has one of
-// its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's password in the file password,
-// the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
+// TestScripts drives the command line against the real API over TLS, in front of an in-memory director. Every script
+// has one of its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's
+// password in the file password, the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -72,17 +72,22 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	images, err := imagestore.Open(imagestore.Config{Dir: filepath.Join(env.WorkDir, ".images"), Log: quiet, Reserve: 1})
+	images, err := imagestore.Open(imagestore.Config{
+		Dir: filepath.Join(env.WorkDir, ".images"), Log: quiet, Reserve: 1,
+	})
 	if err != nil {
 		return err
 	}
 	env.Defer(func() { _ = images.Close(context.Background()) })
+	ports := ops.Ports()
+	ports.Schedules, ports.Images, ports.Ledger = schedules, apitest.Images{Operations: ops, Store: images},
+		apitest.NewLedger(ops)
+	ports.Disks = apitest.NewDisks()
+	ports.Providers, ports.Capacity = &apitest.Providers{Operations: ops}, apitest.Capacity{Operations: ops}
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(
 		api.New(api.Config{
-			Operations: ops, Schedules: schedules, Images: apitest.Images{Operations: ops, Store: images},
-			Ledger: apitest.NewLedger(ops), Providers: &apitest.Providers{Operations: ops}, Capacity: apitest.Capacity{Operations: ops},
-			Auth: svc, Log: quiet, Version: "v0.0.0-test",
+			Ports: ports, Auth: svc, Log: quiet, Version: "v0.0.0-test",
 		}), nil, quiet)
 	srv.StartTLS()
 	env.Defer(srv.Close)
@@ -102,7 +107,8 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	for name, content := range map[string][]byte{
-		"roll.sh": roll, "ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents, "fingerprint.in": []byte("yes\n"),
+		"roll.sh": roll, "ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents,
+		"fingerprint.in": []byte("yes\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), content, 0o600); err != nil {
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,22 +28,37 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeVerb(nodeVerb{op: plan.NodeCordon, use: "cordon", short: "Keep new pods from nodes"}),
 		a.nodeVerb(nodeVerb{op: plan.NodeUncordon, use: "uncordon", short: "Let new pods onto nodes again"}),
 		a.nodeVerb(nodeVerb{
-			op: plan.NodeDelete, use: "delete", short: "Take nodes out of the cluster, and destroy their VMs unless told otherwise", drains: true, deletes: true,
-			long: "Drain nodes, take them out of the cluster and destroy their VMs, or keep those with --keep-vm. Data disks are kept and listed, unless --delete-data\n" +
+			op: plan.NodeDelete, use: "delete",
+			short: "Take nodes out of the cluster, and destroy their VMs unless told otherwise", drains: true,
+			deletes: true,
+			long: "Drain nodes, take them out of the cluster and destroy their VMs, or keep those with --keep-vm. " +
+				"Data disks are kept and listed, unless --delete-data\n" +
 				"is given: then the plan names each of them. The cluster's document stays as it is: rejoin, or\n" +
-				"the next plan for the cluster, brings as many nodes back as it asks for. To have fewer for good: directorctl scale.",
+				"the next plan for the cluster, brings as many nodes back as it asks for. To have fewer for good: " +
+				"directorctl scale.",
 		}),
 		a.nodeVerb(nodeVerb{
-			op: plan.NodeRejoin, use: "rejoin", short: "Bring nodes into the cluster again, whatever has become of their VMs",
-			long: "Bring nodes into the cluster again: a VM that is gone is made anew, one that is off is switched on, what an earlier membership has left is\n" +
-				"cleared, and the node joins under its name and address. A node that is a healthy member stays as it is.\n" +
-				"With --host-key, the VM that somebody else has made under the node's name and address is taken over in the place of the director's own. Its public\n" +
+			op: plan.NodeRejoin, use: "rejoin",
+			short: "Bring nodes into the cluster again, whatever has become of their VMs",
+			long: "Bring nodes into the cluster again: a VM that is gone is made anew, one that is off is switched " +
+				"on, what an earlier membership has left is\n" +
+				"cleared, and the node joins under its name and address. A node that is a healthy member stays as " +
+				"it is.\n" +
+				"With --host-key, the VM that somebody else has made under the node's name and address is taken " +
+				"over in the place of the director's own. Its public\n" +
 				"SSH host key is your word that it is the right one.",
 		}),
 		a.nodeVerb(nodeVerb{
-			op: plan.NodeReplace, use: "replace", short: "Make the VMs of nodes anew and bring them back under the same names", drains: true, deletes: true,
-			long: "Take nodes out of the cluster, one after the other, make their VMs anew under the same names and addresses, and bring them back. Data disks stay.\n" +
-				"A node that does not answer is not drained.",
+			op: plan.NodeReplace, use: "replace",
+			short: "Make the VMs of nodes anew and bring them back under the same names", drains: true, deletes: true,
+			long: "Take nodes out of the cluster, one after the other, make their VMs anew under the same names and " +
+				"addresses, and bring them back. Data disks stay.\n" +
+				"A node that does not answer is not drained.\n" +
+				"With --host, the VMs are made on another hypervisor host; data disks stay behind and are kept. If " +
+				"the nodes' own host does not answer, nobody knows\n" +
+				"whether their VMs run: --lost-host is your word that it is off, or cut off for good. The VMs are " +
+				"given up then. The director powers them off\n" +
+				"when it sees the host again, and the nodes get other addresses.",
 		}),
 	)
 	return cmd
@@ -57,34 +73,44 @@ type nodeVerb struct {
 
 func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	r := plan.Request{Operation: v.op}
-	var only, wait, yes bool
+	var options requestOptions
 	var keys []string
 	cmd := &cobra.Command{
-		Use: v.use + " CLUSTER NODE...", Short: v.short, Long: v.long, Args: several("CLUSTER", "NODE"), ValidArgsFunction: a.complete(0, clusterNames),
-		Example: "  directorctl node " + v.use + " demo demo-worker-1 --wait",
+		Use: v.use + " CLUSTER NODE...", Short: v.short, Long: v.long, Args: several("CLUSTER", "NODE"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		Example:           "  directorctl node " + v.use + " demo demo-worker-1 --wait",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r.Nodes = args[1:]
 			var err error
 			if r.HostKeys, err = hostKeys(cmd, keys, r.Nodes); err != nil {
 				return err
 			}
-			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
+			return a.request(cmd.Context(), api, args[0], r, options)
 		}),
 	}
 	if v.drains {
 		drainFlags(cmd, &r.Drain)
 	}
 	if v.deletes {
-		cmd.Flags().BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
+		cmd.Flags().BoolVar(
+			&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once",
+		)
 	}
 	if v.op == plan.NodeDelete {
 		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")
 		deleteDataFlag(cmd, &r.DeleteData)
 	}
-	if v.op == plan.NodeRejoin {
-		cmd.Flags().StringArrayVar(&keys, "host-key", nil, "file with the public SSH host key of the VM that somebody else has made: NODE=FILE, or FILE with one node; may be repeated")
+	if v.op == plan.NodeReplace {
+		moveFlags(cmd, &r)
 	}
-	requestFlags(cmd, &only, &wait, &yes)
+	if v.op == plan.NodeRejoin {
+		cmd.Flags().StringArrayVar(
+			&keys, "host-key", nil,
+			"file with the public SSH host key of the VM that somebody else has made: NODE=FILE, or FILE with one "+
+				"node; may be repeated",
+		)
+	}
+	options.flags(cmd)
 	return cmd
 }
 
@@ -101,8 +127,12 @@ func hostKeys(cmd *cobra.Command, flags, nodes []string) (map[string]string, err
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, director.Errorf(director.KindInvalid, "directorctl.host_key", "the host key of %s cannot be read: %w", node, err).
-				WithHint("name the file with the public key, such as a copy of /etc/ssh/ssh_host_ed25519_key.pub of the VM")
+			return nil, director.Errorf(
+				director.KindInvalid, "directorctl.host_key", "the host key of %s cannot be read: %w", node, err,
+			).
+				WithHint(
+					"name the file with the public key, such as a copy of /etc/ssh/ssh_host_ed25519_key.pub of the VM",
+				)
 		}
 		if keys == nil {
 			keys = map[string]string{}
@@ -116,19 +146,20 @@ func hostKeys(cmd *cobra.Command, flags, nodes []string) (map[string]string, err
 }
 
 func drainFlags(cmd *cobra.Command, d *plan.Drain) {
-	cmd.Flags().DurationVar(&d.Timeout, "drain-timeout", 0, "how long pods may take to leave (default: spec.maintenance.drainTimeout of the cluster)")
+	cmd.Flags().DurationVar(
+		&d.Timeout, "drain-timeout", 0,
+		"how long pods may take to leave (default: spec.maintenance.drainTimeout of the cluster)",
+	)
 	cmd.Flags().BoolVar(&d.Unmanaged, "unmanaged", false, "also evict pods that nothing makes anew")
-	cmd.Flags().BoolVar(&d.DeleteEmptyDir, "delete-emptydir-data", false, "also evict pods whose local data goes with them")
-}
-
-func requestFlags(cmd *cobra.Command, only, wait, yes *bool) {
-	cmd.Flags().BoolVar(only, "plan-only", false, "freeze the plan and show it, and do not start it")
-	cmd.Flags().BoolVar(wait, "wait", false, "follow the plan to its end")
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "start without asking")
+	cmd.Flags().BoolVar(
+		&d.DeleteEmptyDir, "delete-emptydir-data", false, "also evict pods whose local data goes with them",
+	)
 }
 
 // request has a plan made, shows it, and starts it after a confirmation.
-func (a *app) request(ctx context.Context, api *client.Client, cluster string, r plan.Request, only, yes, wait bool) error {
+func (a *app) request(
+	ctx context.Context, api *client.Client, cluster string, r plan.Request, options requestOptions,
+) error {
 	p, err := api.MakePlan(ctx, cluster, r)
 	if err != nil {
 		return err
@@ -138,17 +169,19 @@ func (a *app) request(ctx context.Context, api *client.Client, cluster string, r
 		return nil
 	}
 	printPlan(a.out, p)
-	if only {
+	if options.planOnly {
 		say(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
 		return nil
 	}
-	return a.startAndFollow(ctx, api, p, yes, wait)
+	return a.startAndFollow(ctx, api, p, options.startOptions)
 }
 
 func (a *app) nodeDrainCommand() *cobra.Command {
 	cmd := a.nodeVerb(nodeVerb{
-		op: plan.NodeDrain, use: "drain", short: "Move the pods of nodes away, as their disruption budgets allow", drains: true,
-		long: "Cordon nodes and move their pods away, one node after the other. What blocks a drain is named; the node is then schedulable again, and the plan\n" +
+		op: plan.NodeDrain, use: "drain", short: "Move the pods of nodes away, as their disruption budgets allow",
+		drains: true,
+		long: "Cordon nodes and move their pods away, one node after the other. What blocks a drain is named; the " +
+			"node is then schedulable again, and the plan\n" +
 			"waits for a person. With --rehearse, only ask the cluster what would go and what would block.",
 	})
 	drain := cmd.RunE
@@ -203,7 +236,8 @@ func (a *app) rehearse(ctx context.Context, api *client.Client, cluster string, 
 func (a *app) nodeListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
-		Use: "list CLUSTER", Short: "Show the nodes of a cluster as director, hypervisor and cluster see them", Args: exact("CLUSTER"),
+		Use: "list CLUSTER", Short: "Show the nodes of a cluster as director, hypervisor and cluster see them",
+		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.Nodes(cmd.Context(), args[0])
@@ -220,7 +254,10 @@ func (a *app) nodeListCommand() *cobra.Command {
 func (a *app) printNodes(cluster string, v wire.Nodes) {
 	table(a.out, "NODE ROLE ADDRESS HOST VM VERSION WANTED STATUS CERTIFICATES PROBLEM", func(row func(...string)) {
 		for _, n := range v.Items {
-			row(n.Name, n.Role, n.Address, n.Host, n.Power, n.Version, n.Wanted, nodeStatus(n, v.Unseen == ""), soonestEnd(n), n.Problem)
+			row(
+				n.Name, n.Role, n.Address, n.Host, n.Power, n.Version, n.Wanted, nodeStatus(n, v.Unseen == ""),
+				soonestEnd(n), n.Problem,
+			)
 		}
 	})
 	if v.Unseen != "" {
@@ -273,12 +310,17 @@ func nodeStatus(n wire.Node, seen bool) string {
 }
 
 func (a *app) nodeRepairCommand() *cobra.Command {
-	var only, wait, yes bool
+	var options requestOptions
+	var move plan.Request
 	cmd := &cobra.Command{
 		Use:   "repair CLUSTER [NODE...]",
 		Short: "Mend nodes that are not well: switch on, rejoin or replace",
-		Long: "Look for nodes that are not well, or only at those that are named, and plan what mends them: a VM that is off is switched on and rejoined, one that\n" +
-			"is gone or does not come back is made anew. Troubles of one kind are mended by one plan; what is left is shown afterwards.",
+		Long: "Look for nodes that are not well, or only at those that are named, and plan what mends them: a VM " +
+			"that is off is switched on and rejoined, one that\n" +
+			"is gone or does not come back is made anew. Troubles of one kind are mended by one plan; what is left " +
+			"is shown afterwards.\n" +
+			"Nodes on a host that does not answer are made on others when --lost-host says that it is off: see " +
+			"directorctl node replace --help.",
 		Example:           "  directorctl node repair demo --wait",
 		Args:              several("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
@@ -287,19 +329,36 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, rest, err := repairOf(v, args[1:])
+			r, rest, err := repairOf(v, args[1:], move.LostHost)
 			if err != nil {
 				return err
 			}
+			if r.Operation == plan.NodeReplace {
+				r.Host, r.LostHost = move.Host, move.LostHost
+			}
+			if down := downHosts(v, move.LostHost); len(r.Nodes) == 0 && len(down) > 0 {
+				return director.Errorf(
+					director.KindConflict, "directorctl.repair",
+					"host %s does not answer, so nobody knows whether its VMs run", down[0],
+				).
+					WithHint(
+						"bring it back; or, if it is off or cut off for good, make its nodes on other hosts: "+
+							"directorctl node repair %s --lost-host %s",
+						args[0], down[0],
+					)
+			}
 			if len(r.Nodes) == 0 && v.Unseen != "" {
-				return director.Errorf(director.KindConflict, "directorctl.repair", "nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen).
+				return director.Errorf(
+					director.KindConflict, "directorctl.repair",
+					"nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen,
+				).
 					WithHint("name what to do: directorctl node rejoin %s NODE, or replace", args[0])
 			}
 			if len(r.Nodes) == 0 {
 				say(a.out, "The nodes of Cluster/%s are well: nothing to do\n", args[0])
 				return nil
 			}
-			if err := a.request(cmd.Context(), api, args[0], r, only, yes, wait); err != nil {
+			if err := a.request(cmd.Context(), api, args[0], r, options); err != nil {
 				return err
 			}
 			if rest > 0 {
@@ -308,12 +367,37 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	requestFlags(cmd, &only, &wait, &yes)
+	moveFlags(cmd, &move)
+	options.flags(cmd)
 	return cmd
 }
 
-// repairOf returns the request that mends the first trouble of the nodes, with all nodes that need the same, and how many need something else.
-func repairOf(v wire.Nodes, names []string) (r plan.Request, rest int, err error) {
+func moveFlags(cmd *cobra.Command, r *plan.Request) {
+	cmd.Flags().StringVar(
+		&r.Host, "host", "",
+		"hypervisor host that the VMs are made on (default: where they are, or a free one if that host is lost)",
+	)
+	cmd.Flags().StringVar(
+		&r.LostHost, "lost-host", "",
+		"your word that this host of the nodes is off, or cut off for good: its VMs are given up",
+	)
+}
+
+// downHosts are the hosts of nodes that do not answer, beside the one that is said to be lost.
+func downHosts(v wire.Nodes, lost string) []string {
+	var out []string
+	for _, n := range v.Items {
+		if n.HostDown != "" && n.Host != lost && !slices.Contains(out, n.Host) {
+			out = append(out, n.Host)
+		}
+	}
+	return out
+}
+
+// repairOf returns the request that mends the first trouble of the nodes, with all nodes that need the same, and how
+// many need something else. When a host is said to be lost, only its nodes are mended. Nodes on other hosts that do not
+// answer are left alone.
+func repairOf(v wire.Nodes, names []string, lost string) (r plan.Request, rest int, err error) {
 	wanted := map[string]bool{}
 	for _, n := range names {
 		wanted[n] = true
@@ -325,6 +409,8 @@ func repairOf(v wire.Nodes, names []string) (r plan.Request, rest int, err error
 		delete(wanted, n.Name)
 		switch op := plan.Operation(n.Repair); {
 		case op == "":
+		case n.Host != lost && (lost != "" || n.HostDown != ""):
+			rest++
 		case r.Operation == "" || r.Operation == op:
 			r.Operation = op
 			r.Nodes = append(r.Nodes, n.Name)
@@ -333,7 +419,8 @@ func repairOf(v wire.Nodes, names []string) (r plan.Request, rest int, err error
 		}
 	}
 	for n := range wanted {
-		return r, rest, director.Errorf(director.KindNotFound, "directorctl.repair", "there is no node %q", n).WithHint("see: directorctl node list CLUSTER")
+		return r, rest, director.Errorf(director.KindNotFound, "directorctl.repair", "there is no node %q", n).
+			WithHint("see: directorctl node list CLUSTER")
 	}
 	return r, rest, nil
 }
@@ -342,16 +429,20 @@ func (a *app) scaleCommand() *cobra.Command {
 	var pools map[string]int
 	var masters int
 	var remove, adopt []string
-	var keep, data, only, wait, yes bool
+	var keep, data bool
+	var options requestOptions
 	var drain plan.Drain
 	cmd := &cobra.Command{
 		Use:   "scale CLUSTER",
 		Short: "Change how many nodes a cluster has",
-		Long: "Write other numbers of nodes into the document of a cluster, and plan what brings the cluster there. With --remove, the nodes that go are named;\n" +
-			"without it the highest numbers go. Their data disks are kept and listed, unless --delete-data is given. With --adopt-disk, a new node takes over a\n" +
+		Long: "Write other numbers of nodes into the document of a cluster, and plan what brings the cluster there. " +
+			"With --remove, the nodes that go are named;\n" +
+			"without it the highest numbers go. Their data disks are kept and listed, unless --delete-data is " +
+			"given. With --adopt-disk, a new node takes over a\n" +
 			"disk that was kept.",
-		Example: "  directorctl scale demo --pool worker=3 --wait\n  directorctl scale demo --pool worker=1 --remove demo-worker-1\n  directorctl scale demo --masters 3",
-		Args:    exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
+		Example: "  directorctl scale demo --pool worker=3 --wait\n  directorctl scale demo --pool worker=1 " +
+			"--remove demo-worker-1\n  directorctl scale demo --masters 3",
+		Args: exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if len(pools) == 0 && !cmd.Flags().Changed("masters") {
 				return usage(cmd, "name what is to change: --pool NAME=COUNT or --masters COUNT")
@@ -370,8 +461,11 @@ func (a *app) scaleCommand() *cobra.Command {
 			if err := a.setCounts(cmd.Context(), api, args[0], count, pools); err != nil {
 				return err
 			}
-			r := plan.Request{Operation: plan.ClusterScale, Nodes: remove, KeepVM: keep, DeleteData: data, AdoptDisks: adopted, Drain: drain}
-			return a.request(cmd.Context(), api, args[0], r, only, yes, wait)
+			r := plan.Request{
+				Operation: plan.ClusterScale, Nodes: remove, KeepVM: keep, DeleteData: data, AdoptDisks: adopted,
+				Drain: drain,
+			}
+			return a.request(cmd.Context(), api, args[0], r, options)
 		}),
 	}
 	cmd.Flags().StringToIntVar(&pools, "pool", nil, "number of workers of a pool, such as worker=3; may be repeated")
@@ -381,12 +475,15 @@ func (a *app) scaleCommand() *cobra.Command {
 	deleteDataFlag(cmd, &data)
 	adoptDiskFlag(cmd, &adopt)
 	drainFlags(cmd, &drain)
-	requestFlags(cmd, &only, &wait, &yes)
+	options.flags(cmd)
 	return cmd
 }
 
-// setCounts writes numbers of nodes into the document of the cluster, unless somebody else has changed it meanwhile. masters 0 leaves theirs.
-func (a *app) setCounts(ctx context.Context, api *client.Client, cluster string, masters int, pools map[string]int) error {
+// setCounts writes numbers of nodes into the document of the cluster, unless somebody else has changed it meanwhile.
+// masters 0 leaves theirs.
+func (a *app) setCounts(
+	ctx context.Context, api *client.Client, cluster string, masters int, pools map[string]int,
+) error {
 	stored, err := api.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	if err != nil {
 		return err

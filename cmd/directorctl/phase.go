@@ -17,9 +17,12 @@ func (a *app) phaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "phase",
 		Short: "Tell what an outer plan is about to do with a hypervisor host, or has done",
-		Long: "Phases are for a program that upgrades hypervisor hosts one by one: cluster before everything, pre-node-lock before each host, post-node-unlock\n" +
-			"after it, post-cluster after everything. Each is a task with an id of the caller's own; the same command again returns the same task and its\n" +
-			"outcome. With --wait, the exit code is 0 only if the task is done; without it, 0 means that the task is taken. See directorctl help exit-codes.",
+		Long: "Phases are for a program that upgrades hypervisor hosts one by one: cluster before everything, " +
+			"pre-node-lock before each host, post-node-unlock\n" +
+			"after it, post-cluster after everything. Each is a task with an id of the caller's own; the same " +
+			"command again returns the same task and its\n" +
+			"outcome. With --wait, the exit code is 0 only if the task is done; without it, 0 means that the task " +
+			"is taken. See directorctl help exit-codes.",
 		Example: "  directorctl phase cluster --cluster demo --task-id up7-begin --wait\n" +
 			"  directorctl phase pre-node-lock --host hv1 --task-id up7-hv1-lock --wait --timeout 1h\n" +
 			"  directorctl phase post-node-unlock --host hv1 --task-id up7-hv1-unlock --wait\n" +
@@ -29,9 +32,16 @@ func (a *app) phaseCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.phaseVerb("cluster", director.PhaseCluster, "Before everything: is the cluster well, and held by no plan"),
-		a.phaseVerb("pre-node-lock", director.PhasePreNodeLock, "Before a host is worked on: take its nodes out of their clusters, and keep their VMs"),
-		a.phaseVerb("post-node-unlock", director.PhasePostNodeUnlock, "After a host was worked on: bring its nodes back"),
-		a.phaseVerb("post-cluster", director.PhasePostCluster, "After everything: is the cluster well, and held by no plan"),
+		a.phaseVerb(
+			"pre-node-lock", director.PhasePreNodeLock,
+			"Before a host is worked on: take its nodes out of their clusters, and keep their VMs",
+		),
+		a.phaseVerb(
+			"post-node-unlock", director.PhasePostNodeUnlock, "After a host was worked on: bring its nodes back",
+		),
+		a.phaseVerb(
+			"post-cluster", director.PhasePostCluster, "After everything: is the cluster well, and held by no plan",
+		),
 		a.phaseShowCommand(),
 	)
 	return cmd
@@ -41,7 +51,8 @@ func (a *app) phaseShowCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "show TASK", Short: "Show a task that was asked for", Args: exact("TASK"),
-		Long: "Show a task that was asked for, whatever has become of it. A task that waits goes on if it can now. The exit code tells whether there is such a task.",
+		Long: "Show a task that was asked for, whatever has become of it. A task that waits goes on if it can now. " +
+			"The exit code tells whether there is such a task.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			t, err := api.Phase(cmd.Context(), args[0])
 			if err != nil {
@@ -58,7 +69,9 @@ func (a *app) printPhase(t wire.PhaseTask) {
 	facts(a.out, func(line func(name, text string)) {
 		line("Task", t.TaskID)
 		line("Phase", t.Phase)
-		for _, f := range [][2]string{{"Cluster", t.Cluster}, {"Host", t.Host}, {"Node", t.Node}, {"Provider", t.Provider}} {
+		for _, f := range [][2]string{
+			{"Cluster", t.Cluster}, {"Host", t.Host}, {"Node", t.Node}, {"Provider", t.Provider},
+		} {
 			if f[1] != "" {
 				line(f[0], f[1])
 			}
@@ -128,7 +141,10 @@ func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobr
 	if name == director.PhasePreNodeLock {
 		f.BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
 	} else {
-		f.StringArrayVar(&keys, "host-key", nil, "file with the public SSH host key of a VM that was made anew by somebody else: NODE=FILE; may be repeated")
+		f.StringArrayVar(
+			&keys, "host-key", nil,
+			"file with the public SSH host key of a VM that was made anew by somebody else: NODE=FILE; may be repeated",
+		)
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -148,7 +164,9 @@ func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobr
 }
 
 // phase asks for the task and, with wait, until it does not move any more.
-func (a *app) phase(ctx context.Context, api *client.Client, id string, r director.PhaseRequest, wait bool, timeout time.Duration) error {
+func (a *app) phase(
+	ctx context.Context, api *client.Client, id string, r director.PhaseRequest, wait bool, timeout time.Duration,
+) error {
 	t, err := api.AskPhase(ctx, id, r)
 	if err != nil {
 		return err
@@ -173,7 +191,8 @@ func (a *app) phase(ctx context.Context, api *client.Client, id string, r direct
 			return interrupted("task %s goes on; take it up again by the same command", id)
 		case <-over:
 			return &taskError{
-				text: "task " + id + " is still " + t.State + " after " + timeout.String() + ": " + t.Message, code: codeTimeout,
+				text: "task " + id + " is still " + t.State + " after " + timeout.String() + ": " + t.Message,
+				code: codeTimeout,
 				hint: joinHints(t.Hint, "what runs goes on; take it up again by the same command"),
 			}
 		case <-tick.C:
@@ -183,7 +202,8 @@ func (a *app) phase(ctx context.Context, api *client.Client, id string, r direct
 		case err == nil:
 			t = fresh
 			a.showPhase(t, shown)
-		case director.KindOf(err) == director.KindUnavailable && ctx.Err() == nil: // a director that starts again goes on with the task
+		case director.KindOf(err) == director.KindUnavailable &&
+			ctx.Err() == nil: // a director that starts again goes on with the task
 			a.phaseLine(shown, "director", err.Error())
 		case ctx.Err() == nil:
 			return err

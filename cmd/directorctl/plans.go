@@ -17,26 +17,20 @@ import (
 )
 
 func (a *app) planCommand() *cobra.Command {
-	var remove, data, start, wait, yes bool
+	var remove, data bool
+	var options makeOptions
 	var adopt []string
 	form := formTable
 	cmd := &cobra.Command{
 		Use:   "plan CLUSTER",
 		Short: "Freeze a plan for a cluster and show it",
-		Long: "Freeze the plan that brings a cluster to its document, or that deletes it, and show it: what it makes, changes and deletes, its\n" +
+		Long: "Freeze the plan that brings a cluster to its document, or that deletes it, and show it: what it " +
+			"makes, changes and deletes, its\n" +
 			"steps with what each needs first, the estimated time, and its hash. Nothing has happened yet.",
 		Example:           "  directorctl plan demo\n  directorctl plan demo --delete",
 		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case (wait || yes) && !start:
-				return needsStart(cmd)
-			case start && form != formTable:
-				return usage(cmd, "--start shows the plan as a table")
-			}
-			return nil
-		},
+		PreRunE:           func(cmd *cobra.Command, _ []string) error { return options.check(cmd, form) },
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r := plan.Request{DeleteData: data}
 			if remove {
@@ -58,17 +52,17 @@ func (a *app) planCommand() *cobra.Command {
 				return nil
 			}
 			printPlan(a.out, p)
-			if !start {
+			if !options.start {
 				say(a.out, "\nnext: directorctl start %s --wait\n", p.ID)
 				return nil
 			}
-			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
+			return a.startAndFollow(cmd.Context(), api, p, options.startOptions)
 		}),
 	}
 	cmd.Flags().BoolVar(&remove, "delete", false, "plan the deletion of the cluster")
 	deleteDataFlag(cmd, &data)
 	adoptDiskFlag(cmd, &adopt)
-	startFlags(cmd, &start, &wait, &yes)
+	options.flags(cmd)
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -77,21 +71,9 @@ func (a *app) nothingToDo(cluster string) {
 	say(a.out, "Cluster/%s is as it should be: nothing to do\n", cluster)
 }
 
-func needsStart(cmd *cobra.Command) error {
-	return usage(cmd, "--wait and --yes are for what --start starts")
-}
-
-func startFlags(cmd *cobra.Command, start, wait, yes *bool) {
-	if start != nil {
-		cmd.Flags().BoolVar(start, "start", false, "start the plan")
-	}
-	cmd.Flags().BoolVar(wait, "wait", false, "follow the plan to its end")
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "start without asking")
-}
-
 // startPlan starts a plan that was shown, after a confirmation. It returns false if the person said no.
-func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, yes bool) (wire.Plan, bool, error) {
-	if !yes {
+func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, c consent) (wire.Plan, bool, error) {
+	if !c.yes {
 		sayLine(a.out)
 		ok, err := a.confirm(ctx, "Start this plan?")
 		if err != nil {
@@ -113,17 +95,17 @@ func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, ye
 	return started, true, nil
 }
 
-func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Plan, yes, wait bool) error {
-	p, ok, err := a.startPlan(ctx, api, p, yes)
+func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Plan, options startOptions) error {
+	p, ok, err := a.startPlan(ctx, api, p, options.consent)
 	if err != nil || !ok {
 		return err
 	}
-	return a.followIf(ctx, wait, api, p)
+	return a.followIf(ctx, options, api, p)
 }
 
 // followIf follows a plan that was started to its end, or, if nobody waits for it, says how to.
-func (a *app) followIf(ctx context.Context, wait bool, api *client.Client, p wire.Plan) error {
-	if !wait {
+func (a *app) followIf(ctx context.Context, options startOptions, api *client.Client, p wire.Plan) error {
+	if !options.wait {
 		say(a.out, "follow it: directorctl follow %s\n", p.ID)
 		return nil
 	}
@@ -131,7 +113,7 @@ func (a *app) followIf(ctx context.Context, wait bool, api *client.Client, p wir
 }
 
 func (a *app) startCommand() *cobra.Command {
-	var wait, yes bool
+	var options startOptions
 	cmd := &cobra.Command{
 		Use:               "start PLAN",
 		Short:             "Start a plan",
@@ -142,13 +124,13 @@ func (a *app) startCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !yes {
+			if !options.yes {
 				printPlan(a.out, p)
 			}
-			return a.startAndFollow(cmd.Context(), api, p, yes, wait)
+			return a.startAndFollow(cmd.Context(), api, p, options)
 		}),
 	}
-	startFlags(cmd, nil, &wait, &yes)
+	options.flags(cmd)
 	return cmd
 }
 
@@ -156,6 +138,7 @@ func (a *app) plansCommand() *cobra.Command {
 	var cluster string
 	var phases []string
 	var limit int
+	var archived bool
 	form := formTable
 	check := func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
@@ -164,7 +147,7 @@ func (a *app) plansCommand() *cobra.Command {
 		return nil
 	}
 	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-		f := client.PlanFilter{Cluster: cluster, Limit: limit}
+		f := client.PlanFilter{Cluster: cluster, Limit: limit, Archived: archived}
 		for _, p := range phases {
 			f.Phases = append(f.Phases, plan.Phase(p))
 		}
@@ -178,13 +161,20 @@ func (a *app) plansCommand() *cobra.Command {
 		cmd.Flags().StringVar(&cluster, "cluster", "", "only plans of this cluster")
 		cmd.Flags().StringSliceVar(&phases, "phase", nil, "only plans in this phase, such as failed; may be repeated")
 		cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
-		_ = cmd.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp))
+		cmd.Flags().BoolVar(&archived, "archived", false, "only plans that have left the database for archives")
+		_ = cmd.RegisterFlagCompletionFunc(
+			"phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp),
+		)
 		_ = cmd.RegisterFlagCompletionFunc("cluster", a.complete(0, clusterNames))
 		outputFlag(cmd, &form)
 	}
-	cmd := &cobra.Command{Use: "plans", Short: "List plans, the newest first, or show one", PreRunE: check, RunE: list, Args: exact()}
+	cmd := &cobra.Command{
+		Use: "plans", Short: "List plans, the newest first, or show one", PreRunE: check, RunE: list, Args: exact(),
+	}
 	flags(cmd)
-	listCmd := &cobra.Command{Use: "list", Short: "List plans, the newest first", PreRunE: check, RunE: list, Args: exact()}
+	listCmd := &cobra.Command{
+		Use: "list", Short: "List plans, the newest first", PreRunE: check, RunE: list, Args: exact(),
+	}
 	flags(listCmd)
 	showCmd := &cobra.Command{
 		Use: "show PLAN", Short: "Show a plan with the state of its run", Args: exact("PLAN"),
@@ -203,9 +193,11 @@ func (a *app) archiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive PLAN",
 		Short: "Save all that is known of a plan, for support",
-		Long: "Save the plan, its events, the logs of all attempts, the inventory, the versions of all parts and the director's configuration as a\n" +
+		Long: "Save the plan, its events, the logs of all attempts, the inventory, the versions of all parts and " +
+			"the director's configuration as a\n" +
 			"tar.gz. Secrets are left out. Only the director that is asked has the logs of what it ran.",
-		Example:           "  directorctl plans archive 1121-063203-ad81a1\n  directorctl plans archive 1121-063203-ad81a1 -o - | tar tz",
+		Example: "  directorctl plans archive 1121-063203-ad81a1\n  directorctl plans archive " +
+			"1121-063203-ad81a1 -o - | tar tz",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -327,7 +319,8 @@ func (a *app) cancelCommand() *cobra.Command {
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.CancelPlan(ctx, id, now)
 		}, nil)
-	cmd.Long = "Stop a plan between steps: those that run come to their end, none starts any more. A cancelled plan can be taken up again by\n" +
+	cmd.Long = "Stop a plan between steps: those that run come to their end, none starts any more. A cancelled plan " +
+		"can be taken up again by\n" +
 		"retry, or given up by discard."
 	cmd.Flags().BoolVar(&now, "now", false, "end the running steps too")
 	return cmd
@@ -336,7 +329,8 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) retryCommand() *cobra.Command {
 	var wait bool
 	var step string
-	cmd := a.verbCommand("retry", "Let a stopped plan go on: run what failed, waits for a person or was paused", "goes on",
+	cmd := a.verbCommand("retry", "Let a stopped plan go on: run what failed, waits for a person or was paused",
+		"goes on",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.RetryPlan(ctx, id, step)
 		}, &wait)
@@ -365,7 +359,8 @@ func (a *app) pauseCommand() *cobra.Command {
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.PausePlan(ctx, id, reason)
 		}, nil)
-	cmd.Long = "Start no further steps of a plan: those that run come to their end, and the plan keeps its cluster. It goes on with resume."
+	cmd.Long = "Start no further steps of a plan: those that run come to their end, and the plan keeps its cluster. " +
+		"It goes on with resume."
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder")
 	return cmd
 }
@@ -376,7 +371,7 @@ func (a *app) skipCommand() *cobra.Command {
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.SkipStep(ctx, id, step, reason)
 		}, nil)
-	cmd.Example = `  directorctl skip 1121-063203-ad81a1 --step verify/demo --reason "the check pods are blocked by our policy"`
+	cmd.Example = `  directorctl skip 1121-063203-ad81a1 --step verify/demo --reason "our policy blocks the check pods"`
 	cmd.Flags().StringVar(&step, "step", "", "id of the step, as plans show has it")
 	cmd.Flags().StringVar(&reason, "reason", "", "why it is not needed; kept in the journal")
 	_ = cmd.MarkFlagRequired("step")
@@ -390,7 +385,8 @@ func (a *app) undoCommand() *cobra.Command {
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.UndoPlan(ctx, id)
 		}, &wait)
-	cmd.Long = "Take back what the steps of a failed, parked or cancelled plan did, the last first, as far as they can be taken back."
+	cmd.Long = "Take back what the steps of a failed, parked or cancelled plan did, the last first, as far as they " +
+		"can be taken back."
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
 	return cmd
 }

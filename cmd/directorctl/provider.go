@@ -15,7 +15,8 @@ import (
 func (a *app) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "provider", Short: "Test providers, and keep their credentials",
-		Long: "Providers are documents: directorctl apply makes and changes them, get -o yaml exports them. Their passwords are no part of them: a provider names\n" +
+		Long: "Providers are documents: directorctl apply makes and changes them, get -o yaml exports them. Their " +
+			"passwords are no part of them: a provider names\n" +
 			"credentials, which are set here, kept sealed, and never shown again.",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -31,8 +32,10 @@ func (a *app) providerCommand() *cobra.Command {
 func (a *app) providerTestCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
-		Use: "test NAME", Short: "Connect to a provider and say what is wrong", Args: exact("NAME"), ValidArgsFunction: a.complete(0, providerNames),
-		Long: "Connect to a provider with what its document says, and look at everything that the director needs there. Nothing is changed. Exits with 8 if\n" +
+		Use: "test NAME", Short: "Connect to a provider and say what is wrong", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, providerNames),
+		Long: "Connect to a provider with what its document says, and look at everything that the director needs " +
+			"there. Nothing is changed. Exits with 8 if\n" +
 			"something is wrong.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.TestProvider(cmd.Context(), args[0])
@@ -42,7 +45,9 @@ func (a *app) providerTestCommand() *cobra.Command {
 			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
 				return err
 			}
-			return director.Errorf(director.KindUnavailable, "directorctl.provider_test", "provider %s is not as it has to be", args[0])
+			return director.Errorf(
+				director.KindUnavailable, "directorctl.provider_test", "provider %s is not as it has to be", args[0],
+			)
 		}),
 	}
 	outputFlag(cmd, &form)
@@ -69,10 +74,14 @@ func (a *app) printTest(v wire.ProviderTest) {
 func (a *app) credentialsSetCommand() *cobra.Command {
 	var user, file string
 	cmd := &cobra.Command{
-		Use: "set NAME --user USER", Short: "Set or change credentials", Args: exact("NAME"), ValidArgsFunction: a.complete(0, credentialsNames),
-		Long: "Set an account for providers, or change it. Providers that name it take the change up at their next login; no provider and no cluster changes.\n\n" +
-			"The password comes from a file, from the standard input, or from the terminal, and never from the command line.",
-		Example: "  directorctl provider credentials set vcenter --user kaas@vsphere.local --password-file - < password",
+		Use: "set NAME --user USER", Short: "Set or change credentials", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, credentialsNames),
+		Long: "Set an account for providers, or change it. Providers that name it take the change up at their next " +
+			"login; no provider and no cluster changes.\n\n" +
+			"The password comes from a file, from the standard input, or from the terminal, and never from the " +
+			"command line.",
+		Example: "  directorctl provider credentials set vcenter --user kaas@vsphere.local --password-file - < " +
+			"password",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if user == "" {
 				return usage(cmd, "--user is missing")
@@ -113,7 +122,10 @@ func (a *app) credentialsListCommand() *cobra.Command {
 			return a.show(form, wire.CredentialsList{Items: items}, func() {
 				table(a.out, "NAME USER REVISION CHANGED BY PROVIDERS", func(row func(...string)) {
 					for _, c := range items {
-						row(c.Name, c.User, strconv.FormatInt(c.Revision, 10), minute(c.UpdatedAt), c.UpdatedBy, strings.Join(c.Providers, ","))
+						row(
+							c.Name, c.User, strconv.FormatInt(c.Revision, 10), minute(c.UpdatedAt), c.UpdatedBy,
+							strings.Join(c.Providers, ","),
+						)
 					}
 				})
 			})
@@ -124,15 +136,14 @@ func (a *app) credentialsListCommand() *cobra.Command {
 }
 
 func (a *app) credentialsDeleteCommand() *cobra.Command {
-	var yes bool
+	var options consent
 	cmd := &cobra.Command{
-		Use: "delete NAME", Short: "Delete credentials that no provider names", Args: exact("NAME"), ValidArgsFunction: a.complete(0, credentialsNames),
+		Use: "delete NAME", Short: "Delete credentials that no provider names", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, credentialsNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Delete the credentials "+args[0]+"?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(cmd.Context(), options, "Delete the credentials "+args[0]+"?")
+			if err != nil || !ok {
+				return err
 			}
 			if err := api.DeleteCredentials(cmd.Context(), args[0]); err != nil {
 				return err
@@ -141,7 +152,7 @@ func (a *app) credentialsDeleteCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	options.flag(cmd, "delete without asking")
 	return cmd
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// sources is a set of texts joined to one YAML stream, that knows which line came from where. All are applied together, so
-// that documents may name each other over files.
+// sources is a set of texts joined to one YAML stream, that knows which line came from where. All are applied together,
+// so that documents may name each other over files.
 type sources struct {
 	text  bytes.Buffer
 	parts []part
@@ -79,7 +79,9 @@ func (s *sources) addPath(path string) error {
 			}
 		}
 		if len(files) == 0 {
-			return director.Errorf(director.KindInvalid, "directorctl.read", "%s holds no .yaml, .yml or .json file", path)
+			return director.Errorf(
+				director.KindInvalid, "directorctl.read", "%s holds no .yaml, .yml or .json file", path,
+			)
 		}
 	}
 	for _, f := range files {

@@ -27,15 +27,19 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "directorctl",
 		Short: "Make and run Kubernetes clusters on virtual machines",
-		Long: "directorctl speaks to a director: it states what should be (apply), shows the plan that leads there (plan), starts it and\n" +
+		Long: "directorctl speaks to a director: it states what should be (apply), shows the plan that leads there " +
+			"(plan), starts it and\n" +
 			"follows it. Nothing changes before a plan is started.\n\n" +
-			"Environment: DIRECTOR_SERVER is the address when --server is not given, DIRECTOR_CONFIG the configuration file.",
+			"Environment: DIRECTOR_SERVER is the address when --server is not given, DIRECTOR_CONFIG the " +
+			"configuration file.",
 		Example: "  directorctl login --server https://director:8443\n" +
 			"  directorctl apply -f cluster.yaml --start --wait\n" +
 			"  directorctl kubeconfig demo -o demo.kubeconfig",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&a.configFlag, "config", "", "configuration file (default $XDG_CONFIG_HOME/director/config.yaml)")
+	root.PersistentFlags().StringVar(
+		&a.configFlag, "config", "", "configuration file (default $XDG_CONFIG_HOME/director/config.yaml)",
+	)
 	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "address of the director, https://host:port")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
 	root.AddGroup(
@@ -43,6 +47,7 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "plan", Title: "Plans:"},
 		&cobra.Group{ID: "cluster", Title: "Use a cluster:"},
 		&cobra.Group{ID: "provider", Title: "Hypervisors:"},
+		&cobra.Group{ID: "sign", Title: "Sign what clusters are made from:"},
 		&cobra.Group{ID: "session", Title: "Session:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -51,12 +56,21 @@ func (a *app) rootCommand() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.imageCommand())
-	add("plan", a.checkCommand(), a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(), a.logsCommand(), a.eventsCommand(),
-		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(), a.discardCommand(),
+	add(
+		"model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(),
+		a.imageCommand(),
+	)
+	add("plan", a.checkCommand(), a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(),
+		a.logsCommand(), a.eventsCommand(),
+		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(),
+		a.discardCommand(),
 		a.schedulesCommand())
-	add("cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.kubeconfigCommand(), a.inventoryCommand())
+	add(
+		"cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.rotateCommand(), a.kubeconfigCommand(),
+		a.inventoryCommand(),
+	)
 	add("provider", a.providerCommand(), a.vmsCommand(), a.disksCommand(), a.capacityCommand())
+	add("sign", a.signCommand(), a.verifyCommand(), a.keyCommand())
 	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.
@@ -123,7 +137,8 @@ func (a *app) anonymous(c config, token director.Secret) (*client.Client, error)
 		return nil, noDirector()
 	}
 	return client.New(client.Config{
-		Server: c.Server, Token: token, CA: []byte(c.CA), Fingerprint: c.Fingerprint, UserAgent: "directorctl/" + version,
+		Server: c.Server, Token: token, CA: []byte(c.CA), Fingerprint: c.Fingerprint,
+		UserAgent: "directorctl/" + version,
 	})
 }
 
@@ -151,9 +166,11 @@ func (a *app) connect() (*client.Client, error) {
 	return a.anonymous(c, token)
 }
 
-// connected is the RunE of a command that asks the director: run gets a client, which is closed after it. What is wrong with the
-// command line itself is for PreRunE, so that it is said also to those who are not logged in.
-func (a *app) connected(run func(cmd *cobra.Command, api *client.Client, args []string) error) func(*cobra.Command, []string) error {
+// connected is the RunE of a command that asks the director: run gets a client, which is closed after it. What is wrong
+// with the command line itself is for PreRunE, so that it is said also to those who are not logged in.
+func (a *app) connected(
+	run func(cmd *cobra.Command, api *client.Client, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		api, err := a.connect()
 		if err != nil {
@@ -167,7 +184,9 @@ func (a *app) connected(run func(cmd *cobra.Command, api *client.Client, args []
 // confirm asks a question that only "y" or "yes" answers; without a terminal the flag --yes must have answered it.
 func (a *app) confirm(ctx context.Context, question string) (bool, error) {
 	if !a.inIsTerminal() {
-		return false, director.Errorf(director.KindInvalid, "directorctl.confirm", "there is no terminal to ask on: %s", question).
+		return false, director.Errorf(
+			director.KindInvalid, "directorctl.confirm", "there is no terminal to ask on: %s", question,
+		).
 			WithHint("look at what would be done, and give --yes")
 	}
 	say(a.err, "%s [y/N] ", question)
@@ -211,7 +230,9 @@ const (
 
 func outputFlag(cmd *cobra.Command, form *string) {
 	cmd.Flags().StringVarP(form, "output", "o", formTable, "table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formTable, formJSON, formYAML}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(
+		"output", cobra.FixedCompletions([]string{formTable, formJSON, formYAML}, cobra.ShellCompDirectiveNoFileComp),
+	)
 	before := cmd.PreRunE
 	cmd.PreRunE = func(c *cobra.Command, args []string) error {
 		switch *form {

@@ -24,15 +24,20 @@ func (a *app) schedulesCommand() *cobra.Command {
 		return a.show(form, wire.Schedules{Items: items}, func() { printSchedules(a.out, items, time.Now()) })
 	})
 	cmd := &cobra.Command{
-		Use: "schedules", Short: "List, run and suspend what the director does at certain times", RunE: list, Args: exact(),
-		Long: "List what the director does at certain times, with the next slot and how the last run ended. Schedules are documents: directorctl apply\n" +
+		Use: "schedules", Short: "List, run and suspend what the director does at certain times", RunE: list,
+		Args: exact(),
+		Long: "List what the director does at certain times, with the next slot and how the last run ended. " +
+			"Schedules are documents: directorctl apply\n" +
 			"makes and changes them, directorctl delete removes them.",
 	}
 	outputFlag(cmd, &form)
-	listCmd := &cobra.Command{Use: "list", Short: "List the schedules with their next slots and last runs", RunE: list, Args: exact()}
+	listCmd := &cobra.Command{
+		Use: "list", Short: "List the schedules with their next slots and last runs", RunE: list, Args: exact(),
+	}
 	outputFlag(listCmd, &form)
 	showCmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a schedule with its last runs", Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
+		Use: "show NAME", Short: "Show a schedule with its last runs", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, scheduleNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			s, err := api.Schedule(cmd.Context(), args[0])
 			if err != nil {
@@ -42,7 +47,9 @@ func (a *app) schedulesCommand() *cobra.Command {
 		}),
 	}
 	outputFlag(showCmd, &form)
-	cmd.AddCommand(listCmd, showCmd, a.runScheduleCommand(), a.suspendCommand("suspend", "Let no slot of a schedule run", true),
+	cmd.AddCommand(listCmd, showCmd, a.runScheduleCommand(), a.suspendCommand(
+		"suspend", "Let no slot of a schedule run", true,
+	),
 		a.suspendCommand("resume", "Let the slots of a schedule run again", false))
 	return cmd
 }
@@ -59,8 +66,9 @@ func scheduleNames(ctx context.Context, c *client.Client, _ []string) []string {
 func (a *app) runScheduleCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
-		Use: "run NAME", Short: "Run the job of a schedule now", Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
-		Long: "Run the job of a schedule now, beside its slots, also if it is suspended.",
+		Use: "run NAME", Short: "Run the job of a schedule now", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, scheduleNames),
+		Long:              "Run the job of a schedule now, beside its slots, also if it is suspended.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r, err := api.RunSchedule(cmd.Context(), args[0])
 			if err != nil {
@@ -96,7 +104,10 @@ func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run
 				say(a.out, "Schedule %s is done: %s\n", name, plain(r.Message))
 				return nil
 			default:
-				return &director.Error{Kind: director.KindInternal, Op: "directorctl.schedule", Msg: "the run of " + name + " is " + r.Status + ": " + r.Message, Hint: r.Hint}
+				return &director.Error{
+					Kind: director.KindInternal, Op: "directorctl.schedule",
+					Msg: "the run of " + name + " is " + r.Status + ": " + r.Message, Hint: r.Hint,
+				}
 			}
 			break // of several attempts the newest
 		}
@@ -118,7 +129,10 @@ func (a *app) suspendCommand(verb, short string, suspend bool) *cobra.Command {
 			}
 			switch {
 			case s.Suspended:
-				say(a.out, "Schedule %s is suspended; directorctl schedules resume %s lets it run again.\n", s.Name, s.Name)
+				say(
+					a.out, "Schedule %s is suspended; directorctl schedules resume %s lets it run again.\n", s.Name,
+					s.Name,
+				)
 			case s.Next != nil:
 				say(a.out, "Schedule %s runs next at %s.\n", s.Name, inZone(*s.Next, s.TimeZone))
 			default:

@@ -88,7 +88,9 @@ func printWaits(w io.Writer, p wire.Plan, now time.Time) {
 	})
 }
 
-var verbMarks = map[string]string{"create": "+", "change": "~", "delete": "-", "keep": "=", "restart": "!", "evict": "!"}
+var verbMarks = map[string]string{
+	"create": "+", "change": "~", "delete": "-", "keep": "=", "restart": "!", "evict": "!", "fence": "!",
+}
 
 // printEffects lists what the plan changes in the world, by node.
 func printEffects(w io.Writer, p wire.Plan) {
@@ -182,7 +184,8 @@ func printSteps(w io.Writer, p wire.Plan) {
 	})
 	printWaysBack(w, p)
 	for _, s := range p.Steps {
-		if s.Message == "" || !slices.Contains([]plan.Status{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}, plan.Status(s.Status)) {
+		if s.Message == "" ||
+			!slices.Contains([]plan.Status{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}, plan.Status(s.Status)) {
 			continue
 		}
 		say(w, "\n%s is %s: %s\n", s.ID, s.Status, s.Message)
@@ -197,7 +200,9 @@ func printSteps(w io.Writer, p wire.Plan) {
 
 // needed leaves out the steps that only run after a failure, as long as there is none.
 func needed(steps []wire.Step) []wire.Step {
-	return slices.DeleteFunc(slices.Clone(steps), func(s wire.Step) bool { return len(s.Undoes) > 0 && s.Status == string(plan.Pending) })
+	return slices.DeleteFunc(slices.Clone(
+		steps,
+	), func(s wire.Step) bool { return len(s.Undoes) > 0 && s.Status == string(plan.Pending) })
 }
 
 // printWaysBack tells what happens to a node that fails.

@@ -37,8 +37,9 @@ func TestEveryKindHasACode(t *testing.T) {
 		}
 	}
 	for code, err := range map[int]error{
-		0: nil, 1: errors.New("x"), codePlanFailed: &planError{code: codePlanFailed}, codeInterrupted: fmt.Errorf("x: %w", context.Canceled),
-		codeDiffers: differsError{},
+		0: nil, 1: errors.New("x"), codePlanFailed: &planError{code: codePlanFailed},
+		codeInterrupted: fmt.Errorf("x: %w", context.Canceled),
+		codeDiffers:     differsError{},
 	} {
 		if got := exitCode(err); got != code {
 			t.Errorf("exit code of %v is %d, want %d", err, got, code)
@@ -71,7 +72,8 @@ func TestPlacesAreTranslated(t *testing.T) {
 	for _, f := range translated.Fields {
 		got = append(got, f.String())
 	}
-	want := "a.yaml:2: spec.b: |b.yaml:1: spec.c: |c.yaml:1: d: |Cluster/x: spec.y: |b.yaml:1: did not find expected key|a.yaml: holds no document"
+	want := "a.yaml:2: spec.b: |b.yaml:1: spec.c: |c.yaml:1: d: |Cluster/x: spec.y: |b.yaml:1: did not find " +
+		"expected key|a.yaml: holds no document"
 	if strings.Join(got, "|") != want {
 		t.Errorf("%q, want %q", strings.Join(got, "|"), want)
 	}

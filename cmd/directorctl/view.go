@@ -154,7 +154,8 @@ func (s *screen) draw() {
 	_, _ = io.WriteString(s.out, b.String()) // a terminal that has gone ends the command by a signal
 }
 
-// plain takes control characters out of what other programs said, except line ends: none of them may steer the terminal.
+// plain takes control characters out of what other programs said, except line ends: none of them may steer the
+// terminal.
 func plain(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c != '\n' && (c < ' ' || (c >= 0x7f && c < 0xa0)) {
@@ -178,7 +179,8 @@ var marks = map[plan.Status]string{
 	plan.Undoing: "↶", plan.Undone: "○", plan.Stuck: "✗",
 }
 
-// picture is what the screen shows in at most so many lines: all steps if they fit, otherwise first what moves and what failed.
+// picture is what the screen shows in at most so many lines: all steps if they fit, otherwise first what moves and what
+// failed.
 func (s *screen) picture(most int) []string {
 	now := s.now()
 	head := fmt.Sprintf("%s %s: %s, %d/%d steps", s.p.Operation, s.p.Cluster, s.p.Phase, s.p.StepsDone, s.p.StepsTotal)

@@ -40,19 +40,25 @@ var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 func samplePlan(workers int) wire.Plan {
 	p := plan.Plan{ID: "0102-030405-aabbcc", CreatedAt: start, CreatedBy: "admin", Hash: strings.Repeat("ab", 32)}
 	p.Operation, p.Cluster, p.Summary = plan.ClusterCreate, "demo", "create cluster demo"
-	p.Steps = []plan.Step{{ID: "network.ensure/net", Title: "Make network net", Estimate: 2 * time.Second, Effects: []plan.Effect{
-		{Verb: "create", Object: "network", Name: "net", Detail: "10.88.0.0/24"},
-	}}}
+	p.Steps = []plan.Step{{
+		ID: "network.ensure/net", Title: "Make network net", Estimate: 2 * time.Second,
+		Effects: []plan.Effect{
+			{Verb: "create", Object: "network", Name: "net", Detail: "10.88.0.0/24"},
+		},
+	}}
 	var all []string
 	for i := range workers {
 		name := "demo-worker-" + string(rune('a'+i))
 		all = append(all, "vm.ensure/"+name)
 		p.Steps = append(p.Steps, plan.Step{
-			ID: "vm.ensure/" + name, Title: "Make VM " + name, Node: name, Needs: []string{"network.ensure/net"}, Estimate: 40 * time.Second,
-			Effects: []plan.Effect{{Verb: "create", Object: "vm", Name: name}},
+			ID: "vm.ensure/" + name, Title: "Make VM " + name, Node: name, Needs: []string{"network.ensure/net"},
+			Estimate: 40 * time.Second,
+			Effects:  []plan.Effect{{Verb: "create", Object: "vm", Name: name}},
 		})
 	}
-	p.Steps = append(p.Steps, plan.Step{ID: "ansible.play/install", Title: "Install Kubernetes", Needs: all, Estimate: 2 * time.Minute})
+	p.Steps = append(p.Steps, plan.Step{
+		ID: "ansible.play/install", Title: "Install Kubernetes", Needs: all, Estimate: 2 * time.Minute,
+	})
 	p.Estimate = plan.CriticalPath(p.Steps)
 	return wire.PlanOf(p, plan.NewState(&p))
 }
@@ -70,12 +76,19 @@ func story(p wire.Plan) []wire.Event {
 	at(3, wire.Event{Kind: "succeeded", Step: "network.ensure/net", Attempt: 1})
 	at(3, wire.Event{Kind: "started", Step: "vm.ensure/demo-worker-a", Attempt: 1})
 	at(3, wire.Event{Kind: "started", Step: "vm.ensure/demo-worker-b", Attempt: 1})
-	at(5, wire.Event{Kind: "not_ready", Step: "vm.ensure/demo-worker-a", Attempt: 1, Message: "SSH does not answer yet"})
+	at(5, wire.Event{
+		Kind: "not_ready", Step: "vm.ensure/demo-worker-a", Attempt: 1, Message: "SSH does not answer yet",
+	})
 	at(7, wire.Event{Kind: "started", Step: "vm.ensure/demo-worker-a", Attempt: 2})
-	at(8, wire.Event{Kind: "not_ready", Step: "vm.ensure/demo-worker-a", Attempt: 2, Message: "SSH does not answer yet"})
+	at(8, wire.Event{
+		Kind: "not_ready", Step: "vm.ensure/demo-worker-a", Attempt: 2, Message: "SSH does not answer yet",
+	})
 	at(9, wire.Event{Kind: "started", Step: "vm.ensure/demo-worker-a", Attempt: 3})
 	at(40, wire.Event{Kind: "succeeded", Step: "vm.ensure/demo-worker-a", Attempt: 3})
-	at(60, wire.Event{Kind: "retry", Step: "vm.ensure/demo-worker-b", Attempt: 1, Message: "the pool\tis locked\x1b[31m", NotBefore: &later})
+	at(60, wire.Event{
+		Kind: "retry", Step: "vm.ensure/demo-worker-b", Attempt: 1, Message: "the pool\tis locked\x1b[31m",
+		NotBefore: &later,
+	})
 	return events
 }
 
@@ -160,8 +173,14 @@ func TestPrintWaysBack(t *testing.T) {
 		back := plan.UndoID("uncordon", name)
 		p.Steps = append(p.Steps,
 			plan.Step{ID: "drain/" + name, Title: "Drain " + name, Node: name, Window: "workers"},
-			plan.Step{ID: plan.UndoID("vm.remove", name), Title: "Remove VM " + name, Node: name, Window: "workers", Undoes: []string{"drain/" + name}, Effects: []plan.Effect{{Verb: "delete", Object: "vm", Name: name}}},
-			plan.Step{ID: back, Title: "Uncordon " + name, Node: name, Window: "workers", Undoes: []string{"drain/" + name}, Needs: []string{plan.UndoID("vm.remove", name)}})
+			plan.Step{
+				ID: plan.UndoID("vm.remove", name), Title: "Remove VM " + name, Node: name, Window: "workers",
+				Undoes: []string{"drain/" + name}, Effects: []plan.Effect{{Verb: "delete", Object: "vm", Name: name}},
+			},
+			plan.Step{
+				ID: back, Title: "Uncordon " + name, Node: name, Window: "workers", Undoes: []string{"drain/" + name},
+				Needs: []string{plan.UndoID("vm.remove", name)},
+			})
 	}
 	state := plan.NewState(&p)
 	show := func() (out string, shown wire.Plan) {
@@ -171,7 +190,10 @@ func TestPrintWaysBack(t *testing.T) {
 		return b.String(), shown
 	}
 	text, shown := show()
-	for _, want := range []string{"put back by itself", "  w-1: Remove VM w-1; Uncordon w-1\n", "  w-2: Remove VM w-2; Uncordon w-2\n", "2   drain/w-2"} {
+	for _, want := range []string{
+		"put back by itself", "  w-1: Remove VM w-1; Uncordon w-1\n", "  w-2: Remove VM w-2; Uncordon w-2\n",
+		"2   drain/w-2",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
 		}
@@ -179,22 +201,27 @@ func TestPrintWaysBack(t *testing.T) {
 	if strings.Contains(text, "-undo/") || strings.Contains(text, "delete vm") || shown.StepsTotal != 2 {
 		t.Errorf("the way back looks like what is going to happen, in %d steps:\n%s", shown.StepsTotal, text)
 	}
-	state.Phase, state.Steps[0].Status, state.Steps[1].Status, state.Steps[2].Status = plan.PhaseRunning, plan.Failed, plan.Done, plan.Running
+	state.Phase, state.Steps[0].Status, state.Steps[1].Status, state.Steps[2].Status = plan.PhaseRunning, plan.Failed,
+		plan.Done, plan.Running
 	text, shown = show()
-	if !strings.Contains(text, "uncordon-undo/w-1") || strings.Contains(text, "  w-1: ") || !strings.Contains(text, "  w-2: ") || shown.StepsTotal != 4 || shown.StepsDone != 1 {
+	if !strings.Contains(text, "uncordon-undo/w-1") || strings.Contains(text, "  w-1: ") ||
+		!strings.Contains(text, "  w-2: ") || shown.StepsTotal != 4 || shown.StepsDone != 1 {
 		t.Errorf("on its way back, %d of %d steps:\n%s", shown.StepsDone, shown.StepsTotal, text)
 	}
 }
 
 func TestRangesAndSpans(t *testing.T) {
 	t.Parallel()
-	for want, n := range map[string][]int{"": nil, "1": {1}, "1,2": {2, 1}, "1-3": {3, 1, 2}, "1,3-5,7,8": {1, 3, 4, 5, 7, 8}} {
+	for want, n := range map[string][]int{
+		"": nil, "1": {1}, "1,2": {2, 1}, "1-3": {3, 1, 2}, "1,3-5,7,8": {1, 3, 4, 5, 7, 8},
+	} {
 		if got := ranges(n); got != want {
 			t.Errorf("ranges(%v) = %q, want %q", n, got, want)
 		}
 	}
 	for d, want := range map[time.Duration]string{
-		0: "", 400 * time.Millisecond: "0.4s", 12 * time.Second: "12s", 59900 * time.Millisecond: "60s", 185 * time.Second: "3m05s", 62 * time.Minute: "1h02m",
+		0: "", 400 * time.Millisecond: "0.4s", 12 * time.Second: "12s", 59900 * time.Millisecond: "60s",
+		185 * time.Second: "3m05s", 62 * time.Minute: "1h02m",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("span(%v) = %q, want %q", d, got, want)

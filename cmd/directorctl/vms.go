@@ -16,7 +16,8 @@ import (
 func (a *app) vmsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "vms", Short: "Compare the ledger of VMs with the hypervisors, and mend what differs",
-		Long: "The director writes every VM down before it asks a hypervisor for it. Here that ledger is compared with what the hypervisors have, and what\n" +
+		Long: "The director writes every VM down before it asks a hypervisor for it. Here that ledger is compared " +
+			"with what the hypervisors have, and what\n" +
 			"differs is adopted or reclaimed. A VM that does not carry the director's stamp is never touched.",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -32,7 +33,8 @@ func (a *app) vmsListCommand() *cobra.Command {
 	form := formTable
 	var strangers bool
 	cmd := &cobra.Command{
-		Use: "list [PROVIDER...]", Short: "List VMs as the ledger and the hypervisors have them", ValidArgsFunction: a.complete(0, providerNames),
+		Use: "list [PROVIDER...]", Short: "List VMs as the ledger and the hypervisors have them",
+		ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.VMs(cmd.Context(), strangers, args...)
 			if err != nil {
@@ -41,7 +43,10 @@ func (a *app) vmsListCommand() *cobra.Command {
 			return a.show(form, v, func() {
 				table(a.out, "PROVIDER HOST NAME ID POWER CPUS MEMORY OWNER CLUSTER STATE", func(row func(...string)) {
 					for _, m := range v.Items {
-						row(m.Provider, m.Host, m.Name, m.ID, m.Power, counted(m.CPUs), memory(m.MemoryBytes), m.Owner, m.Cluster, m.State)
+						row(
+							m.Provider, m.Host, m.Name, m.ID, m.Power, counted(m.CPUs), memory(m.MemoryBytes), m.Owner,
+							m.Cluster, m.State,
+						)
 					}
 				})
 				a.printUnseen(v.Providers)
@@ -85,7 +90,8 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 	var exit bool
 	cmd := &cobra.Command{
 		Use: "audit [PROVIDER...]", Short: "Find VMs that the ledger and the hypervisors do not agree on",
-		Long: "Compare the ledger with what the hypervisors have, and say what can be done about each difference. Nothing is changed.\n\n" +
+		Long: "Compare the ledger with what the hypervisors have, and say what can be done about each difference. " +
+			"Nothing is changed.\n\n" +
 			"  twin      a VM with the stamp of a machine that another VM has too\n" +
 			"  orphan    a VM with our stamp, and no row in the ledger\n" +
 			"  ghost     a row, and no VM\n" +
@@ -93,7 +99,8 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 			"  drift     a VM of another size, on another host or network, or switched off\n" +
 			"  orphan-disk  a data disk with our stamp that the ledger knows nothing of\n" +
 			"  ghost-disk   a disk that the ledger keeps, and that is not there or not free",
-		Example: "  directorctl vms audit\n  directorctl vms audit lab --exit-code", ValidArgsFunction: a.complete(0, providerNames),
+		Example:           "  directorctl vms audit\n  directorctl vms audit lab --exit-code",
+		ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.Audit(cmd.Context(), args...)
 			if err != nil {
@@ -104,7 +111,10 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 			}
 			for _, p := range v.Providers {
 				if p.Unseen != "" && exit {
-					return director.Errorf(director.KindUnavailable, "directorctl.audit", "provider %s was not compared", p.Name).WithHint("%s", p.Hint)
+					return director.Errorf(
+						director.KindUnavailable, "directorctl.audit", "provider %s was not compared", p.Name,
+					).
+						WithHint("%s", p.Hint)
 				}
 			}
 			if exit && len(v.Findings) > 0 {
@@ -113,7 +123,9 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are findings, and with 8 if a provider did not answer")
+	cmd.Flags().BoolVar(
+		&exit, "exit-code", false, "exit with 9 if there are findings, and with 8 if a provider did not answer",
+	)
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -146,36 +158,45 @@ func (a *app) printAudit(v wire.Audit) {
 
 func (a *app) vmsAdoptCommand() *cobra.Command {
 	var addresses []string
-	var yes bool
+	var options consent
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "adopt PROVIDER ID", Short: "Write an orphan into the ledger again",
-		Long: "Write a VM with the director's stamp into the ledger, if the cluster that it was made for still exists. Nothing happens to the VM; the next plan of\n" +
-			"the cluster sees it, and keeps it, brings it in, or takes it away as one too many. A VM that is in the ledger is written down where it is now.",
+		Long: "Write a VM with the director's stamp into the ledger, if the cluster that it was made for still " +
+			"exists. Nothing happens to the VM; the next plan of\n" +
+			"the cluster sees it, and keeps it, brings it in, or takes it away as one too many. A VM that is in the " +
+			"ledger is written down where it is now.",
 		Example: "  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002\n" +
-			"  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002 --address 10.88.0.17 --address storage=10.89.0.17", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+			"  directorctl vms adopt lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002 --address 10.88.0.17 --address " +
+			"storage=10.89.0.17", Args: exact(
+			"PROVIDER", "ID",
+		), ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			said, err := saidAddresses(cmd, addresses)
 			if err != nil {
 				return err
 			}
-			if !yes {
-				ok, err := a.confirm(cmd.Context(), "Write VM "+args[1]+" on "+args[0]+" into the ledger?")
-				if err != nil || !ok {
-					return err
-				}
+			ok, err := a.agreed(cmd.Context(), options, "Write VM "+args[1]+" on "+args[0]+" into the ledger?")
+			if err != nil || !ok {
+				return err
 			}
 			vm, err := api.AdoptVM(cmd.Context(), args[0], args[1], said)
 			if err != nil {
 				return err
 			}
 			return a.show(form, vm, func() {
-				say(a.out, "VM %s is machine %s of Cluster/%s at %s\nnext: directorctl plan %s\n", vm.ID, vm.Name, vm.Cluster, vm.Address, vm.Cluster)
+				say(
+					a.out, "VM %s is machine %s of Cluster/%s at %s\nnext: directorctl plan %s\n", vm.ID, vm.Name,
+					vm.Cluster, vm.Address, vm.Cluster,
+				)
 			})
 		}),
 	}
-	cmd.Flags().StringArrayVar(&addresses, "address", nil, "its address, or NETWORK=ADDRESS of a further adapter, if the director does not remember it; may be repeated")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	cmd.Flags().StringArrayVar(
+		&addresses, "address", nil,
+		"its address, or NETWORK=ADDRESS of a further adapter, if the director does not remember it; may be repeated",
+	)
+	options.flag(cmd, "do it without asking")
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -201,23 +222,24 @@ func saidAddresses(cmd *cobra.Command, written []string) (wire.VMAdopt, error) {
 }
 
 func (a *app) vmsReclaimCommand() *cobra.Command {
-	var disks, yes bool
+	var disks bool
+	var options consent
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "reclaim PROVIDER ID", Short: "Delete an orphan",
-		Long: "Delete a VM with the director's stamp that has no row in the ledger, and that no plan still means to make. Anything else is refused. Its data disks\n" +
+		Long: "Delete a VM with the director's stamp that has no row in the ledger, and that no plan still means to " +
+			"make. Anything else is refused. Its data disks\n" +
 			"stay unless --data-disks is given.",
-		Example: "  directorctl vms reclaim lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002", Args: exact("PROVIDER", "ID"), ValidArgsFunction: a.complete(0, providerNames),
+		Example: "  directorctl vms reclaim lab 6c4b3e2a-7f0d-5a1e-9c55-0242ac120002", Args: exact("PROVIDER", "ID"),
+		ValidArgsFunction: a.complete(0, providerNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			if !yes {
-				what := "Delete VM " + args[1] + " on " + args[0] + " with its root disk"
-				if disks {
-					what += " and all its data disks"
-				}
-				ok, err := a.confirm(cmd.Context(), what+"?")
-				if err != nil || !ok {
-					return err
-				}
+			what := "Delete VM " + args[1] + " on " + args[0] + " with its root disk"
+			if disks {
+				what += " and all its data disks"
+			}
+			ok, err := a.agreed(cmd.Context(), options, what+"?")
+			if err != nil || !ok {
+				return err
 			}
 			vm, err := api.ReclaimVM(cmd.Context(), args[0], args[1], disks)
 			if err != nil {
@@ -227,7 +249,7 @@ func (a *app) vmsReclaimCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&disks, "data-disks", false, "also delete its data disks")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete without asking")
+	options.flag(cmd, "delete without asking")
 	outputFlag(cmd, &form)
 	return cmd
 }

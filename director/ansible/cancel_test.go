@@ -17,10 +17,14 @@ func TestCancelEndsEverything(t *testing.T) {
 		script string
 		grace  time.Duration
 	}{
-		"polite":   {`sleep 1000 & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait`, time.Minute},
-		"stubborn": {`trap '' TERM; sleep 1000 & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait; wait`, 50 * time.Millisecond},
+		"polite": {`sleep 1000 & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait`, time.Minute},
+		"stubborn": {
+			`trap '' TERM; sleep 1000 & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait; wait`,
+			50 * time.Millisecond,
+		},
 		"escaped from the group": {
-			`setsid sleep 1000 >/dev/null 2>&1 </dev/null & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait`, time.Minute,
+			`setsid sleep 1000 >/dev/null 2>&1 </dev/null & emit "{\"type\":\"retry\",\"msg\":\"pid $!\"}"; wait`,
+			time.Minute,
 		},
 	}
 	for name, tt := range tests {
@@ -77,7 +81,8 @@ func TestTimeout(t *testing.T) {
 	p.Timeout = 500 * time.Millisecond
 	_, err := b.Play(t.Context(), p)
 	e := playError(t, err)
-	if e.Class != ansible.ClassTimeout || !errors.Is(err, context.DeadlineExceeded) || !slices.Equal(e.Waiting, []string{"h2"}) {
+	if e.Class != ansible.ClassTimeout || !errors.Is(err, context.DeadlineExceeded) ||
+		!slices.Equal(e.Waiting, []string{"h2"}) {
 		t.Errorf("got %v, waiting %v", err, e.Waiting)
 	}
 	if want := "the run was ended after 500ms in task 'r : U', waiting for host h2"; shown(err) != want {

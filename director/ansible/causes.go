@@ -51,8 +51,8 @@ func BuiltInCauses() []Cause {
 	return append([]Cause(nil), causes...)
 }
 
-// ReadCauses reads an administrator's file of causes, for Config.Causes. Its form is that of causes.yml in this directory, which docs/causes.md
-// explains.
+// ReadCauses reads an administrator's file of causes, for Config.Causes. Its form is that of causes.yml in this
+// directory, which docs/reference/causes.md explains.
 func ReadCauses(path string) ([]Cause, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -64,8 +64,9 @@ func ReadCauses(path string) ([]Cause, error) {
 
 const opCauses = "ansible.causes"
 
-// ParseCauses reads a document of causes. It is strict: an unknown key, a class that does not exist, a pattern that is no regular expression, an
-// identifier that is there twice or an example that its own pattern does not match is an error, and all of them are named with line and field.
+// ParseCauses reads a document of causes. It is strict: an unknown key, a class that does not exist, a pattern that is
+// no regular expression, an identifier that is there twice or an example that its own pattern does not match is an
+// error, and all of them are named with line and field.
 func ParseCauses(name string, data []byte) ([]Cause, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
@@ -126,7 +127,8 @@ func (r *causesReader) cause(n *yaml.Node, at string) {
 	}
 	var c Cause
 	texts := map[string]*string{
-		"id": &c.ID, "match": &c.Match, "task": &c.Task, "class": (*string)(&c.Class), "explain": &c.Explain, "hint": &c.Hint,
+		"id": &c.ID, "match": &c.Match, "task": &c.Task, "class": (*string)(&c.Class), "explain": &c.Explain,
+		"hint": &c.Hint,
 	}
 	where := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -186,12 +188,16 @@ func (r *causesReader) check(n *yaml.Node, at string, c *Cause, where map[string
 	}
 	for i, x := range c.Examples {
 		if !c.match.MatchString(x) {
-			r.wrong(line("examples"), fmt.Sprintf("%s.examples[%d]", at, i), "correct match, or the example", "is not matched by match")
+			r.wrong(
+				line("examples"), fmt.Sprintf("%s.examples[%d]", at, i), "correct match, or the example",
+				"is not matched by match",
+			)
 		}
 	}
 }
 
-// mergeCauses puts an administrator's causes before the built-in ones. One with the id of a built-in cause takes its place.
+// mergeCauses puts an administrator's causes before the built-in ones. One with the id of a built-in cause takes its
+// place.
 func mergeCauses(own, builtIn []Cause) []Cause {
 	replaced := map[string]bool{}
 	for _, c := range own {

@@ -17,11 +17,13 @@ import (
 // Class says how a run ended that did not succeed.
 type Class string
 
-// The classes. Where several apply, the one named first here wins, except that a failed task outweighs an unreachable host.
+// The classes. Where several apply, the one named first here wins, except that a failed task outweighs an unreachable
+// host.
 const (
-	ClassCancelled   Class = "cancelled"   // the caller's context was cancelled
-	ClassTimeout     Class = "timeout"     // Play.Timeout or the caller's deadline passed
-	ClassInterrupted Class = "interrupted" // something that is neither the play nor its hosts ended it: a signal, or a silence of the director
+	ClassCancelled Class = "cancelled" // the caller's context was cancelled
+	ClassTimeout   Class = "timeout"   // Play.Timeout or the caller's deadline passed
+	// something that is neither the play nor its hosts ended it: a signal, or a silence of the director.
+	ClassInterrupted Class = "interrupted"
 	ClassUnreachable Class = "unreachable" // every host that stopped did so because it could not be reached
 	ClassFailed      Class = "failed"      // a task failed on a host, or the director's machine failed the run
 	ClassBroken      Class = "broken"      // Ansible did not get to run the play: bad input, playbook or installation
@@ -35,8 +37,8 @@ type PlayError struct {
 	Waiting  []string // for ClassTimeout and ClassCancelled: hosts that had not answered
 	Output   []string // for ClassBroken and ClassInterrupted: the last lines of ansible-playbook's standard error
 	ExitCode int
-	// Err is the context's error for ClassCancelled and ClassTimeout, and for ClassBroken an error of the system: ENOSPC where the director's disk
-	// was full. Otherwise it is nil.
+	// Err is the context's error for ClassCancelled and ClassTimeout, and for ClassBroken an error of the system:
+	// ENOSPC where the director's disk was full. Otherwise it is nil.
 	Err error
 }
 
@@ -67,8 +69,8 @@ func (e *PlayError) Cause() *Cause {
 	return hardest
 }
 
-// Permanent tells whether trying the same play again cannot help: it never started, or it failed for a known cause that does
-// not pass by itself and that nobody can mend from outside. Such an error is worth plan.Abort.
+// Permanent tells whether trying the same play again cannot help: it never started, or it failed for a known cause that
+// does not pass by itself and that nobody can mend from outside. Such an error is worth plan.Abort.
 func Permanent(err error) bool {
 	e, ok := errors.AsType[*PlayError](err)
 	if !ok {
@@ -107,7 +109,8 @@ func stopped(c Class) bool { return c == ClassFailed || c == ClassUnreachable }
 const (
 	hintUnreachable = "see whether the machine runs and the director reaches its address; then retry the step"
 	hintFailed      = "read the run's log for the whole output, mend the cause, then retry the step"
-	hintBroken      = "this is not about the machines: correct the playbooks, the inventory or the installation of Ansible"
+	hintBroken      = "this is not about the machines: correct the playbooks, the inventory or the installation of " +
+		"Ansible"
 	hintCancelled   = "retry the step to go on; the playbooks may run again at any time"
 	hintInterrupted = "the step runs again; if it repeats, see whether the director's machine ran out of memory (dmesg)"
 	hintTimeout     = "look at the machines that did not answer; if they are only slow, allow the step more time"
@@ -149,12 +152,14 @@ func judge(v verdict, f *fold, r *Result) error {
 	case failed:
 		e.Class = ClassFailed
 		return &director.Error{
-			Kind: director.KindInternal, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintFailed)), Hint: hint(e, hintFailed), Err: e,
+			Kind: director.KindInternal, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintFailed)),
+			Hint: hint(e, hintFailed), Err: e,
 		}
 	case unreachable:
 		e.Class = ClassUnreachable
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintUnreachable)), Hint: hint(e, hintUnreachable), Err: e,
+			Kind: director.KindUnavailable, Op: opPlay, Msg: describe(e.Groups, r.Stats, hint(e, hintUnreachable)),
+			Hint: hint(e, hintUnreachable), Err: e,
 		}
 	case v.exit != 0 && f.playing:
 		e.broken(v)
@@ -167,15 +172,18 @@ func judge(v verdict, f *fold, r *Result) error {
 		r.Lost++
 	case !f.ended:
 		e.Class, e.Output = ClassBroken, v.output
-		return brokenError(e, "ansible-playbook told nothing about its run: the callback plugin director_events did not work")
+		return brokenError(
+			e, "ansible-playbook told nothing about its run: the callback plugin director_events did not work",
+		)
 	}
 	return nil
 }
 
 // What ansible-playbook prints when it did not end by itself and was not ended by a signal either.
 var (
-	leashTorn  = regexp.MustCompile(`^The director (is gone|was silent for .*): the run ends itself\.$`) // the callback plugin's words
-	workerDead = "A worker was found in a dead state"                                                    // most often for want of memory
+	// the callback plugin's words.
+	leashTorn  = regexp.MustCompile(`^The director (is gone|was silent for .*): the run ends itself\.$`)
+	workerDead = "A worker was found in a dead state" // most often for want of memory
 )
 
 // ended says what ended the process from outside, or "": a signal that is not ours, or the end of one of its workers.
@@ -197,7 +205,8 @@ func (v verdict) ended() string {
 	return ""
 }
 
-// broken makes e the error of a run that Ansible could not finish. Where the director's disk is full, its cause says so: plans wait for space then.
+// broken makes e the error of a run that Ansible could not finish. Where the director's disk is full, its cause says
+// so: plans wait for space then.
 func (e *PlayError) broken(v verdict) {
 	e.Class, e.Output = ClassBroken, v.output
 	if v.full {
@@ -205,7 +214,8 @@ func (e *PlayError) broken(v verdict) {
 	}
 }
 
-// outOfRoom tells whether what ansible-playbook printed, or what befell the run's log, says that the director's disk is full.
+// outOfRoom tells whether what ansible-playbook printed, or what befell the run's log, says that the director's disk is
+// full.
 func outOfRoom(log error, output []string) bool {
 	return errors.Is(log, syscall.ENOSPC) || slices.ContainsFunc(output, func(line string) bool {
 		return strings.Contains(strings.ToLower(line), "no space left on device")
@@ -229,7 +239,8 @@ func interrupted(v verdict, f *fold, e *PlayError, err error) error {
 			after = " after " + v.timeout.String()
 		}
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: opPlay, Msg: "the run was ended" + after + where, Hint: hint(e, hintTimeout), Err: e,
+			Kind: director.KindUnavailable, Op: opPlay, Msg: "the run was ended" + after + where,
+			Hint: hint(e, hintTimeout), Err: e,
 		}
 	}
 	e.Class = ClassCancelled
@@ -265,8 +276,8 @@ func hint(e *PlayError, otherwise string) string {
 	return otherwise
 }
 
-// describe renders the first groups for people: a line each, and below it the command, the lines of output that matter and what to do if that
-// is not what the whole run's hint says.
+// describe renders the first groups for people: a line each, and below it the command, the lines of output that matter
+// and what to do if that is not what the whole run's hint says.
 func describe(groups []Group, stats map[string]HostStats, overall string) string {
 	if len(groups) == 0 {
 		var hosts []string
@@ -293,7 +304,9 @@ func describe(groups []Group, stats map[string]HostStats, overall string) string
 }
 
 // empty are messages of modules that only say that there is more in the output.
-var empty = regexp.MustCompile(`(?i)^(non-zero return code|MODULE FAILURE\b.*|All items completed|One or more items failed|)$`)
+var empty = regexp.MustCompile(
+	`(?i)^(non-zero return code|MODULE FAILURE\b.*|All items completed|One or more items failed|)$`,
+)
 
 // connecting is what ansible-core puts before the words of ssh.
 var connecting = regexp.MustCompile(`^(Failed to connect to the host via ssh: ` +

@@ -36,8 +36,8 @@ const (
 	StatusUnreachable = "unreachable"
 )
 
-// Event is one thing that happened in a run, and one line of its log. Its texts are bounded and redacted. Fields that say
-// nothing are left out of the JSON.
+// Event is one thing that happened in a run, and one line of its log. Its texts are bounded and redacted. Fields that
+// say nothing are left out of the JSON.
 type Event struct {
 	N    int       `json:"n"` // from 1 without gaps, within a run
 	Time time.Time `json:"time"`
@@ -90,8 +90,8 @@ type Items struct {
 	Failed  int `json:"failed"`
 }
 
-// HostStats counts the outcomes of a run's tasks on one host, as ansible-playbook counts them at the end: a changed task is
-// also an ok one.
+// HostStats counts the outcomes of a run's tasks on one host, as ansible-playbook counts them at the end: a changed
+// task is also an ok one.
 type HostStats struct {
 	OK          int `json:"ok"`
 	Changed     int `json:"changed"`
@@ -146,8 +146,8 @@ func taskName(role, task string) string {
 	return role + " : " + task
 }
 
-// How long texts may be, here and in the plugin. The plugin sends up to spare bytes more than are kept; they are dropped at
-// the cut end after the search for secrets, so that half a secret at the cut goes with them.
+// How long texts may be, here and in the plugin. The plugin sends up to spare bytes more than are kept; they are
+// dropped at the cut end after the search for secrets, so that half a secret at the cut goes with them.
 const (
 	keepText = 4096
 	spare    = 2048

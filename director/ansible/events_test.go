@@ -99,13 +99,15 @@ func BenchmarkEvents(b *testing.B) {
 	const events = 50_000
 	var text strings.Builder
 	for i := range events {
-		text.WriteString(`{"n":` + strconv.Itoa(i+2) + `,"type":"host","time":"2026-01-01T00:00:00Z","host":"node-` + strconv.Itoa(i%5000) +
+		text.WriteString(`{"n":` + strconv.Itoa(i+2) + `,"type":"host","time":"2026-01-01T00:00:00Z","host":"node-` +
+			strconv.Itoa(i%5000) +
 			`","status":"changed","changed":true,"task":"Write the configuration","role":"kubelet","action":"ansible.builtin.template",` +
 			`"path":"/x/roles/kubelet/tasks/main.yml:10","task_id":"0242ac11-0002-dc4b-9e06-000000000012","seconds":1.234}` + "\n")
 	}
 	benchmark(b, fakeIn(b, b.TempDir()), map[string]string{
 		"events": text.String(),
-		"x.yml":  `emit '{"type":"play_start","play":"P"}'; cat "${playbook%/*}/events" >>"$KAAS_EVENTS"; n=` + strconv.Itoa(events+1) + "; ok\n",
+		"x.yml": `emit '{"type":"play_start","play":"P"}'; cat "${playbook%/*}/events" >>"$KAAS_EVENTS"; n=` +
+			strconv.Itoa(events+1) + "; ok\n",
 	}, `{"a":"a-secret-of-some-length"}`)
 	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }

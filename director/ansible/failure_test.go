@@ -14,7 +14,8 @@ func TestFailuresAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	gate := fifo(t)
-	p := b.play(t, start+`emit '{"type":"host","status":"failed","ignored":true,"task":"T","role":"r","host":"h0","msg":"no matter"}'`+"\n"+
+	p := b.play(t, start+
+		`emit '{"type":"host","status":"failed","ignored":true,"task":"T","role":"r","host":"h0","msg":"no matter"}'`+"\n"+
 		on("h1", failedOn)+on("h3", failedOn)+`read -r line <"`+gate+`"
 		emit '{"type":"host","status":"ok","task":"T","role":"r","host":"h2"}'
 		emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"ok":1},"h3":{"failed":1}}}'; exit 2`)
@@ -30,7 +31,9 @@ func TestFailuresAreToldAtOnce(t *testing.T) {
 			t.Fatal("nothing was told")
 		}
 	}
-	want := []string{"host h1: task 'r : T' failed: it broke on h1", "hosts h1, h3: task 'r : T' failed: it broke on h1"}
+	want := []string{
+		"host h1: task 'r : T' failed: it broke on h1", "hosts h1, h3: task 'r : T' failed: it broke on h1",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -47,11 +47,13 @@ func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	t.Helper()
 	dir := t.TempDir()
 	b := &bundle{
-		state: filepath.Join(dir, "state"), tree: filepath.Join(dir, "tree"), log: filepath.Join(dir, "logs", "1.jsonl"),
+		state: filepath.Join(dir, "state"), tree: filepath.Join(dir, "tree"),
+		log:  filepath.Join(dir, "logs", "1.jsonl"),
 		seen: make(chan ansible.Event, 10000),
 	}
 	cfg := ansible.Config{
-		Binary: fakeIn(t, dir), StateDir: b.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Grace: 10 * time.Second,
+		Binary: fakeIn(t, dir), StateDir: b.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Grace: 10 * time.Second,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -63,8 +65,8 @@ func setup(t *testing.T, change ...func(*ansible.Config)) *bundle {
 	return b
 }
 
-// fakeFile is where TestMain wrote the fake, before any test starts a process: until such a process runs its own program it
-// holds what was open for writing when it was forked, and Linux runs no file that is.
+// fakeFile is where TestMain wrote the fake, before any test starts a process: until such a process runs its own
+// program it holds what was open for writing when it was forked, and Linux runs no file that is.
 var fakeFile string
 
 // fakeIn puts the fake into the directory and returns its path.
@@ -233,7 +235,8 @@ func benchmark(b *testing.B, binary string, files map[string]string, extraVars s
 	}
 	for b.Loop() {
 		res, err := r.Play(b.Context(), ansible.Play{
-			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"), ExtraVars: []byte(extraVars),
+			ID: "p", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", LogPath: filepath.Join(dir, "log"),
+			ExtraVars: []byte(extraVars),
 			Inventory: map[string][]byte{"hosts.ini": []byte("h1 ansible_connection=local\n")},
 		})
 		if err != nil || res.Lost > 0 {
@@ -265,7 +268,8 @@ func TestMain(m *testing.M) {
 		}
 		_, err = r.Play(context.Background(), ansible.Play{
 			ID: "p9/s9/1", Tree: filepath.Join(dir, "tree"), Playbook: "install/x.yml",
-			Inventory: map[string][]byte{"hosts.ini": []byte(inventory)}, ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
+			Inventory: map[string][]byte{"hosts.ini": []byte(inventory)},
+			ExtraVars: []byte(`{"password":"a-secret-of-the-run"}`),
 			OnEvent: func(e ansible.Event) {
 				if e.Type == ansible.TaskStart {
 					fmt.Println(e.Task)
@@ -289,9 +293,11 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	start       = `emit '{"type":"play_start","play":"P"}'; emit '{"type":"task_start","task":"T","role":"r"}'` + "\n"
-	failedOn    = `emit '{"type":"host","status":"failed","task":"T","role":"r","host":"%","msg":"it broke on %"}'` + "\n"
-	unreachable = `emit '{"type":"host","status":"unreachable","task":"T","role":"r","host":"%","msg":"no answer"}'` + "\n"
+	start    = `emit '{"type":"play_start","play":"P"}'; emit '{"type":"task_start","task":"T","role":"r"}'` + "\n"
+	failedOn = `emit '{"type":"host","status":"failed","task":"T","role":"r","host":"%","msg":"it broke on %"}'` +
+		"\n"
+	unreachable = `emit '{"type":"host","status":"unreachable","task":"T","role":"r","host":"%","msg":"no answer"}'` +
+		"\n"
 )
 
 func on(host, event string) string { return strings.ReplaceAll(event, "%", host) }

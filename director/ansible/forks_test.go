@@ -57,13 +57,13 @@ func TestReservedForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *ansible.Config) { c.Forks = 2 })
 	limit := []string{"h1", "h2"}
-	reserved, release, err := b.Reserve(t.Context(), limit, func() { t.Error("there were enough") })
+	reserved, release, err := b.Reserve(t.Context(), "p1", limit, func() { t.Error("there were enough") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked, got := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, again, err := b.Reserve(t.Context(), limit[:1], func() { close(asked) })
+		_, again, err := b.Reserve(t.Context(), "p1", limit[:1], func() { close(asked) })
 		if err == nil {
 			again()
 		}
@@ -86,12 +86,12 @@ func TestReservedForks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, release, err = b.Reserve(t.Context(), limit, func() {})
+	_, release, err = b.Reserve(t.Context(), "p1", limit, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if _, _, err := b.Reserve(ctx, limit, func() {}); !errors.Is(err, context.Canceled) {
+	if _, _, err := b.Reserve(ctx, "p1", limit, func() {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that is over: %v", err)
 	}
 }

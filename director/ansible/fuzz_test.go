@@ -7,12 +7,17 @@ import (
 	"testing"
 )
 
-// FuzzEvents reads lines that a node can shape, because a module's answer is in them. Each is refused or becomes one line of a log that is
-// within its bounds, is JSON, and does not hold the run's secret.
+// FuzzEvents reads lines that a node can shape, because a module's answer is in them. Each is refused or becomes one
+// line of a log that is within its bounds, is JSON, and does not hold the run's secret.
 func FuzzEvents(f *testing.F) {
 	const secret = "correct-horse-battery"
 	f.Add([]byte(`{"n":1,"type":"host","host":"m-1","status":"failed","msg":"token correct-horse-battery","rc":1}`))
-	f.Add([]byte(`{"n":2,"type":"stats","stats":{"m-1":{"ok":1,"changed":-1}},"cut":["msg","stdout"],"stdout":"` + strings.Repeat(`\u0000`, 900) + `"}`))
+	f.Add(
+		[]byte(
+			`{"n":2,"type":"stats","stats":{"m-1":{"ok":1,"changed":-1}},"cut":["msg","stdout"],"stdout":"` +
+				strings.Repeat(`\u0000`, 900) + `"}`,
+		),
+	)
 	f.Add([]byte(`{"n":3,"type":"diff","diff":"+ correct-horse-battery\n","path":"/tree/../x","cut":["diff"]}`))
 	f.Add([]byte(`{"type":7}`))
 	f.Add([]byte("\xff\xfe{"))

@@ -15,8 +15,8 @@ type Group struct {
 	Cause   *Cause   // the known cause, or nil
 }
 
-// grouper puts equal failures together: the same task, and the same known cause or a message that differs in nothing but the host's own name
-// and in numbers.
+// grouper puts equal failures together: the same task, and the same known cause or a message that differs in nothing
+// but the host's own name and in numbers.
 type grouper struct {
 	causes []Cause
 	index  map[string]int
@@ -66,14 +66,17 @@ func (g Group) String() string {
 	if g.Failure.Unreachable {
 		what = "could not reach the machine"
 	}
-	s := fmt.Sprintf("%s: task '%s' %s: %s", list(g.Hosts), taskName(g.Failure.Role, g.Failure.Task), what, brief(g.Failure))
+	s := fmt.Sprintf(
+		"%s: task '%s' %s: %s", list(g.Hosts), taskName(g.Failure.Role, g.Failure.Task), what, brief(g.Failure),
+	)
 	if g.Cause != nil {
 		s += " (" + g.Cause.Explain + ")"
 	}
 	return s
 }
 
-// details are the lines below String: the command and those lines of its output that matter, as far as String does not say them.
+// details are the lines below String: the command and those lines of its output that matter, as far as String does not
+// say them.
 func (g Group) details() []string {
 	var out []string
 	if c := strings.Join(strings.Fields(g.Failure.Command), " "); c != "" {
@@ -86,13 +89,18 @@ func (g Group) details() []string {
 }
 
 // telling finds the lines that say what went wrong among those that only accompany it.
-var telling = regexp.MustCompile(`(?i)\b(error|fatal|fail(ed|ure)?|denied|refused|cannot|could not|unable|invalid|timed? ?out|no such|not found|panic|exception)\b`)
+var telling = regexp.MustCompile(
+	`(?i)\b(error|fatal|fail(ed|ure)?|denied|refused|cannot|could not|unable|invalid|timed? ?out|` +
+		`no such|not found|panic|exception)\b`,
+)
 
 // boilerplate is what tools add to every error.
-var boilerplate = regexp.MustCompile(`^To see the stack trace of this error|^\[preflight\] If you know what you are doing`)
+var boilerplate = regexp.MustCompile(
+	`^To see the stack trace of this error|^\[preflight\] If you know what you are doing`,
+)
 
-// keyLines are the few lines of a failure's message and output that matter, in their order: those that its known cause was recognised by and
-// those that sound like an error, or the last ones if none does.
+// keyLines are the few lines of a failure's message and output that matter, in their order: those that its known cause
+// was recognised by and those that sound like an error, or the last ones if none does.
 func keyLines(f Failure, c *Cause) []string {
 	const most, width = 5, 200
 	said := brief(f)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// list names hosts for a sentence: runs of three or more that differ in their last number as first..last, at most five names or runs, and how
-// many there are more.
+// list names hosts for a sentence: runs of three or more that differ in their last number as first..last, at most five
+// names or runs, and how many there are more.
 func list(hosts []string) string {
 	if len(hosts) == 0 {
 		return "some hosts"

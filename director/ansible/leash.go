@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// leash is a pipe between the director and a play, which the play's callback plugin watches: a play ends itself when the director is gone, and, where peers
-// may take its step over, when the director was silent for too long. So a play does not run beside its successor on another director.
+// leash is a pipe between the director and a play, which the play's callback plugin watches: a play ends itself when
+// the director is gone, and, where peers may take its step over, when the director was silent for too long. So a play
+// does not run beside its successor on another director.
 type leash struct {
 	silence   time.Duration // that the play bears; it waits for ever if zero
 	ours, its *os.File
 }
 
-// tie adds the play's end of the pipe to the command, which is not started yet. Errors: there is no file descriptor left.
+// tie adds the play's end of the pipe to the command, which is not started yet. Errors: there is no file descriptor
+// left.
 func (l *leash) tie(cmd *osexec.Cmd) (err error) {
 	if l.its, l.ours, err = os.Pipe(); err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxLogLine is how long a line of a run's log is at most, with its end. Events are bounded text by text; this holds for what has many of them, or
-// hosts by the thousand, or bytes that JSON writes as six.
+// maxLogLine is how long a line of a run's log is at most, with its end. Events are bounded text by text; this holds
+// for what has many of them, or hosts by the thousand, or bytes that JSON writes as six.
 const maxLogLine = 32 << 10
 
-// logLine renders the event as a line of the log. In one that would be too long, every long text is cut to the same length and says how many bytes
-// were left out, and lists say how many entries.
+// logLine renders the event as a line of the log. In one that would be too long, every long text is cut to the same
+// length and says how many bytes were left out, and lists say how many entries.
 func logLine(e Event) ([]byte, error) {
 	line, err := json.Marshal(e)
 	for limit := keepText; err == nil && len(line) >= maxLogLine; limit /= 2 {
@@ -25,7 +25,10 @@ func logLine(e Event) ([]byte, error) {
 
 // within returns a copy whose texts have about limit bytes at most and whose lists have limit/16 entries.
 func (e Event) within(limit int) Event {
-	for _, s := range []*string{&e.Playbook, &e.Play, &e.Task, &e.Role, &e.Path, &e.TaskID, &e.Action, &e.Host, &e.DelegatedTo, &e.Msg, &e.Command, &e.Diff} {
+	for _, s := range []*string{
+		&e.Playbook, &e.Play, &e.Task, &e.Role, &e.Path, &e.TaskID, &e.Action, &e.Host, &e.DelegatedTo, &e.Msg,
+		&e.Command, &e.Diff,
+	} {
 		*s = cutText(*s, limit, false)
 	}
 	e.Stdout, e.Stderr = cutText(e.Stdout, limit, true), cutText(e.Stderr, limit, true)

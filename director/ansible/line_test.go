@@ -27,15 +27,18 @@ func TestLogLineIsBounded(t *testing.T) {
 	stats["n09998"], stats["n09999"] = HostStats{Unreachable: 1}, HostStats{Failed: 2}
 	full := strings.Repeat("\x01", keepText) // six bytes each in JSON
 	for name, e := range map[string]Event{
-		"texts":    {Msg: full, Stdout: full, Stderr: full, Command: full, Diff: full},
-		"names":    {Play: strings.Repeat("ä", 1<<20), Task: strings.Repeat("\xff", 1<<20), Host: strings.Repeat("h", 1<<20)},
+		"texts": {Msg: full, Stdout: full, Stderr: full, Command: full, Diff: full},
+		"names": {
+			Play: strings.Repeat("ä", 1<<20), Task: strings.Repeat("\xff", 1<<20), Host: strings.Repeat("h", 1<<20),
+		},
 		"warnings": {Warnings: many(5000, "a warning of a module")},
 		"limit":    {Limit: many(5000, "demo-worker-1234"), Tags: many(5000, full)},
 		"stats":    {Stats: stats},
 		"at bound": {Play: strings.Repeat("p", maxLogLine)},
 	} {
 		line, err := logLine(e)
-		if err != nil || len(line) > maxLogLine || !json.Valid(line) || strings.Count(string(line), "\n") != 1 || line[len(line)-1] != '\n' {
+		if err != nil || len(line) > maxLogLine || !json.Valid(line) || strings.Count(string(line), "\n") != 1 ||
+			line[len(line)-1] != '\n' {
 			t.Errorf("%s: %d bytes, %v", name, len(line), err)
 		}
 		if !strings.Contains(string(line), "left out]") && !strings.Contains(string(line), `"hosts_left_out":`) {
@@ -44,7 +47,8 @@ func TestLogLineIsBounded(t *testing.T) {
 	}
 	line, err := logLine(Event{Stats: stats})
 	var got Event
-	if err != nil || json.Unmarshal(line, &got) != nil || got.HostsLeftOut+len(got.Stats) != len(stats) || got.Stats["n09999"].Failed != 2 ||
+	if err != nil || json.Unmarshal(line, &got) != nil || got.HostsLeftOut+len(got.Stats) != len(stats) ||
+		got.Stats["n09999"].Failed != 2 ||
 		got.Stats["n09998"].Unreachable != 1 || len(got.Stats) < 100 {
 		t.Errorf("%d hosts, %d left out, %v", len(got.Stats), got.HostsLeftOut, err)
 	}
@@ -52,7 +56,10 @@ func TestLogLineIsBounded(t *testing.T) {
 
 func TestLogLineThatFits(t *testing.T) {
 	t.Parallel()
-	e := Event{N: 1, Type: HostResult, Msg: strings.Repeat("m", keepText), Stdout: strings.Repeat("o", keepText), Stderr: strings.Repeat("e", keepText)}
+	e := Event{
+		N: 1, Type: HostResult, Msg: strings.Repeat("m", keepText), Stdout: strings.Repeat("o", keepText),
+		Stderr: strings.Repeat("e", keepText),
+	}
 	line, err := logLine(e)
 	var got Event
 	if err != nil || json.Unmarshal(line, &got) != nil {

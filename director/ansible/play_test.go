@@ -31,7 +31,9 @@ func TestPlayTellsWhatHappened(t *testing.T) {
 	want := ansible.Result{
 		Stats:   map[string]ansible.HostStats{"h1": {OK: 2, Ignored: 1}, "h2": {OK: 1, Changed: 1}},
 		Changed: 1,
-		Slowest: []ansible.TaskTime{{Task: "T", Role: "r", Host: "h2", Seconds: 1.5}, {Task: "U", Host: "h1", Seconds: 0.1}},
+		Slowest: []ansible.TaskTime{
+			{Task: "T", Role: "r", Host: "h2", Seconds: 1.5}, {Task: "U", Host: "h1", Seconds: 0.1},
+		},
 	}
 	got := res
 	got.Started, got.Duration = time.Time{}, 0
@@ -59,7 +61,9 @@ func TestPlayTellsWhatHappened(t *testing.T) {
 			t.Errorf("path %q", e.Path)
 		}
 	}
-	if diff := cmp.Diff(strings.Fields("run_start play_start task_start host host task_start host stats run_end"), types); diff != "" {
+	if diff := cmp.Diff(
+		strings.Fields("run_start play_start task_start host host task_start host stats run_end"), types,
+	); diff != "" {
 		t.Error(diff)
 	}
 	if info, err := os.Stat(b.log); err != nil || info.Mode().Perm() != 0o600 {
@@ -97,29 +101,34 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			start + on("h1", failedOn) + on("h2", unreachable) +
 				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"unreachable":1}}}'; exit 4`,
 			ansible.ClassFailed, director.KindInternal, false, false,
-			"host h1: task 'r : T' failed: it broke on h1\nhost h2: task 'r : T' could not reach the machine: no answer",
+			"host h1: task 'r : T' failed: it broke on h1\nhost h2: task 'r : T' could not reach the machine: no " +
+				"answer",
 		},
 		"unreachable": {
 			start + on("h2", unreachable) + `emit '{"type":"stats","stats":{"h2":{"unreachable":1}}}'; exit 4`,
-			ansible.ClassUnreachable, director.KindUnavailable, false, false, "host h2: task 'r : T' could not reach the machine",
+			ansible.ClassUnreachable, director.KindUnavailable, false, false,
+			"host h2: task 'r : T' could not reach the machine",
 		},
 		"equal failures on many hosts": {
 			start + on("h1", failedOn) + on("h3", failedOn) + on("h2", failedOn) +
 				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"failed":1},"h3":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, false, false, "hosts h1..h3: task 'r : T' failed: it broke on h1",
+			ansible.ClassFailed, director.KindInternal, false, false,
+			"hosts h1..h3: task 'r : T' failed: it broke on h1",
 		},
 		"a failure whose event is lost": {
 			start + `n=9; emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
 			ansible.ClassFailed, director.KindInternal, false, false, "host h1: a task failed",
 		},
 		"a known cause that trying cannot help": {
-			start + `emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
+			start +
+				`emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
 			emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
 			ansible.ClassFailed, director.KindInternal, true, false,
 			"host h1: task 'T' failed: [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",
 		},
 		"a known cause for a person": {
-			start + `emit '{"type":"host","status":"unreachable","task":"T","host":"h1","msg":"Host key verification failed."}'
+			start +
+				`emit '{"type":"host","status":"unreachable","task":"T","host":"h1","msg":"Host key verification failed."}'
 			emit '{"type":"stats","stats":{"h1":{"unreachable":1}}}'; exit 4`,
 			ansible.ClassUnreachable, director.KindUnavailable, false, true, "does not show the SSH host key",
 		},
@@ -129,16 +138,20 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			"could not be started: We could not read it. The error appears to be in '/x/y.yml': line 3",
 		},
 		"never started, with the code of a failed host": {
-			`echo 'usage: ansible-playbook' >&2; exit 2`, ansible.ClassBroken, director.KindInternal, true, false, "usage: ansible-playbook",
+			`echo 'usage: ansible-playbook' >&2; exit 2`, ansible.ClassBroken, director.KindInternal, true, false,
+			"usage: ansible-playbook",
 		},
 		"never started and silent": {
-			`exit 250`, ansible.ClassBroken, director.KindInternal, true, false, "it printed no reason and exited with 250",
+			`exit 250`, ansible.ClassBroken, director.KindInternal, true, false,
+			"it printed no reason and exited with 250",
 		},
 		"stopped half way by an error in the playbook": {
-			start + broken + `exit 4`, ansible.ClassBroken, director.KindInternal, true, false, "stopped before its end: We could not",
+			start + broken + `exit 4`, ansible.ClassBroken, director.KindInternal, true, false,
+			"stopped before its end: We could not",
 		},
 		"killed by somebody else": {
-			start + `kill -KILL $$`, ansible.ClassInterrupted, director.KindUnavailable, false, false, "ended by the signal killed",
+			start + `kill -KILL $$`, ansible.ClassInterrupted, director.KindUnavailable, false, false,
+			"ended by the signal killed",
 		},
 		"killed after its connections were": {
 			start + on("h1", unreachable) + on("h2", failedOn) + `kill -KILL $$`,
@@ -182,7 +195,9 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			if director.HintOf(err) == "" {
 				t.Error("no hint")
 			}
-			if end := b.events[len(b.events)-1]; end.Type != ansible.RunEnd || end.Status != string(tt.class) || end.Msg != shown(err) {
+			if end := b.events[len(
+				b.events,
+			)-1]; end.Type != ansible.RunEnd || end.Status != string(tt.class) || end.Msg != shown(err) {
 				t.Errorf("last event %+v", end)
 			}
 			b.clean(t)
@@ -225,7 +240,9 @@ func TestPlayIsRefused(t *testing.T) {
 		change func(*ansible.Play)
 		msg    string
 	}{
-		"no such playbook": {func(p *ansible.Play) { p.Playbook = "install/y.yml" }, "there is no playbook install/y.yml"},
+		"no such playbook": {
+			func(p *ansible.Play) { p.Playbook = "install/y.yml" }, "there is no playbook install/y.yml",
+		},
 		"playbook outside": {func(p *ansible.Play) { p.Playbook = "../x.yml" }, "not below the tree"},
 		"relative tree":    {func(p *ansible.Play) { p.Tree = "playbooks" }, "not an absolute path"},
 		"no inventory":     {func(p *ansible.Play) { p.Inventory = nil }, "no hosts.ini"},

@@ -56,8 +56,10 @@ func TestRunIsPrivate(t *testing.T) {
 		t.Errorf("ssh's arguments in %s", seen("environ"))
 	}
 	want := strings.ReplaceAll(strings.Join([]string{
-		"--check", "--diff", "--extra-vars=@HOME/extra-vars.json", "--forks=2", "--inventory=HOME/inventory/hosts.ini", "--limit=h1,h2",
-		"--tags=install,verify", "--private-key=HOME/ssh-key", "--user=kaas", filepath.Join(b.tree, "install/x.yml"), "",
+		"--check", "--diff", "--extra-vars=@HOME/extra-vars.json", "--forks=2", "--inventory=HOME/inventory/hosts.ini",
+		"--limit=h1,h2",
+		"--tags=install,verify", "--private-key=HOME/ssh-key", "--user=kaas", filepath.Join(b.tree, "install/x.yml"),
+		"",
 	}, "\n"), "HOME", home)
 	_, args, _ := strings.Cut(seen("cmdline"), "ansible-playbook\n")
 	if diff := cmp.Diff(want, args); diff != "" {
@@ -71,7 +73,9 @@ func TestRunIsPrivate(t *testing.T) {
 			t.Errorf("open to others: %s", line)
 		}
 	}
-	if content := seen("content"); !strings.HasPrefix(content, "a: 1\nKEY\nKNOWN\n{\"a\":\"b\"}{\"pid\":"+strings.TrimSpace(seen("pid"))+",") {
+	if content := seen(
+		"content",
+	); !strings.HasPrefix(content, "a: 1\nKEY\nKNOWN\n{\"a\":\"b\"}{\"pid\":"+strings.TrimSpace(seen("pid"))+",") {
 		t.Errorf("content %s", content)
 	}
 	b.clean(t)
@@ -93,7 +97,9 @@ func TestSecretsDoNotLeave(t *testing.T) {
 		echo "out $secret"; echo "ERROR! $secret" >&2
 		echo "$fill$secret" >&2
 		exit 4`)
-	p.ExtraVars = []byte(`{"list":[{"canary":"` + canary + `"}],"key":"-----BEGIN KEY-----\n` + line + `\n-----END KEY-----\n"}`)
+	p.ExtraVars = []byte(
+		`{"list":[{"canary":"` + canary + `"}],"key":"-----BEGIN KEY-----\n` + line + `\n-----END KEY-----\n"}`,
+	)
 	res, err := b.Play(t.Context(), p)
 	if err == nil {
 		t.Fatal("no error")

@@ -79,8 +79,8 @@ type belonging struct {
 	leader  identity // of the process group; the zero value for none
 }
 
-// matches tells whether the process is one of the run's. Its answer counts only as long as the process is the same one: the
-// caller holds it by a process file descriptor. What started before since is none of the run's.
+// matches tells whether the process is one of the run's. Its answer counts only as long as the process is the same one:
+// the caller holds it by a process file descriptor. What started before since is none of the run's.
 func (b belonging) matches(pid int, leads bool, since uint64) bool {
 	s, err := readStat(pid)
 	if err != nil || s.ended() || s.start < since {
@@ -104,8 +104,8 @@ func (b belonging) matches(pid int, leads bool, since uint64) bool {
 	return err == nil && bytes.HasPrefix(title, []byte("ssh: "+b.control+"/"))
 }
 
-// leads tells whether the leader's id still stands for the group that was ours: it does while the very process is there,
-// also when it has ended and was not reaped.
+// leads tells whether the leader's id still stands for the group that was ours: it does while the very process is
+// there, also when it has ended and was not reaped.
 func (b belonging) leads() bool {
 	if b.leader.PID <= 0 || b.leader.BootID != bootID() {
 		return false

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the ansible-playbook process as go-ansible sees it. go-ansible v2.4.0 overwrites the environment, the directory
-// and the standard input of a plain *exec.Cmd with our own, so it is given this type, which it leaves alone. It also cancels
-// its context before it looks at the outcome and then reports success, so that the outcome is kept here.
+// process is the ansible-playbook process as go-ansible sees it. go-ansible v2.4.0 overwrites the environment, the
+// directory and the standard input of a plain *exec.Cmd with our own, so it is given this type, which it leaves alone.
+// It also cancels its context before it looks at the outcome and then reports success, so that the outcome is kept
+// here.
 type process struct {
 	*osexec.Cmd
 	ctx     context.Context //nolint:containedctx // go-ansible hands it over once, before Start
@@ -49,7 +50,8 @@ func (e executable) CommandContext(ctx context.Context, name string, args ...str
 	return e.make(ctx, name, args...)
 }
 
-// nicer than the director are plays. Many of them take every core; the director, which records what they do and answers people, goes first.
+// nicer than the director are plays. Many of them take every core; the director, which records what they do and answers
+// people, goes first.
 const nicer = 5
 
 // Start starts the process in a group of its own, nicer than the director.
@@ -68,7 +70,8 @@ func (p *process) Start() error {
 	}
 	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the kernel answers 20 less the niceness
 	if err == nil {
-		_ = syscall.Setpriority(syscall.PRIO_PGRP, p.Process.Pid, min(20-own+nicer, 19)) // a play that is not nice is still a play
+		// a play that is not nice is still a play
+		_ = syscall.Setpriority(syscall.PRIO_PGRP, p.Process.Pid, min(20-own+nicer, 19))
 	}
 	if p.leader, err = identify(p.Process.Pid); err == nil {
 		err = p.started(p.Process.Pid)
@@ -132,8 +135,8 @@ func (p *process) remember(r io.ReadCloser, err error) (io.ReadCloser, error) {
 	return r, err
 }
 
-// Wait reaps the process after all of its group has ended. It returns nil: go-ansible asserts that an error is an ExitError,
-// and puts the environment into the one that it makes of it.
+// Wait reaps the process after all of its group has ended. It returns nil: go-ansible asserts that an error is an
+// ExitError, and puts the environment into the one that it makes of it.
 func (p *process) Wait() error {
 	p.wait.Do(func() {
 		<-p.done

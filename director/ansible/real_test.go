@@ -142,7 +142,9 @@ func TestRealEvents(t *testing.T) {
   roles: [demo]
 `)
 	res, err := b.Play(t.Context(), p)
-	if want := "host h2: task 'demo : Fail' failed: the reason\n  command: sh -c echo the reason >&2; exit 3"; err == nil || shown(err) != want {
+	if want := "host h2: task 'demo : Fail' failed: the reason\n  command: sh -c echo the reason >&2; exit 3"; err == nil || shown(
+		err,
+	) != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	e := playError(t, err)
@@ -153,7 +155,8 @@ func TestRealEvents(t *testing.T) {
 		t.Fatalf("failures %+v", res.Failures)
 	}
 	if f := res.Failures[0]; f.Host != "h2" || f.Command != "sh -c 'echo the reason >&2; exit 3'" &&
-		f.Command != "sh -c echo the reason >&2; exit 3" || f.Tail != "the reason" || !strings.HasPrefix(f.Path, "roles/demo/tasks/main.yml:") {
+		f.Command != "sh -c echo the reason >&2; exit 3" || f.Tail != "the reason" ||
+		!strings.HasPrefix(f.Path, "roles/demo/tasks/main.yml:") {
 		t.Errorf("failures %+v", res.Failures)
 	}
 	want := map[string]ansible.HostStats{
@@ -168,8 +171,11 @@ func TestRealEvents(t *testing.T) {
 	}
 
 	much := b.find("Print much", "h1", ansible.HostResult)
-	if much.Status != "ok" || much.Role != "demo" || much.Seconds <= 0 || len(much.Stdout) > 4096 || len(much.Stdout) < 3000 ||
-		!strings.HasSuffix(much.Stdout, "\n2999\n3000") || !slices.Contains(much.Cut, "stdout") || much.RC == nil || *much.RC != 0 {
+	if much.Status != "ok" || much.Role != "demo" || much.Seconds <= 0 || len(much.Stdout) > 4096 ||
+		len(much.Stdout) < 3000 ||
+		!strings.HasSuffix(
+			much.Stdout, "\n2999\n3000",
+		) || !slices.Contains(much.Cut, "stdout") || much.RC == nil || *much.RC != 0 {
 		t.Errorf("got %+v", much)
 	}
 	if e := b.find("Skip", "h1", ansible.HostResult); e.Status != "skipped" {
@@ -179,12 +185,16 @@ func TestRealEvents(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	loop := b.find("Loop", "h1", ansible.HostResult)
-	if diff := cmp.Diff(&ansible.Items{Changed: 1, Failed: 1}, loop.Items); diff != "" || loop.Status != "failed" || !loop.Ignored ||
+	if diff := cmp.Diff(
+		&ansible.Items{Changed: 1, Failed: 1}, loop.Items,
+	); diff != "" || loop.Status != "failed" || !loop.Ignored ||
 		!strings.HasPrefix(loop.Msg, "b: non-zero return code") {
 		t.Errorf("got %+v %s", loop, diff)
 	}
 	for _, task := range []string{"Hide", "Hide a failure", "Hide items"} {
-		if e := b.find(task, "h2", ansible.HostResult); e.Msg != "hidden (no_log)" || e.Stdout+e.Stderr+e.Command != "" {
+		if e := b.find(
+			task, "h2", ansible.HostResult,
+		); e.Msg != "hidden (no_log)" || e.Stdout+e.Stderr+e.Command != "" {
 			t.Errorf("got %+v", e)
 		}
 	}
@@ -261,7 +271,9 @@ func TestRealCheckMode(t *testing.T) {
 	if e := b.find("Place", "h1", ansible.Diff); !strings.Contains(e.Diff, "-old\n+new <secret>") {
 		t.Errorf("got %+v", e)
 	}
-	if e := b.find("Place much", "h1", ansible.Diff); len(e.Diff) > 4096 || len(e.Diff) < 3000 || !slices.Contains(e.Cut, "diff") {
+	if e := b.find(
+		"Place much", "h1", ansible.Diff,
+	); len(e.Diff) > 4096 || len(e.Diff) < 3000 || !slices.Contains(e.Cut, "diff") {
 		t.Errorf("got %+v", e)
 	}
 	if e := b.find("Place a secret", "h1", ansible.Diff); e.Type != "" {
@@ -309,11 +321,19 @@ func TestRealNeverStarts(t *testing.T) {
 		change   func(*ansible.Play)
 		msg      string
 	}{
-		"not YAML":        {"- hosts: all\n  tasks: [\n", nil, "Syntax Error while loading YAML: did not find expected node content. The error appears to be in"},
-		"no such module":  {"- hosts: all\n  tasks:\n    - no.such.module: {}\n", nil, "couldn't resolve module/action 'no.such.module'"},
-		"no such role":    {"- hosts: all\n  roles: [nowhere]\n", nil, "the role 'nowhere' was not found"},
-		"no such import":  {"- ansible.builtin.import_playbook: nowhere.yml\n", nil, "could not be started"},
-		"bad inventory":   {good, func(p *ansible.Play) { p.Inventory["hosts.ini"] = []byte("[all\nh1\n") }, "inventory"},
+		"not YAML": {
+			"- hosts: all\n  tasks: [\n", nil,
+			"Syntax Error while loading YAML: did not find expected node content. The error appears to be in",
+		},
+		"no such module": {
+			"- hosts: all\n  tasks:\n    - no.such.module: {}\n", nil,
+			"couldn't resolve module/action 'no.such.module'",
+		},
+		"no such role":   {"- hosts: all\n  roles: [nowhere]\n", nil, "the role 'nowhere' was not found"},
+		"no such import": {"- ansible.builtin.import_playbook: nowhere.yml\n", nil, "could not be started"},
+		"bad inventory": {
+			good, func(p *ansible.Play) { p.Inventory["hosts.ini"] = []byte("[all\nh1\n") }, "inventory",
+		},
 		"limit to nobody": {good, func(p *ansible.Play) { p.Limit = []string{"nobody"} }, "no hosts to target"},
 	}
 	for name, tt := range tests {
@@ -325,7 +345,8 @@ func TestRealNeverStarts(t *testing.T) {
 				tt.change(&p)
 			}
 			res, err := b.Play(t.Context(), p)
-			if !ansible.Permanent(err) || playError(t, err).Class != ansible.ClassBroken || director.KindOf(err) != director.KindInternal {
+			if !ansible.Permanent(err) || playError(t, err).Class != ansible.ClassBroken ||
+				director.KindOf(err) != director.KindInternal {
 				t.Fatalf("got %v", err)
 			}
 			if !strings.Contains(shown(err), tt.msg) {

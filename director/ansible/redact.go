@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// minSecret is the length from which a string in the secrets is taken for one: shorter ones would black out plain words.
+// minSecret is the length from which a string in the secrets is taken for one: shorter ones would black out plain
+// words.
 const minSecret = 8
 
-// Redactor replaces secrets in texts. no_log in the playbooks is what keeps secrets out of events; this is for the place
-// where it was forgotten, or where ansible-playbook quotes a file. The zero value replaces nothing.
+// Redactor replaces secrets in texts. no_log in the playbooks is what keeps secrets out of events; this is for the
+// place where it was forgotten, or where ansible-playbook quotes a file. The zero value replaces nothing.
 type Redactor struct {
 	replacer *strings.Replacer
 }
 
-// NewRedactor knows every string in the JSON document extraVars, the lines of those that have several, their base64 forms, and
-// the lines of the private texts. It fails if extraVars is not a JSON object; its error does not quote it.
+// NewRedactor knows every string in the JSON document extraVars, the lines of those that have several, their base64
+// forms, and the lines of the private texts. It fails if extraVars is not a JSON object; its error does not quote it.
 func NewRedactor(extraVars []byte, private ...[]byte) (*Redactor, error) {
 	found := map[string]bool{}
 	add := func(s string) {
@@ -67,8 +68,8 @@ func NewRedactor(extraVars []byte, private ...[]byte) (*Redactor, error) {
 	return &Redactor{strings.NewReplacer(pairs...)}, nil
 }
 
-// encoded visits what s looks like in base64: as a whole, what is common to it with a newline behind it (which most filters leave there) and
-// without padding, and the lines into which base64(1) breaks it.
+// encoded visits what s looks like in base64: as a whole, what is common to it with a newline behind it (which most
+// filters leave there) and without padding, and the lines into which base64(1) breaks it.
 func encoded(s string, visit func(string)) {
 	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		visit(e.EncodeToString([]byte(s)))

@@ -9,7 +9,9 @@ import (
 
 func TestRedactorKnowsEncodedSecrets(t *testing.T) {
 	t.Parallel()
-	key := "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgabcdefghijklmnop\n", 4) + "-----END PRIVATE KEY-----\n"
+	key := "-----BEGIN PRIVATE KEY-----\n" +
+		strings.Repeat("MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgabcdefghijklmnop\n", 4) +
+		"-----END PRIVATE KEY-----\n"
 	token := "abcdef.0123456789abcdef"
 	vars, err := json.Marshal(map[string]any{"pki": map[string]any{"key": key}, "tokens": []string{token}})
 	if err != nil {
@@ -42,7 +44,10 @@ func TestRedactorKnowsEncodedSecrets(t *testing.T) {
 		}
 		for rest := range strings.SplitSeq(got, "<secret>") { // nothing of any length stays but armour
 			for line := range strings.Lines(strings.ReplaceAll(rest, `\n`, "\n")) {
-				if line = strings.TrimSpace(line); len(line) > 8 && !strings.Contains(line, "-----") && name != "in JSON" && !strings.Contains(line, "join") {
+				if line = strings.TrimSpace(
+					line,
+				); len(line) > 8 && !strings.Contains(line, "-----") && name != "in JSON" &&
+					!strings.Contains(line, "join") {
 					t.Errorf("%s: %q stays", name, line)
 				}
 			}

@@ -110,8 +110,8 @@ func (e Event) stops() bool {
 	return e.Type == HostResult && !e.Ignored && (e.Status == StatusFailed || e.Status == StatusUnreachable)
 }
 
-// pending returns the hosts that have not answered the current task. Before a host's first answer only limit tells that it
-// is part of the play.
+// pending returns the hosts that have not answered the current task. Before a host's first answer only limit tells that
+// it is part of the play.
 func (f *fold) pending(limit []string) []string {
 	var hosts []string
 	for h := range f.seen {
@@ -132,8 +132,8 @@ func (f *fold) pending(limit []string) []string {
 	return waiting
 }
 
-// result fills in r. The stats at the end tell which failures counted: of a host that they list with n of them, the last n
-// are what stopped it, and the others were rescued.
+// result fills in r. The stats at the end tell which failures counted: of a host that they list with n of them, the
+// last n are what stopped it, and the others were rescued.
 func (f *fold) result(r *Result) {
 	r.Stats, r.Changed, r.Lost = f.stats, f.changed, f.lost
 	r.Failures = f.failures

@@ -129,7 +129,8 @@ func (d *runDir) marker() string { return "KAAS_RUN=" + d.path }
 
 // remove removes the directory and the control sockets. Whatever cannot be removed is left to the next start.
 func (d *runDir) remove() {
-	if d.control != "" && !strings.HasPrefix(d.control, d.path+"/") && strings.HasPrefix(filepath.Base(d.control), "kaas-") {
+	if d.control != "" && !strings.HasPrefix(d.control, d.path+"/") &&
+		strings.HasPrefix(filepath.Base(d.control), "kaas-") {
 		_ = os.RemoveAll(d.control)
 	}
 	_ = os.RemoveAll(d.path)
@@ -155,7 +156,9 @@ func (d *runDir) fill(p Play) (inventory string, err error) {
 			return "", err
 		}
 	}
-	files := map[string][]byte{keyFile: withNewline(p.SSHKey), knownFile: withNewline(p.KnownHosts), eventsFile: nil, configFile: nil}
+	files := map[string][]byte{
+		keyFile: withNewline(p.SSHKey), knownFile: withNewline(p.KnownHosts), eventsFile: nil, configFile: nil,
+	}
 	if len(p.ExtraVars) > 0 {
 		files[extraVarsFile] = p.ExtraVars
 	}
@@ -181,8 +184,8 @@ func withNewline(data []byte) []byte {
 	return data
 }
 
-// mainInventory returns which of the files lists the hosts; the others, such as group_vars, are found beside it. Ansible
-// cannot be given the directory: it would skip files that end in .ini.
+// mainInventory returns which of the files lists the hosts; the others, such as group_vars, are found beside it.
+// Ansible cannot be given the directory: it would skip files that end in .ini.
 func mainInventory(names []string) (string, error) {
 	var top []string
 	for _, name := range names {

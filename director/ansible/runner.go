@@ -16,7 +16,6 @@ import (
 
 	"github.com/apenella/go-ansible/v2/pkg/execute"
 	"github.com/apenella/go-ansible/v2/pkg/playbook"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -27,8 +26,9 @@ type Config struct {
 	StateDir string        // absolute; for the directories of runs and nothing else; of one director only
 	Forks    int           // for all runs together, about 100 MB of memory each; 10 if zero
 	Grace    time.Duration // between asking a run to end and ending it; 10 s if zero
-	// Silence is how long a run goes on without a sign of life from the director, before it ends itself. It has to be shorter than the lease after which a
-	// peer takes the run's step over. Zero for a director without peers: its runs end themselves only when it is gone.
+	// Silence is how long a run goes on without a sign of life from the director, before it ends itself. It has to be
+	// shorter than the lease after which a peer takes the run's step over. Zero for a director without peers: its runs
+	// end themselves only when it is gone.
 	Silence  time.Duration
 	Causes   []Cause // looked at before the built-in ones, see ReadCauses
 	Logger   *slog.Logger
@@ -40,14 +40,14 @@ type Runner struct {
 	cfg    Config
 	log    *slog.Logger
 	causes []Cause
-	forks  *semaphore.Weighted
+	forks  *fair
 
 	mu     sync.Mutex
 	active map[string]bool // IDs of running plays
 }
 
-// New returns a Runner. It touches nothing; call EndSurvivors before the first Play. Errors: invalid for a StateDir that is not
-// an absolute path of plain characters, because ssh and ansible-core would take others apart.
+// New returns a Runner. It touches nothing; call EndSurvivors before the first Play. Errors: invalid for a StateDir
+// that is not an absolute path of plain characters, because ssh and ansible-core would take others apart.
 func New(cfg Config) (*Runner, error) {
 	if !filepath.IsAbs(cfg.StateDir) || !plain.MatchString(cfg.StateDir) {
 		return nil, director.Errorf(director.KindInvalid, "ansible.new",
@@ -69,13 +69,14 @@ func New(cfg Config) (*Runner, error) {
 		cfg.Observer = nobody{}
 	}
 	r := &Runner{
-		cfg: cfg, log: cfg.Logger, forks: semaphore.NewWeighted(int64(cfg.Forks)), active: map[string]bool{},
+		cfg: cfg, log: cfg.Logger, forks: newFair(int64(cfg.Forks)), active: map[string]bool{},
 		causes: mergeCauses(cfg.Causes, BuiltInCauses()),
 	}
 	return r, nil
 }
 
-// ErrRunning is the cause of an error of Play for an ID that is being played: a former attempt has been told to end and has not ended yet.
+// ErrRunning is the cause of an error of Play for an ID that is being played: a former attempt has been told to end and
+// has not ended yet.
 var ErrRunning = errors.New("a former run has not ended")
 
 // Play says what to run, on what, and with which secrets.
@@ -88,32 +89,37 @@ type Play struct {
 	SSHKey    []byte            // a private key, for the hosts that are reached by SSH
 	// SSHCertificate is a certificate of SSHKey; none if empty.
 	SSHCertificate []byte
-	OldSSHKey      []byte        // a private key that is offered too, for hosts that accept no certificate; none if empty
-	KnownHosts     []byte        // their host keys; a host without one is not talked to
-	User           string        // on the hosts; the inventory may say otherwise
-	Limit          []string      // hosts or groups; all if empty
-	Tags           []string      // all if empty
-	Check          bool          // change nothing, and tell what would be changed
-	Diff           bool          // tell how files change; secrets in them are shown unless the task says no_log
-	Forks          int           // hosts worked on at once, out of Config.Forks; the length of Limit, or 5, if zero
-	Timeout        time.Duration // of the run itself, without the wait for forks; none if zero
-	LogPath        string        // a file of JSON lines, one Event each, that is appended to; none if empty
-	OnEvent        func(Event)   // called with one event at a time, in order; it may be slow, but must not call Play
-	// OnFailure is called as soon as a host fails, while the others go on, with all hosts so far that failed in the same way. A block of the
-	// playbook may still rescue the host. It comes after OnEvent with the same event, and the same holds for it.
+	// a private key that is offered too, for hosts that accept no certificate; none if empty
+	OldSSHKey  []byte
+	KnownHosts []byte        // their host keys; a host without one is not talked to
+	User       string        // on the hosts; the inventory may say otherwise
+	Limit      []string      // hosts or groups; all if empty
+	Tags       []string      // all if empty
+	Check      bool          // change nothing, and tell what would be changed
+	Diff       bool          // tell how files change; secrets in them are shown unless the task says no_log
+	Forks      int           // hosts worked on at once, out of Config.Forks; the length of Limit, or 5, if zero
+	Timeout    time.Duration // of the run itself, without the wait for forks; none if zero
+	LogPath    string        // a file of JSON lines, one Event each, that is appended to; none if empty
+	OnEvent    func(Event)   // called with one event at a time, in order; it may be slow, but must not call Play
+	// OnFailure is called as soon as a host fails, while the others go on, with all hosts so far that failed in the
+	// same way. A block of the playbook may still rescue the host. It comes after OnEvent with the same event, and the
+	// same holds for it.
 	OnFailure func(Group)
 }
 
-// Play runs a playbook to its end and returns what it did. The Result is filled in as far as the run came, also beside an error.
+// Play runs a playbook to its end and returns what it did. The Result is filled in as far as the run came, also beside
+// an error.
 //
-// Every error is a director.Error around a *PlayError, whose Class is decided from the run's events: KindUnavailable for
-// hosts that cannot be reached, for a timeout and for a cancelled context (errors.Is finds the context's error), KindInternal
-// for a failed task, for a playbook that could not be started and for a fault of the director's own machine, KindInvalid for a Play that is wrong in itself and
-// KindConflict if a play with this ID is running. See Permanent and Question for what to do.
+// Every error is a director.Error around a *PlayError, whose Class is decided from the run's events: KindUnavailable
+// for hosts that cannot be reached, for a timeout and for a cancelled context (errors.Is finds the context's error),
+// KindInternal for a failed task, for a playbook that could not be started and for a fault of the director's own
+// machine, KindInvalid for a Play that is wrong in itself and KindConflict if a play with this ID is running. See
+// Permanent and Question for what to do.
 //
-// When ctx ends, so does the run: its process group is asked to end, and ended by force after Config.Grace. Whatever happens,
-// no process of the run is left when Play returns, and no file but the log. A director that is killed meanwhile takes its
-// runs along, as far as they have our callback plugin, and leaves the files, and whatever is left otherwise, to EndSurvivors.
+// When ctx ends, so does the run: its process group is asked to end, and ended by force after Config.Grace. Whatever
+// happens, no process of the run is left when Play returns, and no file but the log. A director that is killed
+// meanwhile takes its runs along, as far as they have our callback plugin, and leaves the files, and whatever is left
+// otherwise, to EndSurvivors.
 func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	res = Result{Started: time.Now(), ExitCode: -1}
 	defer func() { res.Duration = time.Since(res.Started) }()
@@ -122,7 +128,9 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 		return res, err
 	}
 	if !r.claim(p.ID) {
-		return res, director.Errorf(director.KindConflict, opPlay, "the play %s is running already: %w", p.ID, ErrRunning)
+		return res, director.Errorf(
+			director.KindConflict, opPlay, "the play %s is running already: %w", p.ID, ErrRunning,
+		)
 	}
 	defer r.release(p.ID)
 
@@ -133,7 +141,9 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	}
 	defer s.close(r.log, p.ID)
 	defer func() {
-		end := Event{Type: RunEnd, Status: ending(err), Seconds: time.Since(res.Started).Round(time.Millisecond).Seconds()}
+		end := Event{
+			Type: RunEnd, Status: ending(err), Seconds: time.Since(res.Started).Round(time.Millisecond).Seconds(),
+		}
 		if err != nil {
 			if e, ok := errors.AsType[*director.Error](err); ok {
 				end.Msg = e.Msg
@@ -143,7 +153,7 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	}()
 
 	forks := int64(r.want(p))
-	free, err := r.take(ctx, forks, func() {
+	free, err := r.take(ctx, p.ID, forks, func() {
 		s.emit(Event{Type: Waiting, Msg: fmt.Sprintf("for %d of the director's %d forks", forks, r.cfg.Forks)})
 		s.flush()
 	})
@@ -163,7 +173,8 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	defer d.remove()
 	inventory, err := d.fill(p)
 	if err != nil {
-		return res, setUp(ClassFailed, err, "the run's files cannot be written").WithHint("check that %s has room", r.cfg.StateDir)
+		return res, setUp(ClassFailed, err, "the run's files cannot be written").
+			WithHint("check that %s has room", r.cfg.StateDir)
 	}
 	s.emit(Event{Type: RunStart, Playbook: p.Playbook, Limit: p.Limit, Tags: p.Tags, Check: p.Check})
 
@@ -333,12 +344,15 @@ func (r *Runner) run(
 	<-tailed
 
 	if proc == nil || proc.ProcessState == nil {
-		return verdict{}, setUp(ClassFailed, errors.New("the process could not be started"), "%s could not be started", binary).
+		return verdict{}, setUp(
+			ClassFailed, errors.New("the process could not be started"), "%s could not be started", binary,
+		).
 			WithHint("check that %s can be run by the director's user, and that the machine has memory left", binary)
 	}
 	v := verdict{
-		ctx: ctx, timeout: p.Timeout, limit: p.Limit, exit: proc.ProcessState.ExitCode(), output: s.tail, causes: r.causes,
-		full: outOfRoom(s.broken, s.tail),
+		ctx: ctx, timeout: p.Timeout, limit: p.Limit, exit: proc.ProcessState.ExitCode(), output: s.tail,
+		causes: r.causes,
+		full:   outOfRoom(s.broken, s.tail),
 	}
 	if status, ok := proc.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		v.signal = status.Signal().String()

@@ -31,7 +31,9 @@ type sshd struct {
 func keygen(t *testing.T, dir, name string) (private, public []byte) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if out, err := osexec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path).CombinedOutput(); err != nil {
+	if out, err := osexec.Command(
+		"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path,
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	private, err := os.ReadFile(path)
@@ -122,7 +124,9 @@ func (s sshd) certificate(t *testing.T, principal string) (private, certificate 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := pki.SSHAuthority{Private: director.Secret(text)}.Issue(pki.SSHUser{ID: "test", Principals: []string{principal}, Until: time.Now().Add(time.Hour)}, time.Now())
+	c, err := pki.SSHAuthority{Private: director.Secret(text)}.Issue(
+		pki.SSHUser{ID: "test", Principals: []string{principal}, Until: time.Now().Add(time.Hour)}, time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +164,16 @@ func TestRealSSH(t *testing.T) {
 			ansible.ClassUnreachable, true, "does not show the SSH host key that the director gave it",
 		},
 		"a host key that is not known": {
-			func(p *ansible.Play) { p.KnownHosts = nil }, ansible.ClassUnreachable, true, "does not show the SSH host key",
+			func(p *ansible.Play) { p.KnownHosts = nil }, ansible.ClassUnreachable, true,
+			"does not show the SSH host key",
 		},
 		"another client key": {
-			func(p *ansible.Play) { p.SSHKey = other }, ansible.ClassUnreachable, false, "does not accept the director's SSH key",
+			func(p *ansible.Play) { p.SSHKey = other }, ansible.ClassUnreachable, false,
+			"does not accept the director's SSH key",
 		},
-		"a certificate": {func(p *ansible.Play) { p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c1") }, "", false, ""},
+		"a certificate": {
+			func(p *ansible.Play) { p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c1") }, "", false, "",
+		},
 		"a certificate of another cluster": {
 			func(p *ansible.Play) { p.SSHKey, p.SSHCertificate = s.certificate(t, "cluster-c2") },
 			ansible.ClassUnreachable, false, "does not accept the director's SSH key",
@@ -190,7 +198,8 @@ func TestRealSSH(t *testing.T) {
 			p := b.remote(t, s, ping)
 			tt.change(&p)
 			res, err := b.Play(t.Context(), p)
-			// If ssh takes more than a millisecond to end while ansible-core writes to it, its reason is lost: ask again.
+			// If ssh takes more than a millisecond to end while ansible-core writes to it, its reason is lost: ask
+			// again.
 			for try := 1; try < 20 && err != nil && strings.Contains(shown(err), "[Errno 32]"); try++ {
 				res, err = b.Play(t.Context(), p)
 			}
@@ -203,7 +212,8 @@ func TestRealSSH(t *testing.T) {
 				}
 			default:
 				question, person := ansible.Question(err)
-				if playError(t, err).Class != tt.class || director.KindOf(err) != director.KindUnavailable || person != tt.person {
+				if playError(t, err).Class != tt.class || director.KindOf(err) != director.KindUnavailable ||
+					person != tt.person {
 					t.Errorf("got %v, question %q", err, question)
 				}
 				if !strings.HasPrefix(shown(err), "host demo-worker-1: task 'Ping' could not reach the machine: ") ||
@@ -298,7 +308,8 @@ func TestRealSecretsAndCancel(t *testing.T) {
 	cancel()
 	o := <-done
 	held.Close()
-	if playError(t, o.err).Class != ansible.ClassCancelled || !strings.Contains(shown(o.err), "waiting for host demo-worker-1") {
+	if playError(t, o.err).Class != ansible.ClassCancelled ||
+		!strings.Contains(shown(o.err), "waiting for host demo-worker-1") {
 		t.Errorf("got %v", o.err)
 	}
 	for pid, text := range processes(t) {

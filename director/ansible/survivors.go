@@ -12,14 +12,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// EndSurvivors ends the processes that runs of a director left behind when it died, and removes their directories with the
-// secrets in them. It returns the IDs of the plays whose processes were ended.
+// EndSurvivors ends the processes that runs of a director left behind when it died, and removes their directories with
+// the secrets in them. It returns the IDs of the plays whose processes were ended.
 //
-// It is for the director's start, before any step runs: a step that is run again must not meet its predecessor. A process is
-// ended if its environment names the run's directory, if it is a master connection of ssh with its socket there, or if it is
-// in the run's process group while the leader has the start time that was written down; one that merely got a process id
-// again is none of these. Directories whose director is alive are left alone. What a dead run had started on a node goes on
-// there; the playbooks are safe to run beside it.
+// It is for the director's start, before any step runs: a step that is run again must not meet its predecessor. A
+// process is ended if its environment names the run's directory, if it is a master connection of ssh with its socket
+// there, or if it is in the run's process group while the leader has the start time that was written down; one that
+// merely got a process id again is none of these. Directories whose director is alive are left alone. What a dead run
+// had started on a node goes on there; the playbooks are safe to run beside it.
 func (r *Runner) EndSurvivors(ctx context.Context) ([]string, error) {
 	const op = "ansible.end_survivors"
 	dirs, err := filepath.Glob(filepath.Join(r.cfg.StateDir, runPrefix+"*"))
@@ -51,8 +51,13 @@ func (r *Runner) EndSurvivors(ctx context.Context) ([]string, error) {
 		d.remove()
 	}
 	if len(problems) > 0 {
-		return ended, director.Errorf(director.KindInternal, op, "processes of an earlier director do not end: %w", errors.Join(problems...)).
-			WithHint("look for them with: grep -lz KAAS_RUN=%s /proc/[0-9]*/environ", strings.TrimSuffix(r.cfg.StateDir, "/"))
+		return ended, director.Errorf(
+			director.KindInternal, op, "processes of an earlier director do not end: %w", errors.Join(problems...),
+		).
+			WithHint(
+				"look for them with: grep -lz KAAS_RUN=%s /proc/[0-9]*/environ",
+				strings.TrimSuffix(r.cfg.StateDir, "/"),
+			)
 	}
 	return ended, nil
 }

@@ -36,7 +36,8 @@ func TestEndSurvivors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []byte
-	for !bytes.Contains(said, []byte("\n")) || bytes.HasPrefix(said, []byte("T\n")) && bytes.Count(said, []byte("\n")) < 2 {
+	for !bytes.Contains(said, []byte("\n")) ||
+		bytes.HasPrefix(said, []byte("T\n")) && bytes.Count(said, []byte("\n")) < 2 {
 		buf := make([]byte, 100)
 		n, err := out.Read(buf)
 		if err != nil {

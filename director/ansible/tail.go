@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// sink takes the events of one run in order: numbered, redacted, folded into the result, logged and handed on. One goroutine
-// at a time uses it, but for output.
+// sink takes the events of one run in order: numbered, redacted, folded into the result, logged and handed on. One
+// goroutine at a time uses it, but for output.
 type sink struct {
 	n       int
 	secrets *Redactor

@@ -35,7 +35,8 @@ func TestUnpack(t *testing.T) {
 		}
 		return string(data)
 	}
-	if read(filepath.Join(path, "install/prepare.yml")) != "- hosts: all\n" || read(filepath.Join(path, "roles/x/files/.hidden empty")) != "" {
+	if read(filepath.Join(path, "install/prepare.yml")) != "- hosts: all\n" ||
+		read(filepath.Join(path, "roles/x/files/.hidden empty")) != "" {
 		t.Error("wrong content")
 	}
 	if _, err := os.Stat(filepath.Join(path, "library", "__pycache__")); err == nil {
@@ -63,7 +64,9 @@ func TestUnpack(t *testing.T) {
 
 	// A damaged copy is replaced.
 	write(t, filepath.Join(path, "install/prepare.yml"), "")
-	if _, _, err := ansible.Unpack(tree, dir); err != nil || read(filepath.Join(path, "install/prepare.yml")) != "- hosts: all\n" {
+	if _, _, err := ansible.Unpack(
+		tree, dir,
+	); err != nil || read(filepath.Join(path, "install/prepare.yml")) != "- hosts: all\n" {
 		t.Errorf("damaged: %v", err)
 	}
 

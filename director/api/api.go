@@ -1,6 +1,6 @@
-// Package api is the director's HTTP interface: typed operations under /api/v1 with an OpenAPI 3.1 description made from the
-// same types, problem+json for every error, bearer tokens, and streams of events. It decides nothing: Operations does the work and
-// Auth says who may.
+// Package api is the director's HTTP interface: typed operations under /api/v1 with an OpenAPI 3.1 description made
+// from the same types, problem+json for every error, bearer tokens, and streams of events. It decides nothing: what is
+// behind Ports does the work and Auth says who may.
 package api
 
 import (
@@ -40,17 +40,11 @@ type Auth interface {
 	Require(a director.Actor, action director.Action, object director.Object) error
 }
 
-// Config is what New needs. Operations, Auth and Log must be set.
+// Config is what New needs. Ports, Auth and Log must be set.
 type Config struct {
-	Operations Operations
-	Auth       Auth
-	Log        *slog.Logger
-	Schedules  Schedules // nil for a director without
-	Images     Images    // nil for a director that keeps none
-	Ledger     Ledger    // nil for a director without
-	Disks      Disks     // nil for a director without
-	Providers  Providers // nil for a director without
-	Capacity   Capacity  // nil for a director without
+	Ports
+	Auth Auth
+	Log  *slog.Logger
 
 	Version string // of the director
 	Commit  string
@@ -60,6 +54,9 @@ type Config struct {
 	Ready func(context.Context) []Check
 	// Metrics answers /metrics; nil means that there are none.
 	Metrics http.Handler
+	// Manual answers /docs, to anyone: it holds no secrets, and who cannot log in needs it most. Nil means that there
+	// is none.
+	Manual http.Handler
 	// MetricsToken is the bearer token that Metrics asks for.
 	MetricsToken director.Secret
 	// Observer is told of requests; nil means that nobody is.
@@ -72,7 +69,8 @@ type Config struct {
 	Proxies []netip.Prefix
 	// Now is the clock of the login limit; nil means time.Now.
 	Now func() time.Time
-	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means none.
+	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means
+	// none.
 	Fallback http.Handler
 }
 
@@ -113,21 +111,6 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Schedules == nil {
-		c.Schedules = noSchedules{}
-	}
-	if c.Ledger == nil {
-		c.Ledger = noLedger{}
-	}
-	if c.Disks == nil {
-		c.Disks = noDisks{}
-	}
-	if c.Providers == nil {
-		c.Providers = noProviders{}
-	}
-	if c.Capacity == nil {
-		c.Capacity = noCapacity{}
-	}
 	frameworkOnce.Do(func() {
 		gin.SetMode(gin.ReleaseMode)
 		huma.NewErrorWithContext = frameworkProblem
@@ -147,6 +130,10 @@ func build(c Config) (http.Handler, huma.API) {
 	_ = engine.SetTrustedProxies(nil) // clientAddress looks at them; nil never fails
 	engine.Use(s.accessLog, s.recovery)
 	s.probes(engine)
+	if s.Manual != nil {
+		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs", gin.WrapH(s.Manual))
+		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs/*page", gin.WrapH(s.Manual))
+	}
 	engine.NoRoute(func(g *gin.Context) {
 		if s.Fallback != nil {
 			s.Fallback.ServeHTTP(g.Writer, g.Request)
@@ -161,15 +148,18 @@ func build(c Config) (http.Handler, huma.API) {
 	})
 
 	conf := huma.DefaultConfig("Director", c.Version)
-	conf.Info.Description = "Makes and runs Kubernetes clusters on virtual machines. Every error is an application/problem+json body; its " +
-		"kind says what it is and its hint what to do next. Slow verbs answer 202 with the place of the plan, whose events can be followed."
+	conf.Info.Description = "Makes and runs Kubernetes clusters on virtual machines. Every error is an " +
+		"application/problem+json body; its " +
+		"kind says what it is and its hint what to do next. Slow verbs answer 202 with the place of the plan, whose " +
+		"events can be followed."
 	conf.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	conf.Servers = []*huma.Server{{URL: wire.Prefix}}
 	conf.OpenAPIPath = "/openapi"
 	conf.DocsPath, conf.SchemasPath = "", "" // the page that huma would serve loads its code from elsewhere
 	conf.CreateHooks = nil
 	conf.RejectUnknownQueryParameters = true
-	conf.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), reflect.TypeFor[wire.Problem]()) // bodies hold problems too
+	// bodies hold problems too
+	conf.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), reflect.TypeFor[wire.Problem]())
 	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
 	}
@@ -192,8 +182,8 @@ func build(c Config) (http.Handler, huma.API) {
 
 const bearer = "bearer"
 
-// operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name of the object is
-// in the path. Who may not is refused before the request is looked at.
+// operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name
+// of the object is in the path. Who may not is refused before the request is looked at.
 func operation[I, O any](
 	s *server, api huma.API, op huma.Operation, action director.Action, kind string,
 	handler func(context.Context, director.Actor, *I) (*O, error),
@@ -227,7 +217,10 @@ func (s *server) problem(ctx context.Context, err error) *problem {
 	if p.Status >= http.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	s.Log.LogAttrs(ctx, level, "request refused", slog.String("request_id", requestID(ctx)), slog.String("kind", p.Kind), slog.Any("err", err))
+	s.Log.LogAttrs(
+		ctx, level, "request refused", slog.String("request_id", requestID(ctx)), slog.String("kind", p.Kind),
+		slog.Any("err", err),
+	)
 	return p
 }
 
@@ -317,7 +310,9 @@ func (s *server) recovery(g *gin.Context) {
 			panic(v)
 		}
 		ctx := g.Request.Context()
-		s.Log.ErrorContext(ctx, "handler panicked", "request_id", requestID(ctx), "panic", v, "stack", string(debug.Stack()))
+		s.Log.ErrorContext(
+			ctx, "handler panicked", "request_id", requestID(ctx), "panic", v, "stack", string(debug.Stack()),
+		)
 		if !g.Writer.Written() {
 			s.abort(g, director.Errorf(director.KindInternal, "api.panic", "something went wrong inside the director").
 				WithHint("look for the request id in the director's log"))

@@ -51,14 +51,17 @@ func TestEveryOperationNeedsAToken(t *testing.T) {
 				continue
 			}
 			at := strings.NewReplacer("{kind}", "Cluster", "{name}", "demo", "{id}", "p0001").Replace(path)
-			for name, token := range map[string]string{"none": "", "wrong": "kaas_wrong", "almost": good[:len(good)-1]} {
+			for name, token := range map[string]string{
+				"none": "", "wrong": "kaas_wrong", "almost": good[:len(good)-1],
+			} {
 				var header []string
 				if token != "" {
 					header = []string{"Authorization", "Bearer " + token}
 				}
 				resp := b.send(t, strings.ToUpper(method), at, "", header...)
 				p := problemOf(t, resp)
-				if p.Status != http.StatusUnauthorized || p.Kind != string(director.KindUnauthenticated) || p.Hint == "" {
+				if p.Status != http.StatusUnauthorized || p.Kind != string(director.KindUnauthenticated) ||
+					p.Hint == "" {
 					t.Errorf("%s %s with token %s: %+v", method, path, name, p)
 				}
 				if resp.Header.Get("WWW-Authenticate") == "" {
@@ -112,7 +115,9 @@ func TestRolesAndOneTimePasswords(t *testing.T) {
 		}
 	}
 	login("fred")
-	if p := problemOf(t, b.send(t, http.MethodGet, "/clusters", "")); p.Kind != string(director.KindForbidden) || !strings.Contains(p.Hint, "directorctl password") {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/clusters", ""),
+	); p.Kind != string(director.KindForbidden) || !strings.Contains(p.Hint, "directorctl password") {
 		t.Errorf("with a one-time password: %+v", p)
 	}
 	var me wire.Me
@@ -120,7 +125,10 @@ func TestRolesAndOneTimePasswords(t *testing.T) {
 	if !me.MustChangePassword {
 		t.Errorf("%+v", me)
 	}
-	b.do(t, http.MethodPost, "/password", `{"current":"`+password+`","new":"another horse battery"}`, http.StatusNoContent, nil)
+	b.do(
+		t, http.MethodPost, "/password", `{"current":"`+password+`","new":"another horse battery"}`,
+		http.StatusNoContent, nil,
+	)
 	b.do(t, http.MethodGet, "/clusters", "", http.StatusOK, nil)
 	b.do(t, http.MethodPost, "/logout", "", http.StatusNoContent, nil)
 	if p := problemOf(t, b.send(t, http.MethodGet, "/me", "")); p.Status != http.StatusUnauthorized {
@@ -133,7 +141,9 @@ func TestExportNeedsThePassword(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(t, "")
-	if p := problemOf(t, b.send(t, http.MethodGet, "/clusters/demo/inventory?secrets=true", "")); p.Kind != string(director.KindInvalid) {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/clusters/demo/inventory?secrets=true", ""),
+	); p.Kind != string(director.KindInvalid) {
 		t.Errorf("in the URL: %+v", p)
 	}
 	b.do(t, http.MethodGet, "/clusters/demo/inventory", "", http.StatusOK, nil)
@@ -143,11 +153,15 @@ func TestExportNeedsThePassword(t *testing.T) {
 		t.Errorf("with the password: %v", got.Files)
 	}
 	for range 5 {
-		if p := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"wrong"}`)); p.Kind != string(director.KindInvalid) {
+		if p := problemOf(
+			t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"wrong"}`),
+		); p.Kind != string(director.KindInvalid) {
 			t.Fatalf("with another password: %+v", p)
 		}
 	}
-	if p := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"`+password+`"}`)); p.Status != http.StatusTooManyRequests {
+	if p := problemOf(
+		t, b.send(t, http.MethodPost, "/clusters/demo/inventory", `{"password":"`+password+`"}`),
+	); p.Status != http.StatusTooManyRequests {
 		t.Errorf("after five of them: %+v", p)
 	}
 }
@@ -168,7 +182,8 @@ func TestLoginsAreLimited(t *testing.T) {
 	}
 	resp := wrong("admin")
 	p := problemOf(t, resp)
-	if p.Status != http.StatusTooManyRequests || p.Kind != string(director.KindExhausted) || resp.Header.Get("Retry-After") != "10" {
+	if p.Status != http.StatusTooManyRequests || p.Kind != string(director.KindExhausted) ||
+		resp.Header.Get("Retry-After") != "10" {
 		t.Fatalf("%+v, Retry-After %q", p, resp.Header.Get("Retry-After"))
 	}
 	// The right password is not tried either, and other users are not held back.
@@ -231,13 +246,16 @@ func TestPlansAndEvents(t *testing.T) {
 	if loc := resp.Header.Get("Location"); loc != wire.Prefix+"/plans/"+p.ID {
 		t.Errorf("Location %q", loc)
 	}
-	if bad := problemOf(t, b.send(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"other"}`)); bad.Kind != string(director.KindConflict) {
+	if bad := problemOf(
+		t, b.send(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"other"}`),
+	); bad.Kind != string(director.KindConflict) {
 		t.Errorf("start by a wrong hash: %+v", bad)
 	}
 	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &p)
 	var events wire.Events
 	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?after=2&wait=1", "", http.StatusOK, &events)
-	if !events.Ended || events.Phase != "done" || events.Items[0].Seq != 3 || events.Last != events.Items[len(events.Items)-1].Seq {
+	if !events.Ended || events.Phase != "done" || events.Items[0].Seq != 3 ||
+		events.Last != events.Items[len(events.Items)-1].Seq {
 		t.Errorf("%+v", events)
 	}
 	var lines bytes.Buffer
@@ -255,11 +273,14 @@ func TestArchive(t *testing.T) {
 	p := b.start(t)
 	resp := b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", "")
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || string(text) != "archive of "+p.ID+" for admin\n" || resp.Header.Get("Content-Type") != "application/gzip" ||
+	if err != nil || string(text) != "archive of "+p.ID+" for admin\n" ||
+		resp.Header.Get("Content-Type") != "application/gzip" ||
 		!strings.Contains(resp.Header.Get("Content-Disposition"), "plan-"+p.ID+".tar.gz") {
 		t.Errorf("%q, %v, %v", text, resp.Header, err)
 	}
-	if p := problemOf(t, b.send(t, http.MethodGet, "/plans/none/archive", "")); p.Kind != string(director.KindNotFound) {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/plans/none/archive", ""),
+	); p.Kind != string(director.KindNotFound) {
 		t.Errorf("%+v", p)
 	}
 	user, err := b.users.GetUser(t.Context(), "admin")
@@ -273,7 +294,9 @@ func TestArchive(t *testing.T) {
 	var s wire.Session
 	b.do(t, http.MethodPost, "/login", `{"user":"ursula","password":"`+password+`"}`, http.StatusOK, &s)
 	b.token = s.Token
-	if p := problemOf(t, b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", "")); p.Kind != string(director.KindForbidden) {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/plans/"+p.ID+"/archive", ""),
+	); p.Kind != string(director.KindForbidden) {
 		t.Errorf("who may not see inventories gets an archive: %+v", p)
 	}
 }
@@ -362,7 +385,10 @@ func TestProbes(t *testing.T) {
 			return []api.Check{
 				{Name: "engine"},
 				{Name: "disk", Err: errors.New("canary")},
-				{Name: "database", Err: director.Errorf(director.KindExhausted, "x", "the disk is full").WithHint("make room")},
+				{
+					Name: "database",
+					Err:  director.Errorf(director.KindExhausted, "x", "the disk is full").WithHint("make room"),
+				},
 			}
 		}
 	})
@@ -373,12 +399,18 @@ func TestProbes(t *testing.T) {
 	if v.Version != "test" || v.Go == "" {
 		t.Errorf("%+v", v)
 	}
-	if p := problemOf(t, b.send(t, http.MethodGet, "/readyz", "")); p.Status != http.StatusServiceUnavailable || strings.Contains(p.Detail, "canary") || len(p.Errors) != 2 ||
-		p.Errors[1] != (wire.ProblemField{Field: "database", Message: "the disk is full", Hint: "make room"}) || strings.Contains(p.Errors[0].Message, "canary") {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/readyz", ""),
+	); p.Status != http.StatusServiceUnavailable || strings.Contains(p.Detail, "canary") || len(p.Errors) != 2 ||
+		p.Errors[1] != (wire.ProblemField{
+			Field: "database", Message: "the disk is full", Hint: "make room",
+		}) || strings.Contains(p.Errors[0].Message, "canary") {
 		t.Errorf("%+v", p)
 	}
 	root := strings.TrimSuffix(b.url, wire.Prefix)
-	for path, status := range map[string]int{"/healthz": http.StatusNoContent, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusNotFound} {
+	for path, status := range map[string]int{
+		"/healthz": http.StatusNoContent, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusNotFound,
+	} {
 		b.url = root
 		if resp := b.send(t, http.MethodGet, path, ""); resp.StatusCode != status {
 			t.Errorf("%s: %s", path, resp.Status)
@@ -389,15 +421,19 @@ func TestProbes(t *testing.T) {
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "from-outside_1").Header.Get(api.RequestIDHeader); id != "from-outside_1" {
+	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "from-outside_1").Header.Get(
+		api.RequestIDHeader,
+	); id != "from-outside_1" {
 		t.Errorf("a good id became %q", id)
 	}
-	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "with space").Header.Get(api.RequestIDHeader); id == "with space" || id == "" {
+	if id := b.send(t, http.MethodGet, "/healthz", "", api.RequestIDHeader, "with space").Header.Get(
+		api.RequestIDHeader,
+	); id == "with space" || id == "" {
 		t.Errorf("a bad id became %q", id)
 	}
 }
 
-// TestDescription keeps docs/openapi.yaml as the code is. Run with -update to write it.
+// TestDescription keeps docs/reference/openapi.yaml as the code is. Run with -update to write it.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	text, err := api.OpenAPI("v1")
@@ -410,8 +446,10 @@ func TestDescription(t *testing.T) {
 	if err := yaml.Unmarshal(text, &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1") {
 		t.Fatalf("%v, version %q", err, doc.OpenAPI)
 	}
-	text = append([]byte("# Generated from director/api by: go test ./director/api -update\n# yamllint disable\n---\n"), text...)
-	path := filepath.Join("..", "..", "docs", "openapi.yaml")
+	text = append(
+		[]byte("# Generated from director/api by: go test ./director/api -update\n# yamllint disable\n---\n"), text...,
+	)
+	path := filepath.Join("..", "..", "docs", "reference", "openapi.yaml")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -425,6 +463,6 @@ func TestDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("docs/openapi.yaml is not what the code says; run: go test ./director/api -update\n%s", diff)
+		t.Errorf("docs/reference/openapi.yaml is not what the code says; run: go test ./director/api -update\n%s", diff)
 	}
 }

@@ -80,55 +80,63 @@ type capacityInput struct {
 
 func (s *server) capacity(api huma.API) {
 	operation(s, api, huma.Operation{
-		OperationID: "check-cluster", Method: http.MethodPost, Path: "/clusters/{name}/check", Tags: []string{"Clusters"},
-		Summary:     "Say everything that a plan would be refused for",
-		Description: "Image and release, names, addresses, quotas, capacity and the provider itself are looked at. Nothing is stored, and nothing happens.",
-		Errors:      []int{http.StatusNotFound},
-	}, director.ActPlan, kindCluster, func(ctx context.Context, _ director.Actor, in *checkInput) (*body[wire.Checked], error) {
-		v, err := s.Capacity.Check(ctx, in.Name, orZero(in.Body).Request())
-		if err != nil {
-			return nil, err
-		}
-		out := wire.Checked{
-			Cluster: v.Cluster, OK: len(v.Problems) == 0, Operation: string(v.Operation), Summary: v.Summary, Steps: v.Steps, Warnings: v.Warnings,
-			Problems: make([]wire.ProblemField, len(v.Problems)),
-		}
-		for i, f := range v.Problems {
-			out.Problems[i] = wire.ProblemFieldOf(f)
-		}
-		for _, a := range v.Addresses {
-			out.Addresses = append(out.Addresses, wire.AddressCheck(a))
-		}
-		return &body[wire.Checked]{out}, nil
-	})
-	operation(s, api, huma.Operation{
-		OperationID: "get-capacity", Method: http.MethodGet, Path: "/capacity", Tags: []string{"Providers"}, Summary: "Tell what hosts have left, and what still fits",
-		Description: "Under each provider's policy of overcommitment and its quotas. The hypervisors are asked.", Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider, func(ctx context.Context, _ director.Actor, in *capacityInput) (*body[wire.Capacities], error) {
-		q := CapacityQuery{Providers: in.Provider, Cluster: in.Cluster, Size: model.VMSize{CPUs: in.CPUs}}
-		var fields []director.Field
-		for _, f := range []struct {
-			name, text string
-			into       *model.Size
-		}{{"memory", in.Memory, &q.Size.Memory}, {"disk", in.Disk, &q.Size.Disk}} {
-			var err error
-			if *f.into, err = model.ParseSize(f.text); err != nil {
-				fields = append(fields, director.Field{Path: "query." + f.name, Msg: err.Error()})
+		OperationID: "check-cluster", Method: http.MethodPost, Path: "/clusters/{name}/check",
+		Tags:    []string{"Clusters"},
+		Summary: "Say everything that a plan would be refused for",
+		Description: "Image and release, names, addresses, quotas, capacity and the provider itself are looked at. " +
+			"Nothing is stored, and nothing happens.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActPlan, kindCluster,
+		func(ctx context.Context, _ director.Actor, in *checkInput) (*body[wire.Checked], error) {
+			v, err := s.Capacity.Check(ctx, in.Name, orZero(in.Body).Request())
+			if err != nil {
+				return nil, err
 			}
-		}
-		if err := director.Invalid("api.capacity", "the size cannot be read", fields); err != nil {
-			return nil, err
-		}
-		views, err := s.Capacity.Capacity(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		out := wire.Capacities{Items: make([]wire.Capacity, len(views))}
-		for i, v := range views {
-			out.Items[i] = capacityOf(v)
-		}
-		return &body[wire.Capacities]{out}, nil
-	})
+			out := wire.Checked{
+				Cluster: v.Cluster, OK: len(v.Problems) == 0, Operation: string(v.Operation), Summary: v.Summary,
+				Steps: v.Steps, Warnings: v.Warnings,
+				Problems: make([]wire.ProblemField, len(v.Problems)),
+			}
+			for i, f := range v.Problems {
+				out.Problems[i] = wire.ProblemFieldOf(f)
+			}
+			for _, a := range v.Addresses {
+				out.Addresses = append(out.Addresses, wire.AddressCheck(a))
+			}
+			return &body[wire.Checked]{out}, nil
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "get-capacity", Method: http.MethodGet, Path: "/capacity", Tags: []string{
+			"Providers",
+		}, Summary: "Tell what hosts have left, and what still fits",
+		Description: "Under each provider's policy of overcommitment and its quotas. The hypervisors are asked.",
+		Errors:      []int{http.StatusNotFound},
+	}, director.ActRead, kindProvider,
+		func(ctx context.Context, _ director.Actor, in *capacityInput) (*body[wire.Capacities], error) {
+			q := CapacityQuery{Providers: in.Provider, Cluster: in.Cluster, Size: model.VMSize{CPUs: in.CPUs}}
+			var fields []director.Field
+			for _, f := range []struct {
+				name, text string
+				into       *model.Size
+			}{{"memory", in.Memory, &q.Size.Memory}, {"disk", in.Disk, &q.Size.Disk}} {
+				var err error
+				if *f.into, err = model.ParseSize(f.text); err != nil {
+					fields = append(fields, director.Field{Path: "query." + f.name, Msg: err.Error()})
+				}
+			}
+			if err := director.Invalid("api.capacity", "the size cannot be read", fields); err != nil {
+				return nil, err
+			}
+			views, err := s.Capacity.Capacity(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			out := wire.Capacities{Items: make([]wire.Capacity, len(views))}
+			for i, v := range views {
+				out.Items[i] = capacityOf(v)
+			}
+			return &body[wire.Capacities]{out}, nil
+		})
 }
 
 func capacityOf(v CapacityView) wire.Capacity {
@@ -142,7 +150,8 @@ func capacityOf(v CapacityView) wire.Capacity {
 	}
 	for i, h := range v.Hosts {
 		row := wire.HostCapacity{
-			Host: h.Host, CPUs: h.CPUs, CPUsPromised: h.CPUsPromised, MemoryBytes: h.Memory, MemoryPromisedBytes: h.MemoryPromised, MemoryLeftBytes: h.MemoryLeft,
+			Host: h.Host, CPUs: h.CPUs, CPUsPromised: h.CPUsPromised, MemoryBytes: h.Memory,
+			MemoryPromisedBytes: h.MemoryPromised, MemoryLeftBytes: h.MemoryLeft,
 			DiskBytes: h.Disk, DiskLeftBytes: h.DiskLeft,
 		}
 		if h.CPUsLeft != math.MaxInt {
@@ -152,20 +161,10 @@ func capacityOf(v CapacityView) wire.Capacity {
 		out.Hosts[i] = row
 	}
 	for i, f := range v.Fits {
-		out.Fits[i] = wire.Fit{Pool: f.Pool, CPUs: f.Size.CPUs, MemoryBytes: int64(f.Size.Memory), DiskBytes: int64(f.Size.Disk + f.Size.DataDisk), Count: f.Count, By: f.By}
+		out.Fits[i] = wire.Fit{
+			Pool: f.Pool, CPUs: f.Size.CPUs, MemoryBytes: int64(f.Size.Memory),
+			DiskBytes: int64(f.Size.Disk + f.Size.DataDisk), Count: f.Count, By: f.By,
+		}
 	}
 	return out
-}
-
-// noCapacity stands in where a director was put together without.
-type noCapacity struct{}
-
-var errNoCapacity = director.Errorf(director.KindUnavailable, "api.capacity", "this director does not look ahead")
-
-func (noCapacity) Check(context.Context, string, plan.Request) (CheckView, error) {
-	return CheckView{}, errNoCapacity
-}
-
-func (noCapacity) Capacity(context.Context, CapacityQuery) ([]CapacityView, error) {
-	return nil, errNoCapacity
 }

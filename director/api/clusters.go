@@ -82,59 +82,67 @@ func (s *server) clusters(api huma.API) {
 	operation(s, api, listing[wire.Clusters](api, huma.Operation{
 		OperationID: "list-clusters", Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
 		Description: "Sorted by name.",
-	}), director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *listClustersInput) (*anyOf, error) {
-		return s.listClusters(ctx, api, in)
-	})
+	}), director.ActRead, kindCluster,
+		func(ctx context.Context, _ director.Actor, in *listClustersInput) (*anyOf, error) {
+			return s.listClusters(ctx, api, in)
+		})
 	operation(s, api, huma.Operation{
-		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags, Summary: "Get the state of a cluster",
-		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
-		view, err := s.Operations.ClusterView(ctx, in.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.Cluster]{clusterOf(view)}, nil
-	})
+		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags,
+		Summary: "Get the state of a cluster",
+		Errors:  []int{http.StatusNotFound},
+	}, director.ActRead, kindCluster,
+		func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+			view, err := s.Clusters.ClusterView(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Cluster]{clusterOf(view)}, nil
+		})
 	operation(s, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
-		Summary:       "Freeze a plan for a cluster",
-		Description:   "Nothing happens to the cluster until the plan is started. A plan without steps means that nothing is to be done.",
+		Summary: "Freeze a plan for a cluster",
+		Description: "Nothing happens to the cluster until the plan is started. A plan without steps means that " +
+			"nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
 	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster,
 		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-			view, err := s.Operations.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
+			view, err := s.Plans.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
 			if err != nil {
 				return nil, err
 			}
 			return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
 		})
 	operation(s, api, huma.Operation{
-		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags, Summary: "Show the nodes of a cluster",
-		Description: "What the director knows of each, what the hypervisor says of its VM, and what the cluster itself says. The cluster is asked; it may take seconds.",
-		Errors:      []int{http.StatusNotFound},
-	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
-		v, err := s.Operations.Nodes(ctx, in.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.Nodes]{nodesOf(v)}, nil
-	})
+		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags,
+		Summary: "Show the nodes of a cluster",
+		Description: "What the director knows of each, what the hypervisor says of its VM, and what the cluster " +
+			"itself says. The cluster is asked; it may take seconds.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindCluster,
+		func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
+			v, err := s.Clusters.Nodes(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Nodes]{nodesOf(v)}, nil
+		})
 	operation(s, api, huma.Operation{
 		OperationID: "rehearse-drain", Method: http.MethodGet, Path: "/clusters/{name}/nodes/{node}/drain", Tags: tags,
 		Summary:     "Tell what a drain of a node would move away, and what would block it",
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
-	}, director.ActRead, kindCluster, func(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
-		list, err := s.Operations.Rehearse(ctx, in.Name, in.Node)
-		if err != nil {
-			return nil, err
-		}
-		out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
-		for i, e := range list {
-			out.Items[i] = wire.Eviction(e)
-		}
-		return &body[wire.Evictions]{out}, nil
-	})
+	}, director.ActRead, kindCluster,
+		func(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
+			list, err := s.Clusters.Rehearse(ctx, in.Name, in.Node)
+			if err != nil {
+				return nil, err
+			}
+			out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
+			for i, e := range list {
+				out.Items[i] = wire.Eviction(e)
+			}
+			return &body[wire.Evictions]{out}, nil
+		})
 	operation(s, api, huma.Operation{
 		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
 		Summary:   "Mint a kubeconfig with a client certificate of its own",
@@ -142,7 +150,9 @@ func (s *server) clusters(api huma.API) {
 		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
 	}, director.ActKubeconfig, kindCluster,
 		func(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
-			text, err := s.Operations.Kubeconfig(ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second)
+			text, err := s.Access.Kubeconfig(
+				ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second,
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -150,21 +160,25 @@ func (s *server) clusters(api huma.API) {
 		})
 	operation(s, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
-		Summary: "Render what a playbook run of the cluster would get", Errors: []int{http.StatusNotFound, http.StatusConflict},
+		Summary: "Render what a playbook run of the cluster would get",
+		Errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActInventory, kindCluster,
 		func(ctx context.Context, _ director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
 			if in.Secrets {
 				return nil, director.Invalid("api.inventory", "secrets need your password", []director.Field{{
-					Path: "secrets", Msg: "is not possible here", Hint: "POST the password to this path, or run: directorctl inventory CLUSTER export --secrets --dir DIR",
+					Path: "secrets", Msg: "is not possible here",
+					Hint: "POST the password to this path, or run: directorctl inventory CLUSTER export --secrets " +
+						"--dir DIR",
 				}})
 			}
-			files, err := s.Operations.Inventory(ctx, in.Name)
+			files, err := s.Access.Inventory(ctx, in.Name)
 			return inventoryBody(files, err)
 		})
 	operation(s, api, huma.Operation{
 		OperationID: "export-inventory", Method: http.MethodPost, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Export what a person runs playbooks of the cluster with",
-		Description: "The inventory with the keys of the cluster's authorities and an SSH key whose certificate ends soon. It needs the password of who asks, also " +
+		Description: "The inventory with the keys of the cluster's authorities and an SSH key whose certificate " +
+			"ends soon. It needs the password of who asks, also " +
 			"with a valid token, and is an audit event of its own.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
 	}, director.ActSecrets, kindCluster,
@@ -177,7 +191,7 @@ func (s *server) clusters(api huma.API) {
 				return nil, err
 			}
 			s.limit.succeededOwn(a.User)
-			files, err := s.Operations.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
+			files, err := s.Access.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
 			return inventoryBody(files, err)
 		})
 }
@@ -209,7 +223,7 @@ func (s *server) listClusters(ctx context.Context, api huma.API, in *listCluster
 	if err != nil {
 		return nil, err
 	}
-	views, place, err := s.Operations.ListClusters(ctx, q)
+	views, place, err := s.Clusters.ListClusters(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -232,11 +246,15 @@ func nodesOf(v NodesView) wire.Nodes {
 	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan, AutoRepair: v.AutoRepair}
 	for i, n := range v.Nodes {
 		out.Items[i] = wire.Node{
-			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power, KeptBy: n.KeptBy, Version: n.Version, Wanted: n.Wanted,
-			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason, Problem: n.Problem, Repair: string(n.Repair),
+			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power,
+			KeptBy: n.KeptBy, HostLost: n.HostLost, HostDown: n.HostDown, Version: n.Version, Wanted: n.Wanted,
+			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason,
+			Problem: n.Problem, Repair: string(n.Repair),
 		}
 		for _, c := range n.Certificates {
-			out.Items[i].Certificates = append(out.Items[i].Certificates, wire.Certificate{Name: c.Name, EndsAt: c.Ends, SeenAt: c.Seen, Unchecked: c.Unchecked})
+			out.Items[i].Certificates = append(out.Items[i].Certificates, wire.Certificate{
+				Name: c.Name, EndsAt: c.Ends, SeenAt: c.Seen, Unchecked: c.Unchecked,
+			})
 		}
 	}
 	return out

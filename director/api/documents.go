@@ -57,8 +57,8 @@ type deleteInput struct {
 
 func (in *RefInput) ref() model.Ref { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
 
-// anyOf is a body that is written by hand because its media type depends on what the caller takes. T is what the description
-// of the API says of its JSON form.
+// anyOf is a body that is written by hand because its media type depends on what the caller takes. T is what the
+// description of the API says of its JSON form.
 type anyOf struct{ Body func(huma.Context) }
 
 func wantsYAML(accept string) bool {
@@ -70,13 +70,19 @@ func (s *server) documents(api huma.API) {
 	tags := []string{"Documents"}
 	apply := huma.Operation{
 		OperationID: "apply", Method: http.MethodPost, Path: "/apply", Tags: tags,
-		Summary:      "Store documents, all or none",
-		Description:  "The body is a stream of YAML documents, or one document in JSON. Documents that are named by others may stand in any order.",
-		MaxBodyBytes: maxDocuments, Errors: []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge},
+		Summary: "Store documents, all or none",
+		Description: "The body is a stream of YAML documents, or one document in JSON. Documents that are named by " +
+			"others may stand in any order.",
+		MaxBodyBytes: maxDocuments,
+		Errors: []int{
+			http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnsupportedMediaType,
+			http.StatusRequestEntityTooLarge,
+		},
 		SkipValidateBody: true,
 	}
 	apply.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		typeYAML: {Schema: &huma.Schema{Type: huma.TypeString}}, typeJSON: {Schema: &huma.Schema{Type: huma.TypeObject}},
+		typeYAML: {Schema: &huma.Schema{Type: huma.TypeString}},
+		typeJSON: {Schema: &huma.Schema{Type: huma.TypeObject}},
 	}}
 	apply = takesKeys(apply, func(_ context.Context, witness string) (int, string, any, error) {
 		return http.StatusOK, "", json.RawMessage(witness), nil
@@ -108,7 +114,8 @@ func (s *server) documents(api huma.API) {
 	})
 
 	operation(s, api, describe[wire.Document](api, huma.Operation{
-		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags, Summary: "Get one document",
+		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags,
+		Summary:     "Get one document",
 		Description: "The ETag names the version that was read, for If-Match and If-None-Match.",
 		Errors:      []int{http.StatusNotFound},
 	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *getInput) (*anyOf, error) {
@@ -117,24 +124,28 @@ func (s *server) documents(api huma.API) {
 
 	operation(s, api, huma.Operation{
 		OperationID: "delete-document", Method: http.MethodDelete, Path: "/documents/{kind}/{name}", Tags: tags,
-		Summary:     "Delete a document that nothing uses",
-		Description: "The machines of a cluster are never deleted by this: make a plan with the operation cluster.delete for it.",
-		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed}, DefaultStatus: http.StatusNoContent,
+		Summary: "Delete a document that nothing uses",
+		Description: "The machines of a cluster are never deleted by this: make a plan with the operation " +
+			"cluster.delete for it.",
+		Errors:        []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
+		DefaultStatus: http.StatusNoContent,
 	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *deleteInput) (*empty, error) {
 		ref := model.Ref{Kind: model.Kind(in.Kind), Name: in.Name}
-		return nil, s.Operations.DeleteDocumentIf(ctx, a.User, ref, Condition{Tags: tagsOf(in.IfMatch)})
+		return nil, s.Documents.DeleteDocumentIf(ctx, a.User, ref, Condition{Tags: tagsOf(in.IfMatch)})
 	})
 }
 
-func (s *server) apply(ctx context.Context, user string, text []byte, in *applyInput, c Condition) ([]model.Change, error) {
+func (s *server) apply(
+	ctx context.Context, user string, text []byte, in *applyInput, c Condition,
+) ([]model.Change, error) {
 	if c.Any() {
-		return s.Operations.ApplyIf(ctx, user, text, in.Source, in.DryRun, c)
+		return s.Documents.ApplyIf(ctx, user, text, in.Source, in.DryRun, c)
 	}
-	return s.Operations.Apply(ctx, user, text, in.Source, in.DryRun)
+	return s.Documents.Apply(ctx, user, text, in.Source, in.DryRun)
 }
 
 func (s *server) getDocument(ctx context.Context, api huma.API, in *getInput) (*anyOf, error) {
-	stored, err := s.Operations.Document(ctx, in.ref())
+	stored, err := s.Documents.Document(ctx, in.ref())
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +187,7 @@ func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput)
 	if err != nil {
 		return nil, err
 	}
-	stored, place, err := s.Operations.ListDocuments(ctx, q)
+	stored, place, err := s.Documents.ListDocuments(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +217,8 @@ func takesDocuments(contentType string) bool {
 	return false
 }
 
-// describe puts the JSON form T and further media types into the description of an operation whose body is written by hand.
+// describe puts the JSON form T and further media types into the description of an operation whose body is written by
+// hand.
 func describe[T any](api huma.API, op huma.Operation, others ...string) huma.Operation {
 	content := map[string]*huma.MediaType{typeJSON: {Schema: schemaOf[T](api)}}
 	for _, o := range others {

@@ -44,9 +44,12 @@ type logInput struct {
 func (s *server) events(api huma.API) {
 	tags := []string{"Plans"}
 	operation(s, api, describe[wire.Events](api, huma.Operation{
-		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags, Summary: "Follow what happens in a plan",
-		Description: "A stream sends each event with its number as id, and a last message of the type end when the plan has ended. It can be " +
-			"taken up again with Last-Event-ID. Where events are not kept any more, a message of the type gap says which.",
+		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags,
+		Summary: "Follow what happens in a plan",
+		Description: "A stream sends each event with its number as id, and a last message of the type end when the " +
+			"plan has ended. It can be " +
+			"taken up again with Last-Event-ID. Where events are not kept any more, a message of the type gap says " +
+			"which.",
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, typeEvents), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
@@ -61,13 +64,15 @@ func (s *server) events(api huma.API) {
 			return jsonBody(api, out), nil
 		})
 	op := huma.Operation{
-		OperationID: "get-log", Method: http.MethodGet, Path: "/plans/{id}/log", Tags: tags, Summary: "Read the log of a step",
-		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased by the bytes received.",
-		Errors:      []int{http.StatusNotFound}, Responses: textResponse(typeLines, "Lines of JSON."),
+		OperationID: "get-log", Method: http.MethodGet, Path: "/plans/{id}/log", Tags: tags,
+		Summary: "Read the log of a step",
+		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased " +
+			"by the bytes received.",
+		Errors: []int{http.StatusNotFound}, Responses: textResponse(typeLines, "Lines of JSON."),
 	}
 	operation(s, api, op, director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *logInput) (*anyOf, error) {
-			r, err := s.Operations.StepLog(ctx, in.ID, in.Step, in.Attempt, in.Offset)
+			r, err := s.Journal.StepLog(ctx, in.ID, in.Step, in.Attempt, in.Offset)
 			if err != nil {
 				return nil, err
 			}
@@ -87,12 +92,13 @@ func (s *server) archive(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-archive", Method: http.MethodGet, Path: "/plans/{id}/archive", Tags: []string{"Plans"},
 		Summary: "Download all that is known of a plan, for support",
-		Description: "A tar.gz with the plan, its events, the logs of all attempts, the inventory, the versions of all parts and the director's " +
+		Description: "A tar.gz with the plan, its events, the logs of all attempts, the inventory, the versions of " +
+			"all parts and the director's " +
 			"configuration. Secrets are left out. It is noted in the audit trail.",
 		Errors: []int{http.StatusNotFound}, Responses: textResponse(typeArchive, "The archive."),
 	}, director.ActInventory, kindPlan,
 		func(ctx context.Context, a director.Actor, in *planRef) (*anyOf, error) {
-			write, err := s.Operations.Archive(ctx, a.User, in.ID)
+			write, err := s.Plans.Archive(ctx, a.User, in.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -103,7 +109,9 @@ func (s *server) archive(api huma.API) {
 				hctx.SetStatus(http.StatusOK)
 				humagin.Unwrap(hctx).Writer.Flush() // what breaks off from here on is a broken answer, and not none
 				if err := write(hctx.BodyWriter()); err != nil {
-					s.Log.ErrorContext(ctx, "archive broke off", "request_id", requestID(ctx), "plan_id", in.ID, "err", err)
+					s.Log.ErrorContext(
+						ctx, "archive broke off", "request_id", requestID(ctx), "plan_id", in.ID, "err", err,
+					)
 					panic(http.ErrAbortHandler) // half an archive must not look like a whole one
 				}
 			}}, nil
@@ -114,7 +122,7 @@ func (s *server) archive(api huma.API) {
 func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wire.Events, err error) {
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
-	phase, _, err := s.Operations.Progress(ctx, in.ID)
+	phase, _, err := s.Journal.Progress(ctx, in.ID)
 	if err != nil {
 		return out, err
 	}
@@ -128,9 +136,9 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 		for _, k := range in.Kind {
 			q.Kinds = append(q.Kinds, plan.EventKind(k))
 		}
-		events, out.Last, err = s.Operations.SearchEvents(ctx, in.ID, q)
+		events, out.Last, err = s.Journal.SearchEvents(ctx, in.ID, q)
 	} else {
-		events, err = s.Operations.Events(ctx, in.ID, after, wait)
+		events, err = s.Journal.Events(ctx, in.ID, after, wait)
 		events = events[:min(len(events), in.Limit)]
 		if out.Last = after; len(events) > 0 {
 			out.Last = events[len(events)-1].Seq
@@ -144,11 +152,11 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 		out.Gap = gapBefore(out.Items, after)
 	}
 	var seq int64
-	phase, seq, err = s.Operations.Progress(ctx, in.ID)
+	phase, seq, err = s.Journal.Progress(ctx, in.ID)
 	out.Phase = string(phase)
 	if err == nil && phase.Ended() && out.Last < seq && len(events) == 0 {
 		var rest []plan.Event
-		if rest, err = s.Operations.Events(ctx, in.ID, out.Last, 0); err == nil && len(rest) == 0 {
+		if rest, err = s.Journal.Events(ctx, in.ID, out.Last, 0); err == nil && len(rest) == 0 {
 			out.Gap, out.Last = &wire.EventGap{After: after, Through: seq}, seq
 		}
 	}
@@ -173,13 +181,14 @@ func (s *server) untilStop(ctx context.Context) (context.Context, context.Cancel
 
 // unlimited lifts the server's write timeout from a long answer.
 func unlimited(ctx huma.Context) {
-	_ = http.NewResponseController(humagin.Unwrap(ctx).Writer).SetWriteDeadline(time.Time{}) // a writer without deadlines has none to lift
+	// a writer without deadlines has none to lift
+	_ = http.NewResponseController(humagin.Unwrap(ctx).Writer).SetWriteDeadline(time.Time{})
 }
 
-// follow sends events as they happen until the plan has ended. The first look happens before the status is out, so that an unknown plan
-// is a problem and not a stream.
+// follow sends events as they happen until the plan has ended. The first look happens before the status is out, so that
+// an unknown plan is a problem and not a stream.
 func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, error) {
-	events, err := s.Operations.Events(ctx, id, after, 0)
+	events, err := s.Journal.Events(ctx, id, after, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -196,13 +205,13 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 			if err := w.flush(); err != nil {
 				return err
 			}
-			phase, seq, err := s.Operations.Progress(ctx, id)
+			phase, seq, err := s.Journal.Progress(ctx, id)
 			if err != nil {
 				return err
 			}
 			if phase.Ended() && after < seq {
 				// Either there is more, or it is not kept any more.
-				if events, err = s.Operations.Events(ctx, id, after, 0); err != nil {
+				if events, err = s.Journal.Events(ctx, id, after, 0); err != nil {
 					return err
 				}
 				if len(events) > 0 {
@@ -215,7 +224,7 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 				w.send("end", 0, wire.End{Phase: string(phase)})
 				return w.flush()
 			}
-			if events, err = s.Operations.Events(ctx, id, after, heartbeat); err != nil {
+			if events, err = s.Journal.Events(ctx, id, after, heartbeat); err != nil {
 				return err
 			}
 			if len(events) == 0 {

@@ -48,7 +48,8 @@ func (s *server) readiness(ctx context.Context) (wire.Readiness, error) {
 		return out, nil
 	}
 	return out, &director.Error{
-		Kind: director.KindUnavailable, Op: "api.readyz", Msg: "the director is not ready", Fields: wrong, Hint: "look at what is named; the director's log has the causes",
+		Kind: director.KindUnavailable, Op: "api.readyz", Msg: "the director is not ready", Fields: wrong,
+		Hint: "look at what is named; the director's log has the causes",
 	}
 }
 
@@ -70,9 +71,13 @@ func (s *server) probes(engine *gin.Engine) {
 
 // metricsGuard lets those through who show the token of the metrics.
 func (s *server) metricsGuard(g *gin.Context) {
-	want, got := sha256.Sum256([]byte(s.MetricsToken.Reveal())), sha256.Sum256([]byte(bearerToken(g.GetHeader("Authorization")).Reveal()))
+	want, got := sha256.Sum256([]byte(s.MetricsToken.Reveal())),
+		sha256.Sum256([]byte(bearerToken(g.GetHeader("Authorization")).Reveal()))
 	if s.MetricsToken == "" || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 		s.abort(g, director.Errorf(director.KindUnauthenticated, "api.metrics", "the metrics need their token").
-			WithHint("send it as a bearer token; it is in the file that metricsTokenFile names, metrics.token in stateDir unless set"))
+			WithHint(
+				"send it as a bearer token; it is in the file that metricsTokenFile names, metrics.token in "+
+					"stateDir unless set",
+			))
 	}
 }

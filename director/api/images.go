@@ -12,10 +12,12 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/pace"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Images is what the API offers of images beside their documents. All methods return *director.Error and are safe for concurrent use.
+// Images is what the API offers of images beside their documents. All methods return *director.Error and are safe for
+// concurrent use.
 type Images interface {
 	// ImageViews lists the documents of images by name, and then the imported files that none names, the newest first.
 	ImageViews(ctx context.Context) ([]ImageView, error)
@@ -23,7 +25,8 @@ type Images interface {
 	BeginUpload(ctx context.Context, r director.ImageRequest) (director.ImageUpload, error)
 	// Upload returns the upload, or not_found.
 	Upload(ctx context.Context, id string) (director.ImageUpload, error)
-	// WriteUpload adds what r gives at the offset; conflict if the upload is elsewhere. What has arrived stays when r breaks off.
+	// WriteUpload adds what r gives at the offset; conflict if the upload is elsewhere. What has arrived stays when r
+	// breaks off.
 	WriteUpload(ctx context.Context, id string, offset int64, r io.Reader) (director.ImageUpload, error)
 	// AbortUpload throws the upload away. No error if it is gone.
 	AbortUpload(ctx context.Context, id string) error
@@ -44,13 +47,13 @@ type ImageView struct {
 	Name, SHA256, Kubernetes, Source string
 	File                             *director.ImageFile
 	Clusters, Providers              []string
-	Old                              int // earlier contents of the document on providers
+	Old                              int    // earlier contents of the document on providers
+	SignedBy                         string // id of the key
+	Unsigned                         string // why it is used without a signature
+	Refused                          string // why it is not used
 }
 
 const kindImage = string(model.KindImage)
-
-// pieceTime is how long a sender of a piece may send nothing.
-const pieceTime = 30 * time.Second
 
 type uploadInput struct {
 	ID string `path:"id" maxLength:"64" doc:"The SHA-256 that the whole file shall have."`
@@ -66,22 +69,10 @@ type pieceInput struct {
 
 // Resolve takes the body as a stream: a piece is too long to be kept in memory.
 func (in *pieceInput) Resolve(ctx huma.Context) []error {
-	in.piece = &patient{r: ctx.BodyReader(), rc: http.NewResponseController(humagin.Unwrap(ctx).Writer), write: func() { unlimited(ctx) }}
+	w := humagin.Unwrap(ctx)
+	unlimited(ctx) // the answer comes after the last byte
+	in.piece = pace.Default.Body(w.Request.Body, http.NewResponseController(w.Writer))
 	return nil
-}
-
-// patient reads for as long as something comes.
-type patient struct {
-	r     io.Reader
-	rc    *http.ResponseController
-	write func()
-}
-
-// Read reads on.
-func (p *patient) Read(b []byte) (int, error) {
-	p.write()                                           // the answer comes after the last byte
-	_ = p.rc.SetReadDeadline(time.Now().Add(pieceTime)) // a connection without deadlines has none to move
-	return p.r.Read(b)
 }
 
 type uploadOutput struct {
@@ -115,10 +106,13 @@ type jobOutput struct {
 	Body     wire.ImageJob
 }
 
-var errNoImages = director.Errorf(director.KindUnavailable, "api.images", "this director keeps no images").WithHint("ask a director that does")
+var errNoImages = director.Errorf(director.KindUnavailable, "api.images", "this director keeps no images").
+	WithHint("ask a director that does")
 
 // withImages is a handler for a director that keeps images.
-func withImages[I, O any](s *server, handler func(context.Context, Images, director.Actor, *I) (*O, error)) func(context.Context, director.Actor, *I) (*O, error) {
+func withImages[I, O any](
+	s *server, handler func(context.Context, Images, director.Actor, *I) (*O, error),
+) func(context.Context, director.Actor, *I) (*O, error) {
 	return func(ctx context.Context, a director.Actor, in *I) (*O, error) {
 		if s.Images == nil {
 			return nil, errNoImages
@@ -130,91 +124,137 @@ func withImages[I, O any](s *server, handler func(context.Context, Images, direc
 func (s *server) images(api huma.API) {
 	tags := []string{"Images"}
 	operation(s, api, huma.Operation{
-		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags, Summary: "List the images and the imported files",
+		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags,
+		Summary:     "List the images and the imported files",
 		Description: "The documents of images by name, and then the imported files that none names, the newest first.",
-	}, director.ActRead, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
-		views, err := im.ImageViews(ctx)
-		if err != nil {
-			return nil, err
-		}
-		list := wire.Images{Items: make([]wire.Image, len(views))}
-		for i, v := range views {
-			list.Items[i] = wire.Image{
-				Name: v.Name, SHA256: v.SHA256, Kubernetes: v.Kubernetes, Source: v.Source, File: wire.ImageFileOf(v.File),
-				Clusters: v.Clusters, Providers: v.Providers, Old: v.Old,
+	}, director.ActRead, kindImage,
+		withImages(s, func(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
+			views, err := im.ImageViews(ctx)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return &body[wire.Images]{list}, nil
-	}))
+			list := wire.Images{Items: make([]wire.Image, len(views))}
+			for i, v := range views {
+				list.Items[i] = wire.Image{
+					Name: v.Name, SHA256: v.SHA256, Kubernetes: v.Kubernetes, Source: v.Source, File: wire.ImageFileOf(
+						v.File,
+					),
+					Clusters: v.Clusters, Providers: v.Providers, Old: v.Old, SignedBy: v.SignedBy,
+					Unsigned: v.Unsigned,
+					Refused:  v.Refused,
+				}
+			}
+			return &body[wire.Images]{list}, nil
+		}))
 	s.uploads(api, tags)
 	operation(s, api, huma.Operation{
-		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags, Summary: "Make an image of an upload",
-		Description: "The file is checked, converted to qcow2 if it is none, and kept by its checksum, which a document of the kind Image then names. " +
-			"Asked again, the answer is the same job, or its end. A file that is wrong is thrown away.",
+		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags,
+		Summary: "Make an image of an upload",
+		Description: "The file is checked, converted to qcow2 if it is none, and kept by its checksum, which a " +
+			"document of the kind Image then names. " +
+			"Asked again, the answer is the same job, or its end. A file that is wrong is thrown away. Without a " +
+			"signature of a trusted key the import is " +
+			"refused, unless unsigned says in words why.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
-	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
-		return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
-			Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
+	}, director.ActApply, kindImage,
+		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
+			return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
+				Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
+				Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
+				Unsigned: in.Body.Unsigned,
+			}))
 		}))
-	}))
 	operation(s, api, huma.Operation{
-		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags, Summary: "Make another image of an imported one",
+		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags,
+		Summary:     "Make another image of an imported one",
 		Description: "The new image has a checksum of its own. The old one stays.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
-	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *conversionInput) (*jobOutput, error) {
-		return s.job(ctx)(im.ConvertImage(ctx, a.User, in.SHA256, in.Body.Compat))
-	}))
+	}, director.ActApply, kindImage,
+		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *conversionInput) (*jobOutput, error) {
+			return s.job(ctx)(im.ConvertImage(ctx, a.User, in.SHA256, in.Body.Compat))
+		}))
 	operation(s, api, huma.Operation{
-		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags, Summary: "See how far the work on an image is",
-		Description: "A director that was started again does not know its jobs any more: ask for the same import again.", Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
-		return s.job(ctx)(im.ImageJob(ctx, in.ID))
-	}))
+		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags,
+		Summary: "See how far the work on an image is",
+		Description: "A director that was started again does not know its jobs any more: ask for the same import " +
+			"again.", Errors: []int{
+			http.StatusNotFound,
+		},
+	}, director.ActRead, kindImage,
+		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
+			return s.job(ctx)(im.ImageJob(ctx, in.ID))
+		}))
 	operation(s, api, huma.Operation{
-		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags, Summary: "Delete an imported file that nothing needs",
-		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
-	}, director.ActDelete, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *imageFileInput) (*empty, error) {
-		return nil, im.DeleteImageFile(ctx, a.User, in.SHA256)
-	}))
+		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags,
+		Summary: "Delete an imported file that nothing needs",
+		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActDelete, kindImage,
+		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *imageFileInput) (*empty, error) {
+			return nil, im.DeleteImageFile(ctx, a.User, in.SHA256)
+		}))
 	operation(s, api, huma.Operation{
-		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags, Summary: "Delete what nobody needs",
-		Description: "On providers the images that no document, no VM and no plan that can go on names; on the director the imported files of which the same is true.",
-	}, director.ActDelete, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *pruneInput) (*body[wire.ImagesPruned], error) {
-		left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
-	}))
+		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags,
+		Summary: "Delete what nobody needs",
+		Description: "On providers the images that no document, no VM and no plan that can go on names; on the " +
+			"director the imported files of which the same is true.",
+	}, director.ActDelete, kindImage,
+		withImages(s, func(
+			ctx context.Context, im Images, a director.Actor, in *pruneInput,
+		) (*body[wire.ImagesPruned], error) {
+			left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
+		}))
 }
 
 func (s *server) uploads(api huma.API, tags []string) {
 	operation(s, api, huma.Operation{
-		OperationID: "begin-upload", Method: http.MethodPost, Path: "/uploads", Tags: tags, Summary: "Begin to upload a file, or find how far it is",
-		Description: "The checksum is the id, so that whoever has the file finds its upload again. One to which nothing is added for a day is thrown away.",
-		Errors:      []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}, DefaultStatus: http.StatusOK,
-	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest }) (*uploadOutput, error) {
-		return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
-			SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format, Compat: in.Body.Compat, By: a.User,
+		OperationID: "begin-upload", Method: http.MethodPost, Path: "/uploads", Tags: tags,
+		Summary: "Begin to upload a file, or find how far it is",
+		Description: "The checksum is the id, so that whoever has the file finds its upload again. One to which " +
+			"nothing is added for a day is thrown away.",
+		Errors:        []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable},
+		DefaultStatus: http.StatusOK,
+	}, director.ActApply, kindImage,
+		withImages(s, func(
+			ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest },
+		) (*uploadOutput, error) {
+			return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
+				SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format,
+				Compat: in.Body.Compat, By: a.User,
+				Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
+				Unsigned: in.Body.Unsigned,
+			}))
 		}))
-	}))
 	operation(s, api, huma.Operation{
-		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags, Summary: "See how much of a file has arrived",
-		Errors: []int{http.StatusNotFound},
-	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*uploadOutput, error) {
-		return uploadAnswer(im.Upload(ctx, in.ID))
-	}))
+		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags,
+		Summary: "See how much of a file has arrived",
+		Errors:  []int{http.StatusNotFound},
+	}, director.ActApply, kindImage,
+		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*uploadOutput, error) {
+			return uploadAnswer(im.Upload(ctx, in.ID))
+		}))
 	piece := huma.Operation{
-		OperationID: "add-to-upload", Method: http.MethodPatch, Path: "/uploads/{id}", Tags: tags, Summary: "Send a piece of a file",
-		Description: "The piece may be of any length. What has arrived before a cut stays: ask for the offset and go on there. A beginning that is no disk " +
+		OperationID: "add-to-upload", Method: http.MethodPatch, Path: "/uploads/{id}", Tags: tags,
+		Summary: "Send a piece of a file",
+		Description: "The piece may be of any length. What has arrived before a cut stays: ask for the offset and " +
+			"go on there. A beginning that is no disk " +
 			"image, and more than was said, are refused, and the upload is gone.",
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable},
+		Errors: []int{
+			http.StatusNotFound, http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable,
+		},
 	}
 	piece.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		wire.TypeUpload: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
-	operation(s, api, piece, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *pieceInput) (*uploadOutput, error) {
-		if media, _, _ := strings.Cut(in.ContentType, ";"); !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
+	operation(s, api, piece, director.ActApply, kindImage, withImages(s, func(
+		ctx context.Context, im Images, _ director.Actor, in *pieceInput,
+	) (*uploadOutput, error) {
+		if media, _, _ := strings.Cut(
+			in.ContentType, ";",
+		); !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
 			p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
 			p.Detail, p.RequestID = "a piece of an upload is "+wire.TypeUpload, requestID(ctx)
 			return nil, p
@@ -224,11 +264,13 @@ func (s *server) uploads(api huma.API, tags []string) {
 		return uploadAnswer(im.WriteUpload(ctx, in.ID, in.Offset, in.piece))
 	}))
 	operation(s, api, huma.Operation{
-		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags, Summary: "Throw an upload away",
-		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
-	}, director.ActApply, kindImage, withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*empty, error) {
-		return nil, im.AbortUpload(ctx, in.ID)
-	}))
+		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags,
+		Summary: "Throw an upload away",
+		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActApply, kindImage,
+		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*empty, error) {
+			return nil, im.AbortUpload(ctx, in.ID)
+		}))
 }
 
 func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {

@@ -112,7 +112,9 @@ func problemOf(ctx context.Context, err error) *problem {
 	}
 	p.Detail, p.Hint = e.Msg, director.HintOf(err)
 	if h := e.Holder; h != nil {
-		p.Holder = &wire.Holder{Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since.UTC()}
+		p.Holder = &wire.Holder{
+			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since.UTC(),
+		}
 	}
 	for _, f := range e.Fields {
 		p.Errors = append(p.Errors, wire.ProblemFieldOf(f))
@@ -126,8 +128,8 @@ func newProblem(kind director.Kind, status int) *problem {
 	}}
 }
 
-// frameworkProblem renders an error of huma's own: validation, sizes, media types. The values it quotes are left out, since one of
-// them may be a password.
+// frameworkProblem renders an error of huma's own: validation, sizes, media types. The values it quotes are left out,
+// since one of them may be a password.
 func frameworkProblem(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
 	if status == http.StatusBadRequest {
 		status = http.StatusUnprocessableEntity

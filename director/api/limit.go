@@ -14,12 +14,13 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// loginLimit slows down the guessing of passwords: by user and network, by network alone, and by user over all networks. A network is an
-// IPv4 address or an IPv6 /64, which one machine has as a whole. It looks before it adds, so who is refused costs no memory and pushes nobody
-// out. The failures of who succeeds at last are forgotten; the network goes on to count, or one own account would free the way to all others.
+// loginLimit slows down the guessing of passwords: by user and network, by network alone, and by user over all
+// networks. A network is an IPv4 address or an IPv6 /64, which one machine has as a whole. It looks before it adds, so
+// who is refused costs no memory and pushes nobody out. The failures of who succeeds at last are forgotten; the network
+// goes on to count, or one own account would free the way to all others.
 //
-// Nobody is locked out: a network from which a user has logged in does not suffer from what others try on the user, and from elsewhere a
-// try is at most userLongest away.
+// Nobody is locked out: a network from which a user has logged in does not suffer from what others try on the user, and
+// from elsewhere a try is at most userLongest away.
 type loginLimit struct {
 	now  func() time.Time
 	seed maphash.Seed // names are kept as hashes: a caller chooses how long they are
@@ -151,8 +152,9 @@ func use(table *simplelru.LRU[uint64, *rate.Limiter], key uint64, every time.Dur
 	lim.AllowN(now, 1)
 }
 
-// backOff counts the guesses for users. It has a fixed size and drops nothing, so no number of made-up names frees a user from what was
-// counted. Each user has a slot in each row; a slot that is shared by chance counts too much, and the smaller count holds.
+// backOff counts the guesses for users. It has a fixed size and drops nothing, so no number of made-up names frees a
+// user from what was counted. Each user has a slot in each row; a slot that is shared by chance counts too much, and
+// the smaller count holds.
 type backOff struct{ rows [2][8192]slot }
 
 type slot struct {

@@ -38,7 +38,9 @@ func TestTheLoginLimitCannotBeFlooded(t *testing.T) {
 		t.Fatalf("%d guesses from one address", n)
 	}
 	// Made-up users from the same address, more of them than any table holds.
-	if n := g.wrong(3*maxSeen, func(i int) string { return fmt.Sprint("u", i) }, always("192.0.2.1")); n > networkBurst {
+	if n := g.wrong(
+		3*maxSeen, func(i int) string { return fmt.Sprint("u", i) }, always("192.0.2.1"),
+	); n > networkBurst {
 		t.Errorf("%d guesses from one address over all users", n)
 	}
 	if g.pairs.Len() > networkBurst || g.networks.Len() != 1 {
@@ -102,7 +104,8 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("from another /64: %v", err)
 	}
 	for address, want := range map[string]string{
-		"::ffff:192.0.2.1": "192.0.2.1", "192.0.2.1": "192.0.2.1", "fe80::1%eth0": "fe80::/64", "2001:db8::1": "2001:db8::/64", "password": "password",
+		"::ffff:192.0.2.1": "192.0.2.1", "192.0.2.1": "192.0.2.1", "fe80::1%eth0": "fe80::/64",
+		"2001:db8::1": "2001:db8::/64", "password": "password",
 	} {
 		if got := networkOf(address); got != want {
 			t.Errorf("%s: %s", address, got)

@@ -32,8 +32,8 @@ type cursor struct {
 	Filter string `json:"f"` // fingerprint of the filters: with others, the place would mean nothing
 }
 
-// page turns the input into a part of a list. usual is the order when none is asked for, such as "-created_at"; filters are all that
-// narrows the list.
+// page turns the input into a part of a list. usual is the order when none is asked for, such as "-created_at"; filters
+// are all that narrows the list.
 func (in ListInput) page(limit int, usual string, filters ...any) (director.Page, error) {
 	sort := in.Sort
 	if sort == "" {
@@ -50,10 +50,14 @@ func (in ListInput) page(limit int, usual string, filters ...any) (director.Page
 		err = json.Unmarshal(raw, &c)
 	}
 	if err != nil {
-		return p, invalidQuery("continue", "is not one that this list has given", "begin the list anew, without continue")
+		return p, invalidQuery(
+			"continue", "is not one that this list has given", "begin the list anew, without continue",
+		)
 	}
 	if c.Sort != sort || c.Filter != fingerprint(filters) {
-		return p, invalidQuery("continue", "belongs to a list with other filters or another order", "repeat them, or begin the list anew")
+		return p, invalidQuery(
+			"continue", "belongs to a list with other filters or another order", "repeat them, or begin the list anew",
+		)
 	}
 	p.After = &director.Place{Value: c.Value, Name: c.Name}
 	return p, nil
@@ -68,7 +72,8 @@ func next(p director.Page, place *director.Place, filters ...any) string {
 	if p.Desc {
 		sort = "-" + sort
 	}
-	raw, _ := json.Marshal(cursor{Sort: sort, Value: place.Value, Name: place.Name, Filter: fingerprint(filters)}) // texts always marshal
+	// texts always marshal
+	raw, _ := json.Marshal(cursor{Sort: sort, Value: place.Value, Name: place.Name, Filter: fingerprint(filters)})
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
@@ -86,7 +91,9 @@ func oneOf(p director.Page, orders ...string) error {
 }
 
 func invalidQuery(name, msg, hint string) error {
-	return director.Invalid("api.query", "the query is wrong", []director.Field{{Path: "query." + name, Msg: msg, Hint: hint}})
+	return director.Invalid("api.query", "the query is wrong", []director.Field{
+		{Path: "query." + name, Msg: msg, Hint: hint},
+	})
 }
 
 // listAnswer is the answer of a list: all of its items, or the chosen fields of them, and where it goes on.
@@ -122,8 +129,8 @@ func linkNext(ctx huma.Context, next string) {
 	ctx.SetHeader("Link", "<"+u.Path+"?"+q.Encode()+`>; rel="next"`)
 }
 
-// project returns the list of the items with the chosen fields of their JSON form alone. It writes just those: picking them out of the whole text of each
-// item took longer than finding a fleet's items.
+// project returns the list of the items with the chosen fields of their JSON form alone. It writes just those: picking
+// them out of the whole text of each item took longer than finding a fleet's items.
 func project[T any](items []T, fields []string) (json.RawMessage, error) {
 	known := jsonFields(reflect.TypeFor[T]())
 	for _, name := range fields {
@@ -135,7 +142,11 @@ func project[T any](items []T, fields []string) (json.RawMessage, error) {
 			return nil, invalidQuery("fields", "there is no "+name, "some of "+strings.Join(names, ", "))
 		}
 	}
-	chosen := slices.DeleteFunc(known, func(f reflect.StructField) bool { return !slices.Contains(fields, jsonName(f)) })
+	chosen := slices.DeleteFunc(known, func(
+		f reflect.StructField,
+	) bool {
+		return !slices.Contains(fields, jsonName(f))
+	})
 	out := []byte{'['}
 	for i := range items {
 		if i > 0 {
@@ -176,7 +187,9 @@ func leftOut(f reflect.StructField, v reflect.Value) bool {
 
 // jsonFields lists the fields that a struct has in JSON, those of embedded structs too.
 func jsonFields(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return jsonName(f) == "" || jsonName(f) == "-" })
+	return slices.DeleteFunc(reflect.VisibleFields(
+		t,
+	), func(f reflect.StructField) bool { return jsonName(f) == "" || jsonName(f) == "-" })
 }
 
 // jsonName is the name of a field in JSON, empty for an embedded struct whose fields stand for it.
@@ -188,7 +201,8 @@ func jsonName(f reflect.StructField) string {
 // listing describes an operation that answers with a list of T.
 func listing[T any](api huma.API, op huma.Operation, others ...string) huma.Operation {
 	op.Method = http.MethodGet
-	op.Description = strings.TrimSpace(op.Description + " A part of the list comes with the continue of the next one, also as a Link header. " +
+	op.Description = strings.TrimSpace(op.Description +
+		" A part of the list comes with the continue of the next one, also as a Link header. " +
 		"With fields, items hold those fields alone.")
 	op = describe[T](api, op, others...)
 	op.Responses["200"].Headers = map[string]*huma.Param{

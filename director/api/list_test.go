@@ -82,13 +82,15 @@ func TestChosenFields(t *testing.T) {
 	got.Items = nil
 	b.do(t, http.MethodGet, "/clusters?limit=2&fields=status,endpoint,name,machines", "", http.StatusOK, &got)
 	if diff := cmp.Diff([]map[string]any{
-		{"name": "c0", "status": "absent", "machines": []any{}}, {"name": "c1", "status": "absent", "machines": []any{}},
+		{"name": "c0", "status": "absent", "machines": []any{}},
+		{"name": "c1", "status": "absent", "machines": []any{}},
 	}, got.Items); diff != "" {
 		t.Error(diff)
 	}
 	resp := b.send(t, http.MethodGet, "/documents/Cluster?limit=2&label=zone=a", "", "Accept", "application/yaml")
 	link := resp.Header.Get("Link")
-	if !strings.HasPrefix(link, "<"+wire.Prefix+"/documents/Cluster?") || !strings.Contains(link, "label=zone%3Da") || !strings.HasSuffix(link, `>; rel="next"`) {
+	if !strings.HasPrefix(link, "<"+wire.Prefix+"/documents/Cluster?") || !strings.Contains(link, "label=zone%3Da") ||
+		!strings.HasSuffix(link, `>; rel="next"`) {
 		t.Errorf("a list in YAML goes on at %q", link)
 	}
 }
@@ -110,7 +112,8 @@ func TestWrongLists(t *testing.T) {
 		"/documents/Cluster?fields=spec":                           "query.fields",
 	} {
 		p := problemOf(t, b.send(t, http.MethodGet, path, ""))
-		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Hint == "" {
+		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != field ||
+			p.Errors[0].Hint == "" {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}
@@ -126,7 +129,9 @@ func TestEventsCanBeFiltered(t *testing.T) {
 	if len(e.Items) != 2 || e.Items[1].Kind != "succeeded" || e.Ended {
 		t.Errorf("%+v", e)
 	}
-	b.do(t, http.MethodGet, fmt.Sprintf("/plans/%s/events?kind=succeeded&after=%d", p.ID, e.Last), "", http.StatusOK, &e)
+	b.do(
+		t, http.MethodGet, fmt.Sprintf("/plans/%s/events?kind=succeeded&after=%d", p.ID, e.Last), "", http.StatusOK, &e,
+	)
 	if len(e.Items) != 2 || !e.Ended {
 		t.Errorf("the rest: %+v", e)
 	}

@@ -38,7 +38,8 @@ const (
 
 type onceKey struct{}
 
-// OnceOf returns the request that ctx belongs to, if its caller gave it a key. Whoever does the work notes it in the same transaction.
+// OnceOf returns the request that ctx belongs to, if its caller gave it a key. Whoever does the work notes it in the
+// same transaction.
 func OnceOf(ctx context.Context) (director.Once, bool) {
 	o, ok := ctx.Value(onceKey{}).(director.Once)
 	return o, ok
@@ -55,7 +56,8 @@ func takesKeys(op huma.Operation, f again) huma.Operation {
 	op.Metadata = map[string]any{metaAgain: f}
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: KeyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-		Description: "A text that is new for each intention, such as a UUID. The same request with the same key is answered once and the answer repeated, " +
+		Description: "A text that is new for each intention, such as a UUID. The same request with the same key is " +
+			"answered once and the answer repeated, " +
 			"for 24 hours; another request with it is refused. Problems are not kept.",
 	})
 	op.Errors = append(op.Errors, http.StatusConflict)
@@ -87,7 +89,9 @@ func (s *server) once(f again) func(huma.Context, func(huma.Context)) {
 // claim returns the request with its answer, or claimed by us.
 func (s *server) claim(g *gin.Context, user, key string) (director.Once, error) {
 	if len(key) > maxKey {
-		return director.Once{}, director.Invalid("api.once", "the key is wrong", []director.Field{{Path: "header." + KeyHeader, Msg: "is too long", Hint: "use a UUID"}})
+		return director.Once{}, director.Invalid("api.once", "the key is wrong", []director.Field{
+			{Path: "header." + KeyHeader, Msg: "is too long", Hint: "use a UUID"},
+		})
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(g.Writer, g.Request.Body, maxDocuments+1))
 	if err != nil {
@@ -100,13 +104,18 @@ func (s *server) claim(g *gin.Context, user, key string) (director.Once, error) 
 	}
 	g.Request.Body = io.NopCloser(bytes.NewReader(text))
 	sum := sha256.New()
-	for _, part := range []string{g.Request.Method, g.Request.URL.RequestURI(), g.GetHeader("Content-Type"), g.GetHeader("If-Match"), g.GetHeader("If-None-Match")} {
+	for _, part := range []string{
+		g.Request.Method, g.Request.URL.RequestURI(), g.GetHeader("Content-Type"), g.GetHeader("If-Match"),
+		g.GetHeader("If-None-Match"),
+	} {
 		sum.Write([]byte(part + "\x00"))
 	}
 	sum.Write(text)
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails
-	ours := director.Once{Actor: user, Key: key, Request: hex.EncodeToString(sum.Sum(nil)), Claim: hex.EncodeToString(name)}
+	ours := director.Once{
+		Actor: user, Key: key, Request: hex.EncodeToString(sum.Sum(nil)), Claim: hex.EncodeToString(name),
+	}
 	now := s.Now()
 	o, err := s.Keys.ClaimOnce(g.Request.Context(), ours, now, now.Add(claimTime), now.Add(keepAnswer))
 	switch {
@@ -118,13 +127,15 @@ func (s *server) claim(g *gin.Context, user, key string) (director.Once, error) 
 		})
 	case o.Status == 0 && o.Claim != ours.Claim:
 		p := newProblem(director.KindConflict, http.StatusConflict)
-		p.Detail, p.Hint, p.retryAfter = "the first request with this key is still at work", "send it again in a moment", "1"
+		p.Detail, p.Hint, p.retryAfter = "the first request with this key is still at work",
+			"send it again in a moment", "1"
 		return o, p
 	}
 	return o, nil
 }
 
-// work does what was asked, or finds the work of a try that died, and keeps the answer before it is sent: who never hears it asks again.
+// work does what was asked, or finds the work of a try that died, and keeps the answer before it is sent: who never
+// hears it asks again.
 func (s *server) work(ctx huma.Context, g *gin.Context, o director.Once, f again, next func(huma.Context)) {
 	stop := s.renew(ctx.Context(), o)
 	defer stop()

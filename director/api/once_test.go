@@ -45,10 +45,13 @@ func TestKeysMakeThingsHappenOnce(t *testing.T) {
 	b.apply(t, "hold")
 	first := b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k1")
 	second := b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k1")
-	if a, z := read(t, first), read(t, second); a != z || first.StatusCode != http.StatusCreated || second.StatusCode != http.StatusCreated {
+	if a, z := read(t, first),
+		read(t, second); a != z || first.StatusCode != http.StatusCreated || second.StatusCode != http.StatusCreated {
 		t.Errorf("%d %s\n%d %s", first.StatusCode, a, second.StatusCode, z)
 	}
-	if loc := second.Header.Get("Location"); loc == "" || loc != first.Header.Get("Location") || second.Header.Get("Idempotency-Replayed") != "true" {
+	if loc := second.Header.Get(
+		"Location",
+	); loc == "" || loc != first.Header.Get("Location") || second.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the second answer's header is %v", second.Header)
 	}
 	var l wire.Plans
@@ -73,32 +76,36 @@ func TestProblemsAreNotKept(t *testing.T) {
 	t.Parallel()
 	_, keys := withKeys(t)
 	b := setup(t, keys)
-	if p := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k")); p.Status != http.StatusNotFound {
+	if p := problemOf(
+		t, b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k"),
+	); p.Status != http.StatusNotFound {
 		t.Errorf("%+v", p)
 	}
 	b.apply(t, "")
-	if resp := b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k"); resp.StatusCode != http.StatusCreated {
+	if resp := b.send(
+		t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k",
+	); resp.StatusCode != http.StatusCreated {
 		t.Errorf("after what was missing is there: %s", resp.Status)
 	}
 }
 
 // slowPlans answers when it is told to.
 type slowPlans struct {
-	api.Operations
+	api.Plans
 	began, goOn chan struct{}
 }
 
 func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m api.Move) (api.PlanView, error) {
 	close(s.began)
 	<-s.goOn
-	return s.Operations.MovePlan(ctx, actor, id, m)
+	return s.Plans.MovePlan(ctx, actor, id, m)
 }
 
 func TestASecondTryWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	_, keys := withKeys(t)
 	slow := slowPlans{began: make(chan struct{}), goOn: make(chan struct{})}
-	b := setup(t, keys, func(c *api.Config) { slow.Operations = c.Operations; c.Operations = slow })
+	b := setup(t, keys, func(c *api.Config) { slow.Plans = c.Plans; c.Plans = slow })
 	b.apply(t, "hold")
 	p := b.start(t)
 	done := make(chan int)
@@ -124,8 +131,8 @@ func TestAnAnswerThatWasNeverSent(t *testing.T) {
 	at := time.Now()
 	dying := dies{db: db, at: at}
 	b := setup(t, keys, func(c *api.Config) {
-		dying.Operations = c.Operations
-		c.Operations = &dying
+		dying.Plans = c.Plans
+		c.Plans = &dying
 		c.Now = func() time.Time { return dying.at }
 	})
 	b.apply(t, "")
@@ -136,7 +143,9 @@ func TestAnAnswerThatWasNeverSent(t *testing.T) {
 	}
 	dying.at = at.Add(time.Minute) // the claim has run out
 	resp = b.send(t, http.MethodPost, "/clusters/demo/plans", "", api.KeyHeader, "k")
-	if text := read(t, resp); resp.StatusCode != http.StatusCreated || resp.Header.Get("Location") != wire.Prefix+"/plans/p0001" {
+	if text := read(
+		t, resp,
+	); resp.StatusCode != http.StatusCreated || resp.Header.Get("Location") != wire.Prefix+"/plans/p0001" {
 		t.Errorf("%s %s", resp.Status, text)
 	}
 	var l wire.Plans
@@ -148,14 +157,14 @@ func TestAnAnswerThatWasNeverSent(t *testing.T) {
 
 // dies makes the plan, notes it, and panics before it answers. The claim stays, as it does after a crash.
 type dies struct {
-	api.Operations
+	api.Plans
 	db *store.Store
 	at time.Time
 }
 
 // MakePlan does the work and dies, the first time.
 func (d *dies) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
-	v, err := d.Operations.MakePlan(ctx, actor, cluster, r)
+	v, err := d.Plans.MakePlan(ctx, actor, cluster, r)
 	o, ok := api.OnceOf(ctx)
 	if err == nil && ok {
 		err = d.db.Update(ctx, func(tx *store.Tx) error { return tx.Witness(o, v.Plan.ID) })
@@ -170,7 +179,9 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	apply := func(header ...string) *http.Response { return b.send(t, http.MethodPost, "/apply", cluster, header...) }
-	if resp := apply("If-Match", "*"); problemOf(t, resp).Kind != string(director.KindStale) || resp.StatusCode != http.StatusPreconditionFailed {
+	if resp := apply(
+		"If-Match", "*",
+	); problemOf(t, resp).Kind != string(director.KindStale) || resp.StatusCode != http.StatusPreconditionFailed {
 		t.Errorf("If-Match of nothing: %s", resp.Status)
 	}
 	if resp := apply("If-None-Match", "*"); resp.StatusCode != http.StatusOK {
@@ -183,7 +194,9 @@ func TestConditions(t *testing.T) {
 		return b.send(t, http.MethodGet, "/documents/Cluster/demo", "", "If-None-Match", tag)
 	}
 	tag := get("").Header.Get("ETag")
-	if resp := get(tag); tag == "" || resp.StatusCode != http.StatusNotModified || read(t, resp) != "" || resp.Header.Get("ETag") != tag {
+	if resp := get(
+		tag,
+	); tag == "" || resp.StatusCode != http.StatusNotModified || read(t, resp) != "" || resp.Header.Get("ETag") != tag {
 		t.Errorf("unchanged, with the tag %s: %s", tag, resp.Status)
 	}
 	var d wire.Document
@@ -198,7 +211,9 @@ func TestConditions(t *testing.T) {
 	if p := problemOf(t, apply("If-Match", tag)); p.Status != http.StatusPreconditionFailed {
 		t.Errorf("moved: %+v", p)
 	}
-	if p := problemOf(t, b.send(t, http.MethodDelete, "/documents/Cluster/demo", "", "If-Match", tag)); p.Status != http.StatusPreconditionFailed {
+	if p := problemOf(
+		t, b.send(t, http.MethodDelete, "/documents/Cluster/demo", "", "If-Match", tag),
+	); p.Status != http.StatusPreconditionFailed {
 		t.Errorf("deleted what was never read: %+v", p)
 	}
 	if resp := apply("If-Match", get("").Header.Get("ETag")); resp.StatusCode != http.StatusOK {
@@ -215,7 +230,8 @@ func TestConflictsNameTheHolder(t *testing.T) {
 	b.apply(t, "hold")
 	p := b.start(t)
 	q := problemOf(t, b.send(t, http.MethodPost, "/clusters/demo/plans", ""))
-	if q.Status != http.StatusConflict || q.Holder == nil || q.Holder.Plan != p.ID || q.Holder.By != "admin" || q.Holder.Since.IsZero() {
+	if q.Status != http.StatusConflict || q.Holder == nil || q.Holder.Plan != p.ID || q.Holder.By != "admin" ||
+		q.Holder.Since.IsZero() {
 		t.Errorf("%+v, holder %+v", q, q.Holder)
 	}
 }

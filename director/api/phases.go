@@ -22,33 +22,41 @@ func (s *server) phases(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "ask-phase", Method: http.MethodPost, Path: "/phases", Tags: tags,
 		Summary: "Tell what an outer plan is about to do with a host, or has done",
-		Description: "Happens once for each task id: the same request again returns the same task and starts nothing twice, another request with the id is a " +
-			"conflict. What stands in the way from the beginning is a conflict too, and is not kept, so the id can be used again. A cluster that another plan " +
+		Description: "Happens once for each task id: the same request again returns the same task and starts " +
+			"nothing twice, another request with the id is a " +
+			"conflict. What stands in the way from the beginning is a conflict too, and is not kept, so the id can " +
+			"be used again. A cluster that another plan " +
 			"holds is waited for: the task goes on when somebody asks for it, here or at its place.",
 		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActRun, kindPlan, func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
-		v, err := s.Operations.AskPhase(ctx, a.User, in.Body.TaskID, in.Body.Request())
-		if err != nil {
-			return nil, err
-		}
-		return &created[wire.PhaseTask]{Location: prefixed("/phases/" + v.ID), Body: phaseOf(v)}, nil
-	})
+	}, director.ActRun, kindPlan,
+		func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
+			v, err := s.Phases.AskPhase(ctx, a.User, in.Body.TaskID, in.Body.Request())
+			if err != nil {
+				return nil, err
+			}
+			return &created[wire.PhaseTask]{Location: prefixed("/phases/" + v.ID), Body: phaseOf(v)}, nil
+		})
 	operation(s, api, huma.Operation{
-		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags, Summary: "Get a task of an outer plan",
+		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags,
+		Summary:     "Get a task of an outer plan",
 		Description: "A task that waits goes on if it can now.", Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *taskRef) (*body[wire.PhaseTask], error) {
-		v, err := s.Operations.Phase(ctx, in.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.PhaseTask]{phaseOf(v)}, nil
-	})
+	}, director.ActRead, kindPlan,
+		func(ctx context.Context, _ director.Actor, in *taskRef) (*body[wire.PhaseTask], error) {
+			v, err := s.Phases.Phase(ctx, in.TaskID)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.PhaseTask]{phaseOf(v)}, nil
+		})
 }
 
 func phaseOf(v PhaseView) wire.PhaseTask {
 	out := wire.PhaseTask{
-		PhaseRequest: wire.PhaseRequestOf(v.ID, v.Request), By: v.By, State: string(v.State), Message: v.Message, Hint: v.Hint,
-		StartedAt: v.Started.UTC(), FinishedAt: wire.Optional(v.Finished), Clusters: make([]wire.PhaseCluster, len(v.Parts)),
+		PhaseRequest: wire.PhaseRequestOf(
+			v.ID, v.Request,
+		), By: v.By, State: string(v.State), Message: v.Message, Hint: v.Hint,
+		StartedAt: v.Started.UTC(), FinishedAt: wire.Optional(v.Finished),
+		Clusters: make([]wire.PhaseCluster, len(v.Parts)),
 	}
 	for i, p := range v.Parts {
 		c := wire.PhaseCluster{
@@ -59,7 +67,10 @@ func phaseOf(v PhaseView) wire.PhaseTask {
 		for j, id := range p.Plans {
 			newest = v.Plans[id]
 			s := wire.SummaryOf(newest.Plan, newest.State)
-			c.Plans[j] = wire.PhasePlan{ID: id, Operation: s.Operation, Phase: s.Phase, Message: s.Message, StepsDone: s.StepsDone, StepsTotal: s.StepsTotal}
+			c.Plans[j] = wire.PhasePlan{
+				ID: id, Operation: s.Operation, Phase: s.Phase, Message: s.Message, StepsDone: s.StepsDone,
+				StepsTotal: s.StepsTotal,
+			}
 		}
 		for j, name := range p.Nodes {
 			c.Nodes[j] = phaseNode(name, newest)

@@ -23,6 +23,7 @@ type listPlansInput struct {
 	Phase     []string `query:"phase" maxItems:"20" doc:"Only plans in one of these phases, separated by commas."`
 	Operation []string `query:"operation" maxItems:"20" doc:"Only plans for one of these operations, separated by commas."`
 	IDPrefix  string   `query:"id_prefix" maxLength:"64" doc:"Only plans whose id begins so."`
+	Archived  bool     `query:"archived" doc:"Only plans that have left the database for archives."`
 	Limit     int      `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
 }
 
@@ -35,10 +36,11 @@ func (s *server) plans(api huma.API) {
 		return s.listPlans(ctx, api, in)
 	})
 	operation(s, api, huma.Operation{
-		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags, Summary: "Get a plan with the state of its run",
-		Errors: []int{http.StatusNotFound},
+		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags,
+		Summary: "Get a plan with the state of its run",
+		Errors:  []int{http.StatusNotFound},
 	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
-		v, err := s.Operations.Plan(ctx, in.ID)
+		v, err := s.Plans.Plan(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +54,7 @@ func (s *server) plans(api huma.API) {
 	verb(s, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
 		func(ctx context.Context, a director.Actor, in *startInput) (PlanView, error) {
-			return s.Operations.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
+			return s.Plans.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
 		})
 	s.planMoves(api)
 }
@@ -80,13 +82,14 @@ func (s *server) planMoves(api huma.API) {
 		Body wire.PlanSkip
 	}
 	move := func(ctx context.Context, actor, id string, m Move) (PlanView, error) {
-		return s.Operations.MovePlan(ctx, actor, id, m)
+		return s.Plans.MovePlan(ctx, actor, id, m)
 	}
 	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
 		func(ctx context.Context, a director.Actor, in *approveInput) (PlanView, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbApprove, Hash: in.Body.Hash})
 		})
-	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No error if it is paused.",
+	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No "+
+		"error if it is paused.",
 		func(ctx context.Context, a director.Actor, in *pauseInput) (PlanView, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbPause, Reason: orZero(in.Body).Reason})
 		})
@@ -94,11 +97,13 @@ func (s *server) planMoves(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *cancelInput) (PlanView, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbCancel, Now: orZero(in.Body).Now})
 		})
-	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only the step that is named; finished steps are not repeated.",
+	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only "+
+		"the step that is named; finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *retryInput) (PlanView, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbRetry, Step: orZero(in.Body).Step})
 		})
-	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, or is done, cannot be skipped.",
+	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
+		"or is done, cannot be skipped.",
 		func(ctx context.Context, a director.Actor, in *skipInput) (PlanView, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
 		})
@@ -119,8 +124,8 @@ func (v PlanView) wire() wire.Plan {
 }
 
 func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
-	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix}
-	q := PlanQuery{Cluster: in.Cluster, IDPrefix: in.IDPrefix}
+	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix, in.Archived}
+	q := PlanQuery{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
 	for _, p := range in.Phase {
 		if !slices.Contains(plan.Phases(), plan.Phase(p)) {
 			return nil, invalidQuery("phase", "there is no phase "+p, "some of "+joined(plan.Phases()))
@@ -137,7 +142,7 @@ func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput
 	if err != nil {
 		return nil, err
 	}
-	items, place, err := s.Operations.ListPlans(ctx, q)
+	items, place, err := s.Plans.ListPlans(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +160,7 @@ func joined[T ~string](all []T) string {
 // planAgain answers with the plan that a witness names.
 func (s *server) planAgain(status int) again {
 	return func(ctx context.Context, id string) (int, string, any, error) {
-		v, err := s.Operations.Plan(ctx, id)
+		v, err := s.Plans.Plan(ctx, id)
 		if err != nil {
 			return 0, "", nil, err
 		}

@@ -10,55 +10,102 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Operations is everything that the API offers beside authentication. It is implemented by director/operations. All methods
-// return *director.Error and are safe for concurrent use. actor is the name of the user who asks, for the audit trail.
-type Operations interface {
-	Lists
+// Ports are what the API offers beside authentication, by resource. Each must be set. All methods return
+// *director.Error and are safe for concurrent use. actor is the name of the user who asks, for the audit trail. Lists
+// return at most Page.Limit items and the place to continue from, which is nil at the end; what is empty in a query
+// does not narrow them, and an order that a list does not know is invalid.
+type Ports struct {
+	Documents Documents
+	Clusters  Clusters
+	Plans     Plans
+	Journal   Journal
+	Phases    Phases
+	Access    Access
+	Schedules Schedules
+	Images    Images // nil for a director that keeps none
+	Ledger    Ledger
+	Disks     Disks
+	Providers Providers
+	Capacity  Capacity
+}
+
+// Documents is what the API offers of documents.
+type Documents interface {
+	// ListDocuments lists documents of one kind; the usual order is by name.
+	ListDocuments(ctx context.Context, q DocumentQuery) ([]model.Stored, *director.Place, error)
+	// Document returns one stored document, or not_found.
+	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
 	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
 	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
 	// ApplyIf is Apply of a single document if it fulfils the condition at that moment, and stale otherwise.
-	ApplyIf(ctx context.Context, actor string, text []byte, source string, dryRun bool, c Condition) ([]model.Change, error)
-	// Document returns one stored document, or not_found.
-	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
-	// DeleteDocument removes a document that nothing uses; conflict names what does. A Cluster that has machines is
-	// refused with the hint to plan its deletion.
-	DeleteDocument(ctx context.Context, actor string, ref model.Ref) error
-	// DeleteDocumentIf is DeleteDocument if the document fulfils the condition at that moment, and stale otherwise.
+	ApplyIf(
+		ctx context.Context, actor string, text []byte, source string, dryRun bool, c Condition,
+	) ([]model.Change, error)
+	// DeleteDocumentIf removes a document that nothing uses if it fulfils the condition at that moment, and stale
+	// otherwise; conflict names what uses it. A Cluster that has machines is refused with the hint to plan its
+	// deletion.
 	DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c Condition) error
+}
 
+// Clusters is what the API offers of clusters and their nodes.
+type Clusters interface {
+	// ListClusters lists clusters by name.
+	ListClusters(ctx context.Context, q ClusterQuery) ([]ClusterView, *director.Place, error)
 	// ClusterView is the state of one cluster, or not_found.
 	ClusterView(ctx context.Context, name string) (ClusterView, error)
-	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A plan
-	// without steps means that nothing is to be done.
-	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (PlanView, error)
 	// Nodes returns the nodes of the cluster as its API, its ledger and its hypervisor show them.
 	Nodes(ctx context.Context, cluster string) (NodesView, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
 	Rehearse(ctx context.Context, cluster, node string) ([]Eviction, error)
+}
+
+// Plans is what the API offers of plans.
+type Plans interface {
+	// ListPlans lists plans; the usual order is the newest first.
+	ListPlans(ctx context.Context, q PlanQuery) ([]PlanItem, *director.Place, error)
+	// Plan returns one plan with its state.
+	Plan(ctx context.Context, id string) (PlanView, error)
+	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A
+	// plan without steps means that nothing is to be done.
+	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (PlanView, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (PlanView, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
 	MovePlan(ctx context.Context, actor, id string, m Move) (PlanView, error)
-	// Plan returns one plan with its state.
-	Plan(ctx context.Context, id string) (PlanView, error)
-	// Progress returns the phase of the plan and the number of its last event, which costs little for a plan of any size.
+	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
+	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
+}
+
+// Journal is what the API offers of what happens: the events and logs of plans, and the stream of the whole director.
+type Journal interface {
+	// Progress returns the phase of the plan and the number of its last event, which costs little for a plan of any
+	// size.
 	Progress(ctx context.Context, id string) (plan.Phase, int64, error)
 	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
-	// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.
-	Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error)
-	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file ends now.
+	// SearchEvents returns the events of a plan that fit, in order, and the number up to which the journal was looked
+	// through.
+	SearchEvents(ctx context.Context, id string, q EventQuery) ([]plan.Event, int64, error)
+	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file
+	// ends now.
 	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)
+	// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing
+	// yet.
+	Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error)
+}
 
-	// AskPhase takes a task of an outer plan under the caller's id, once: the same id with the same request returns the same task, moved on as far as it
-	// goes now; with another request it is a conflict. What stands in the way from the beginning is a conflict too, and is not kept.
+// Phases is what the API offers an outer orchestrator.
+type Phases interface {
+	// AskPhase takes a task of an outer plan under the caller's id, once: the same id with the same request returns the
+	// same task, moved on as far as it goes now; with another request it is a conflict. What stands in the way from the
+	// beginning is a conflict too, and is not kept.
 	AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (PhaseView, error)
 	// Phase returns the task, moved on as far as it goes now, or not_found.
 	Phase(ctx context.Context, id string) (PhaseView, error)
+}
 
-	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
-	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
-
+// Access is what the API hands out for work on a cluster outside of the director.
+type Access interface {
 	// Kubeconfig mints a kubeconfig with a client certificate of its own.
 	Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
 	// Inventory renders what a run would get, without secrets: path -> content.
@@ -103,18 +150,22 @@ type NodesView struct {
 // NodeView is one node: what the ledger says, what the hypervisor says, and what the cluster says.
 type NodeView struct {
 	Name, Role, Pool, Address, Host string
-	State                           string         // of the ledger's row
-	Power                           string         // of the VM: on, off, missing, or empty if the hypervisor could not be asked
-	KeptBy                          string         // who keeps its VM outside of the cluster
-	Spare                           bool           // the document does not ask for it, and it is kept: nothing is to be done about it
-	Version                         string         // that it was brought to as a member; empty while it is none
-	Wanted                          string         // of the cluster's document
-	Kubelet                         string         // version that the kubelet reports
-	Ready, Cordoned, Etcd           bool           // as the cluster shows them
-	Reason                          string         // why it is not ready
-	Problem                         string         // what is wrong with it, for people; empty if nothing is
-	Repair                          plan.Operation // what would mend that
-	Certificates                    []Certificate  // that could be seen, the soonest end first
+	State                           string // of the ledger's row
+	// of the VM: on, off, missing, or empty if the hypervisor could not be asked
+	Power    string
+	KeptBy   string // who keeps its VM outside of the cluster
+	HostLost bool   // its host was declared lost
+	HostDown string // why its host does not answer, unless it was declared lost
+	// the document does not ask for it, and it is kept: nothing is to be done about it
+	Spare                 bool
+	Version               string         // that it was brought to as a member; empty while it is none
+	Wanted                string         // of the cluster's document
+	Kubelet               string         // version that the kubelet reports
+	Ready, Cordoned, Etcd bool           // as the cluster shows them
+	Reason                string         // why it is not ready
+	Problem               string         // what is wrong with it, for people; empty if nothing is
+	Repair                plan.Operation // what would mend that
+	Certificates          []Certificate  // that could be seen, the soonest end first
 }
 
 // Certificate is one of a node's certificates, as others see it.

@@ -17,7 +17,7 @@ import (
 
 // failing answers every question for documents with one error.
 type failing struct {
-	api.Operations
+	api.Documents
 	err error
 }
 
@@ -31,7 +31,7 @@ func TestEveryKindHasAStatus(t *testing.T) {
 	seen := map[int]director.Kind{}
 	for _, kind := range director.Kinds() {
 		b := setup(t, func(c *api.Config) {
-			c.Operations = failing{c.Operations, &director.Error{
+			c.Documents = failing{c.Documents, &director.Error{
 				Kind: kind, Op: "test.op", Msg: "a message", Hint: "a hint", Err: cause,
 				Fields: []director.Field{{Path: "spec.x", Msg: "is wrong", Hint: "be right"}},
 			}}
@@ -60,11 +60,11 @@ func TestEveryKindHasAStatus(t *testing.T) {
 
 func TestForeignErrorsAndPanicsShowNothing(t *testing.T) {
 	t.Parallel()
-	for name, ops := range map[string]api.Operations{
+	for name, ops := range map[string]api.Documents{
 		"error": failing{err: errors.New("canary-secret")},
 		"panic": panicking{},
 	} {
-		b := setup(t, func(c *api.Config) { c.Operations = ops })
+		b := setup(t, func(c *api.Config) { c.Documents = ops })
 		resp := b.send(t, http.MethodPost, "/apply", "x: y")
 		p := problemOf(t, resp)
 		if p.Kind != string(director.KindInternal) || strings.Contains(p.Detail+p.Hint, "canary") {
@@ -76,7 +76,7 @@ func TestForeignErrorsAndPanicsShowNothing(t *testing.T) {
 	}
 }
 
-type panicking struct{ api.Operations }
+type panicking struct{ api.Documents }
 
 func (panicking) Apply(context.Context, string, []byte, string, bool) ([]model.Change, error) {
 	panic("canary-secret")
@@ -98,7 +98,12 @@ func TestBadRequests(t *testing.T) {
 		{"no such document", "GET", "/documents/Cluster/none", "", nil, 404, "not_found", ""},
 		{"no such cluster", "GET", "/clusters/none", "", nil, 404, "not_found", ""},
 		{"no such plan", "GET", "/plans/none", "", nil, 404, "not_found", ""},
-		{"no such plan to follow", "GET", "/plans/none/events", "", []string{"Accept", "text/event-stream"}, 404, "not_found", ""},
+		{
+			"no such plan to follow", "GET", "/plans/none/events", "",
+			[]string{"Accept", "text/event-stream"},
+			404,
+			"not_found", "",
+		},
 		{"no such plan to start", "POST", "/plans/none/start", `{"hash":"x"}`, nil, 404, "not_found", ""},
 		{"no hash", "POST", "/plans/none/start", `{}`, nil, 422, "invalid", "body"},
 		{"no step", "GET", "/plans/none/log", "", nil, 422, "invalid", "query.step"},
@@ -107,11 +112,17 @@ func TestBadRequests(t *testing.T) {
 		{"unknown field", "POST", "/login", `{"user":"a","password":"b","x":1}`, nil, 422, "invalid", "body.x"},
 		{"wrong type", "POST", "/login", `{"user":1,"password":"b"}`, nil, 422, "invalid", "body.user"},
 		{"not JSON", "POST", "/login", `{"user`, nil, 422, "invalid", ""},
-		{"unknown operation", "POST", "/clusters/demo/plans", `{"operation":"cluster.explode"}`, nil, 422, "invalid", "body.operation"},
+		{
+			"unknown operation", "POST", "/clusters/demo/plans", `{"operation":"cluster.explode"}`, nil, 422, "invalid",
+			"body.operation",
+		},
 		{"media type", "POST", "/apply", "x", []string{"Content-Type", "text/html"}, 415, "invalid", ""},
 		{"too much", "POST", "/apply", big, nil, 413, "invalid", ""},
 		{"too much JSON", "POST", "/login", `{"user":"` + strings.Repeat("y", 100<<10) + `"}`, nil, 413, "invalid", ""},
-		{"unknown field of a model", "POST", "/apply?source=c.yaml", strings.Replace(cluster, "image:", "imag:", 1), nil, 422, "invalid", "c.yaml:4: spec.imag"},
+		{
+			"unknown field of a model", "POST", "/apply?source=c.yaml", strings.Replace(cluster, "image:", "imag:", 1),
+			nil, 422, "invalid", "c.yaml:4: spec.imag",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

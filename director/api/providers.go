@@ -8,25 +8,23 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Providers is what the API offers of providers beside their documents. All methods return *director.Error and are safe for concurrent use.
+// Providers is what the API offers of providers beside their documents. All methods return *director.Error and are safe
+// for concurrent use.
 type Providers interface {
 	// SetCredentials seals and stores an account, or replaces the one of the name.
-	SetCredentials(ctx context.Context, actor, name, user string, password director.Secret) (director.Credentials, error)
+	SetCredentials(
+		ctx context.Context, actor, name, user string, password director.Secret,
+	) (director.Credentials, error)
 	// ListCredentials returns all credentials without their passwords.
-	ListCredentials(ctx context.Context) ([]CredentialsView, error)
+	ListCredentials(ctx context.Context) ([]providers.CredentialsView, error)
 	// DeleteCredentials removes credentials; conflict names the providers that use them.
 	DeleteCredentials(ctx context.Context, actor, name string) error
 	// TestProvider connects to the provider and looks at what the director needs of it. Nothing is changed.
 	TestProvider(ctx context.Context, name string) ([]hypervisor.Probe, error)
-}
-
-// CredentialsView is credentials without their password, with the providers that name them.
-type CredentialsView struct {
-	director.Credentials
-	Providers []string
 }
 
 const kindCredentials = "Credentials"
@@ -47,76 +45,69 @@ type providerRef struct {
 func (s *server) providers(api huma.API) {
 	tags := []string{"Providers"}
 	operation(s, api, huma.Operation{
-		OperationID: "list-credentials", Method: http.MethodGet, Path: "/credentials", Tags: tags, Summary: "List the credentials of providers, without their passwords",
-	}, director.ActRead, kindCredentials, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
-		list, err := s.Providers.ListCredentials(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out := wire.CredentialsList{Items: make([]wire.Credentials, len(list))}
-		for i, c := range list {
-			out.Items[i] = credentialsOf(c)
-		}
-		return &body[wire.CredentialsList]{out}, nil
-	})
-	operation(s, api, huma.Operation{
-		OperationID: "set-credentials", Method: http.MethodPut, Path: "/credentials/{name}", Tags: tags, Summary: "Set or change the credentials of providers",
-		Description: "The password is sealed, and never shown again. Providers that name the credentials take a change up at their next login; nothing else changes.",
-	}, director.ActCredentials, kindCredentials, func(ctx context.Context, a director.Actor, in *credentialsInput) (*body[wire.Credentials], error) {
-		c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.Credentials]{credentialsOf(CredentialsView{Credentials: c})}, nil
-	})
-	operation(s, api, huma.Operation{
-		OperationID: "delete-credentials", Method: http.MethodDelete, Path: "/credentials/{name}", Tags: tags, Summary: "Delete credentials that no provider names",
-		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
-	}, director.ActCredentials, kindCredentials, func(ctx context.Context, a director.Actor, in *credentialsRef) (*empty, error) {
-		return nil, s.Providers.DeleteCredentials(ctx, a.User, in.Name)
-	})
-	operation(s, api, huma.Operation{
-		OperationID: "test-provider", Method: http.MethodPost, Path: "/providers/{name}/test", Tags: tags, Summary: "Connect to a provider and say what is wrong",
-		Description: "Everything that the director needs of the provider is looked at, each thing by itself. Nothing is changed.",
-		Errors:      []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider, func(ctx context.Context, _ director.Actor, in *providerRef) (*body[wire.ProviderTest], error) {
-		probes, err := s.Providers.TestProvider(ctx, in.Name)
-		if err != nil {
-			return nil, err
-		}
-		out := wire.ProviderTest{OK: true, Probes: make([]wire.Probe, len(probes))}
-		for i, p := range probes {
-			out.Probes[i] = wire.Probe{Host: p.Host, What: p.What, OK: p.Err == nil, Found: p.Found}
-			if p.Err != nil {
-				out.OK = false
-				out.Probes[i].Found, out.Probes[i].Problem, out.Probes[i].Hint = "", publicMessage(p.Err), director.HintOf(p.Err)
+		OperationID: "list-credentials", Method: http.MethodGet, Path: "/credentials", Tags: tags,
+		Summary: "List the credentials of providers, without their passwords",
+	}, director.ActRead, kindCredentials,
+		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
+			list, err := s.Providers.ListCredentials(ctx)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return &body[wire.ProviderTest]{out}, nil
-	})
+			out := wire.CredentialsList{Items: make([]wire.Credentials, len(list))}
+			for i, c := range list {
+				out.Items[i] = credentialsOf(c)
+			}
+			return &body[wire.CredentialsList]{out}, nil
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "set-credentials", Method: http.MethodPut, Path: "/credentials/{name}", Tags: tags,
+		Summary: "Set or change the credentials of providers",
+		Description: "The password is sealed, and never shown again. Providers that name the credentials take a " +
+			"change up at their next login; nothing else changes.",
+	}, director.ActCredentials, kindCredentials,
+		func(ctx context.Context, a director.Actor, in *credentialsInput) (*body[wire.Credentials], error) {
+			c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Credentials]{credentialsOf(providers.CredentialsView{Credentials: c})}, nil
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "delete-credentials", Method: http.MethodDelete, Path: "/credentials/{name}", Tags: tags,
+		Summary: "Delete credentials that no provider names",
+		Errors:  []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
+	}, director.ActCredentials, kindCredentials,
+		func(ctx context.Context, a director.Actor, in *credentialsRef) (*empty, error) {
+			return nil, s.Providers.DeleteCredentials(ctx, a.User, in.Name)
+		})
+	operation(s, api, huma.Operation{
+		OperationID: "test-provider", Method: http.MethodPost, Path: "/providers/{name}/test", Tags: tags,
+		Summary: "Connect to a provider and say what is wrong",
+		Description: "Everything that the director needs of the provider is looked at, each thing by itself. " +
+			"Nothing is changed.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindProvider,
+		func(ctx context.Context, _ director.Actor, in *providerRef) (*body[wire.ProviderTest], error) {
+			probes, err := s.Providers.TestProvider(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			out := wire.ProviderTest{OK: true, Probes: make([]wire.Probe, len(probes))}
+			for i, p := range probes {
+				out.Probes[i] = wire.Probe{Host: p.Host, What: p.What, OK: p.Err == nil, Found: p.Found}
+				if p.Err != nil {
+					out.OK = false
+					out.Probes[i].Found, out.Probes[i].Problem, out.Probes[i].Hint = "", publicMessage(p.Err),
+						director.HintOf(p.Err)
+				}
+			}
+			return &body[wire.ProviderTest]{out}, nil
+		})
 }
 
-func credentialsOf(c CredentialsView) wire.Credentials {
+func credentialsOf(c providers.CredentialsView) wire.Credentials {
 	return wire.Credentials{
-		Name: c.Name, User: c.User, Revision: c.Revision, CreatedAt: c.Created.UTC(), UpdatedAt: c.Updated.UTC(), UpdatedBy: c.By, Providers: c.Providers,
+		Name: c.Name, User: c.User, Revision: c.Revision, CreatedAt: c.Created.UTC(), UpdatedAt: c.Updated.UTC(),
+		UpdatedBy: c.By, Providers: c.Providers,
 	}
-}
-
-// noProviders stands in where a director was put together without providers.
-type noProviders struct{}
-
-var errNoProviders = director.Errorf(director.KindUnavailable, "api.providers", "this director has no providers")
-
-func (noProviders) SetCredentials(context.Context, string, string, string, director.Secret) (director.Credentials, error) {
-	return director.Credentials{}, errNoProviders
-}
-
-func (noProviders) ListCredentials(context.Context) ([]CredentialsView, error) {
-	return nil, errNoProviders
-}
-
-func (noProviders) DeleteCredentials(context.Context, string, string) error { return errNoProviders }
-
-func (noProviders) TestProvider(context.Context, string) ([]hypervisor.Probe, error) {
-	return nil, errNoProviders
 }

@@ -1,26 +1,12 @@
 package api
 
 import (
-	"context"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
-
-// Lists is what the API asks of Operations for its lists. Each returns at most Page.Limit items and the place to go on from, which is nil
-// at the end. What is empty in a query does not narrow the list. An order that a list does not know is invalid.
-type Lists interface {
-	// ListPlans lists plans; the usual order is the newest first.
-	ListPlans(ctx context.Context, q PlanQuery) ([]PlanItem, *director.Place, error)
-	// ListDocuments lists documents of one kind; the usual order is by name.
-	ListDocuments(ctx context.Context, q DocumentQuery) ([]model.Stored, *director.Place, error)
-	// ListClusters lists clusters by name.
-	ListClusters(ctx context.Context, q ClusterQuery) ([]ClusterView, *director.Place, error)
-	// SearchEvents returns the events of a plan that fit, in order, and the number up to which the journal was looked through.
-	SearchEvents(ctx context.Context, id string, q EventQuery) ([]plan.Event, int64, error)
-}
 
 // PlanQuery narrows ListPlans.
 type PlanQuery struct {
@@ -29,6 +15,7 @@ type PlanQuery struct {
 	IDPrefix   string
 	Phases     []plan.Phase
 	Operations []plan.Operation
+	Archived   bool // those that have left the database, and no others
 }
 
 // PlanItem is a plan as a list shows it: without its steps.

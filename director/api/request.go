@@ -37,7 +37,8 @@ func requestID(ctx context.Context) string { return note(ctx).id }
 // RequestIDHeader carries the id of a request, in the answer always and in the question if a caller has one of its own.
 const RequestIDHeader = "X-Request-Id"
 
-// accessLog gives the request its id and writes one line when it is over. The query is left out: it can hold what people typed.
+// accessLog gives the request its id and writes one line when it is over. The query is left out: it can hold what
+// people typed.
 func (s *server) accessLog(g *gin.Context) {
 	id := g.GetHeader(RequestIDHeader)
 	if !plainID(id) {
@@ -56,8 +57,11 @@ func (s *server) accessLog(g *gin.Context) {
 			s.Observer.Request(g.Request.Method, routeOf(g.FullPath()), g.Writer.Status(), time.Since(start))
 		}
 		s.Log.LogAttrs(context.WithoutCancel(g.Request.Context()), levelOf(g.FullPath()), "request",
-			slog.String("request_id", id), slog.String("method", g.Request.Method), slog.String("path", g.Request.URL.Path),
-			slog.Int("status", g.Writer.Status()), slog.Int("bytes", g.Writer.Size()), slog.Duration("took", time.Since(start)),
+			slog.String(
+				"request_id", id,
+			), slog.String("method", g.Request.Method), slog.String("path", g.Request.URL.Path),
+			slog.Int("status", g.Writer.Status()), slog.Int("bytes", g.Writer.Size()),
+			slog.Duration("took", time.Since(start)),
 			slog.String("user", n.user), slog.String("address", n.address))
 	}()
 	g.Next()
@@ -94,8 +98,8 @@ func plainID(id string) bool {
 	return true
 }
 
-// clientAddress returns who asks: the address of the connection, or, behind proxies that are trusted, the last address of X-Forwarded-For that
-// is not one of theirs. What stands before it was said by the client.
+// clientAddress returns who asks: the address of the connection, or, behind proxies that are trusted, the last address
+// of X-Forwarded-For that is not one of theirs. What stands before it was said by the client.
 func clientAddress(r *http.Request, proxies []netip.Prefix) string {
 	client, ok := parseAddress(r.RemoteAddr)
 	if !ok {

@@ -12,7 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Schedules is what the API offers of schedules beside their documents. All methods return *director.Error and are safe for concurrent use.
+// Schedules is what the API offers of schedules beside their documents. All methods return *director.Error and are safe
+// for concurrent use.
 type Schedules interface {
 	// Schedules lists every schedule by name, each with its newest runs, at most so many.
 	Schedules(ctx context.Context, runs int) ([]ScheduleView, error)
@@ -48,87 +49,78 @@ func (s *server) schedules(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "list-schedules", Method: http.MethodGet, Path: "/schedules", Tags: tags,
 		Summary: "List the schedules with their next slots and last runs",
-	}, director.ActRead, kindSchedule, func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Schedules], error) {
-		views, err := s.Schedules.Schedules(ctx, scheduleRunsInList)
-		if err != nil {
-			return nil, err
-		}
-		list := wire.Schedules{Items: make([]wire.Schedule, len(views))}
-		for i, v := range views {
-			list.Items[i] = scheduleOf(v)
-		}
-		return &body[wire.Schedules]{list}, nil
-	})
+	}, director.ActRead, kindSchedule,
+		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Schedules], error) {
+			views, err := s.Schedules.Schedules(ctx, scheduleRunsInList)
+			if err != nil {
+				return nil, err
+			}
+			list := wire.Schedules{Items: make([]wire.Schedule, len(views))}
+			for i, v := range views {
+				list.Items[i] = scheduleOf(v)
+			}
+			return &body[wire.Schedules]{list}, nil
+		})
 	operation(s, api, huma.Operation{
-		OperationID: "get-schedule", Method: http.MethodGet, Path: "/schedules/{name}", Tags: tags, Summary: "Get a schedule with its last runs",
-		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindSchedule, func(ctx context.Context, _ director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
-		v, err := s.Schedules.Schedule(ctx, in.Name, scheduleRuns)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.Schedule]{scheduleOf(v)}, nil
-	})
+		OperationID: "get-schedule", Method: http.MethodGet, Path: "/schedules/{name}", Tags: tags,
+		Summary: "Get a schedule with its last runs",
+		Errors:  []int{http.StatusNotFound},
+	}, director.ActRead, kindSchedule,
+		func(ctx context.Context, _ director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
+			v, err := s.Schedules.Schedule(ctx, in.Name, scheduleRuns)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Schedule]{scheduleOf(v)}, nil
+		})
 	operation(s, api, huma.Operation{
-		OperationID: "run-schedule", Method: http.MethodPost, Path: "/schedules/{name}/run", Tags: tags, Summary: "Run the job of a schedule now",
-		Description: "Beside its slots, also if it is suspended. The run is the newest of the schedule, at the place in Location.",
-		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
-	}, director.ActRun, kindSchedule, func(ctx context.Context, a director.Actor, in *scheduleInput) (*created[wire.ScheduleRun], error) {
-		r, err := s.Schedules.RunSchedule(ctx, a.User, in.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &created[wire.ScheduleRun]{Location: prefixed("/schedules/" + in.Name), Body: wire.ScheduleRunOf(r)}, nil
-	})
+		OperationID: "run-schedule", Method: http.MethodPost, Path: "/schedules/{name}/run", Tags: tags,
+		Summary: "Run the job of a schedule now",
+		Description: "Beside its slots, also if it is suspended. The run is the newest of the schedule, at the " +
+			"place in Location.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
+	}, director.ActRun, kindSchedule,
+		func(ctx context.Context, a director.Actor, in *scheduleInput) (*created[wire.ScheduleRun], error) {
+			r, err := s.Schedules.RunSchedule(ctx, a.User, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return &created[wire.ScheduleRun]{
+				Location: prefixed("/schedules/" + in.Name), Body: wire.ScheduleRunOf(r),
+			}, nil
+		})
 	for verb, suspend := range map[string]bool{"suspend": true, "resume": false} {
 		summary := "Let the slots of a schedule run again"
 		if suspend {
 			summary = "Let no slot of a schedule run"
 		}
 		operation(s, api, huma.Operation{
-			OperationID: verb + "-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags, Summary: summary,
-			Description: "What was due while a schedule was suspended is not made up for. A run that works goes on.", Errors: []int{http.StatusNotFound},
-		}, director.ActRun, kindSchedule, func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
-			v, err := s.Schedules.SuspendSchedule(ctx, a.User, in.Name, suspend)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.Schedule]{scheduleOf(v)}, nil
-		})
+			OperationID: verb +
+				"-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags, Summary: summary,
+			Description: "What was due while a schedule was suspended is not made up for. A run that works goes on.",
+			Errors:      []int{http.StatusNotFound},
+		}, director.ActRun, kindSchedule,
+			func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
+				v, err := s.Schedules.SuspendSchedule(ctx, a.User, in.Name, suspend)
+				if err != nil {
+					return nil, err
+				}
+				return &body[wire.Schedule]{scheduleOf(v)}, nil
+			})
 	}
 }
 
 func scheduleOf(v ScheduleView) wire.Schedule {
 	spec := v.Document.Schedule
 	out := wire.Schedule{
-		Name: v.Document.Metadata.Name, Generation: v.Document.Generation, Cron: spec.Cron, TimeZone: spec.TimeZone, Job: spec.Job.Name,
-		Params: spec.Job.Params, Suspended: spec.Suspend, DeadlineSeconds: wire.Seconds(time.Duration(spec.Deadline)), Next: wire.Optional(v.Next),
+		Name: v.Document.Metadata.Name, Generation: v.Document.Generation, Cron: spec.Cron, TimeZone: spec.TimeZone,
+		Job:    spec.Job.Name,
+		Params: spec.Job.Params, Suspended: spec.Suspend, DeadlineSeconds: wire.Seconds(time.Duration(spec.Deadline)),
+		Next: wire.Optional(v.Next),
 		Runs: make([]wire.ScheduleRun, len(v.Runs)),
 	}
 	for i, r := range v.Runs {
 		out.Runs[i] = wire.ScheduleRunOf(r)
 	}
 	return out
-}
-
-// noSchedules stands in where a director was put together without schedules.
-type noSchedules struct{}
-
-var errNoSchedules = director.Errorf(director.KindUnavailable, "api.schedules", "this director runs no schedules").
-	WithHint("ask a director that does")
-
-func (noSchedules) Schedules(context.Context, int) ([]ScheduleView, error) {
-	return nil, errNoSchedules
-}
-
-func (noSchedules) Schedule(context.Context, string, int) (ScheduleView, error) {
-	return ScheduleView{}, errNoSchedules
-}
-
-func (noSchedules) RunSchedule(context.Context, string, string) (director.ScheduleRun, error) {
-	return director.ScheduleRun{}, errNoSchedules
-}
-
-func (noSchedules) SuspendSchedule(context.Context, string, string, bool) (ScheduleView, error) {
-	return ScheduleView{}, errNoSchedules
 }

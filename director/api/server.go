@@ -20,11 +20,13 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// NewServer returns an HTTP server for the handler with the timeouts that it needs. The caller serves and shuts it down.
+// NewServer returns an HTTP server for the handler with the timeouts that it needs. The caller serves and shuts it
+// down.
 func NewServer(handler http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler, TLSConfig: tlsConfig,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

@@ -17,8 +17,9 @@ type body[T any] struct{ Body T }
 func (s *server) sessions(api huma.API) {
 	tags := []string{"Session"}
 	operation(s, api, huma.Operation{
-		OperationID: "login", Method: http.MethodPost, Path: "/login", Tags: tags, Summary: "Get a token for a password",
-		Errors: []int{http.StatusUnauthorized, http.StatusTooManyRequests},
+		OperationID: "login", Method: http.MethodPost, Path: "/login", Tags: tags,
+		Summary: "Get a token for a password",
+		Errors:  []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 	}, "", "", func(ctx context.Context, _ director.Actor, in *struct{ Body wire.Login }) (*body[wire.Session], error) {
 		if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
 			return nil, err
@@ -30,7 +31,8 @@ func (s *server) sessions(api huma.API) {
 		s.limit.succeeded(in.Body.User, note(ctx).address)
 		note(ctx).user = actor.User
 		return &body[wire.Session]{wire.Session{
-			Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role), MustChangePassword: actor.MustChange,
+			Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role),
+			MustChangePassword: actor.MustChange,
 		}}, nil
 	})
 	operation(s, api, huma.Operation{
@@ -47,28 +49,32 @@ func (s *server) sessions(api huma.API) {
 		}}, nil
 	})
 	operation(s, api, huma.Operation{
-		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags, Summary: "Change the own password",
+		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
+		Summary:     "Change the own password",
 		Description: "All other tokens of the user end.", DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
-		// A stolen token must not be a way to try passwords without a limit.
-		if err := s.limit.takeOwn(a.User); err != nil {
+	}, director.ActSelf, "",
+		func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
+			// A stolen token must not be a way to try passwords without a limit.
+			if err := s.limit.takeOwn(a.User); err != nil {
+				return nil, err
+			}
+			err := s.Auth.ChangePassword(ctx, a, director.Secret(in.Body.Current), director.Secret(in.Body.New))
+			if err == nil {
+				s.limit.succeededOwn(a.User)
+			}
 			return nil, err
-		}
-		err := s.Auth.ChangePassword(ctx, a, director.Secret(in.Body.Current), director.Secret(in.Body.New))
-		if err == nil {
-			s.limit.succeededOwn(a.User)
-		}
-		return nil, err
-	})
+		})
 
 	tags = []string{"Service"}
 	operation(s, api, huma.Operation{
-		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags, Summary: "Say that the process answers",
+		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
+		Summary:       "Say that the process answers",
 		DefaultStatus: http.StatusNoContent,
 	}, "", "", func(context.Context, director.Actor, *empty) (*empty, error) { return nil, nil })
 	operation(s, api, huma.Operation{
-		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags, Summary: "Say that the director can work",
-		Errors: []int{http.StatusServiceUnavailable},
+		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
+		Summary: "Say that the director can work",
+		Errors:  []int{http.StatusServiceUnavailable},
 	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
 		out, err := s.readiness(ctx)
 		if err != nil {

@@ -63,7 +63,7 @@ func setup(t *testing.T, adjust ...func(*api.Config)) *bundle {
 	b.stop = stop
 	t.Cleanup(stop)
 	c := api.Config{
-		Operations: b.ops, Auth: svc, Version: "test", Stopping: stopping,
+		Ports: b.ops.Ports(), Auth: svc, Version: "test", Stopping: stopping,
 		Log: slog.New(slog.NewJSONHandler(io.MultiWriter(b.log, t.Output()), nil)),
 	}
 	for _, f := range adjust {

@@ -54,8 +54,11 @@ func (s *server) sse(write func(context.Context, *sse) error) *anyOf {
 		if err == nil {
 			err = write(ctx, w)
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, errReaderGone) { // the reader takes it up again and is told then
-			s.Log.ErrorContext(ctx, "event stream broke off", "request_id", requestID(ctx), "path", g.Request.URL.Path, "err", err)
+		// the reader takes it up again and is told then
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errReaderGone) {
+			s.Log.ErrorContext(
+				ctx, "event stream broke off", "request_id", requestID(ctx), "path", g.Request.URL.Path, "err", err,
+			)
 		}
 	}}
 }

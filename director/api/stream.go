@@ -27,14 +27,19 @@ type streamInput struct {
 
 func (s *server) stream(api huma.API) {
 	operation(s, api, describe[wire.Stream](api, huma.Operation{
-		OperationID: "stream", Method: http.MethodGet, Path: "/events", Tags: []string{"Events"}, Summary: "Follow what happens on the director",
-		Description: "Who did what, and how plans and steps move, over all directors that share the database, in one order. A stream sends each event " +
-			"with its id and does not end; it can be taken up again with Last-Event-ID. Whoever asks after an id of which not all that followed is " +
+		OperationID: "stream", Method: http.MethodGet, Path: "/events", Tags: []string{"Events"},
+		Summary: "Follow what happens on the director",
+		Description: "Who did what, and how plans and steps move, over all directors that share the database, in " +
+			"one order. A stream sends each event " +
+			"with its id and does not end; it can be taken up again with Last-Event-ID. Whoever asks after an id of " +
+			"which not all that followed is " +
 			"kept gets a message of the type gap first, or the field gap, and then what there is.",
 		Errors: []int{http.StatusTooManyRequests},
 	}, typeEvents), director.ActRead, kindPlan,
 		func(ctx context.Context, actor director.Actor, in *streamInput) (*anyOf, error) {
-			q := director.StreamQuery{After: max(in.After, in.LastEvent), Tail: in.Tail, Cluster: in.Cluster, Limit: in.Limit}
+			q := director.StreamQuery{
+				After: max(in.After, in.LastEvent), Tail: in.Tail, Cluster: in.Cluster, Limit: in.Limit,
+			}
 			var err error
 			if q.Kinds, err = s.readable(actor, in.Kind); err != nil {
 				return nil, err
@@ -44,7 +49,7 @@ func (s *server) stream(api huma.API) {
 			}
 			ctx, cancel := s.untilStop(ctx)
 			defer cancel()
-			page, err := s.Operations.Stream(ctx, q, min(time.Duration(in.Wait)*time.Second, maxWait))
+			page, err := s.Journal.Stream(ctx, q, min(time.Duration(in.Wait)*time.Second, maxWait))
 			if err != nil {
 				return nil, err
 			}
@@ -86,7 +91,7 @@ func (s *server) watch(q director.StreamQuery) *anyOf {
 	q.Limit = streamPage
 	return s.sse(func(ctx context.Context, w *sse) error {
 		for {
-			page, err := s.Operations.Stream(ctx, q, heartbeat)
+			page, err := s.Journal.Stream(ctx, q, heartbeat)
 			if err != nil {
 				return err
 			}

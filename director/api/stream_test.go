@@ -67,7 +67,8 @@ func TestStream(t *testing.T) {
 	}
 	var page wire.Stream
 	b.do(t, http.MethodGet, "/events?kind=Cluster,Network&after=0", "", http.StatusOK, &page)
-	if len(page.Items) != 1 || page.Items[0].Name != "demo" || page.Items[0].By != "admin" || page.Last < 4 || page.Gap != nil {
+	if len(page.Items) != 1 || page.Items[0].Name != "demo" || page.Items[0].By != "admin" || page.Last < 4 ||
+		page.Gap != nil {
 		t.Errorf("%+v", page)
 	}
 	b.do(t, http.MethodGet, "/events?limit=2&after=1", "", http.StatusOK, &page)
@@ -78,7 +79,9 @@ func TestStream(t *testing.T) {
 	if len(page.Items) != 1 || page.Items[0].What != "plan_parked" {
 		t.Errorf("%+v", page)
 	}
-	if p := problemOf(t, b.send(t, http.MethodGet, "/events?kind=Nothing", "")); p.Kind != string(director.KindInvalid) {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/events?kind=Nothing", ""),
+	); p.Kind != string(director.KindInvalid) {
 		t.Errorf("%+v", p)
 	}
 
@@ -133,7 +136,9 @@ func TestStreamShowsWhatTheReaderMay(t *testing.T) {
 	if len(page.Items) != 1 || page.Items[0].Kind != "Cluster" {
 		t.Errorf("%+v", page)
 	}
-	if p := problemOf(t, b.send(t, http.MethodGet, "/events?kind=Network", "")); p.Kind != string(director.KindForbidden) {
+	if p := problemOf(
+		t, b.send(t, http.MethodGet, "/events?kind=Network", ""),
+	); p.Kind != string(director.KindForbidden) {
 		t.Errorf("%+v", p)
 	}
 	b.token = ""
@@ -151,7 +156,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	whats(t, resp, 1)
 	for _, path := range []string{"/events", "/plans/" + p.ID + "/events"} {
 		over := b.send(t, http.MethodGet, path, "", "Accept", "text/event-stream")
-		if p := problemOf(t, over); p.Kind != string(director.KindExhausted) || over.Header.Get("Retry-After") == "" || p.Hint == "" {
+		if p := problemOf(
+			t, over,
+		); p.Kind != string(director.KindExhausted) || over.Header.Get("Retry-After") == "" || p.Hint == "" {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}

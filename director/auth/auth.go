@@ -1,7 +1,8 @@
-// Package auth knows who asks and what they may do: local users with passwords, opaque bearer tokens, and one pure rule.
+// Package auth knows who asks and what they may do: local users with passwords, opaque bearer tokens, and one pure
+// rule.
 //
-// A password is kept as a bcrypt hash of its SHA-256, a token as its SHA-256 alone, because it is random and long. Neither can be
-// read back from the store.
+// A password is kept as a bcrypt hash of its SHA-256, a token as its SHA-256 alone, because it is random and long.
+// Neither can be read back from the store.
 package auth
 
 import (
@@ -31,7 +32,8 @@ const MinPassword = 12
 const maxPassword = 256
 
 // Store keeps users and tokens. Get and List return copies. All methods are safe for concurrent use and return
-// *director.Error; Get returns not_found for what is absent, Put creates or replaces, Delete is no error if already gone.
+// *director.Error; Get returns not_found for what is absent, Put creates or replaces, Delete is no error if already
+// gone.
 //
 // It has eight methods because users and tokens are two tables with one transaction around none of them.
 type Store interface {
@@ -149,10 +151,12 @@ func CheckPassword(field string, password director.Secret) error {
 	return nil
 }
 
-// EnsureAdmin creates the admin user if there is no user at all, and reports whether it did. With an initial password from the
-// installation's configuration that is the password; without one, a random password is returned that must be shown once and
-// changed at the first login.
-func (s *Service) EnsureAdmin(ctx context.Context, initial director.Secret) (oneTime director.Secret, created bool, err error) {
+// EnsureAdmin creates the admin user if there is no user at all, and reports whether it did. With an initial password
+// from the installation's configuration that is the password; without one, a random password is returned that must be
+// shown once and changed at the first login.
+func (s *Service) EnsureAdmin(
+	ctx context.Context, initial director.Secret,
+) (oneTime director.Secret, created bool, err error) {
 	users, err := s.store.ListUsers(ctx)
 	if err != nil || len(users) > 0 {
 		return "", false, err
@@ -169,7 +173,10 @@ func (s *Service) EnsureAdmin(ctx context.Context, initial director.Secret) (one
 		return "", false, fmt.Errorf("auth: %w", err)
 	}
 	now := s.now().UTC()
-	u := director.User{Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: oneTime != "", Created: now, Updated: now}
+	u := director.User{
+		Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: oneTime != "", Created: now,
+		Updated: now,
+	}
 	if err := s.store.PutUser(ctx, u); err != nil {
 		return "", false, err
 	}
@@ -188,9 +195,11 @@ func wrongPassword() error {
 	}
 }
 
-// Login returns a new token for the user with the password. An unknown user and a wrong password give the same error, after
-// about the same time.
-func (s *Service) Login(ctx context.Context, name string, password director.Secret) (director.Secret, director.Actor, error) {
+// Login returns a new token for the user with the password. An unknown user and a wrong password give the same error,
+// after about the same time.
+func (s *Service) Login(
+	ctx context.Context, name string, password director.Secret,
+) (director.Secret, director.Actor, error) {
 	u, err := s.store.GetUser(ctx, name)
 	hash := []byte(u.PasswordHash)
 	if err != nil {
@@ -201,13 +210,16 @@ func (s *Service) Login(ctx context.Context, name string, password director.Secr
 	}
 	ok, matchErr := s.matches(ctx, hash, password.Reveal())
 	if matchErr != nil {
-		return "", director.Actor{}, director.Errorf(director.KindUnavailable, "auth.login", "too many logins at once").WithHint("try again")
+		return "", director.Actor{}, director.Errorf(director.KindUnavailable, "auth.login", "too many logins at once").
+			WithHint("try again")
 	}
 	if err != nil || !ok {
 		return "", director.Actor{}, wrongPassword()
 	}
 	if s.expired(u) {
-		return "", director.Actor{}, director.Errorf(director.KindUnauthenticated, "auth.login", "the one-time password has expired").
+		return "", director.Actor{}, director.Errorf(
+			director.KindUnauthenticated, "auth.login", "the one-time password has expired",
+		).
 			WithHint("start the director again: it writes a new one to its file")
 	}
 	s.sweep(ctx)
@@ -298,10 +310,13 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 	}
 	ok, err := s.matches(ctx, []byte(u.PasswordHash), current.Reveal())
 	if err != nil {
-		return director.Errorf(director.KindUnavailable, "auth.password", "too many logins at once").WithHint("try again")
+		return director.Errorf(director.KindUnavailable, "auth.password", "too many logins at once").
+			WithHint("try again")
 	}
 	if !ok {
-		return director.Invalid("auth.password", "the current password is wrong", []director.Field{{Path: "current", Msg: "is wrong"}})
+		return director.Invalid("auth.password", "the current password is wrong", []director.Field{
+			{Path: "current", Msg: "is wrong"},
+		})
 	}
 	if err := CheckPassword("new", next); err != nil {
 		return err

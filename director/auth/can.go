@@ -29,7 +29,9 @@ func (s *Service) Require(actor director.Actor, action director.Action, object d
 	if Can(actor, action, object) {
 		return nil
 	}
-	e := &director.Error{Kind: director.KindForbidden, Op: "auth.can", Msg: "this needs the role admin", Hint: "ask an administrator"}
+	e := &director.Error{
+		Kind: director.KindForbidden, Op: "auth.can", Msg: "this needs the role admin", Hint: "ask an administrator",
+	}
 	if actor.MustChange {
 		e.Msg, e.Hint = "the one-time password must be changed first", "change it with: directorctl password"
 	}

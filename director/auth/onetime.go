@@ -13,10 +13,12 @@ func (s *Service) expires(u director.User) time.Time { return u.Updated.Add(s.on
 
 func (s *Service) expired(u director.User) bool { return u.MustChange && !s.now().Before(s.expires(u)) }
 
-// EnsureOneTime makes a one-time password for the admin if there is no user at all, or if the one that there was has expired. keep gets it
-// before it can be used, and must keep it where the administrator alone can read it. pending reports whether a one-time password is waiting
-// to be changed.
-func (s *Service) EnsureOneTime(ctx context.Context, keep func(password director.Secret, expires time.Time) error) (pending bool, err error) {
+// EnsureOneTime makes a one-time password for the admin if there is no user at all, or if the one that there was has
+// expired. keep gets it before it can be used, and must keep it where the administrator alone can read it. pending
+// reports whether a one-time password is waiting to be changed.
+func (s *Service) EnsureOneTime(
+	ctx context.Context, keep func(password director.Secret, expires time.Time) error,
+) (pending bool, err error) {
 	users, err := s.store.ListUsers(ctx)
 	if err != nil {
 		return false, err

@@ -18,7 +18,8 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var changed []string
 	s, err := auth.New(&apitest.Users{}, auth.Config{
-		Cost: bcrypt.MinCost, Now: c.now, OneTimeTTL: time.Hour, Changed: func(user string) { changed = append(changed, user) },
+		Cost: bcrypt.MinCost, Now: c.now, OneTimeTTL: time.Hour,
+		Changed: func(user string) { changed = append(changed, user) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,11 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 		kept = append(kept, p)
 		return nil
 	}
-	if _, err := s.EnsureOneTime(ctx, func(director.Secret, time.Time) error { return errors.New("no room") }); err == nil {
+	if _, err := s.EnsureOneTime(ctx, func(
+		director.Secret, time.Time,
+	) error {
+		return errors.New("no room")
+	}); err == nil {
 		t.Error("a password that could not be kept")
 	}
 	ensure := func(pending bool, passwords int) {

@@ -2,6 +2,8 @@ package bundle
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +26,9 @@ import (
 const (
 	// DocumentName is the file of a bundle that describes the others.
 	DocumentName = "release.yaml"
+	// SignatureName is the file of a bundle with the signature of DocumentName, in minisign's format. A bundle need not
+	// have one.
+	SignatureName = DocumentName + ".minisig"
 	// ImagesDir is the directory of a bundle that holds the OCI image layout.
 	ImagesDir = "images"
 	// AnnotationRefName is the annotation of a manifest in the layout's index that holds "name:tag".
@@ -68,12 +73,14 @@ func (i Image) Ref() string { return i.Name + ":" + i.Tag }
 // Bundle is an opened bundle. It is safe for concurrent use; the directory must not change below it.
 type Bundle struct {
 	dir     string
+	text    []byte
 	release Release
 	layout  layout.Path
 }
 
-// Open reads release.yaml and the index of the images in dir. It compares the two with each other and does not read the files: Verify
-// does. Errors: not_found if dir holds no bundle, invalid with every wrong place if release.yaml is wrong.
+// Open reads release.yaml and the index of the images in dir. It compares the two with each other and does not read the
+// files: Verify does. Errors: not_found if dir holds no bundle, invalid with every wrong place if release.yaml is
+// wrong.
 func Open(dir string) (*Bundle, error) {
 	const op = "bundle.open"
 	name := filepath.Join(dir, DocumentName)
@@ -105,14 +112,17 @@ func Open(dir string) (*Bundle, error) {
 			Hint: "take the bundle again from where it was made", Err: err,
 		}
 	}
-	b := &Bundle{dir: dir, release: release, layout: path}
+	b := &Bundle{dir: dir, text: text, release: release, layout: path}
 	fields, err := b.compareIndex()
 	if err != nil {
-		return nil, &director.Error{Kind: director.KindInvalid, Op: op, Msg: "cannot read the index of " + images, Err: err}
+		return nil, &director.Error{
+			Kind: director.KindInvalid, Op: op, Msg: "cannot read the index of " + images, Err: err,
+		}
 	}
 	if len(fields) > 0 {
 		e := &director.Error{
-			Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("the images of %s are not the ones that %s lists", dir, DocumentName),
+			Kind: director.KindInvalid, Op: op,
+			Msg:    fmt.Sprintf("the images of %s are not the ones that %s lists", dir, DocumentName),
 			Fields: fields, Hint: "take the bundle again from where it was made",
 		}
 		return nil, e
@@ -120,7 +130,8 @@ func Open(dir string) (*Bundle, error) {
 	return b, nil
 }
 
-// plainFiles refuses bundles that hold anything but files and directories: a link leads out of the bundle, and a FIFO never ends.
+// plainFiles refuses bundles that hold anything but files and directories: a link leads out of the bundle, and a FIFO
+// never ends.
 func plainFiles(dir string) error {
 	var fields []director.Field
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -137,12 +148,22 @@ func plainFiles(dir string) error {
 		return nil
 	}
 	return &director.Error{
-		Kind: director.KindInvalid, Op: "bundle.open", Msg: dir + " holds what no release bundle has", Fields: fields, Hint: "take the bundle again from where it was made",
+		Kind: director.KindInvalid, Op: "bundle.open", Msg: dir + " holds what no release bundle has", Fields: fields,
+		Hint: "take the bundle again from where it was made",
 	}
 }
 
 // Dir returns the directory of the bundle.
 func (b *Bundle) Dir() string { return b.dir }
+
+// Text returns release.yaml as Open read it, which pins everything in the bundle.
+func (b *Bundle) Text() []byte { return slices.Clone(b.text) }
+
+// Digest returns the SHA-256 of Text, in hexadecimal.
+func (b *Bundle) Digest() string {
+	sum := sha256.Sum256(b.text)
+	return hex.EncodeToString(sum[:])
+}
 
 // Release returns what release.yaml says.
 func (b *Bundle) Release() Release {
@@ -165,7 +186,9 @@ func (b *Bundle) Image(name string) (Image, error) {
 			return i, nil
 		}
 	}
-	return Image{}, director.Errorf(director.KindNotFound, "bundle.image", "release %s has no image %q", b.release.Name, name)
+	return Image{}, director.Errorf(
+		director.KindNotFound, "bundle.image", "release %s has no image %q", b.release.Name, name,
+	)
 }
 
 // Layout returns the OCI image layout.
@@ -202,7 +225,9 @@ func (b *Bundle) compareIndex() ([]director.Field, error) {
 		delete(there, i.Ref())
 	}
 	for _, ref := range sortedKeys(there) {
-		fields = append(fields, director.Field{Path: ImagesDir + "/index.json", Msg: fmt.Sprintf("image %s is not listed", ref)})
+		fields = append(fields, director.Field{
+			Path: ImagesDir + "/index.json", Msg: fmt.Sprintf("image %s is not listed", ref),
+		})
 	}
 	return fields, nil
 }
@@ -222,9 +247,13 @@ func indexed(p layout.Path) (map[string]v1.Descriptor, error) {
 		ref := d.Annotations[AnnotationRefName]
 		switch {
 		case !refPattern.MatchString(ref):
-			return nil, fmt.Errorf("manifest %s has %q where its name and tag should be (annotation %s)", d.Digest, ref, AnnotationRefName)
+			return nil, fmt.Errorf(
+				"manifest %s has %q where its name and tag should be (annotation %s)", d.Digest, ref, AnnotationRefName,
+			)
 		case !d.MediaType.IsImage():
-			return nil, fmt.Errorf("%s has the media type %s: a bundle holds the image of one architecture", ref, d.MediaType)
+			return nil, fmt.Errorf(
+				"%s has the media type %s: a bundle holds the image of one architecture", ref, d.MediaType,
+			)
 		case all[ref].Digest != v1.Hash{}:
 			return nil, fmt.Errorf("there are two images %s", ref)
 		}
@@ -321,7 +350,10 @@ func parse(text []byte) (Release, error) {
 	check(doc.APIVersion == apiVersion, "apiVersion", "is %q, not %s", doc.APIVersion, apiVersion)
 	check(doc.Kind == kind, "kind", "is %q, not %s", doc.Kind, kind)
 	check(namePattern.MatchString(doc.Metadata.Name), "metadata.name", "%q is not a name", doc.Metadata.Name)
-	check(versionPattern.MatchString(doc.Spec.Kubernetes), "spec.kubernetes", "%q is not a version such as v1.37.1", doc.Spec.Kubernetes)
+	check(
+		versionPattern.MatchString(doc.Spec.Kubernetes), "spec.kubernetes", "%q is not a version such as v1.37.1",
+		doc.Spec.Kubernetes,
+	)
 	check(doc.Spec.Arch != "", "spec.arch", "is missing")
 	for _, name := range sortedKeys(doc.Spec.Components) {
 		check(doc.Spec.Components[name] != "", "spec.components."+name, "has no version")
@@ -339,7 +371,9 @@ func parse(text []byte) (Release, error) {
 		check(modePattern.MatchString(f.Mode), at+".mode", "%q is not a mode such as \"0755\"", f.Mode)
 		seen[f.Path] = true
 		mode, _ := strconv.ParseUint(f.Mode, 8, 32)
-		release.Files = append(release.Files, File{Path: f.Path, SHA256: f.SHA256, Size: f.Size, Mode: fs.FileMode(mode)})
+		release.Files = append(release.Files, File{
+			Path: f.Path, SHA256: f.SHA256, Size: f.Size, Mode: fs.FileMode(mode),
+		})
 	}
 	refs := map[string]bool{}
 	for n, i := range doc.Spec.Images {
@@ -348,7 +382,10 @@ func parse(text []byte) (Release, error) {
 		image := Image{Name: i.Name, Tag: i.Tag, Digest: digest, Size: i.Size}
 		check(imagePattern.MatchString(i.Name), at+".name", "%q is not the name of an image", i.Name)
 		check(tagPattern.MatchString(i.Tag), at+".tag", "%q is not a tag", i.Tag)
-		check(err == nil && digest.Algorithm == "sha256" && hexPattern.MatchString(digest.Hex), at+".digest", "%q is not a digest such as sha256:...", i.Digest)
+		check(
+			err == nil && digest.Algorithm == "sha256" && hexPattern.MatchString(digest.Hex), at+".digest",
+			"%q is not a digest such as sha256:...", i.Digest,
+		)
 		check(!refs[image.Ref()], at, "image %s is listed twice", image.Ref())
 		refs[image.Ref()] = true
 		release.Images = append(release.Images, image)
@@ -364,6 +401,7 @@ func parse(text []byte) (Release, error) {
 // validPath reports whether name is a clean relative path outside the image layout.
 func validPath(name string) bool {
 	return fs.ValidPath(name) && name != "." && path.Clean(name) == name && name != DocumentName &&
+		name != SignatureName &&
 		name != ImagesDir && !strings.HasPrefix(name, ImagesDir+"/")
 }
 

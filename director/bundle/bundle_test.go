@@ -27,7 +27,8 @@ import (
 )
 
 var meta = bundle.Release{
-	Name: "k8s-1.37.1", Kubernetes: "v1.37.1", Arch: "amd64", Components: map[string]string{"etcd": "v3.7.3", "pause": "3.10.2"},
+	Name: "k8s-1.37.1", Kubernetes: "v1.37.1", Arch: "amd64",
+	Components: map[string]string{"etcd": "v3.7.3", "pause": "3.10.2"},
 }
 
 func write(t *testing.T, name, text string, mode os.FileMode) {
@@ -62,7 +63,9 @@ func addImage(t *testing.T, p layout.Path, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.AppendImage(image, layout.WithAnnotations(map[string]string{bundle.AnnotationRefName: ref})); err != nil {
+	if err := p.AppendImage(
+		image, layout.WithAnnotations(map[string]string{bundle.AnnotationRefName: ref}),
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,7 +104,9 @@ func TestOpenAndVerify(t *testing.T) {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
 	r := b.Release()
-	if diff := cmp.Diff(meta.Components, r.Components); diff != "" || r.Name != meta.Name || r.Kubernetes != meta.Kubernetes || r.Arch != meta.Arch {
+	if diff := cmp.Diff(
+		meta.Components, r.Components,
+	); diff != "" || r.Name != meta.Name || r.Kubernetes != meta.Kubernetes || r.Arch != meta.Arch {
 		t.Errorf("release is %+v", r)
 	}
 	name, err := b.Path("bin/kubelet")
@@ -135,7 +140,9 @@ func TestCopyFiles(t *testing.T) {
 
 	write(t, filepath.Join(dir, "bin", "kubelet"), "A kubelet", 0o755)
 	fresh := t.TempDir()
-	if err := b.CopyFiles(t.Context(), fresh, b.Release().Files); director.KindOf(err) != director.KindInvalid || director.HintOf(err) == "" {
+	if err := b.CopyFiles(
+		t.Context(), fresh, b.Release().Files,
+	); director.KindOf(err) != director.KindInvalid || director.HintOf(err) == "" {
 		t.Errorf("a damaged file: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(fresh, "bin", "*kubelet*"))
@@ -184,15 +191,22 @@ func TestSealRefuses(t *testing.T) {
 			},
 			meta: meta, want: "bin/link is not a regular file",
 		},
-		"no images":  {break_: func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "images")) }, meta: meta, want: "not an OCI image layout"},
+		"no images": {
+			break_: func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "images")) }, meta: meta,
+			want: "not an OCI image layout",
+		},
 		"no version": {meta: bundle.Release{Name: "x", Arch: "amd64"}, want: "spec.kubernetes"},
 		"image without a name": {
 			break_: func(t *testing.T, dir string) { addImage(t, layout.Path(filepath.Join(dir, "images")), "") },
 			meta:   meta, want: "where its name and tag should be",
 		},
 		"image twice": {
-			break_: func(t *testing.T, dir string) { addImage(t, layout.Path(filepath.Join(dir, "images")), "pause:3.10.2") },
-			meta:   meta, want: "two images pause:3.10.2",
+			break_: func(
+				t *testing.T, dir string,
+			) {
+				addImage(t, layout.Path(filepath.Join(dir, "images")), "pause:3.10.2")
+			},
+			meta: meta, want: "two images pause:3.10.2",
 		},
 	}
 	for name, c := range cases {
@@ -240,24 +254,53 @@ func TestOpenRefuses(t *testing.T) {
 		kind   director.Kind
 		want   string
 	}{
-		"nothing there":    {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, bundle.DocumentName)) }, director.KindNotFound, "no release bundle"},
-		"empty file":       {func(t *testing.T, dir string) { write(t, filepath.Join(dir, bundle.DocumentName), "", 0o644) }, director.KindInvalid, "empty"},
-		"unknown field":    {edit("  arch:", "  colour: blue\n  arch:"), director.KindInvalid, "field colour not found"},
-		"wrong type":       {edit("size: 9", "size: nine"), director.KindInvalid, "nine"},
-		"two documents":    {edit("apiVersion:", "a: 1\n---\napiVersion:"), director.KindInvalid, "field a not found"},
-		"other kind":       {edit("kind: Release", "kind: Lease"), director.KindInvalid, "kind: is \"Lease\""},
-		"other version":    {edit("apiVersion: kaas/v1", "apiVersion: kaas/v9"), director.KindInvalid, "kaas/v9"},
-		"no leading v":     {edit("kubernetes: v1", "kubernetes: 1"), director.KindInvalid, "spec.kubernetes"},
-		"path upwards":     {edit("path: bin/kubelet", "path: ../bin/kubelet"), director.KindInvalid, "spec.files[0].path"},
-		"path into images": {edit("path: bin/kubelet", "path: images/index.json"), director.KindInvalid, "spec.files[0].path"},
-		"path twice":       {edit("path: manifests/calico.yaml", "path: bin/kubelet"), director.KindInvalid, "listed twice"},
-		"short sum":        {edit("sha256: ", "sha256: 0"), director.KindInvalid, "spec.files[0].sha256"},
-		"bad digest":       {edit("digest: sha256:", "digest: md5:"), director.KindInvalid, "spec.images[0].digest"},
-		"no component":     {edit("etcd: v3.7.3", "etcd: \"\""), director.KindInvalid, "spec.components.etcd"},
-		"no layout":        {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "images", "index.json")) }, director.KindInvalid, "not an OCI image layout"},
-		"image missing":    {edit("name: etcd", "name: etcetera"), director.KindInvalid, "image etcetera:v3.7.3 is missing"},
-		"image not listed": {func(t *testing.T, dir string) { addImage(t, layout.Path(filepath.Join(dir, "images")), "more:v1") }, director.KindInvalid, "image more:v1 is not listed"},
-		"two wrong places": {edit("kind: Release\nmetadata:\n  name: k8s", "kind: Lease\nmetadata:\n  name: -k8s"), director.KindInvalid, "metadata.name"},
+		"nothing there": {
+			func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, bundle.DocumentName)) },
+			director.KindNotFound, "no release bundle",
+		},
+		"empty file": {
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, bundle.DocumentName), "", 0o644) },
+			director.KindInvalid, "empty",
+		},
+		"unknown field": {
+			edit("  arch:", "  colour: blue\n  arch:"), director.KindInvalid, "field colour not found",
+		},
+		"wrong type":    {edit("size: 9", "size: nine"), director.KindInvalid, "nine"},
+		"two documents": {edit("apiVersion:", "a: 1\n---\napiVersion:"), director.KindInvalid, "field a not found"},
+		"other kind":    {edit("kind: Release", "kind: Lease"), director.KindInvalid, "kind: is \"Lease\""},
+		"other version": {edit("apiVersion: kaas/v1", "apiVersion: kaas/v9"), director.KindInvalid, "kaas/v9"},
+		"no leading v":  {edit("kubernetes: v1", "kubernetes: 1"), director.KindInvalid, "spec.kubernetes"},
+		"path upwards": {
+			edit("path: bin/kubelet", "path: ../bin/kubelet"), director.KindInvalid, "spec.files[0].path",
+		},
+		"path into images": {
+			edit("path: bin/kubelet", "path: images/index.json"), director.KindInvalid, "spec.files[0].path",
+		},
+		"its signature": {
+			edit("path: manifests/calico.yaml", "path: release.yaml.minisig"), director.KindInvalid,
+			"is not a relative path",
+		},
+		"path twice": {
+			edit("path: manifests/calico.yaml", "path: bin/kubelet"), director.KindInvalid, "listed twice",
+		},
+		"short sum":    {edit("sha256: ", "sha256: 0"), director.KindInvalid, "spec.files[0].sha256"},
+		"bad digest":   {edit("digest: sha256:", "digest: md5:"), director.KindInvalid, "spec.images[0].digest"},
+		"no component": {edit("etcd: v3.7.3", "etcd: \"\""), director.KindInvalid, "spec.components.etcd"},
+		"no layout": {
+			func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "images", "index.json")) },
+			director.KindInvalid, "not an OCI image layout",
+		},
+		"image missing": {
+			edit("name: etcd", "name: etcetera"), director.KindInvalid, "image etcetera:v3.7.3 is missing",
+		},
+		"image not listed": {
+			func(t *testing.T, dir string) { addImage(t, layout.Path(filepath.Join(dir, "images")), "more:v1") },
+			director.KindInvalid, "image more:v1 is not listed",
+		},
+		"two wrong places": {
+			edit("kind: Release\nmetadata:\n  name: k8s", "kind: Lease\nmetadata:\n  name: -k8s"), director.KindInvalid,
+			"metadata.name",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -300,12 +343,29 @@ func TestVerifyFinds(t *testing.T) {
 		break_ func(t *testing.T, dir string)
 		want   string
 	}{
-		"file changed":  {func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "kubelet"), "A kubelet", 0o755) }, "bin/kubelet: has the SHA-256"},
-		"file longer":   {func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "kubelet"), "a kubelet!", 0o755) }, "has 10 bytes, not 9"},
-		"file missing":  {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "bin", "kubelet")) }, "bin/kubelet: is missing"},
-		"file added":    {func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "x"), "x", 0o755) }, "bin/x: is not listed"},
-		"mode changed":  {func(t *testing.T, dir string) { chmod(t, filepath.Join(dir, "bin", "kubelet"), 0o644) }, "has the mode 0644, not 0755"},
-		"layer changed": {func(t *testing.T, dir string) { write(t, someBlob(t, dir), "other", 0o644) }, "images/etcd:v3.7.3: blob"},
+		"file changed": {
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "kubelet"), "A kubelet", 0o755) },
+			"bin/kubelet: has the SHA-256",
+		},
+		"file longer": {
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "kubelet"), "a kubelet!", 0o755) },
+			"has 10 bytes, not 9",
+		},
+		"file missing": {
+			func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "bin", "kubelet")) },
+			"bin/kubelet: is missing",
+		},
+		"file added": {
+			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin", "x"), "x", 0o755) },
+			"bin/x: is not listed",
+		},
+		"mode changed": {
+			func(t *testing.T, dir string) { chmod(t, filepath.Join(dir, "bin", "kubelet"), 0o644) },
+			"has the mode 0644, not 0755",
+		},
+		"layer changed": {
+			func(t *testing.T, dir string) { write(t, someBlob(t, dir), "other", 0o644) }, "images/etcd:v3.7.3: blob",
+		},
 		"layer missing": {func(t *testing.T, dir string) { removeAll(t, someBlob(t, dir)) }, "is missing"},
 		"became a folder": {func(t *testing.T, dir string) {
 			removeAll(t, filepath.Join(dir, "bin", "kubelet"))
@@ -381,7 +441,8 @@ func TestPush(t *testing.T) {
 	host, roots, writes := guarded(t)
 	var events []bundle.PushEvent
 	opts := bundle.PushOptions{
-		RootCAs: roots, Username: "pusher", Password: "s3cret", Progress: func(e bundle.PushEvent) { events = append(events, e) },
+		RootCAs: roots, Username: "pusher", Password: "s3cret",
+		Progress: func(e bundle.PushEvent) { events = append(events, e) },
 	}
 	result, err := b.Push(t.Context(), host, "kaas", opts)
 	if err != nil {
@@ -400,6 +461,48 @@ func TestPush(t *testing.T) {
 	}
 	if diff := cmp.Diff(bundle.PushResult{Skipped: 3}, result); diff != "" || writes() != before {
 		t.Errorf("second push wrote %d times (-want +got):\n%s", writes()-before, diff)
+	}
+}
+
+// A manifest that was replaced under its digest is not pushed: the digest in release.yaml is what was signed.
+func TestPushRefusesAnotherManifest(t *testing.T) {
+	t.Parallel()
+	dir := sealed(t)
+	b := open(t, dir)
+	blob := func(ref int) string {
+		return filepath.Join(dir, "images", "blobs", "sha256", b.Images()[ref].Digest.Hex)
+	}
+	evil, err := os.ReadFile(blob(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, blob(0), string(evil), 0o644)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	result, err := b.Push(t.Context(), server.Listener.Addr().String(), "kaas", bundle.PushOptions{PlainHTTP: true})
+	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "release.yaml says sha256:") ||
+		result.Pushed != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// The signature lies in the bundle, and is not part of what it signs.
+func TestSignatureIsNotListed(t *testing.T) {
+	t.Parallel()
+	dir := sealed(t)
+	before := open(t, dir)
+	write(t, filepath.Join(dir, bundle.SignatureName), "a signature\n", 0o644)
+	if err := bundle.Seal(t.Context(), dir, meta); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, dir)
+	if err := b.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(
+		string(before.Text()), string(b.Text()),
+	); diff != "" || b.Digest() != before.Digest() || len(b.Digest()) != 64 {
+		t.Errorf("the signature changed release.yaml:\n%s", diff)
 	}
 }
 
@@ -441,12 +544,22 @@ func TestPushRefused(t *testing.T) {
 		opts         bundle.PushOptions
 		kind         director.Kind
 	}{
-		"wrong password":   {host, "kaas", bundle.PushOptions{RootCAs: roots, Username: "pusher", Password: "wrong"}, director.KindUnauthenticated},
-		"no password":      {host, "kaas", bundle.PushOptions{RootCAs: roots}, director.KindUnauthenticated},
-		"unknown CA":       {host, "kaas", bundle.PushOptions{RootCAs: x509.NewCertPool(), Username: "pusher", Password: "s3cret"}, director.KindUnavailable},
-		"nobody listening": {gone.Listener.Addr().String(), "kaas", bundle.PushOptions{PlainHTTP: true}, director.KindUnavailable},
-		"no host":          {"not a host", "kaas", bundle.PushOptions{}, director.KindInvalid},
-		"bad prefix":       {host, "KAAS!", bundle.PushOptions{RootCAs: roots}, director.KindInvalid},
+		"wrong password": {
+			host, "kaas",
+			bundle.PushOptions{RootCAs: roots, Username: "pusher", Password: "wrong"},
+			director.KindUnauthenticated,
+		},
+		"no password": {host, "kaas", bundle.PushOptions{RootCAs: roots}, director.KindUnauthenticated},
+		"unknown CA": {
+			host, "kaas",
+			bundle.PushOptions{RootCAs: x509.NewCertPool(), Username: "pusher", Password: "s3cret"},
+			director.KindUnavailable,
+		},
+		"nobody listening": {
+			gone.Listener.Addr().String(), "kaas", bundle.PushOptions{PlainHTTP: true}, director.KindUnavailable,
+		},
+		"no host":    {"not a host", "kaas", bundle.PushOptions{}, director.KindInvalid},
+		"bad prefix": {host, "KAAS!", bundle.PushOptions{RootCAs: roots}, director.KindInvalid},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 	"github.com/director-kaas/kaas/director/confine"
 )
 
-// CopyFiles copies files of the bundle to the same paths below dir. Each is there under its name only when it is complete and has its checksum, so a file
-// that is there already is not copied again. Idempotent. Errors: invalid if a file of the bundle is damaged.
+// CopyFiles copies files of the bundle to the same paths below dir. Each is there under its name only when it is
+// complete and has its checksum, so a file that is there already is not copied again. Idempotent. Errors: invalid if a
+// file of the bundle is damaged.
 func (b *Bundle) CopyFiles(ctx context.Context, dir string, files []File) error {
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -43,7 +44,9 @@ func (b *Bundle) copyFile(to string, f File) (err error) {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // nodes read what is below it, through the registry
+	if err := os.MkdirAll(
+		filepath.Dir(to), 0o755,
+	); err != nil { //nolint:gosec // nodes read what is below it, through the registry
 		return err
 	}
 	out, err := os.CreateTemp(filepath.Dir(to), ".part.*")
@@ -57,7 +60,10 @@ func (b *Bundle) copyFile(to string, f File) (err error) {
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
-		return director.Errorf(director.KindInvalid, "bundle.copy", "%s of the release bundle has the SHA-256 %s, and release.yaml says %s", f.Path, got, f.SHA256).
+		return director.Errorf(
+			director.KindInvalid, "bundle.copy",
+			"%s of the release bundle has the SHA-256 %s, and release.yaml says %s", f.Path, got, f.SHA256,
+		).
 			WithHint("the bundle is damaged: copy it to the director again")
 	}
 	return os.Rename(out.Name(), to)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -41,10 +42,11 @@ type PushResult struct {
 	Skipped int
 }
 
-// Push copies every image of the bundle to registryHost as <registryHost>/<prefix>/<name>:<tag>. It is idempotent: an image whose tag has
-// the right digest already is skipped, and of the others only the missing blobs are sent, so a second call goes on where a first one
-// stopped. Errors: unauthenticated or forbidden if the registry refuses, unavailable if it cannot be reached or fails, invalid for a bad
-// host or prefix; images that were pushed before stay. Safe for concurrent use.
+// Push copies every image of the bundle to registryHost as <registryHost>/<prefix>/<name>:<tag>. It is idempotent: an
+// image whose tag has the right digest already is skipped, and of the others only the missing blobs are sent, so a
+// second call goes on where a first one stopped. Errors: unauthenticated or forbidden if the registry refuses,
+// unavailable if it cannot be reached or fails, invalid for a bad host or prefix; images that were pushed before stay.
+// Safe for concurrent use.
 func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts PushOptions) (PushResult, error) {
 	const op = "bundle.push"
 	var result PushResult
@@ -54,11 +56,15 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 	}
 	registry, err := name.NewRegistry(registryHost, naming...)
 	if err != nil {
-		return result, &director.Error{Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a registry", registryHost), Err: err}
+		return result, &director.Error{
+			Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a registry", registryHost), Err: err,
+		}
 	}
 	web, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "the default HTTP transport was replaced"}
+		return result, &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "the default HTTP transport was replaced",
+		}
 	}
 	web = web.Clone()
 	defer web.CloseIdleConnections()
@@ -76,11 +82,15 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 	}
 	puller, err := remote.NewPuller(remotely...)
 	if err != nil {
-		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err}
+		return result, &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err,
+		}
 	}
 	pusher, err := remote.NewPusher(remotely...)
 	if err != nil {
-		return result, &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err}
+		return result, &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err,
+		}
 	}
 	report := opts.Progress
 	if report == nil {
@@ -96,7 +106,8 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 		tag, err := name.NewTag(registry.Name()+"/"+repository+":"+i.Tag, naming...)
 		if err != nil {
 			return result, &director.Error{
-				Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a prefix of image names", prefix), Err: err,
+				Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a prefix of image names", prefix),
+				Err: err,
 			}
 		}
 		there, err := puller.Head(ctx, tag)
@@ -105,10 +116,11 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 			event.Skipped = true
 			result.Skipped++
 		case err == nil || statusOf(err) == http.StatusNotFound:
-			image, err := b.layout.Image(i.Digest)
+			image, err := b.image(i)
 			if err != nil {
 				return result, &director.Error{
-					Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("image %s of release %s cannot be read", i.Ref(), b.release.Name), Err: err,
+					Kind: director.KindInvalid, Op: op,
+					Msg: fmt.Sprintf("image %s of release %s cannot be read", i.Ref(), b.release.Name), Err: err,
 					Hint: "verify the bundle",
 				}
 			}
@@ -125,6 +137,20 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 	return result, nil
 }
 
+// image returns the image whose manifest is the listed one. The manifest stays in memory, and the registry compares
+// everything that the manifest lists.
+func (b *Bundle) image(i Image) (v1.Image, error) {
+	image, err := b.layout.Image(i.Digest)
+	if err != nil {
+		return nil, err
+	}
+	got, err := image.Digest()
+	if err == nil && got != i.Digest {
+		err = fmt.Errorf("its manifest has the digest %s, and release.yaml says %s", got, i.Digest)
+	}
+	return image, err
+}
+
 // statusOf returns the HTTP status that a registry answered with, or 0.
 func statusOf(err error) int {
 	if e, ok := errors.AsType[*transport.Error](err); ok {
@@ -135,7 +161,10 @@ func statusOf(err error) int {
 
 // refused classifies an error of the registry client.
 func refused(op, what string, err error) error {
-	e := &director.Error{Kind: director.KindUnavailable, Op: op, Msg: "cannot " + what, Err: err, Hint: "check that the registry runs and can be reached"}
+	e := &director.Error{
+		Kind: director.KindUnavailable, Op: op, Msg: "cannot " + what, Err: err,
+		Hint: "check that the registry runs and can be reached",
+	}
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	switch status := statusOf(err); {

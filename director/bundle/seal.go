@@ -17,8 +17,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Seal writes release.yaml for the files and images in dir; Files and Images of r are ignored. The result depends on the contents of dir and
-// on r alone. It replaces a release.yaml that is there. Errors: invalid if dir cannot be a bundle.
+// Seal writes release.yaml for the files and images in dir; Files and Images of r are ignored. The result depends on
+// the contents of dir and on r alone. It replaces a release.yaml that is there. Errors: invalid if dir cannot be a
+// bundle.
 func Seal(ctx context.Context, dir string, r Release) error {
 	const op = "bundle.seal"
 	doc := document{
@@ -31,7 +32,7 @@ func Seal(ctx context.Context, dir string, r Release) error {
 			return err
 		case d.IsDir() && path == ImagesDir:
 			return fs.SkipDir
-		case d.IsDir() || path == DocumentName:
+		case d.IsDir() || path == DocumentName || path == SignatureName:
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file: links and devices have no place in a bundle", path)
@@ -44,14 +45,18 @@ func Seal(ctx context.Context, dir string, r Release) error {
 		if err != nil {
 			return err
 		}
-		doc.Spec.Files = append(doc.Spec.Files, fileEntry{Path: path, SHA256: sum, Size: size, Mode: fmt.Sprintf("%04o", info.Mode().Perm())})
+		doc.Spec.Files = append(doc.Spec.Files, fileEntry{
+			Path: path, SHA256: sum, Size: size, Mode: fmt.Sprintf("%04o", info.Mode().Perm()),
+		})
 		return nil
 	})
 	if err == nil {
 		doc.Spec.Images, err = listImages(filepath.Join(dir, ImagesDir))
 	}
 	if err != nil {
-		return &director.Error{Kind: director.KindInvalid, Op: op, Msg: dir + " cannot be made a release bundle", Err: err}
+		return &director.Error{
+			Kind: director.KindInvalid, Op: op, Msg: dir + " cannot be made a release bundle", Err: err,
+		}
 	}
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
@@ -61,7 +66,8 @@ func Seal(ctx context.Context, dir string, r Release) error {
 	}
 	if _, err := parse(text.Bytes()); err != nil {
 		return &director.Error{
-			Kind: director.KindInvalid, Op: op, Msg: dir + " cannot be made a release bundle", Fields: fieldsOf(err), Err: causeOf(err),
+			Kind: director.KindInvalid, Op: op, Msg: dir + " cannot be made a release bundle", Fields: fieldsOf(err),
+			Err: causeOf(err),
 		}
 	}
 	name := filepath.Join(dir, DocumentName)

@@ -17,13 +17,13 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, executable bit, digests of
-// manifests, configurations and layers, and nothing that is not listed. It changes nothing. Errors: invalid with every wrong place; the
-// error of ctx when that ends first.
+// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, executable
+// bit, digests of manifests, configurations and layers, and nothing that is not listed. It changes nothing. Errors:
+// invalid with every wrong place; the error of ctx when that ends first.
 func (b *Bundle) Verify(ctx context.Context) error {
 	const op = "bundle.verify"
 	var fields []director.Field
-	listed := map[string]bool{DocumentName: true}
+	listed := map[string]bool{DocumentName: true, SignatureName: true}
 	for _, f := range b.release.Files {
 		listed[f.Path] = true
 		if err := ctx.Err(); err != nil {

@@ -1,4 +1,5 @@
-// Package capacity computes what hypervisor hosts have left under a provider's policy, and how many VMs of a size still fit. It is pure.
+// Package capacity computes what hypervisor hosts have left under a provider's policy, and how many VMs of a size still
+// fit. It is pure.
 package capacity
 
 import (
@@ -22,8 +23,9 @@ type Host struct {
 	DiskLeft       int64
 }
 
-// Hosts applies the policy. Without a policy for memory, what the host itself calls free is left. With one, VMs may be promised so many per cent of the
-// host's memory in all; up to 100 per cent, what is free in fact is the bound too. Without a policy for CPUs there is no bound.
+// Hosts applies the policy. Without a policy for memory, what the host itself calls free is left. With one, VMs may be
+// promised so many per cent of the host's memory in all; up to 100 per cent, what is free in fact is the bound too.
+// Without a policy for CPUs there is no bound.
 func Hosts(rows []hypervisor.HostCapacity, vms []hypervisor.VM, o model.Overcommit) []Host {
 	out := make([]Host, len(rows))
 	for i, r := range rows {
@@ -87,7 +89,8 @@ type Bound struct {
 	Left  int    // how many VMs of the size it lets be made
 }
 
-// Fit returns how many VMs of the size fit on the hosts within the bounds, and what ends it: a bound's field, or cpus, memory or disk of the hosts.
+// Fit returns how many VMs of the size fit on the hosts within the bounds, and what ends it: a bound's field, or cpus,
+// memory or disk of the hosts.
 func Fit(hosts []Host, s model.VMSize, bounds ...Bound) (n int, by string) {
 	by = "hosts"
 	for _, h := range hosts {
@@ -132,7 +135,8 @@ func (u Use) Plus(v Use) Use {
 	return Use{Machines: u.Machines + v.Machines, CPUs: u.CPUs + v.CPUs, Memory: u.Memory + v.Memory}
 }
 
-// Bounds returns what the quota lets be made of VMs of the size beside what is used. field stands before the names of its parts.
+// Bounds returns what the quota lets be made of VMs of the size beside what is used. field stands before the names of
+// its parts.
 func Bounds(q model.Quota, used Use, s model.VMSize, field, of string) []Bound {
 	var out []Bound
 	add := func(name string, left, one int64) {

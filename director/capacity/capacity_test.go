@@ -15,8 +15,14 @@ const gib = int64(1) << 30
 
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	row := hypervisor.HostCapacity{Host: "h1", CPUs: 16, Memory: 64 * gib, MemoryFree: 40 * gib, Disk: 1000 * gib, DiskFree: 100 * gib}
-	vms := []hypervisor.VM{{Host: "h1", CPUs: 8, Memory: 16 * gib}, {Host: "h1", CPUs: 12, Memory: 16 * gib}, {Host: "h2", CPUs: 99, Memory: 99 * gib}}
+	row := hypervisor.HostCapacity{
+		Host: "h1", CPUs: 16, Memory: 64 * gib, MemoryFree: 40 * gib, Disk: 1000 * gib, DiskFree: 100 * gib,
+	}
+	vms := []hypervisor.VM{
+		{Host: "h1", CPUs: 8, Memory: 16 * gib},
+		{Host: "h1", CPUs: 12, Memory: 16 * gib},
+		{Host: "h2", CPUs: 99, Memory: 99 * gib},
+	}
 	for name, tt := range map[string]struct {
 		o      model.Overcommit
 		cpus   int
@@ -28,7 +34,8 @@ func TestHosts(t *testing.T) {
 		"overcommitted":                  {model.Overcommit{CPUPercent: 400, MemoryPercent: 150}, 44, 64 * gib},
 	} {
 		h := Hosts([]hypervisor.HostCapacity{row}, vms, tt.o)[0]
-		if h.CPUsPromised != 20 || h.MemoryPromised != 32*gib || h.CPUsLeft != tt.cpus || h.MemoryLeft/gib != tt.memory/gib || h.DiskLeft != 100*gib {
+		if h.CPUsPromised != 20 || h.MemoryPromised != 32*gib || h.CPUsLeft != tt.cpus ||
+			h.MemoryLeft/gib != tt.memory/gib || h.DiskLeft != 100*gib {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}
@@ -49,8 +56,12 @@ func TestFit(t *testing.T) {
 		bounds []Bound
 		want   answer
 	}{
-		"memory": {[]Host{host(math.MaxInt, 17, 100), host(math.MaxInt, 9, 100)}, nil, answer{6, "memory of the hosts"}},
-		"what is left over on each host does not add up": {[]Host{host(math.MaxInt, 3, 100), host(math.MaxInt, 3, 100)}, nil, answer{0, "memory of the hosts"}},
+		"memory": {
+			[]Host{host(math.MaxInt, 17, 100), host(math.MaxInt, 9, 100)}, nil, answer{6, "memory of the hosts"},
+		},
+		"what is left over on each host does not add up": {
+			[]Host{host(math.MaxInt, 3, 100), host(math.MaxInt, 3, 100)}, nil, answer{0, "memory of the hosts"},
+		},
 		"cpus":                      {[]Host{host(3, 100, 100)}, nil, answer{1, "cpus of the hosts"}},
 		"disk":                      {[]Host{host(math.MaxInt, 100, 7)}, nil, answer{2, "disk of the hosts"}},
 		"no host":                   {nil, nil, answer{0, "hosts"}},
@@ -77,7 +88,9 @@ func TestQuotas(t *testing.T) {
 		t.Error(got)
 	}
 	excess := Over(q, used.Add(3, 2, 12*gib))
-	if diff := cmp.Diff([]Excess{{"machines", 5, 4}, {"cpus", 12, 10}, {"memory", 48 * model.GiB, 40 * model.GiB}}, excess); diff != "" {
+	if diff := cmp.Diff(
+		[]Excess{{"machines", 5, 4}, {"cpus", 12, 10}, {"memory", 48 * model.GiB, 40 * model.GiB}}, excess,
+	); diff != "" {
 		t.Error(diff)
 	}
 	if got := Bounds(model.Quota{}, used, size, "f", "P"); got != nil {

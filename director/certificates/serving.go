@@ -1,4 +1,5 @@
-// Package certificates looks after the certificates of living clusters: it approves those that kubelets serve with, at first and whenever they renew them.
+// Package certificates looks after the certificates of living clusters: it approves those that kubelets serve with, at
+// first and whenever they renew them.
 package certificates
 
 import (
@@ -29,12 +30,13 @@ const (
 	most   = 4096             // refused requests that are remembered
 )
 
-// Approver approves what kubelets ask for: serving certificates for exactly the names and addresses that the ledger has for their machines. Every director may
-// run one; approving twice is the same as once.
+// Approver approves what kubelets ask for: serving certificates for exactly the names and addresses that the ledger has
+// for their machines. Every director may run one; approving twice is the same as once.
 type Approver struct {
 	// Machines returns the living machines of all clusters.
 	Machines func(context.Context) ([]director.Machine, error)
-	// Connect connects to a cluster at an endpoint. A cluster that has no authorities yet is not_found. A nil Cluster has nothing to approve.
+	// Connect connects to a cluster at an endpoint. A cluster that has no authorities yet is not_found. A nil Cluster
+	// has nothing to approve.
 	Connect func(ctx context.Context, uid, name, endpoint string) (Cluster, error)
 	Log     *slog.Logger
 
@@ -101,7 +103,10 @@ func (a *Approver) look(ctx context.Context, uid string, members []director.Mach
 		if err == nil || director.KindOf(err) == director.KindNotFound {
 			return
 		}
-		a.Log.DebugContext(ctx, "a cluster was not asked for requests of kubelets", "cluster", members[0].Cluster, "endpoint", endpoint, "err", err)
+		a.Log.DebugContext(
+			ctx, "a cluster was not asked for requests of kubelets", "cluster", members[0].Cluster, "endpoint",
+			endpoint, "err", err,
+		)
 	}
 }
 
@@ -120,13 +125,17 @@ func (a *Approver) ask(ctx context.Context, uid, name, endpoint string, nodes []
 	}
 	for _, r := range refused {
 		if a.first(uid + "/" + r.Request) {
-			a.Log.WarnContext(ctx, "left a request for a serving certificate alone", "cluster", name, "request", r.Request, "asked", r.Asked, "why", r.Why)
+			a.Log.WarnContext(
+				ctx, "left a request for a serving certificate alone", "cluster", name, "request", r.Request, "asked",
+				r.Asked, "why", r.Why,
+			)
 		}
 	}
 	return err
 }
 
-// listens reports whether something takes connections there: before a cluster is there, and while a master is off, a certificate for it is not worth its making.
+// listens reports whether something takes connections there: before a cluster is there, and while a master is off, a
+// certificate for it is not worth its making.
 func listens(ctx context.Context, endpoint string) bool {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	c, err := d.DialContext(ctx, "tcp", endpoint)

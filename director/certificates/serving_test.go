@@ -42,7 +42,9 @@ func (a api) ApproveServing(_ context.Context, nodes []kube.Known) ([]string, []
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
 	a.w.asked[a.at] = nodes
-	return []string{nodes[0].Name}, []kube.Refused{{Request: "csr-1", Asked: "system:node:x", Why: "it names the host y"}}, a.w.err
+	return []string{
+		nodes[0].Name,
+	}, []kube.Refused{{Request: "csr-1", Asked: "system:node:x", Why: "it names the host y"}}, a.w.err
 }
 
 func (api) Close() {}
@@ -88,7 +90,9 @@ func TestPass(t *testing.T) {
 	if diff := cmp.Diff(want, w.asked, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), `why="it names the host y"`) {
+	if n := strings.Count(
+		log.String(), "level=WARN",
+	); n != 1 || !strings.Contains(log.String(), `why="it names the host y"`) {
 		t.Errorf("a refused request was told of %d times, want once:\n%s", n, log.String())
 	}
 }

@@ -14,7 +14,9 @@ import (
 // Check says everything that a plan for the request would be refused for.
 func (c *Client) Check(ctx context.Context, cluster string, r plan.Request) (wire.Checked, error) {
 	var v wire.Checked
-	err := c.call(ctx, request{method: http.MethodPost, path: "/clusters/" + cluster + "/check", body: wire.PlanRequestOf(r)}, &v)
+	err := c.call(
+		ctx, request{method: http.MethodPost, path: "/clusters/" + cluster + "/check", body: wire.PlanRequestOf(r)}, &v,
+	)
 	return v, err
 }
 

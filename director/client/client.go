@@ -1,5 +1,5 @@
-// Package client speaks the director's HTTP API. Every error that it returns is a *director.Error with the kind, the hint and
-// the fields that the director gave it, or unavailable when there was no answer.
+// Package client speaks the director's HTTP API. Every error that it returns is a *director.Error with the kind, the
+// hint and the fields that the director gave it, or unavailable when there was no answer.
 package client
 
 import (
@@ -59,7 +59,8 @@ func New(c Config) (*Client, error) {
 	transport.TLSClientConfig = conf
 	transport.ForceAttemptHTTP2 = true
 	transport.ResponseHeaderTimeout = 90 * time.Second
-	// A director that stands still keeps its connections: one that says nothing is asked, and given up, so that the next try finds a peer of it.
+	// A director that stands still keeps its connections: one that says nothing is asked, and given up, so that the
+	// next try finds a peer of it.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
 	return &Client{
 		base: base, token: c.Token, agent: c.UserAgent,
@@ -75,8 +76,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func parseServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.User != nil || u.RawQuery != "" {
-		return nil, director.Errorf(director.KindInvalid, "client.server", "%q is not the address of a director", server).
+	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.User != nil ||
+		u.RawQuery != "" {
+		return nil, director.Errorf(
+			director.KindInvalid, "client.server", "%q is not the address of a director", server,
+		).
 			WithHint("write https://host:port")
 	}
 	u.Path = ""
@@ -93,15 +97,15 @@ type request struct {
 	once         bool // carries a key, so that it can be sent again when the answer is lost
 }
 
-// tries is how often a request with a key is sent when its answer is lost: with the default backoff for over 20 s, in which a director comes back, or
-// a peer may answer in the place of one that died.
+// tries is how often a request with a key is sent when its answer is lost: with the default backoff for over 20 s, in
+// which a director comes back, or a peer may answer in the place of one that died.
 const tries = 10
 
 // errAtWork says that the first try of a request with a key is not known to have ended.
 var errAtWork = errors.New("client: the first try is at work")
 
-// open sends the request and returns the answer if its status is good; the caller closes its body. What must happen once is sent again with
-// its key when the connection breaks: the director answers it from memory if it was done.
+// open sends the request and returns the answer if its status is good; the caller closes its body. What must happen
+// once is sent again with its key when the connection breaks: the director answers it from memory if it was done.
 func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	if !r.once {
 		return c.send(ctx, r)
@@ -124,14 +128,17 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	}
 }
 
-// lostAnswer reports whether the request may have arrived although there was no answer. One that could not even be sent is not tried again: whoever
-// waits at a terminal wants to know.
+// lostAnswer reports whether the request may have arrived although there was no answer. One that could not even be sent
+// is not tried again: whoever waits at a terminal wants to know.
 func lostAnswer(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, http.ErrServerClosed) ||
-		err != nil && strings.HasSuffix(err.Error(), "http2: client connection lost") // no answer to a ping; net/http has no name for it
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, http.ErrServerClosed) ||
+		// no answer to a ping; net/http has no name for it
+		err != nil && strings.HasSuffix(err.Error(), "http2: client connection lost")
 }
 
-// passes reports whether another try after a lost answer may find out more: the director is not back yet, or the lost try is still at work.
+// passes reports whether another try after a lost answer may find out more: the director is not back yet, or the lost
+// try is still at work.
 func passes(err error) bool {
 	return director.KindOf(err) == director.KindUnavailable || errors.Is(err, errAtWork)
 }
@@ -185,10 +192,24 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		return nil, c.unreachable(ctx, op, err)
 	}
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		if r.once {
+			return c.whole(ctx, op, resp)
+		}
 		return resp, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return nil, errorOf(op, resp)
+}
+
+// whole reads the answer to its end: one that breaks off in its middle is lost, too.
+func (c *Client) whole(ctx context.Context, op string, resp *http.Response) (*http.Response, error) {
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, op, err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(raw))
+	return resp, nil
 }
 
 func (c *Client) unreachable(ctx context.Context, op string, err error) error {
@@ -202,7 +223,8 @@ func (c *Client) unreachable(ctx context.Context, op string, err error) error {
 		return e
 	}
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: op, Msg: "the director at " + c.base.String() + " does not answer: " + rootCause(err),
+		Kind: director.KindUnavailable, Op: op,
+		Msg:  "the director at " + c.base.String() + " does not answer: " + rootCause(err),
 		Hint: "check the address and that the director runs", Err: err,
 	}
 }
@@ -233,7 +255,8 @@ func errorOf(op string, resp *http.Response) error {
 		return e
 	}
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: op, Msg: fmt.Sprintf("the answer is not a director's: HTTP status %s", resp.Status),
+		Kind: director.KindUnavailable, Op: op,
+		Msg:  fmt.Sprintf("the answer is not a director's: HTTP status %s", resp.Status),
 		Hint: "check the address; a proxy may stand before it",
 	}
 }
@@ -252,7 +275,8 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return director.Errorf(director.KindUnavailable, "client.decode", "the answer broke off: %w", err).WithHint("try again")
+		return director.Errorf(director.KindUnavailable, "client.decode", "the answer broke off: %w", err).
+			WithHint("try again")
 	}
 	return nil
 }
@@ -265,7 +289,8 @@ func (c *Client) text(ctx context.Context, r request) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, director.Errorf(director.KindUnavailable, "client.read", "the answer broke off: %w", err).WithHint("try again")
+		return nil, director.Errorf(director.KindUnavailable, "client.read", "the answer broke off: %w", err).
+			WithHint("try again")
 	}
 	return b, nil
 }
@@ -273,7 +298,10 @@ func (c *Client) text(ctx context.Context, r request) ([]byte, error) {
 // Login returns a new session. The client goes on without its token.
 func (c *Client) Login(ctx context.Context, user string, password director.Secret) (wire.Session, error) {
 	var s wire.Session
-	err := c.call(ctx, request{method: http.MethodPost, path: "/login", body: wire.Login{User: user, Password: password.Reveal()}}, &s)
+	err := c.call(
+		ctx,
+		request{method: http.MethodPost, path: "/login", body: wire.Login{User: user, Password: password.Reveal()}}, &s,
+	)
 	return s, err
 }
 
@@ -292,7 +320,8 @@ func (c *Client) Me(ctx context.Context) (wire.Me, error) {
 // ChangePassword replaces the user's password.
 func (c *Client) ChangePassword(ctx context.Context, current, next director.Secret) error {
 	return c.call(ctx, request{
-		method: http.MethodPost, path: "/password", body: wire.PasswordChange{Current: current.Reveal(), New: next.Reveal()},
+		method: http.MethodPost, path: "/password",
+		body: wire.PasswordChange{Current: current.Reveal(), New: next.Reveal()},
 	}, nil)
 }
 
@@ -314,7 +343,9 @@ func (c *Client) Apply(ctx context.Context, text []byte, source string, dryRun b
 }
 
 // ApplyIf is Apply of a single document if it still is at the version that the tag names; the tag "" is no condition.
-func (c *Client) ApplyIf(ctx context.Context, text []byte, source string, dryRun bool, tag string) (wire.Applied, error) {
+func (c *Client) ApplyIf(
+	ctx context.Context, text []byte, source string, dryRun bool, tag string,
+) (wire.Applied, error) {
 	q := url.Values{}
 	if dryRun {
 		q.Set("dry_run", "true")
@@ -327,7 +358,14 @@ func (c *Client) ApplyIf(ctx context.Context, text []byte, source string, dryRun
 		q.Set("source", source)
 	}
 	var a wire.Applied
-	err := c.call(ctx, request{method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml", header: header, once: true}, &a)
+	err := c.call(
+		ctx,
+		request{
+			method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml",
+			header: header, once: true,
+		},
+		&a,
+	)
 	return a, err
 }
 
@@ -378,7 +416,8 @@ func (c *Client) Clusters(ctx context.Context, fields ...string) ([]wire.Cluster
 	}
 }
 
-// ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for "".
+// ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for
+// "".
 func (c *Client) ClusterPage(ctx context.Context, after string, fields ...string) (wire.Clusters, error) {
 	q := url.Values{"limit": {strconv.Itoa(mostPerPage)}}
 	if len(fields) > 0 {
@@ -439,7 +478,9 @@ func (c *Client) Inventory(ctx context.Context, cluster string) (map[string]stri
 
 // ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate; ttl 0 lets the director
 // choose how long that is good for.
-func (c *Client) ExportInventory(ctx context.Context, cluster string, password director.Secret, ttl time.Duration) (map[string]string, error) {
+func (c *Client) ExportInventory(
+	ctx context.Context, cluster string, password director.Secret, ttl time.Duration,
+) (map[string]string, error) {
 	var i wire.Inventory
 	err := c.call(ctx, request{
 		method: http.MethodPost, path: "/clusters/" + cluster + "/inventory",
@@ -481,7 +522,8 @@ func (c *Client) PausePlan(ctx context.Context, id, reason string) (wire.Plan, e
 	return c.verb(ctx, id, "pause", wire.PlanPause{Reason: reason})
 }
 
-// RetryPlan lets a stopped plan go on: with step only that one runs again, else all that failed, parked or was taken back.
+// RetryPlan lets a stopped plan go on: with step only that one runs again, else all that failed, parked or was taken
+// back.
 func (c *Client) RetryPlan(ctx context.Context, id, step string) (wire.Plan, error) {
 	return c.verb(ctx, id, "retry", wire.PlanRetry{Step: step})
 }
@@ -501,7 +543,8 @@ func (c *Client) DiscardPlan(ctx context.Context, id string) (wire.Plan, error) 
 	return c.verb(ctx, id, "discard", nil)
 }
 
-// StepLog opens the log of a step from a byte offset to where it ends now; attempt 0 is the latest. The caller closes it.
+// StepLog opens the log of a step from a byte offset to where it ends now; attempt 0 is the latest. The caller closes
+// it.
 func (c *Client) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
 	q := url.Values{"step": {step}}
 	if attempt > 0 {
@@ -510,7 +553,9 @@ func (c *Client) StepLog(ctx context.Context, id, step string, attempt int, offs
 	if offset > 0 {
 		q.Set("offset", strconv.FormatInt(offset, 10))
 	}
-	resp, err := c.open(ctx, request{method: http.MethodGet, path: "/plans/" + id + "/log", query: q, accept: "application/x-ndjson"})
+	resp, err := c.open(ctx, request{
+		method: http.MethodGet, path: "/plans/" + id + "/log", query: q, accept: "application/x-ndjson",
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -519,7 +564,9 @@ func (c *Client) StepLog(ctx context.Context, id, step string, attempt int, offs
 
 // Archive opens the archive of a plan, a tar.gz. The caller closes it.
 func (c *Client) Archive(ctx context.Context, id string) (io.ReadCloser, error) {
-	resp, err := c.open(ctx, request{method: http.MethodGet, path: "/plans/" + id + "/archive", accept: "application/gzip"})
+	resp, err := c.open(ctx, request{
+		method: http.MethodGet, path: "/plans/" + id + "/archive", accept: "application/gzip",
+	})
 	if err != nil {
 		return nil, err
 	}

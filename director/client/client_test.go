@@ -40,7 +40,7 @@ spec: {release: r, provider: p, image: i, network: n, workers: [{name: w, count:
 `
 
 // start serves the real API over TLS and returns it with the CA that its clients need.
-func start(t *testing.T, ops api.Operations, wrap func(http.Handler) http.Handler) (*httptest.Server, []byte) {
+func start(t *testing.T, ops *apitest.Operations, wrap func(http.Handler) http.Handler) (*httptest.Server, []byte) {
 	t.Helper()
 	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
 	if err != nil {
@@ -50,7 +50,7 @@ func start(t *testing.T, ops api.Operations, wrap func(http.Handler) http.Handle
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler := api.New(api.Config{Operations: ops, Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
+	handler := api.New(api.Config{Ports: ops.Ports(), Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
 	if wrap != nil {
 		handler = wrap(handler)
 	}
@@ -117,12 +117,16 @@ func TestTrust(t *testing.T) {
 		switch {
 		case c.msg == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case c.msg != "" && (director.KindOf(err) != director.KindUnavailable || !strings.Contains(err.Error(), c.msg) || director.HintOf(err) == ""):
+		case c.msg != "" &&
+			(director.KindOf(err) != director.KindUnavailable || !strings.Contains(err.Error(), c.msg) ||
+				director.HintOf(err) == ""):
 			t.Errorf("%s: %v, hint %q; want %q", name, err, director.HintOf(err), c.msg)
 		}
 	}
 	for _, bad := range []string{"x", "SHA256:12", "MD5:" + strings.Repeat("0a", 16)} {
-		if _, err := client.New(client.Config{Server: srv.URL, Fingerprint: bad}); director.KindOf(err) != director.KindInvalid {
+		if _, err := client.New(client.Config{
+			Server: srv.URL, Fingerprint: bad,
+		}); director.KindOf(err) != director.KindInvalid {
 			t.Errorf("fingerprint %q: %v", bad, err)
 		}
 	}
@@ -182,13 +186,16 @@ func TestErrorsComeBackWhole(t *testing.T) {
 	if diff := cmp.Diff(want, e.Fields); diff != "" || e.Kind != director.KindInvalid {
 		t.Errorf("%s: %s", e.Kind, diff)
 	}
-	if _, err := api.Document(t.Context(), model.Ref{Kind: model.KindImage, Name: "none"}); director.KindOf(err) != director.KindNotFound {
+	if _, err := api.Document(t.Context(), model.Ref{
+		Kind: model.KindImage, Name: "none",
+	}); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("%v", err)
 	}
 	if err := api.Logout(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.Me(t.Context()); director.KindOf(err) != director.KindUnauthenticated || director.HintOf(err) == "" {
+	if _, err := api.Me(t.Context()); director.KindOf(err) != director.KindUnauthenticated ||
+		director.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 }
@@ -219,7 +226,8 @@ func TestWhatIsNoDirector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := api.Version(t.Context()); director.KindOf(err) != director.KindUnavailable || !strings.Contains(err.Error(), "does not answer") {
+		if _, err := api.Version(t.Context()); director.KindOf(err) != director.KindUnavailable ||
+			!strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("%v", err)
 		}
 		if _, err := client.Probe(t.Context(), server); director.KindOf(err) != director.KindUnavailable {
@@ -248,18 +256,23 @@ type following struct {
 	api *client.Client
 }
 
-// TestLostAnswerIsAskedForAgain loses the answer to a first try, and has others in its place until the director knows what became of it. Without a
-// lost answer a conflict is one at once.
+// TestLostAnswerIsAskedForAgain loses the answer to a first try, and has others in its place until the director knows
+// what became of it. Without a lost answer a conflict is one at once.
 func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	busy := wire.Problem{Kind: string(director.KindConflict), Detail: "the first request with this key is still at work"}
+	busy := wire.Problem{
+		Kind: string(director.KindConflict), Detail: "the first request with this key is still at work",
+	}
 	for name, tt := range map[string]struct {
-		answers []int // 0 breaks the connection off
+		answers []int // 0 breaks the connection off, and 1 does in the middle of the answer
 		want    director.Kind
 	}{
-		"in the end it was done": {[]int{0, 0, http.StatusServiceUnavailable, http.StatusConflict, http.StatusCreated}, ""},
-		"it failed":              {[]int{0, http.StatusConflict, http.StatusForbidden}, director.KindForbidden},
-		"none was lost":          {[]int{http.StatusConflict}, director.KindConflict},
+		"in the end it was done": {
+			[]int{0, 0, http.StatusServiceUnavailable, http.StatusConflict, http.StatusCreated}, "",
+		},
+		"half of the answer came": {[]int{1, http.StatusCreated}, ""},
+		"it failed":               {[]int{0, http.StatusConflict, http.StatusForbidden}, director.KindForbidden},
+		"none was lost":           {[]int{http.StatusConflict}, director.KindConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,6 +288,14 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 						t.Error(err)
 					}
 					return
+				case 1:
+					w.Header().Set("Content-Length", "1000")
+					w.WriteHeader(http.StatusCreated)
+					if _, err := io.WriteString(w, `{"id": "p`); err != nil {
+						t.Error(err)
+					}
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
 				case http.StatusConflict:
 					w.Header().Set("Retry-After", "1")
 					body = busy
@@ -302,7 +323,9 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 			if tt.want == "" && (err != nil || p.ID != "p1") || tt.want != "" && director.KindOf(err) != tt.want {
 				t.Errorf("%+v, %v", p, err)
 			}
-			if distinct := slices.Compact(slices.Clone(keys)); len(keys) != len(tt.answers) || len(distinct) != 1 || distinct[0] == "" {
+			if distinct := slices.Compact(
+				slices.Clone(keys),
+			); len(keys) != len(tt.answers) || len(distinct) != 1 || distinct[0] == "" {
 				t.Errorf("it was sent %d times with the keys %q", len(keys), distinct)
 			}
 		})
@@ -391,7 +414,9 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("after a cancel: %v", err)
 	}
 	mine := errors.New("mine")
-	if _, err := b.api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return mine }, nil, nil); !errors.Is(err, mine) {
+	if _, err := b.api.Follow(
+		t.Context(), p.ID, 0, func(wire.Event) error { return mine }, nil, nil,
+	); !errors.Is(err, mine) {
 		t.Errorf("after an error of the caller: %v", err)
 	}
 	if _, err := b.api.Follow(t.Context(), "none", 0, nil, nil, nil); director.KindOf(err) != director.KindNotFound {
@@ -430,7 +455,8 @@ func TestStepLogFromAnOffset(t *testing.T) {
 	}
 }
 
-// TestPinnedAuthority pins the authority instead of the certificate: a renewed certificate of it is good, one for another name is not.
+// TestPinnedAuthority pins the authority instead of the certificate: a renewed certificate of it is good, one for
+// another name is not.
 func TestPinnedAuthority(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)

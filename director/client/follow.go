@@ -16,16 +16,17 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// maxSilence is how many tries in a row may fail before Follow gives up; with the default backoff that is over a minute of restarts
-// of the director.
+// maxSilence is how many tries in a row may fail before Follow gives up; with the default backoff that is over a minute
+// of restarts of the director.
 const maxSilence = 20
 
 // silence is how long a stream may say nothing: some of the server's heartbeats.
 const silence = 60 * time.Second
 
-// Follow calls each for every event of the plan after the number, in order and once, until the plan has ended, and returns
-// the phase it ended in. gap, which may be nil, is told of events that the director does not keep any more. When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil
-// when it is back. An error of each ends it.
+// Follow calls each for every event of the plan after the number, in order and once, until the plan has ended, and
+// returns the phase it ended in. gap, which may be nil, is told of events that the director does not keep any more.
+// When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil when
+// it is back. An error of each ends it.
 func (c *Client) Follow(
 	ctx context.Context, id string, after int64, each func(wire.Event) error, gap func(wire.EventGap), lost func(error),
 ) (phase string, err error) {
@@ -41,7 +42,9 @@ func (c *Client) Follow(
 		case "gap":
 			var g wire.EventGap
 			if err := json.Unmarshal([]byte(data), &g); err != nil {
-				return false, director.Errorf(director.KindInternal, "client.follow", "a message of the stream cannot be read: %w", err)
+				return false, director.Errorf(
+					director.KindInternal, "client.follow", "a message of the stream cannot be read: %w", err,
+				)
 			}
 			if gap != nil {
 				gap(g)
@@ -50,7 +53,9 @@ func (c *Client) Follow(
 		case "event":
 			var e wire.Event
 			if err := json.Unmarshal([]byte(data), &e); err != nil {
-				return false, director.Errorf(director.KindInternal, "client.follow", "an event cannot be read: %w", err)
+				return false, director.Errorf(
+					director.KindInternal, "client.follow", "an event cannot be read: %w", err,
+				)
 			}
 			if e.Seq <= after {
 				return false, nil
@@ -94,16 +99,21 @@ func (c *Client) Stream(ctx context.Context, f StreamFilter) (wire.Stream, error
 	return s, err
 }
 
-// Watch calls each for every event of the director's stream, in order and once, and gap where the director does not have any more what was
-// missed. It ends with the context or with an error of each. lost is as in Follow; gap may be nil, too.
-func (c *Client) Watch(ctx context.Context, f StreamFilter, each func(wire.StreamEvent) error, gap func(wire.StreamGap), lost func(error)) error {
+// Watch calls each for every event of the director's stream, in order and once, and gap where the director does not
+// have any more what was missed. It ends with the context or with an error of each. lost is as in Follow; gap may be
+// nil, too.
+func (c *Client) Watch(
+	ctx context.Context, f StreamFilter, each func(wire.StreamEvent) error, gap func(wire.StreamGap), lost func(error),
+) error {
 	after := f.After
 	return c.follow(ctx, "/events", f.query(), &after, func(event, data string) (bool, error) {
 		switch event {
 		case "gap":
 			var g wire.StreamGap
 			if err := json.Unmarshal([]byte(data), &g); err != nil {
-				return false, director.Errorf(director.KindInternal, "client.watch", "a message of the stream cannot be read: %w", err)
+				return false, director.Errorf(
+					director.KindInternal, "client.watch", "a message of the stream cannot be read: %w", err,
+				)
 			}
 			if gap != nil {
 				gap(g)
@@ -137,7 +147,9 @@ func (e *callbackError) Error() string { return e.err.Error() }
 
 // follow reads a stream until on says that it is over, and takes it up again behind after whenever it breaks.
 func (c *Client) follow(
-	ctx context.Context, path string, query url.Values, after *int64, on func(event, data string) (over bool, err error), lost func(error),
+	ctx context.Context, path string, query url.Values, after *int64, on func(
+		event, data string,
+	) (over bool, err error), lost func(error),
 ) error {
 	if lost == nil {
 		lost = func(error) {}
@@ -183,7 +195,9 @@ func (c *Client) follow(
 
 // stream reads one connection. after follows the ids of its messages; alive is called for every line.
 func (c *Client) stream(
-	ctx context.Context, path string, query url.Values, after *int64, on func(event, data string) (bool, error), alive func(),
+	ctx context.Context, path string, query url.Values, after *int64, on func(
+		event, data string,
+	) (bool, error), alive func(),
 ) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// piece is how much of a file is sent in one request: little enough to be sent again without grief, and a small share of what a request costs.
+// piece is how much of a file is sent in one request: little enough to be sent again without grief, and a small share
+// of what a request costs.
 const piece = 16 << 20
 
 // Images lists the images and the imported files.
@@ -23,9 +24,12 @@ func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
 	return l.Items, err
 }
 
-// SendFile uploads what r holds, from where an earlier try ended, and returns when all of it has arrived. When the connection breaks it goes on at
-// the offset that the director has; lost, which may be nil, is told of it. progress is called with how much has arrived, and may be nil.
-func (c *Client) SendFile(ctx context.Context, q wire.UploadRequest, r io.ReaderAt, progress func(arrived int64), lost func(error)) (wire.Upload, error) {
+// SendFile uploads what r holds, from where an earlier try ended, and returns when all of it has arrived. When the
+// connection breaks it goes on at the offset that the director has; lost, which may be nil, is told of it. progress is
+// called with how much has arrived, and may be nil.
+func (c *Client) SendFile(
+	ctx context.Context, q wire.UploadRequest, r io.ReaderAt, progress func(arrived int64), lost func(error),
+) (wire.Upload, error) {
 	var u wire.Upload
 	begin := func() error { return c.call(ctx, request{method: http.MethodPost, path: "/uploads", body: q}, &u) }
 	if err := begin(); err != nil {
@@ -95,16 +99,27 @@ func (c *Client) AbortUpload(ctx context.Context, id string) error {
 }
 
 // ImportImage makes an image of an upload, and returns when that is done.
-func (c *Client) ImportImage(ctx context.Context, q wire.ImageImport, progress func(wire.ImageJob)) (wire.ImageFile, error) {
+func (c *Client) ImportImage(
+	ctx context.Context, q wire.ImageImport, progress func(wire.ImageJob),
+) (wire.ImageFile, error) {
 	return c.awaitImage(ctx, request{method: http.MethodPost, path: "/images", body: q}, progress)
 }
 
 // ConvertImage makes another image of an imported one, and returns when that is done.
-func (c *Client) ConvertImage(ctx context.Context, sum, compat string, progress func(wire.ImageJob)) (wire.ImageFile, error) {
-	return c.awaitImage(ctx, request{method: http.MethodPost, path: "/images/" + sum + "/convert", body: wire.ImageConversion{Compat: compat}}, progress)
+func (c *Client) ConvertImage(
+	ctx context.Context, sum, compat string, progress func(wire.ImageJob),
+) (wire.ImageFile, error) {
+	return c.awaitImage(
+		ctx,
+		request{
+			method: http.MethodPost, path: "/images/" + sum + "/convert", body: wire.ImageConversion{Compat: compat},
+		},
+		progress,
+	)
 }
 
-// awaitImage asks for the same work over and over until it is done: of a director that was started again it is asked anew.
+// awaitImage asks for the same work over and over until it is done: of a director that was started again it is asked
+// anew.
 func (c *Client) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
 	const op, pause = "client.image", 300 * time.Millisecond
 	for failed := 0; ; {

@@ -62,7 +62,9 @@ func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // withImages serves an API with a real store of images.
 func withImages(t *testing.T, wrap func(http.Handler) http.Handler) (*client.Client, *imagestore.Store) {
 	t.Helper()
-	store, err := imagestore.Open(imagestore.Config{Dir: filepath.Join(t.TempDir(), "images"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reserve: 1})
+	store, err := imagestore.Open(imagestore.Config{
+		Dir: filepath.Join(t.TempDir(), "images"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reserve: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,9 @@ func withImages(t *testing.T, wrap func(http.Handler) http.Handler) (*client.Cli
 	}
 	ops := apitest.New(nil)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler := api.New(api.Config{Operations: ops, Images: apitest.Images{Operations: ops, Store: store}, Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
+	ports := ops.Ports()
+	ports.Images = apitest.Images{Operations: ops, Store: store}
+	handler := api.New(api.Config{Ports: ports, Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
 	if wrap != nil {
 		handler = wrap(handler)
 	}
@@ -103,7 +107,9 @@ func TestSendFileGoesOnAfterCuts(t *testing.T) {
 	}
 	sum := diskimagetest.SHA256(t, path)
 	last, lost := int64(0), 0
-	u, err := c.SendFile(t.Context(), wire.UploadRequest{SHA256: sum, Size: int64(len(text)), Name: "node.qcow2", Format: "qcow2"}, bytes.NewReader(text), func(n int64) {
+	u, err := c.SendFile(t.Context(), wire.UploadRequest{
+		SHA256: sum, Size: int64(len(text)), Name: "node.qcow2", Format: "qcow2",
+	}, bytes.NewReader(text), func(n int64) {
 		if n < last {
 			t.Errorf("progress went back from %d to %d", last, n)
 		}
@@ -116,8 +122,11 @@ func TestSendFileGoesOnAfterCuts(t *testing.T) {
 		t.Errorf("%d of %d bytes after %d cuts, of which %d were told", u.Offset, u.Size, cut.cuts, lost)
 	}
 	stages := map[string]bool{}
-	f, err := c.ImportImage(t.Context(), wire.ImageImport{Upload: sum, Compat: "0.10"}, func(j wire.ImageJob) { stages[j.Stage] = true })
-	if err != nil || f.Kubernetes != "v1.37.2" || f.Compat != "0.10" || f.OriginSHA256 != sum || f.ImportedBy != "admin" {
+	f, err := c.ImportImage(t.Context(), wire.ImageImport{
+		Upload: sum, Compat: "0.10",
+	}, func(j wire.ImageJob) { stages[j.Stage] = true })
+	if err != nil || f.Kubernetes != "v1.37.2" || f.Compat != "0.10" || f.OriginSHA256 != sum ||
+		f.ImportedBy != "admin" {
 		t.Errorf("got %+v, %v", f, err)
 	}
 	if got := diskimagetest.SHA256(t, store.Path(f.SHA256)); got != f.SHA256 {
@@ -140,8 +149,12 @@ func TestSendFileOfTheWrongKind(t *testing.T) {
 	text := bytes.Repeat([]byte("<html></html>\n"), 1<<14)
 	digest := sha256.Sum256(text)
 	sum := hex.EncodeToString(digest[:])
-	_, err := c.SendFile(t.Context(), wire.UploadRequest{SHA256: sum, Size: int64(len(text)), Name: "node.qcow2"}, bytes.NewReader(text), nil, nil)
-	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "node.qcow2 is not a disk image of a known format") {
+	_, err := c.SendFile(
+		t.Context(), wire.UploadRequest{SHA256: sum, Size: int64(len(text)), Name: "node.qcow2"},
+		bytes.NewReader(text), nil, nil,
+	)
+	if director.KindOf(err) != director.KindInvalid ||
+		!strings.Contains(err.Error(), "node.qcow2 is not a disk image of a known format") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := store.Upload(sum); director.KindOf(err) != director.KindNotFound {
@@ -151,7 +164,9 @@ func TestSendFileOfTheWrongKind(t *testing.T) {
 	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "sha256") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := c.ImportImage(t.Context(), wire.ImageImport{Upload: sum}, nil); director.KindOf(err) != director.KindNotFound {
+	if _, err := c.ImportImage(
+		t.Context(), wire.ImageImport{Upload: sum}, nil,
+	); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("got %v", err)
 	}
 	if err := c.AbortUpload(t.Context(), sum); err != nil {

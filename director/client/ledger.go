@@ -38,13 +38,22 @@ func (c *Client) Audit(ctx context.Context, providers ...string) (wire.Audit, er
 // AdoptVM writes an orphan into the ledger again. said may be empty.
 func (c *Client) AdoptVM(ctx context.Context, provider, id string, said wire.VMAdopt) (wire.VM, error) {
 	var v wire.VM
-	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/adopt", body: said}, &v)
+	err := c.call(
+		ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/adopt", body: said}, &v,
+	)
 	return v, err
 }
 
 // ReclaimVM deletes an orphan, with its data disks or without.
 func (c *Client) ReclaimVM(ctx context.Context, provider, id string, dataDisks bool) (wire.VM, error) {
 	var v wire.VM
-	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/reclaim", body: wire.VMReclaim{DataDisks: dataDisks}}, &v)
+	err := c.call(
+		ctx,
+		request{
+			method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/reclaim",
+			body: wire.VMReclaim{DataDisks: dataDisks},
+		},
+		&v,
+	)
 	return v, err
 }

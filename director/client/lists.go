@@ -37,7 +37,8 @@ type PlanFilter struct {
 	Cluster    string
 	Phases     []plan.Phase
 	Operations []string
-	Limit      int // at most so many; 0 for all
+	Archived   bool // those that have left the database, and no others
+	Limit      int  // at most so many; 0 for all
 }
 
 // Plans lists plans, the newest first.
@@ -45,6 +46,9 @@ func (c *Client) Plans(ctx context.Context, f PlanFilter) ([]wire.PlanSummary, e
 	q := url.Values{}
 	if f.Cluster != "" {
 		q.Set("cluster", f.Cluster)
+	}
+	if f.Archived {
+		q.Set("archived", "true")
 	}
 	phases := make([]string, len(f.Phases))
 	for i, p := range f.Phases {

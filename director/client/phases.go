@@ -8,8 +8,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// AskPhase tells the director what an outer plan is about to do with a host, or has done. It can be repeated: the id is the caller's own, and each happens
-// once.
+// AskPhase tells the director what an outer plan is about to do with a host, or has done. It can be repeated: the id is
+// the caller's own, and each happens once.
 func (c *Client) AskPhase(ctx context.Context, id string, r director.PhaseRequest) (wire.PhaseTask, error) {
 	var t wire.PhaseTask
 	err := c.call(ctx, request{method: http.MethodPost, path: "/phases", body: wire.PhaseRequestOf(id, r)}, &t)

@@ -9,9 +9,18 @@ import (
 )
 
 // SetCredentials sets or changes the credentials of providers.
-func (c *Client) SetCredentials(ctx context.Context, name, user string, password director.Secret) (wire.Credentials, error) {
+func (c *Client) SetCredentials(
+	ctx context.Context, name, user string, password director.Secret,
+) (wire.Credentials, error) {
 	var v wire.Credentials
-	err := c.call(ctx, request{method: http.MethodPut, path: "/credentials/" + name, body: wire.CredentialsChange{User: user, Password: password.Reveal()}}, &v)
+	err := c.call(
+		ctx,
+		request{
+			method: http.MethodPut, path: "/credentials/" + name,
+			body: wire.CredentialsChange{User: user, Password: password.Reveal()},
+		},
+		&v,
+	)
 	return v, err
 }
 

@@ -20,8 +20,8 @@ import (
 
 var errEnough = errors.New("enough")
 
-// TestWatchTakesUpBrokenStreams cuts the director's stream after every second event, and wants each event once and in order, and that every
-// connection begins where the one before ended.
+// TestWatchTakesUpBrokenStreams cuts the director's stream after every second event, and wants each event once and in
+// order, and that every connection begins where the one before ended.
 func TestWatchTakesUpBrokenStreams(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -86,7 +86,9 @@ func TestWatchIsToldOfAGap(t *testing.T) {
 		first = e.ID
 		return errEnough
 	}, func(g wire.StreamGap) { gaps = append(gaps, g) }, nil)
-	if diff := cmp.Diff([]wire.StreamGap{{After: 2, Through: 4}}, gaps); diff != "" || first != 5 || !errors.Is(err, errEnough) {
+	if diff := cmp.Diff(
+		[]wire.StreamGap{{After: 2, Through: 4}}, gaps,
+	); diff != "" || first != 5 || !errors.Is(err, errEnough) {
 		t.Errorf("from %d, %v %s", first, err, diff)
 	}
 	page, err := b.api.Stream(t.Context(), client.StreamFilter{Tail: 2, Kinds: []string{"Plan"}})

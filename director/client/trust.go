@@ -23,7 +23,8 @@ func Fingerprint(cert *x509.Certificate) string {
 	return fingerprintPrefix + hex.EncodeToString(sum[:])
 }
 
-// ParseFingerprint checks a fingerprint and returns it in its one form: colons and case do not matter, as other tools print them.
+// ParseFingerprint checks a fingerprint and returns it in its one form: colons and case do not matter, as other tools
+// print them.
 func ParseFingerprint(s string) (string, error) {
 	rest := s
 	if len(rest) > len(fingerprintPrefix) && strings.EqualFold(rest[:len(fingerprintPrefix)], fingerprintPrefix) {
@@ -44,7 +45,8 @@ func tlsConfig(c Config, host string) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The usual check is replaced by a stricter one: exactly this certificate, or an authority of exactly this certificate.
+		// The usual check is replaced by a stricter one: exactly this certificate, or an authority of exactly this
+		// certificate.
 		conf.InsecureSkipVerify = true
 		conf.VerifyConnection = func(s tls.ConnectionState) error { return checkPin(want, host, s) }
 		return conf, nil
@@ -79,7 +81,9 @@ func checkPin(want, host string, s tls.ConnectionState) error {
 		}
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: host})
 		if err != nil {
-			return director.Errorf(director.KindUnavailable, "client.tls", "the director's certificate is not valid: %w", err)
+			return director.Errorf(
+				director.KindUnavailable, "client.tls", "the director's certificate is not valid: %w", err,
+			)
 		}
 		return nil
 	}
@@ -87,8 +91,14 @@ func checkPin(want, host string, s tls.ConnectionState) error {
 }
 
 func changed(got string) error {
-	return director.Errorf(director.KindUnavailable, "client.tls", "the director's certificate is not the trusted one; it has the fingerprint %s", got).
-		WithHint("if the director has a new certificate, log in again with --fingerprint; otherwise somebody may be in between")
+	return director.Errorf(
+		director.KindUnavailable, "client.tls",
+		"the director's certificate is not the trusted one; it has the fingerprint %s", got,
+	).
+		WithHint(
+			"if the director has a new certificate, log in again with --fingerprint; otherwise somebody may be in " +
+				"between",
+		)
 }
 
 // certificateError says in plain words why a certificate was not accepted, or returns nil for other errors.
@@ -112,8 +122,8 @@ func certificateError(base *url.URL, err error) error {
 	return e
 }
 
-// Probe returns the certificates that the server shows, the server's own first, without trusting them and without sending anything. A
-// person compares the fingerprint with what the director printed at its start.
+// Probe returns the certificates that the server shows, the server's own first, without trusting them and without
+// sending anything. A person compares the fingerprint with what the director printed at its start.
 func Probe(ctx context.Context, server string) ([]*x509.Certificate, error) {
 	base, err := parseServer(server)
 	if err != nil {
@@ -126,11 +136,14 @@ func Probe(ctx context.Context, server string) ([]*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	// Nothing but the handshake happens on this connection.
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: base.Hostname()}}
+	d := tls.Dialer{
+		Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: base.Hostname()},
+	}
 	conn, err := d.DialContext(ctx, "tcp", host)
 	if err != nil {
 		return nil, &director.Error{
-			Kind: director.KindUnavailable, Op: "client.probe", Msg: "the director at " + base.String() + " does not answer: " + rootCause(err),
+			Kind: director.KindUnavailable, Op: "client.probe",
+			Msg:  "the director at " + base.String() + " does not answer: " + rootCause(err),
 			Hint: "check the address and that the director runs", Err: err,
 		}
 	}

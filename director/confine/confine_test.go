@@ -20,15 +20,20 @@ func TestDirs(t *testing.T) {
 	in, out := filepath.Join(top, "in"), filepath.Join(top, "in-not")
 	write := func(name string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("text"), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("text"), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write(filepath.Join(in, "deep/file"))
 	write(filepath.Join(out, "file"))
 	if err := errors.Join(
-		os.Symlink(filepath.Join(in, "deep/file"), filepath.Join(in, "link")), os.Symlink(filepath.Join(out, "file"), filepath.Join(in, "escape")),
-		os.Symlink(out, filepath.Join(in, "door")), syscall.Mkfifo(filepath.Join(in, "fifo"), 0o600), os.Symlink(in, filepath.Join(top, "alias")),
+		os.Symlink(
+			filepath.Join(in, "deep/file"), filepath.Join(in, "link"),
+		), os.Symlink(filepath.Join(out, "file"), filepath.Join(in, "escape")),
+		os.Symlink(out, filepath.Join(in, "door")), syscall.Mkfifo(filepath.Join(in, "fifo"), 0o600),
+		os.Symlink(in, filepath.Join(top, "alias")),
 		os.Symlink("/dev/zero", filepath.Join(in, "zero")),
 	); err != nil {
 		t.Fatal(err)
@@ -91,10 +96,18 @@ func TestNetworks(t *testing.T) {
 		networks Networks
 		yes, no  string
 	}{
-		"private": {Private(), "10.1.2.3 100.64.0.1 172.31.0.1 192.168.1.1 fd00::1 ::ffff:10.0.0.1", "127.0.0.1 ::1 169.254.169.254 fe80::1 8.8.8.8 0.0.0.0 ::ffff:127.0.0.1 2001:db8::1 172.32.0.1 100.128.0.1 64:ff9b::a00:1"},
-		"all":     {all, "8.8.8.8 2001:db8::1", "127.0.0.1 ::1 0.0.0.0 :: 169.254.169.254 fe80::1 224.0.0.1 ff02::1 ::ffff:127.0.0.1 255.255.255.255 64:ff9b::7f00:1"},
-		"loop":    {loop, "127.0.0.1 127.9.9.9 ::1 ::ffff:127.0.0.1", "10.0.0.1 0.0.0.0"},
-		"none":    {nil, "", "10.0.0.1 127.0.0.1"},
+		"private": {
+			Private(), "10.1.2.3 100.64.0.1 172.31.0.1 192.168.1.1 fd00::1 ::ffff:10.0.0.1",
+			"127.0.0.1 ::1 169.254.169.254 fe80::1 8.8.8.8 0.0.0.0 ::ffff:127.0.0.1 2001:db8::1 172.32.0.1 " +
+				"100.128.0.1 64:ff9b::a00:1",
+		},
+		"all": {
+			all, "8.8.8.8 2001:db8::1",
+			"127.0.0.1 ::1 0.0.0.0 :: 169.254.169.254 fe80::1 224.0.0.1 ff02::1 ::ffff:127.0.0.1 255.255.255.255 " +
+				"64:ff9b::7f00:1",
+		},
+		"loop": {loop, "127.0.0.1 127.9.9.9 ::1 ::ffff:127.0.0.1", "10.0.0.1 0.0.0.0"},
+		"none": {nil, "", "10.0.0.1 127.0.0.1"},
 	} {
 		for a := range strings.FieldsSeq(tt.yes) {
 			if err := tt.networks.Check(netip.MustParseAddr(a)); err != nil {
@@ -136,7 +149,9 @@ func TestDialer(t *testing.T) {
 	if _, err := Private().Resolve(t.Context(), "localhost"); !errors.Is(err, ErrAddress) {
 		t.Errorf("localhost: %v", err)
 	}
-	got, err := Networks{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}.Resolve(t.Context(), "127.0.0.1")
+	got, err := Networks{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}.Resolve(
+		t.Context(), "127.0.0.1",
+	)
 	if diff := cmp.Diff("[127.0.0.1]", stringOf(got)); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}

@@ -1,5 +1,5 @@
-// Package confine keeps what documents name inside of what the configuration allows: files below certain directories, and addresses of certain
-// networks.
+// Package confine keeps what documents name inside of what the configuration allows: files below certain directories,
+// and addresses of certain networks.
 package confine
 
 import (
@@ -36,7 +36,9 @@ func (d Dirs) dir(path string) (string, error) {
 		}
 	}
 	if len(d) == 0 {
-		return "", fmt.Errorf("%s is not in a directory that the director reads such files from: there is none: %w", path, ErrOutside)
+		return "", fmt.Errorf(
+			"%s is not in a directory that the director reads such files from: there is none: %w", path, ErrOutside,
+		)
 	}
 	return "", fmt.Errorf("%s is not below %s: %w", path, strings.Join(d, " or "), ErrOutside)
 }
@@ -45,7 +47,8 @@ func below(dir, path string) bool {
 	return dir == "/" && path != "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// Find returns where the file or directory is when all symbolic links are followed. Links that lead out of the directories are refused.
+// Find returns where the file or directory is when all symbolic links are followed. Links that lead out of the
+// directories are refused.
 func (d Dirs) Find(path string) (string, error) {
 	dir, err := d.dir(path)
 	if err != nil {

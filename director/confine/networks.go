@@ -17,7 +17,8 @@ type Networks []netip.Prefix
 // Private are the private ranges of IPv4 and IPv6, and the one that carriers share (RFC 6598).
 func Private() Networks {
 	return Networks{
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
 		netip.MustParsePrefix("fc00::/7"),
 	}
 }
@@ -25,10 +26,15 @@ func Private() Networks {
 // ErrAddress is in errors about addresses that are not allowed.
 var ErrAddress = errors.New("an address that is not allowed")
 
-// delicate are ranges that lead to the director itself, to its link or to many. A wider range does not allow them: one of their own does.
+// delicate are ranges that lead to the director itself, to its link or to many. A wider range does not allow them: one
+// of their own does.
 var delicate = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix(
+		"0.0.0.0/8",
+	), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"),
+	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("ff00::/8"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"),
 }
 
@@ -49,7 +55,8 @@ func (n Networks) Check(a netip.Addr) error {
 	return fmt.Errorf("%s is %w", a, ErrAddress)
 }
 
-// Resolve returns the addresses of the host, a name or an address. All of them are allowed: a name that also leads elsewhere is refused.
+// Resolve returns the addresses of the host, a name or an address. All of them are allowed: a name that also leads
+// elsewhere is refused.
 func (n Networks) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}, n.Check(a)
@@ -68,7 +75,8 @@ func (n Networks) Resolve(ctx context.Context, host string) ([]netip.Addr, error
 }
 
 // NetworksHint says what to do about an address that is not allowed.
-const NetworksHint = "correct the address in the Provider, or name its range in providerNetworks of the director's configuration"
+const NetworksHint = "correct the address in the Provider, or name its range in providerNetworks of the director's " +
+	"configuration"
 
 // Dialer returns a dialer that looks at each address after it was resolved and before anything is sent to it.
 func (n Networks) Dialer() *net.Dialer {

@@ -42,22 +42,28 @@ type clusterRecords struct{ *store.Store }
 
 // SetNode records what the machine of a node is to its cluster. Idempotent.
 func (c clusterRecords) SetNode(ctx context.Context, p planner.NodeParams) error {
-	return c.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image, KeptBy: p.KeptBy})
+	return c.SetMembership(ctx, p.Machine, store.Membership{
+		State: p.State, Kubernetes: p.Version, Image: p.Image, KeptBy: p.KeptBy,
+	})
 }
 
 // ClusterInstalled records what was installed. Idempotent.
 func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
-	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels}, Cluster: &p.Document}
+	doc := model.Document{
+		Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels}, Cluster: &p.Document,
+	}
 	return c.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.SetMembers(p.UID, p.Nodes, p.Kubernetes); err != nil {
 			return err
 		}
-		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
+		return tx.PutInstalled(store.Installed{
+			UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at,
+		})
 	})
 }
 
-// ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent. Conflict while the cluster has machines: a step that was skipped has
-// left them.
+// ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent. Conflict while the cluster
+// has machines: a step that was skipped has left them.
 func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error {
 	return c.Update(ctx, func(tx *store.Tx) error {
 		machines, err := tx.Living(p.UID)
@@ -65,7 +71,10 @@ func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterPara
 			return err
 		}
 		if len(machines) > 0 {
-			return director.Errorf(director.KindConflict, "cluster.forget", "cluster %s still has %s", p.Name, strings.Join(machines, ", ")).
+			return director.Errorf(
+				director.KindConflict, "cluster.forget", "cluster %s still has %s", p.Name,
+				strings.Join(machines, ", "),
+			).
 				WithHint("discard this plan and plan the deletion again: directorctl delete cluster %s", p.Name)
 		}
 		if err := tx.ForgetCluster(p.UID, p.Name); err != nil {
@@ -100,8 +109,29 @@ func newBackends(s *store.Store, log *slog.Logger, open opener, onStop func(func
 	return b
 }
 
-// Backend returns the back end of the provider. It is shared: callers must not close it.
+// Backend returns the back end of the provider, without the hosts that were declared lost. It is shared: callers must
+// not close it.
 func (b *backends) Backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
+	whole, err := b.whole(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	lost, err := b.store.LostHosts(ctx, provider)
+	if err != nil || len(lost) == 0 {
+		return whole, err
+	}
+	hosts, ok := hypervisor.Capability[hypervisor.Hosts](whole)
+	if !ok {
+		return whole, nil
+	}
+	var names []string
+	for _, h := range lost {
+		names = append(names, h.Host)
+	}
+	return hosts.Without(names...), nil
+}
+
+func (b *backends) whole(ctx context.Context, provider string) (hypervisor.Backend, error) {
 	doc, err := b.store.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
 	if err != nil {
 		return nil, err
@@ -152,18 +182,26 @@ func openReal(accounts account, rules confine.Rules, log *slog.Logger) opener {
 		case model.ProviderVSphere:
 			return openVSphere(name, p, accounts, rules, log)
 		case model.ProviderSim:
-			return nil, director.Errorf(director.KindInvalid, "daemon.provider", "provider %s only pretends, and this director does not simulate", name).
+			return nil, director.Errorf(
+				director.KindInvalid, "daemon.provider",
+				"provider %s only pretends, and this director does not simulate", name,
+			).
 				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
 		}
-		return nil, director.Errorf(director.KindInvalid, "daemon.provider", "this director has no back end of type %q", p.Type)
+		return nil, director.Errorf(
+			director.KindInvalid, "daemon.provider", "this director has no back end of type %q", p.Type,
+		)
 	}
 }
 
 func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hypervisor.Backend, error) {
 	cfg := libvirt.Config{
-		DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, MachineType: p.Libvirt.MachineType, Firmware: p.Libvirt.Firmware,
-		CPUMode: p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off",
-		Doors: libvirt.Doors{Files: rules.ProviderFiles, Sockets: rules.ProviderSockets, Networks: rules.ProviderNetworks}, Log: log,
+		DomainType: p.Libvirt.DomainType, Autostart: p.Libvirt.Autostart, MachineType: p.Libvirt.MachineType,
+		Firmware: p.Libvirt.Firmware,
+		CPUMode:  p.Libvirt.CPUMode, NoGuestAgent: p.Libvirt.GuestAgent == "off",
+		Doors: libvirt.Doors{
+			Files: rules.ProviderFiles, Sockets: rules.ProviderSockets, Networks: rules.ProviderNetworks,
+		}, Log: log,
 	}
 	if p.Libvirt.DiskCache != "default" {
 		cfg.DiskCache = p.Libvirt.DiskCache
@@ -174,21 +212,28 @@ func openLibvirt(p model.Provider, rules confine.Rules, log *slog.Logger) (hyper
 	return libvirt.Open(cfg)
 }
 
-func openVSphere(name string, p model.Provider, accounts account, rules confine.Rules, log *slog.Logger) (hypervisor.Backend, error) {
+func openVSphere(
+	name string, p model.Provider, accounts account, rules confine.Rules, log *slog.Logger,
+) (hypervisor.Backend, error) {
 	s := p.VSphere
 	return vsphere.Open(vsphere.Config{
-		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Files: rules.ProviderFiles, Networks: rules.ProviderNetworks,
+		URL: s.URL, Thumbprint: s.Thumbprint, CAFile: s.CAFile, Files: rules.ProviderFiles,
+		Networks:    rules.ProviderNetworks,
 		Credentials: vsphereCredentials(name, *s, accounts, rules.ProviderFiles),
-		Datacenter:  s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts, Datastores: s.Datastores,
-		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder, Clone: s.Clone, Firmware: s.Firmware,
+		Datacenter:  s.Datacenter, Cluster: s.Cluster, ResourcePool: s.ResourcePool, Folder: s.Folder, Hosts: s.Hosts,
+		Datastores:        s.Datastores,
+		TemplateDatastore: s.TemplateDatastore, DataDatastore: s.DataDatastore, TemplateFolder: s.TemplateFolder,
+		Clone: s.Clone, Firmware: s.Firmware,
 		ClusterPools: s.ClusterPools, Attributes: s.CustomAttributes,
 		Log: log,
 	})
 }
 
-// vsphereCredentials is where the account of a vCenter comes from: the sealed credentials, or the file of the password. Either is asked at every login, so that
-// a new password is taken up without a restart.
-func vsphereCredentials(name string, s model.VSphere, accounts account, files confine.Dirs) func(context.Context) (string, director.Secret, error) {
+// vsphereCredentials is where the account of a vCenter comes from: the sealed credentials, or the file of the password.
+// Either is asked at every login, so that a new password is taken up without a restart.
+func vsphereCredentials(
+	name string, s model.VSphere, accounts account, files confine.Dirs,
+) func(context.Context) (string, director.Secret, error) {
 	return func(ctx context.Context) (string, director.Secret, error) {
 		if s.Credentials == "" {
 			password, err := passwordFile(name, s, files)
@@ -202,12 +247,17 @@ func vsphereCredentials(name string, s model.VSphere, accounts account, files co
 // mostPassword is the size that a file with a password may have.
 const mostPassword = 4096
 
-// passwordFile reads the password of the provider's account. The file is opened once, and neither its size nor its mode can change meanwhile to what is refused.
+// passwordFile reads the password of the provider's account. The file is opened once, and neither its size nor its mode
+// can change meanwhile to what is refused.
 func passwordFile(name string, s model.VSphere, files confine.Dirs) (director.Secret, error) {
 	const op = "daemon.credentials"
 	refuse := func(kind director.Kind, format string, args ...any) (director.Secret, error) {
 		return "", director.Errorf(kind, op, "provider "+name+": "+format, args...).
-			WithHint("write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600; or keep it sealed, and name it in spec.vsphere.credentials", s.User)
+			WithHint(
+				"write the password of %s to the file that spec.vsphere.passwordFile names, with mode 0600; or keep "+
+					"it sealed, and name it in spec.vsphere.credentials",
+				s.User,
+			)
 	}
 	f, err := files.Open(s.PasswordFile)
 	switch {
@@ -225,7 +275,10 @@ func passwordFile(name string, s model.VSphere, files confine.Dirs) (director.Se
 		return refuse(director.KindInvalid, "the password file %s cannot be read", s.PasswordFile)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return refuse(director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile, info.Mode().Perm())
+		return refuse(
+			director.KindInvalid, "the password file %s can be read by others (mode %04o)", s.PasswordFile,
+			info.Mode().Perm(),
+		)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostPassword+1))
 	if err != nil {

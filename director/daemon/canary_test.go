@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -29,12 +30,12 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// witnessDir is the directory beside the stand-in for ansible-playbook into which it writes what any process could see of it, if the directory
-// is there.
+// witnessDir is the directory beside the stand-in for ansible-playbook into which it writes what any process could see
+// of it, if the directory is there.
 const witnessDir = "witness"
 
-// witness notes the command line and the environment of the process that plays ansible-playbook. Then it does what a careless playbook would: it
-// prints the secrets that it was given.
+// witness notes the command line and the environment of the process that plays ansible-playbook. Then it does what a
+// careless playbook would: it prints the secrets that it was given.
 func witness() error {
 	dir := filepath.Join(filepath.Dir(os.Args[0]), witnessDir)
 	if _, err := os.Stat(dir); err != nil {
@@ -82,7 +83,10 @@ func (c canaries) add(name, secret string) {
 		return
 	}
 	quoted, _ := json.Marshal(secret) // a text always marshals
-	c[name] = append(c[name], secret, string(quoted[1:len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret)))
+	c[name] = append(
+		c[name], secret, string(quoted[1:len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(secret)),
+		base64.RawURLEncoding.EncodeToString([]byte(secret)),
+	)
 	for line := range strings.Lines(secret) { // of a key, any line gives it away
 		if line = strings.TrimSpace(line); line != secret && len(line) > 30 && !strings.HasPrefix(line, "-----") {
 			c[name] = append(c[name], line)
@@ -104,7 +108,8 @@ func (c canaries) find(text []byte) []string {
 
 // private says which entries of a cluster's secret variables are secret: certificates are not.
 func private(value string) bool {
-	return !strings.HasPrefix(strings.TrimSpace(value), "-----BEGIN CERTIFICATE") && !strings.HasPrefix(value, "-----BEGIN PUBLIC")
+	return !strings.HasPrefix(strings.TrimSpace(value), "-----BEGIN CERTIFICATE") &&
+		!strings.HasPrefix(value, "-----BEGIN PUBLIC")
 }
 
 type logBuffer struct {
@@ -124,8 +129,8 @@ func (l *logBuffer) Bytes() []byte {
 	return bytes.Clone(l.b.Bytes())
 }
 
-// TestNoSecretGetsOut creates a cluster whose playbooks print every secret that they are given, and looks for the secrets wherever somebody
-// could read them.
+// TestNoSecretGetsOut creates a cluster whose playbooks print every secret that they are given, and looks for the
+// secrets wherever somebody could read them.
 func TestNoSecretGetsOut(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, documents)
@@ -137,9 +142,14 @@ func TestNoSecretGetsOut(t *testing.T) {
 	if err := os.Chmod(c.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Playbook: "verify", Outcome: "failed", Percent: 100, Msg: "broken on purpose"}}
+	c.Simulation.Plays.Faults = []simulate.PlayFault{
+		{Playbook: "verify", Outcome: "failed", Percent: 100, Msg: "broken on purpose"},
+	}
 	logs, out := &logBuffer{}, &logBuffer{}
-	d, err := Start(t.Context(), c, Build{Version: "test", Commit: "c0ffee"}, slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), out)
+	d, err := Start(
+		t.Context(), c, Build{Version: "test", Commit: "c0ffee"},
+		slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})), out,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,20 +186,39 @@ func TestNoSecretGetsOut(t *testing.T) {
 	stream, err := api.Stream(t.Context(), client.StreamFilter{})
 	ask("stream", stream, err)
 	var events []wire.Event
-	_, err = api.Follow(t.Context(), p.ID, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil, nil)
+	_, err = api.Follow(
+		t.Context(), p.ID, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil, nil,
+	)
 	ask("events", events, err)
+	keepADisk(t, d)
+	kept, err := api.Disks(t.Context(), client.DiskFilter{})
+	ask("kept disks", kept, err)
+	if len(kept.Items) == 0 {
+		t.Error("no disk is kept, so their names prove nothing")
+	}
+	audit, err := api.Audit(t.Context())
+	ask("audit of VMs", audit, err)
+	vms, err := api.VMs(t.Context(), true)
+	ask("VMs", vms, err)
+	files, err := api.Inventory(t.Context(), "demo")
+	ask("inventory", files, err)
 	body, err := api.Archive(t.Context(), p.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := unpack(t, body, places)
-	for _, want := range []string{"plan.json", "content.json", "events.jsonl", "versions.json", "config.yaml", "inventory/", "logs/control_plane"} {
+	for _, want := range []string{
+		"plan.json", "content.json", "events.jsonl", "versions.json", "config.yaml", "inventory/", "logs/control_plane",
+	} {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("the archive has no %s: %q", want, names)
 		}
 	}
 	versions := string(places["archive plan-"+p.ID+"/versions.json"])
-	for _, want := range []string{`"director": "test"`, `"commit": "c0ffee"`, `"database": "sqlite"`, `"schema": "00`, `"go": "go`, `"playbooks": "`, `"ansible": "`} {
+	for _, want := range []string{
+		`"director": "test"`, `"commit": "c0ffee"`, `"database": "sqlite"`, `"schema": "00`, `"go": "go`,
+		`"playbooks": "`, `"ansible": "`,
+	} {
 		if !strings.Contains(versions, want) {
 			t.Errorf("the archive's versions have no %s: %s", want, versions)
 		}
@@ -228,7 +257,8 @@ func TestNoSecretGetsOut(t *testing.T) {
 		return n
 	}
 	for prefix, least := range map[string]int{
-		"file director.db": 1, "file runs/": 2, "file simulation/witness/": 2, "archive ": 10, "stream": 1, "events": 1, "log of": 1,
+		"file director.db": 1, "file runs/": 2, "file simulation/witness/": 2, "archive ": 10, "stream": 1, "events": 1,
+		"log of": 1,
 	} {
 		if n := count(prefix); n < least {
 			t.Errorf("%d places %q were looked at, want %d", n, prefix, least)
@@ -238,13 +268,24 @@ func TestNoSecretGetsOut(t *testing.T) {
 		if found := secrets.find(text); len(found) > 0 {
 			t.Errorf("%s holds %q", name, found)
 		}
+		for _, what := range neverKept {
+			if bytes.Contains(text, []byte(what)) {
+				t.Errorf("%s holds what begins with %q", name, what)
+			}
+		}
 	}
 
-	// The search finds what is there: the careless playbook did print the secrets, and each of them is found in each of its forms.
+	// The search finds what is there: the careless playbook did print the secrets, and each of them is found in each of
+	// its forms.
 	if !slices.ContainsFunc(slices.Collect(maps.Values(places)), func(text []byte) bool {
 		return bytes.Contains(text, []byte(`leak of bootstrap_token: \"\u003csecret\u003e\"`))
 	}) {
 		t.Error("the playbooks did not print what they were given, so nothing was proved")
+	}
+	if !slices.ContainsFunc(slices.Collect(
+		maps.Values(places),
+	), func(text []byte) bool { return bytes.Contains(text, []byte("leak of key: ")) }) {
+		t.Error("the playbooks did not print the key that they log in with")
 	}
 	if len(secrets) < 10 {
 		t.Errorf("only %d secrets were looked for: %v", len(secrets), slices.Sorted(maps.Keys(secrets)))
@@ -259,6 +300,29 @@ func TestNoSecretGetsOut(t *testing.T) {
 	key, err := os.ReadFile(filepath.Join(c.StateDir, "sealing.key"))
 	if err != nil || len(secrets.find(key)) == 0 {
 		t.Errorf("the sealing key is not found in its own file: %v", err)
+	}
+}
+
+// neverKept begin what is made for one use, so that no store has it to look for: the keys and certificates of logins,
+// and what a VM is given at its first boot.
+var neverKept = []string{"PRIVATE KEY-----\n", `PRIVATE KEY-----\n`, "-cert-v01@openssh.com AAAA", "#cloud-config"}
+
+// keepADisk has the ledger keep the data disk of a node.
+func keepADisk(t *testing.T, d *Daemon) {
+	t.Helper()
+	rows, err := d.ops.Store.Machines(t.Context(), store.MachineFilter{Cluster: "demo"})
+	if err != nil || len(rows) == 0 {
+		t.Fatalf("%d machines, %v", len(rows), err)
+	}
+	m := rows[0]
+	id := director.DiskID(m.ID, director.DataDiskSerial)
+	err = d.ops.Store.KeepDisks(t.Context(), []director.KeptDisk{{
+		ID: id, Name: id, Provider: m.Provider, Host: m.Host, Machine: m.ID, Serial: director.DataDiskSerial,
+		ClusterUID: m.ClusterUID, Cluster: m.Cluster,
+		Pool: m.Pool, Node: m.Name, Kept: time.Now(),
+	}})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -314,6 +378,13 @@ func secretsOf(t *testing.T, c Config, d *Daemon) canaries {
 		t.Fatal(err)
 	}
 	found.add("SSH authority of the cluster", authority.Private.Reveal())
+	pulls, err := env.PullPasswords(t.Context(), doc.UID)
+	if err != nil || len(pulls) == 0 {
+		t.Fatalf("%d pull passwords, %v", len(pulls), err)
+	}
+	for i, password := range pulls {
+		found.add(fmt.Sprintf("pull password %d", i), password.Reveal())
+	}
 	text, err := env.SecretVars(t.Context(), doc.UID)
 	if err != nil {
 		t.Fatal(err)

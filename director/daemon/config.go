@@ -31,15 +31,17 @@ type Config struct {
 	RegistryListen string     `yaml:"registryListen"` // address of the registry
 	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
 	Names          []string   `yaml:"names"`          // further names in the director's certificate
-	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before they had some) or never.
+	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before
+	// they had some) or never.
 	RegistryAnonymous string `yaml:"registryAnonymous"`
-	// MetricsTokenFile holds the bearer token for /metrics; metrics.token in stateDir, made at the first start, if empty.
+	// MetricsTokenFile holds the bearer token for /metrics; metrics.token in stateDir, made at the first start, if
+	// empty.
 	MetricsTokenFile  string `yaml:"metricsTokenFile"`
 	AdminPasswordFile string `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
 	// DatabasePasswordFile holds the password for Database.
 	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
 	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
-	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/causes.md
+	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/reference/causes.md
 	Forks                int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
 	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
 	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
@@ -57,7 +59,7 @@ type Config struct {
 	LogFormat      string         `yaml:"logFormat"` // text or json
 	Doors          `yaml:",inline"`
 
-	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/simulate.md
+	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
 }
 
@@ -77,20 +79,23 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).Str
 // DefaultConfig returns the configuration of a director without a file. Address has no default.
 func DefaultConfig() Config {
 	return Config{
-		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", RegistryAnonymous: anonymousExisting, AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
-		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour), Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", RegistryAnonymous: anonymousExisting,
+		AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
+		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour),
+		Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
 		ImageUploads: 16, ImageUploadsSize: 256 * model.GiB, ImageReserve: model.GiB,
 		Doors: defaultDoors(), Simulation: simulate.DefaultSettings(),
 	}
 }
 
-// LoadConfig reads the file over the defaults. It is strict: an unknown key is a problem. All problems come back in one invalid error.
+// LoadConfig reads the file over the defaults. It is strict: an unknown key is a problem. All problems come back in one
+// invalid error.
 func LoadConfig(path string) (Config, error) {
 	c := DefaultConfig()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return c, director.Errorf(director.KindInvalid, "daemon.config", "the configuration cannot be read: %w", err).
-			WithHint("name a file with -config; see docs/getting-started.md for one")
+			WithHint("name a file with -config; see docs/start/own-hypervisor.md for one")
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
@@ -122,10 +127,18 @@ func (c Config) Validate() error {
 	}
 	if c.Database != "" {
 		if err := store.CheckURL(c.Database); err != nil {
-			bad("database", "such as postgres://director@db.example.net/director?sslmode=verify-full; the password goes into databasePasswordFile", "%v", err)
+			bad(
+				"database",
+				"such as postgres://director@db.example.net/director?sslmode=verify-full; the password goes into "+
+					"databasePasswordFile",
+				"%v", err,
+			)
 		}
 	} else if c.DatabasePasswordFile != "" {
-		bad("databasePasswordFile", "name the PostgreSQL in database, or leave this out", "is of no use without database")
+		bad(
+			"databasePasswordFile", "name the PostgreSQL in database, or leave this out",
+			"is of no use without database",
+		)
 	}
 	for key, addr := range map[string]string{"listen": c.Listen, "registryListen": c.RegistryListen} {
 		if _, _, ok := strings.Cut(addr, ":"); !ok {
@@ -171,14 +184,19 @@ func (c Config) Validate() error {
 	if c.ImageUploads < 1 || c.ImageUploads > 1000 {
 		bad("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)
 	}
-	for key, size := range map[string]model.Size{"imageUploadsSize": c.ImageUploadsSize, "imageReserve": c.ImageReserve} {
+	for key, size := range map[string]model.Size{
+		"imageUploadsSize": c.ImageUploadsSize, "imageReserve": c.ImageReserve,
+	} {
 		if size < model.GiB/4 {
 			bad(key, "at least 256MiB", "%s is too small", size)
 		}
 	}
 	for i, p := range c.TrustedProxies {
 		if !p.IsValid() || p.Bits() == 0 {
-			bad(fmt.Sprintf("trustedProxies[%d]", i), "the proxies' own addresses, such as 10.0.0.5/32", "%s would let everybody say any address", p)
+			bad(
+				fmt.Sprintf("trustedProxies[%d]", i), "the proxies' own addresses, such as 10.0.0.5/32",
+				"%s would let everybody say any address", p,
+			)
 		}
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
@@ -188,7 +206,10 @@ func (c Config) Validate() error {
 	if c.Simulate {
 		p = append(p, c.Simulation.Problems("simulation")...)
 		if c.Database != "" && c.Simulation.Worlds == "" {
-			bad("simulation.worlds", "a directory that all of them see, beginning with /", "is missing: directors that share a database act on the same hypervisors")
+			bad(
+				"simulation.worlds", "a directory that all of them see, beginning with /",
+				"is missing: directors that share a database act on the same hypervisors",
+			)
 		}
 	}
 	return director.Invalid("daemon.config", "the configuration is wrong", p)

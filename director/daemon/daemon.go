@@ -1,4 +1,5 @@
-// Package daemon puts the rooms together: it reads the configuration, starts everything in order and stops it in reverse.
+// Package daemon puts the rooms together: it reads the configuration, starts everything in order and stops it in
+// reverse.
 package daemon
 
 import (
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/access"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/auth"
@@ -29,13 +31,16 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/fence"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/seal"
@@ -59,10 +64,12 @@ type Daemon struct {
 	registryAddr net.Addr
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	ops          *operations.Operations
+	fencing      *fence.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
 
-// Start starts a director and returns when its API answers. out gets what a person must see once: where the first password is. On an error nothing is left running.
+// Start starts a director and returns when its API answers. out gets what a person must see once: where the first
+// password is. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config, build Build, log *slog.Logger, out io.Writer) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -128,6 +135,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(d.reportMACs(ctx, db), db.IndexPlans(ctx)); err != nil {
+		return err
+	}
 	m := d.metrics(db, build)
 	env, err := d.environment(ctx, db, box, identity, push, m, hands)
 	if err != nil {
@@ -138,20 +148,27 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	files, err := imagestore.Open(imagestore.Config{
-		Dir: d.path("images"), Log: d.log, Reserve: int64(d.cfg.ImageReserve), Uploads: d.cfg.ImageUploads, UploadBytes: int64(d.cfg.ImageUploadsSize),
+		Dir: d.path("images"), Log: d.log, Reserve: int64(d.cfg.ImageReserve), Uploads: d.cfg.ImageUploads,
+		UploadBytes: int64(d.cfg.ImageUploadsSize),
 	})
 	if err != nil {
 		return err
 	}
 	d.onStop(files.Close)
 	env.Images, env.Imported = db, files.Path
+	if env.Gate, err = d.cfg.gate(files.File); err != nil {
+		return err
+	}
 	tree, _, err := ansible.Unpack(planTree(), d.path("playbooks"))
 	if err != nil {
 		return err
 	}
 	eng, err := engine.New(ctx, engine.Config{
-		Director: db.DirectorID(), Store: engineStore{db}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Current: operations.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel, Observer: m,
+		Director: db.DirectorID(), Store: engineStore{
+			db,
+		}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
+		Current: operations.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
+		Observer: m,
 	})
 	if err != nil {
 		return err
@@ -163,12 +180,19 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.onStop(eng.Stop)
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
-		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
-		PlanLife: time.Duration(d.cfg.PlanLife), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
-		Images:        files,
-		Director:      planner.Director{ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree},
+		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
+		Confine: d.cfg.rules(),
+		PlanLife: time.Duration(
+			d.cfg.PlanLife,
+		), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
+		Images:   files,
+		Archives: operations.Archives{Store: db, Dir: d.path("archives"), Host: host},
+		Director: planner.Director{
+			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
+		},
 		LogsOf:        logsOf,
-		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) }, Applied: func() { scheduler.Wake() },
+		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
+		Applied:       func() { scheduler.Wake() },
 	})
 	scheduler = d.scheduler(db, ops)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
@@ -183,8 +207,10 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.ops = ops
 	d.startRepairs(ctx)
+	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
+	d.startFencing(ctx, d.fencing)
 	d.startServing(ctx, db, env)
-	return d.startAPI(ctx, db, operations.Schedules{Operations: ops, Scheduler: scheduler}, service, identity, build, m)
+	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, scheduler), service, identity, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -197,7 +223,9 @@ func (d *Daemon) lockState(ctx context.Context) error {
 		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be locked: %w", err)
 	}
 	if err := d.flock(ctx, f); err != nil {
-		return errors.Join(director.Errorf(director.KindConflict, "daemon.state", "another director runs on %s", d.cfg.StateDir).
+		return errors.Join(director.Errorf(
+			director.KindConflict, "daemon.state", "another director runs on %s", d.cfg.StateDir,
+		).
 			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
 	}
 	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
@@ -207,8 +235,8 @@ func (d *Daemon) lockState(ctx context.Context) error {
 	return d.markState()
 }
 
-// flock takes the lock, and waits a little for it: a director that was killed while it started a process leaves the lock to that process until it
-// has become the other program.
+// flock takes the lock, and waits a little for it: a director that was killed while it started a process leaves the
+// lock to that process until it has become the other program.
 func (d *Daemon) flock(ctx context.Context, f *os.File) error {
 	const patience, pause = 2 * time.Second, 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -229,20 +257,29 @@ func (d *Daemon) flock(ctx context.Context, f *os.File) error {
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
-func (d *Daemon) startRegistry(ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server) (bundle.PushOptions, error) {
+func (d *Daemon) startRegistry(
+	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server,
+) (bundle.PushOptions, error) {
 	password := make([]byte, 32)
 	_, _ = rand.Read(password) // crypto/rand.Read never fails
 	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
 	access := &pulls{
-		db: db, env: steps.Env{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now, known: map[string]pullAnswer{},
+		db: db, env: steps.Env{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now,
+		known: map[string]pullAnswer{},
 	}
 	if without, err := db.AnonymousPulls(ctx); err != nil {
 		return bundle.PushOptions{}, err
 	} else if len(without) > 0 && d.cfg.RegistryAnonymous == anonymousExisting {
-		d.log.WarnContext(ctx, "anyone may pull from the registry, because clusters were set up without credentials for it; see registryAnonymous", "clusters", without)
+		d.log.WarnContext(
+			ctx,
+			"anyone may pull from the registry, because clusters were set up without credentials for it; see "+
+				"registryAnonymous",
+			"clusters", without,
+		)
 	}
 	reg, err := registry.New(registry.Config{
-		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(), User: "director", Password: secret, Reader: access.read, Logger: d.log,
+		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(),
+		User: "director", Password: secret, Reader: access.read, Logger: d.log,
 	})
 	if err != nil {
 		return bundle.PushOptions{}, err
@@ -258,20 +295,24 @@ func (d *Daemon) startRegistry(ctx context.Context, db *store.Store, box *seal.B
 }
 
 func (d *Daemon) environment(
-	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions, m *metrics.Metrics, h hands,
+	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions,
+	m *metrics.Metrics, h hands,
 ) (steps.Env, error) {
 	_, port, err := net.SplitHostPort(d.cfg.RegistryListen)
 	if err != nil {
 		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
 	}
-	own := netip.MustParseAddr("127.0.0.1") // never cfg.Address: it may lead to a peer, which does not know the password
+	// never cfg.Address: it may lead to a peer, which does not know the password
+	own := netip.MustParseAddr("127.0.0.1")
 	if ip, ok := listenIP(d.cfg.RegistryListen); ok {
 		own = ip
 	}
 	runs := d.path("runs")
 	work := d.path("ansible")
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
-		return steps.Env{}, director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err)
+		return steps.Env{}, director.Errorf(
+			director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err,
+		)
 	}
 	var causes []ansible.Cause
 	if d.cfg.CausesFile != "" {
@@ -279,7 +320,9 @@ func (d *Daemon) environment(
 			return steps.Env{}, err
 		}
 	}
-	plays := ansible.Config{Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m}
+	plays := ansible.Config{
+		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
+	}
 	if db.Pool() != nil { // peers may be there
 		plays.Silence = engine.DefaultLease / 2
 	}
@@ -297,9 +340,13 @@ func (d *Daemon) environment(
 	backends := newBackends(db, d.log, h.open, d.onStop)
 	rules := d.cfg.rules()
 	env := steps.Env{
-		Director: db.DirectorID(), Ledger: db, Disks: db, Clusters: clusterRecords{db}, Secrets: db, Sealer: box,
+		Director: db.DirectorID(), Ledger: db, Moves: db, Disks: db, Clusters: clusterRecords{
+			db,
+		}, Pulls: db, Secrets: db, Sealer: box,
 		Confine:  &rules,
-		Backends: backends, Player: runner, Nodes: h.nodes(backends), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
+		Backends: backends, Player: runner, Nodes: h.nodes(
+			backends,
+		), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
 			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
 			if err != nil {
@@ -307,12 +354,18 @@ func (d *Daemon) environment(
 			}
 			return operations.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
-		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
+		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
+		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {
-				return "", plan.Park(director.Errorf(director.KindNotFound, "daemon.playbooks", "this director does not have the playbooks %.12s that the plan was made with: %w", hash, err),
-					"copy playbooks/"+hash+" into its state directory from a director that has it and retry, or discard the plan and plan again")
+				return "", plan.Park(director.Errorf(
+					director.KindNotFound, "daemon.playbooks",
+					"this director does not have the playbooks %.12s that the plan was made with: %w", hash, err,
+				),
+					"copy playbooks/"+hash+
+						" into its state directory from a director that has it and retry, or discard the plan and "+
+						"plan again")
 			}
 			return dir, nil
 		},
@@ -347,7 +400,26 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	return service, d.ensureOneTime(ctx, service, out)
 }
 
-func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.Schedules, service *auth.Service, identity *pki.Server, build Build, m *metrics.Metrics) error {
+// ports puts what the API offers behind its ports.
+func (d *Daemon) ports(
+	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, scheduler *schedule.Scheduler,
+) api.Ports {
+	return api.Ports{
+		Documents: ops, Clusters: ops, Plans: ops, Journal: ops, Phases: ops, Images: ops, Ledger: ops, Capacity: ops,
+		Access:    access.New(db, ops, env, time.Now),
+		Schedules: operations.Schedules{Operations: ops, Scheduler: scheduler},
+		Disks:     disks.New(db, env.Backends, db.DirectorID(), time.Now),
+		Providers: providers.New(providers.Config{
+			Vault: d.vault(db, box), Backends: env.Backends, Director: db.DirectorID(), Simulates: h.simulates(),
+			Now: time.Now,
+		}),
+	}
+}
+
+func (d *Daemon) startAPI(
+	ctx context.Context, db *store.Store, ports api.Ports, service *auth.Service, identity *pki.Server, build Build,
+	m *metrics.Metrics,
+) error {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	token, err := d.metricsToken()
 	if err != nil {
@@ -355,14 +427,18 @@ func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.S
 		return err
 	}
 	handler := api.New(api.Config{
-		Operations: ops, Schedules: ops, Images: ops, Ledger: ops, Disks: disks.New(db, ops.Env.Backends, db.DirectorID(), time.Now), Providers: ops, Capacity: ops, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit, Stopping: stopping,
-		Ready: d.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m, Proxies: d.cfg.TrustedProxies,
+		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
+		Stopping: stopping,
+		Ready:    d.checks(db), Metrics: m.Handler(), MetricsToken: token, Manual: manual.Built(), Observer: m,
+		Proxies: d.cfg.TrustedProxies,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
 	if err != nil {
 		stop()
-		return director.Errorf(director.KindConflict, "daemon.listen", "the API cannot listen on %s: %w", d.cfg.Listen, err).
+		return director.Errorf(
+			director.KindConflict, "daemon.listen", "the API cannot listen on %s: %w", d.cfg.Listen, err,
+		).
 			WithHint("set listen to a free address")
 	}
 	d.addr = listener.Addr()
@@ -376,7 +452,8 @@ func (d *Daemon) startAPI(ctx context.Context, db *store.Store, ops operations.S
 		}
 		return err
 	})
-	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca", identity.CAFile(),
+	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca",
+		identity.CAFile(),
 		"fingerprint", client.Fingerprint(identity.Leaf()))
 	return nil
 }
@@ -388,7 +465,8 @@ func newPlanID() string {
 	return time.Now().UTC().Format("0102-150405") + "-" + hex.EncodeToString(b)
 }
 
-// explain turns a step's error into what people are shown: never the cause's text when there is a message made for them.
+// explain turns a step's error into what people are shown: never the cause's text when there is a message made for
+// them.
 func explain(err error) (message, hint string) {
 	e, ok := errors.AsType[*director.Error](err)
 	if !ok {

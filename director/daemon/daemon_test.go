@@ -39,7 +39,8 @@ func start(t *testing.T, c Config, out io.Writer) (*Daemon, error) {
 	d, err := Start(t.Context(), c, Build{Version: "test"}, slog.New(slog.NewTextHandler(t.Output(), nil)), out)
 	if err == nil {
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute) // the test's own has ended
+			// the test's own has ended
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 			defer cancel()
 			if err := d.Stop(ctx); err != nil {
 				t.Error(err)
@@ -69,11 +70,20 @@ func TestFirstStart(t *testing.T) {
 	if code, body := post(t, c, d, "/api/v1/login", `{"user":"admin","password":"`+first+`"}`); code != http.StatusOK {
 		t.Errorf("the first password is refused: %d %s", code, body)
 	}
-	if code, body := post(t, c, d, "/api/v1/apply", `{}`); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"unauthenticated"`) {
+	if code, body := post(
+		t, c, d, "/api/v1/apply", `{}`,
+	); code != http.StatusUnauthorized || !strings.Contains(body, `"kind":"unauthenticated"`) {
 		t.Errorf("without a token: %d %s", code, body)
 	}
-	if code, body := get(t, c, d, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"name":"registry","ok":true`) {
+	if code, body := get(
+		t, c, d, "/readyz",
+	); code != http.StatusOK || !strings.Contains(body, `"name":"registry","ok":true`) {
 		t.Errorf("not ready: %d %s", code, body)
+	}
+	if code, body := get(
+		t, c, d, "/docs/",
+	); code != http.StatusOK && !strings.Contains(body, "built without its manual") {
+		t.Errorf("the manual is not there without a token: %d %s", code, body)
 	}
 	if _, err := start(t, c, io.Discard); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a second director on the same state: %v, want conflict", err)
@@ -110,7 +120,9 @@ func send(t *testing.T, c Config, d *Daemon, method, path, body string) (int, st
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+d.Addr().String()+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		t.Context(), method, "https://"+d.Addr().String()+path, strings.NewReader(body),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,15 +191,20 @@ func TestBadCausesFile(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	c.CausesFile = filepath.Join(t.TempDir(), "causes.yml")
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "causesFile: ansible.causes: the causes cannot be read") {
+	if err := c.Validate(); err == nil ||
+		!strings.Contains(err.Error(), "causesFile: ansible.causes: the causes cannot be read") {
 		t.Errorf("no file: %v", err)
 	}
 	text := "causes:\n- {id: a, match: x, class: person, explain: y}\n"
-	if err := os.WriteFile(c.CausesFile, []byte(text+"- {id: b, match: '(', class: maybe, explain: y}\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		c.CausesFile, []byte(text+"- {id: b, match: '(', class: maybe, explain: y}\n"), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	_, err := start(t, c, io.Discard)
-	for _, want := range []string{"causes.yml:3: causes[1].match: is not a regular", "causes.yml:3: causes[1].class: is \"maybe\""} {
+	for _, want := range []string{
+		"causes.yml:3: causes[1].match: is not a regular", "causes.yml:3: causes[1].class: is \"maybe\"",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -200,7 +217,8 @@ func TestBadCausesFile(t *testing.T) {
 	}
 }
 
-// A new director has schedules that keep it small and saved; what is deleted is not made again at the next start. A backup restores it.
+// A new director has schedules that keep it small and saved; what is deleted is not made again at the next start. A
+// backup restores it.
 func TestDefaultSchedulesAndRestore(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
@@ -217,9 +235,12 @@ func TestDefaultSchedulesAndRestore(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Name != "backup" || list[1].Name != "prune" || list[0].Next == nil {
 		t.Fatalf("got %+v, %v", list, err)
 	}
-	text := "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: bad}\nspec: {cron: often, job: {name: backup, params: {keep: 0}}}\n"
+	text := "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: bad}\nspec: {cron: often, job: {name: backup, " +
+		"params: {keep: 0}}}\n"
 	_, err = api.Apply(t.Context(), []byte(text), "bad.yaml", false)
-	for _, want := range []string{"Schedule/bad: spec.cron: \"often\" is not a time", "Schedule/bad: spec.job.params.keep: 0 is not allowed"} {
+	for _, want := range []string{
+		"Schedule/bad: spec.cron: \"often\" is not a time", "Schedule/bad: spec.job.params.keep: 0 is not allowed",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -7,19 +7,35 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/provenance"
+	"github.com/director-kaas/kaas/director/signature"
 )
 
-// Doors is what documents may lead the director to: which of its files they may name, and which addresses it connects to for them. Documents cannot widen it.
+// Doors is what documents may lead the director to: which of its files they may name, and which addresses it connects
+// to for them. Documents cannot widen it.
 type Doors struct {
 	ProviderFiles    confine.Dirs     `yaml:"providerFiles"`    // keys, certificates and passwords for providers
 	ProviderSockets  confine.Dirs     `yaml:"providerSockets"`  // of further libvirt daemons on this machine
 	ProviderNetworks confine.Networks `yaml:"providerNetworks"` // addresses of providers
 	ImageDirs        confine.Dirs     `yaml:"imageDirs"`        // files of node images; default /srv/director/images
 	BundleDirs       confine.Dirs     `yaml:"bundleDirs"`       // directories of release bundles; default /srv/director/bundles
+	// TrustedKeys are the keys that sign bundles and images: public keys of minisign, or the absolute paths of files
+	// that hold one.
+	TrustedKeys []string `yaml:"trustedKeys"`
+	Unsigned    string   `yaml:"unsigned"` // words: what documents say in spec.unsigned counts; never: nothing is used without a signature
 }
 
+// What Unsigned may be.
+const (
+	unsignedWords = "words"
+	unsignedNever = "never"
+)
+
 func defaultDoors() Doors {
-	return Doors{ProviderFiles: confine.Dirs{"/etc/director/providers"}, ProviderNetworks: confine.Private()}
+	return Doors{
+		ProviderFiles: confine.Dirs{"/etc/director/providers"}, ProviderNetworks: confine.Private(),
+		Unsigned: unsignedWords,
+	}
 }
 
 // problems are those of the directories and networks.
@@ -31,29 +47,59 @@ func (c Config) doorProblems() []director.Field {
 	for _, l := range []struct {
 		key  string
 		dirs confine.Dirs
-	}{{"providerFiles", c.ProviderFiles}, {"providerSockets", c.ProviderSockets}, {"imageDirs", c.ImageDirs}, {"bundleDirs", c.BundleDirs}} {
+	}{
+		{"providerFiles", c.ProviderFiles},
+		{"providerSockets", c.ProviderSockets},
+		{"imageDirs", c.ImageDirs},
+		{"bundleDirs", c.BundleDirs},
+	} {
 		for i, dir := range l.dirs {
 			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-				bad(fmt.Sprintf("%s[%d]", l.key, i), "beginning with /, and without a / at its end", "%q is not an absolute path", dir)
+				bad(
+					fmt.Sprintf("%s[%d]", l.key, i), "beginning with /, and without a / at its end",
+					"%q is not an absolute path", dir,
+				)
 			}
 		}
 	}
 	for i, p := range c.ProviderNetworks {
 		if !p.IsValid() || p.Masked() != p {
-			bad(fmt.Sprintf("providerNetworks[%d]", i), "write a range such as 10.0.0.0/8", "%s is not a range of addresses", p)
+			bad(
+				fmt.Sprintf("providerNetworks[%d]", i), "write a range such as 10.0.0.0/8",
+				"%s is not a range of addresses", p,
+			)
 		}
 	}
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
 		for _, own := range []string{c.StateDir, c.AdminPasswordFile, c.DatabasePasswordFile} {
 			if own != "" && within(dir, own) && !c.Simulate {
-				bad(fmt.Sprintf("providerFiles[%d]", i), "name a directory that holds nothing but keys, certificates and passwords of providers", "%s holds %s, which is the director's own", dir, own)
+				bad(
+					fmt.Sprintf("providerFiles[%d]", i),
+					"name a directory that holds nothing but keys, certificates and passwords of providers",
+					"%s holds %s, which is the director's own", dir, own,
+				)
 			}
 		}
 		if within(c.StateDir, dir) && !c.Simulate {
 			bad(fmt.Sprintf("providerFiles[%d]", i), "name a directory outside of it", "%s is inside of stateDir", dir)
 		}
 	}
+	_, keys := signature.ReadKeys("trustedKeys", c.TrustedKeys)
+	p = append(p, keys...)
+	if c.Unsigned != unsignedWords && c.Unsigned != unsignedNever {
+		bad("unsigned", "words or never", "%q is not known", c.Unsigned)
+	}
 	return p
+}
+
+// gate lets through what is signed with a trusted key. A director that simulates uses everything, unless it has keys.
+func (c Config) gate(file func(sha256 string) (director.ImageFile, error)) (*provenance.Gate, error) {
+	if c.Simulate && len(c.TrustedKeys) == 0 && c.Unsigned == unsignedWords {
+		return nil, nil
+	}
+	keys, problems := signature.ReadKeys("trustedKeys", c.TrustedKeys)
+	return &provenance.Gate{Keys: keys, Never: c.Unsigned == unsignedNever, Images: c.rules().Images, File: file},
+		director.Invalid("daemon.config", "the configuration is wrong", problems)
 }
 
 // within tells whether the path is the directory or below it.
@@ -61,7 +107,8 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// rules are the doors as the other rooms take them. A director that simulates is somebody's own, and reads any image and bundle unless told otherwise.
+// rules are the doors as the other rooms take them. A director that simulates is somebody's own, and reads any image
+// and bundle unless told otherwise.
 func (c Config) rules() confine.Rules {
 	files := func(dirs confine.Dirs, usual string) confine.Dirs {
 		switch {

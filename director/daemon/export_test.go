@@ -42,10 +42,14 @@ func TestExportOfSecrets(t *testing.T) {
 	if line := plain["authorized_keys"]; !strings.HasPrefix(line, `cert-authority,principals="cluster-`) {
 		t.Errorf("what a VM of somebody else needs is %q", line)
 	}
-	if _, err := api.ExportInventory(t.Context(), "demo", "not my password", 0); director.KindOf(err) != director.KindInvalid {
+	if _, err := api.ExportInventory(
+		t.Context(), "demo", "not my password", 0,
+	); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("with another password: %v", err)
 	}
-	if _, err := api.ExportInventory(t.Context(), "demo", password, 13*time.Hour); director.KindOf(err) != director.KindInvalid {
+	if _, err := api.ExportInventory(
+		t.Context(), "demo", password, 13*time.Hour,
+	); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("a certificate for 13 hours: %v", err)
 	}
 	if n := exports(t, c); n != 0 {
@@ -76,11 +80,15 @@ func TestExportOfSecrets(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range files { // ssh itself finds the certificate beside the key
 		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("ssh-keygen", "-L", "-f", filepath.Join(dir, "id_ed25519-cert.pub")).CombinedOutput(); err != nil || !strings.Contains(string(out), "export admin") {
+	if out, err := exec.Command(
+		"ssh-keygen", "-L", "-f", filepath.Join(dir, "id_ed25519-cert.pub"),
+	).CombinedOutput(); err != nil || !strings.Contains(string(out), "export admin") {
 		t.Errorf("ssh-keygen: %v\n%s", err, out)
 	}
 	authority := secretsOf(t, c, d)["SSH authority of the cluster"][0]
@@ -99,7 +107,12 @@ func exports(t *testing.T, c Config) (n int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	err = db.QueryRowContext(t.Context(), "SELECT count(*) FROM audit WHERE actor = 'admin' AND action = 'export secrets' AND object = 'Cluster/demo'").Scan(&n)
+	err = db.QueryRowContext(
+		t.Context(),
+		"SELECT count(*) FROM audit WHERE actor = 'admin' AND action = 'export secrets' AND object = 'Cluster/demo'",
+	).Scan(
+		&n,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

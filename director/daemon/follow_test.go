@@ -15,7 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// The journal of a plan that is done was pruned: whoever follows it from its beginning, or from its middle, is told what is gone and how it ended.
+// The journal of a plan that is done was pruned: whoever follows it from its beginning, or from its middle, is told
+// what is gone and how it ended.
 func TestFollowOfAPrunedPlanEnds(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)

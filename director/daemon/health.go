@@ -15,10 +15,12 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// leastFree is the room on the data disk below which the director calls itself not ready: journal and logs need it to go on.
+// leastFree is the room on the data disk below which the director calls itself not ready: journal and logs need it to
+// go on.
 const leastFree = 256 << 20
 
-// probeEvery is how long an answer of the probes is good for: anybody may ask, and must not keep the database busy by it.
+// probeEvery is how long an answer of the probes is good for: anybody may ask, and must not keep the database busy by
+// it.
 const probeEvery = 2 * time.Second
 
 // checks returns what /readyz asks.
@@ -50,7 +52,8 @@ func (d *Daemon) checkDatabase(ctx context.Context, db *store.Store) error {
 		return nil
 	}
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the database cannot be written", Hint: "see whether its disk has room and works", Err: err,
+		Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the database cannot be written",
+		Hint: "see whether its disk has room and works", Err: err,
 	}
 }
 
@@ -65,10 +68,14 @@ func (d *Daemon) checkEngine() error {
 func (d *Daemon) checkDisk() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(d.cfg.StateDir, &fs); err != nil {
-		return &director.Error{Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be looked at", Err: err}
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be looked at",
+			Err: err,
+		}
 	}
 	if free := fs.Bavail * uint64(fs.Bsize); free < leastFree {
-		return director.Errorf(director.KindExhausted, "daemon.ready", "the data disk has %d MiB left", free>>20).WithHint("make it larger, or prune logs and images")
+		return director.Errorf(director.KindExhausted, "daemon.ready", "the data disk has %d MiB left", free>>20).
+			WithHint("make it larger, or prune logs and images")
 	}
 	return nil
 }
@@ -77,7 +84,10 @@ func (d *Daemon) checkDisk() error {
 func (d *Daemon) checkRegistry(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", d.registryAddr.String())
 	if err != nil {
-		return &director.Error{Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the registry takes no connections", Hint: "see the director's log", Err: err}
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the registry takes no connections",
+			Hint: "see the director's log", Err: err,
+		}
 	}
 	return conn.Close()
 }

@@ -30,21 +30,25 @@ func imported(t *testing.T, api *client.Client, path, document string) wire.Imag
 		t.Fatal(err)
 	}
 	sum := diskimagetest.SHA256(t, path)
-	if _, err := api.SendFile(t.Context(), wire.UploadRequest{SHA256: sum, Size: info.Size(), Name: filepath.Base(path)}, f, nil, nil); err != nil {
+	if _, err := api.SendFile(
+		t.Context(), wire.UploadRequest{SHA256: sum, Size: info.Size(), Name: filepath.Base(path)}, f, nil, nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	file, err := api.ImportImage(t.Context(), wire.ImageImport{Upload: sum}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "apiVersion: kaas/v1\nkind: Image\nmetadata: {name: " + document + "}\nspec: {sha256: \"" + file.SHA256 + "\", kubernetes: " + file.Kubernetes + "}\n"
+	text := "apiVersion: kaas/v1\nkind: Image\nmetadata: {name: " + document + "}\nspec: {sha256: \"" + file.SHA256 +
+		"\", kubernetes: " + file.Kubernetes + "}\n"
 	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// An image document moves on to an imported file while VMs of the old one live, and what nobody needs any more is taken away (A2).
+// An image document moves on to an imported file while VMs of the old one live, and what nobody needs any more is taken
+// away (A2).
 func TestImagesMoveOn(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, documents)
@@ -62,7 +66,8 @@ func TestImagesMoveOn(t *testing.T) {
 		}
 		return items[0]
 	}
-	if got := image(); got.File != nil || got.Source == "" || got.Old != 0 || len(got.Providers) != 1 || len(got.Clusters) != 1 {
+	if got := image(); got.File != nil || got.Source == "" || got.Old != 0 || len(got.Providers) != 1 ||
+		len(got.Clusters) != 1 {
 		t.Errorf("got %+v", got)
 	}
 
@@ -95,14 +100,18 @@ func TestImagesMoveOn(t *testing.T) {
 	}
 	prune() // the VMs of the old one live
 	second := imported(t, api, diskimagetest.Convert(t, disk, "qcow2", "-o", "compat=0.10"), "node")
-	if err := api.DeleteImageFile(t.Context(), second.SHA256); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "Image/node names it") {
+	if err := api.DeleteImageFile(
+		t.Context(), second.SHA256,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "Image/node names it") {
 		t.Errorf("a file that is named went: %v", err)
 	}
 	prune("  ") // the file of the first alone: its image is still under the fourth worker's VM
 	if _, err := os.Stat(filepath.Join(c.StateDir, "images", first.SHA256+".qcow2")); !os.IsNotExist(err) {
 		t.Errorf("the file of nobody is there: %v", err)
 	}
-	if err := api.DeleteDocument(t.Context(), model.Ref{Kind: model.KindImage, Name: "node"}); director.KindOf(err) != director.KindConflict {
+	if err := api.DeleteDocument(t.Context(), model.Ref{
+		Kind: model.KindImage, Name: "node",
+	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an image in use went: %v", err)
 	}
 	run(t, api, plan.ClusterDelete)
@@ -142,12 +151,14 @@ func TestImageThatWasNotImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := connect(t, c, d)
-	text := "apiVersion: kaas/v1\nkind: Image\nmetadata: {name: node}\nspec: {sha256: \"" + strings.Repeat("5", 64) + "\", kubernetes: v1.37.1}\n"
+	text := "apiVersion: kaas/v1\nkind: Image\nmetadata: {name: node}\nspec: {sha256: \"" + strings.Repeat("5", 64) +
+		"\", kubernetes: v1.37.1}\n"
 	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	_, err = api.MakePlan(t.Context(), "demo", plan.Request{})
-	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "Image/node: spec.sha256: this director has no imported image") ||
+	if director.KindOf(err) != director.KindInvalid ||
+		!strings.Contains(err.Error(), "Image/node: spec.sha256: this director has no imported image") ||
 		!strings.Contains(err.Error(), "directorctl image import FILE node") {
 		t.Errorf("got %v", err)
 	}

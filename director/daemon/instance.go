@@ -40,17 +40,22 @@ func (d *Daemon) openStore(ctx context.Context) (*store.Store, error) {
 // metaKey is under which name the database keeps the public half of the sealing key that it was written with.
 const metaKey = "sealing_key"
 
-// openSeal opens the sealing key and proves that it belongs to the database. A key is made only for a database that has none.
+// openSeal opens the sealing key and proves that it belongs to the database. A key is made only for a database that has
+// none.
 func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, error) {
 	path := d.path("sealing.key")
 	want, err := db.Meta(ctx, metaKey)
 	if err != nil {
 		return nil, err
 	}
-	hint := "copy sealing.key from the state directory of a director that uses this database, or from its backup; its public key is " + want
+	hint := "copy sealing.key from the state directory of a director that uses this database, or from its backup; " +
+		"its public key is " + want
 	box, err := seal.Open(path, want == "")
 	if director.KindOf(err) == director.KindNotFound {
-		return nil, director.Errorf(director.KindNotFound, "daemon.seal", "there is no sealing key %s, and this database was written with one: %w", path, err).
+		return nil, director.Errorf(
+			director.KindNotFound, "daemon.seal",
+			"there is no sealing key %s, and this database was written with one: %w", path, err,
+		).
 			WithHint("%s", hint)
 	}
 	if err != nil {
@@ -64,17 +69,23 @@ func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, erro
 	if box.Public() == want {
 		return box, nil
 	}
-	return nil, director.Errorf(director.KindConflict, "daemon.seal", "the sealing key %s is not the one that this database was written with", path).
+	return nil, director.Errorf(
+		director.KindConflict, "daemon.seal", "the sealing key %s is not the one that this database was written with",
+		path,
+	).
 		WithHint("%s", hint)
 }
 
-// metaAuthority is under which name a shared database keeps the fingerprint of the authority that all its directors have.
+// metaAuthority is under which name a shared database keeps the fingerprint of the authority that all its directors
+// have.
 const metaAuthority = "tls_authority"
 
-// openIdentity opens the director's TLS identity, or makes it. Directors that share a database have one authority: nodes and users trust no other.
+// openIdentity opens the director's TLS identity, or makes it. Directors that share a database have one authority:
+// nodes and users trust no other.
 func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server, error) {
 	shared, known := d.cfg.Database != "", ""
-	const hint = "copy tls/ca.crt and tls/ca.key from the state directory of a director that uses this database. To change the authority of all of them, " +
+	const hint = "copy tls/ca.crt and tls/ca.key from the state directory of a director that uses this database. To " +
+		"change the authority of all of them, " +
 		"stop every director and let the database forget it: DELETE FROM meta WHERE name = '" + metaAuthority + "'"
 	if shared {
 		var err error
@@ -82,7 +93,10 @@ func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server
 			return nil, err
 		}
 		if _, err := os.Stat(d.path("tls", "ca.crt")); known != "" && errors.Is(err, fs.ErrNotExist) {
-			return nil, director.Errorf(director.KindNotFound, "daemon.tls", "there is no %s, and the directors on this database have an authority already", d.path("tls", "ca.crt")).
+			return nil, director.Errorf(
+				director.KindNotFound, "daemon.tls",
+				"there is no %s, and the directors on this database have an authority already", d.path("tls", "ca.crt"),
+			).
 				WithHint("%s", hint)
 		}
 	}
@@ -105,7 +119,10 @@ func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server
 		return nil, err
 	}
 	if known != ours {
-		return nil, director.Errorf(director.KindConflict, "daemon.tls", "%s is not the authority of the other directors on this database", identity.CAFile()).
+		return nil, director.Errorf(
+			director.KindConflict, "daemon.tls", "%s is not the authority of the other directors on this database",
+			identity.CAFile(),
+		).
 			WithHint("%s", hint)
 	}
 	return identity, nil
@@ -121,16 +138,19 @@ func listenIP(listen string) (netip.Addr, bool) {
 	return ip, err == nil && !ip.IsUnspecified()
 }
 
-// instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on another machine gets an id
-// of its own: two directors with one id would take each other for dead.
+// instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on
+// another machine gets an id of its own: two directors with one id would take each other for dead.
 func (d *Daemon) instanceID() (id, host string, err error) {
 	if host, err = os.Hostname(); err != nil {
-		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the machine has no name: %w", err).WithHint("set one with hostnamectl")
+		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the machine has no name: %w", err).
+			WithHint("set one with hostnamectl")
 	}
 	path := d.path("instance")
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the instance's id cannot be read: %w", err)
+		return "", "", director.Errorf(
+			director.KindInternal, "daemon.instance", "the instance's id cannot be read: %w", err,
+		)
 	}
 	place := host + " " + filepath.Clean(d.cfg.StateDir)
 	if known, where, ok := strings.Cut(strings.TrimSuffix(string(text), "\n"), " "); ok && where == place {
@@ -140,14 +160,16 @@ func (d *Daemon) instanceID() (id, host string, err error) {
 	_, _ = rand.Read(b) // crypto/rand.Read never fails
 	id = "i" + hex.EncodeToString(b)
 	if err := os.WriteFile(path, []byte(id+" "+place+"\n"), 0o600); err != nil {
-		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the instance's id cannot be written: %w", err).
+		return "", "", director.Errorf(
+			director.KindInternal, "daemon.instance", "the instance's id cannot be written: %w", err,
+		).
 			WithHint("check the space and the permissions of %s", d.cfg.StateDir)
 	}
 	return id, host, nil
 }
 
-// signRuns leaves our name beside the run logs, and returns who else has left theirs: directors on one database may have the directory in common. It
-// returns nil for a director that is alone.
+// signRuns leaves our name beside the run logs, and returns who else has left theirs: directors on one database may
+// have the directory in common. It returns nil for a director that is alone.
 func (d *Daemon) signRuns(instance string) (logsOf func(instance string) bool, err error) {
 	if d.cfg.Database == "" {
 		return nil, nil

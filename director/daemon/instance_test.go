@@ -57,14 +57,18 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 	if err := os.MkdirAll(authority, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(t, two, io.Discard); director.KindOf(err) != director.KindNotFound || !strings.Contains(director.HintOf(err), "copy tls/ca.crt") {
+	if _, err := start(
+		t, two, io.Discard,
+	); director.KindOf(err) != director.KindNotFound || !strings.Contains(director.HintOf(err), "copy tls/ca.crt") {
 		t.Errorf("without the authority: %v, hint %q", err, director.HintOf(err))
 	}
 	for _, c := range []Config{other.cfg, one} { // the right one comes last
 		for _, file := range []string{"ca.crt", "ca.key"} {
 			copyFile(t, filepath.Join(c.StateDir, "tls", file), filepath.Join(authority, file))
 		}
-		if _, err := start(t, two, io.Discard); (err == nil) != (c.StateDir == one.StateDir) || err != nil && director.KindOf(err) != director.KindConflict {
+		if _, err := start(
+			t, two, io.Discard,
+		); (err == nil) != (c.StateDir == one.StateDir) || err != nil && director.KindOf(err) != director.KindConflict {
 			t.Errorf("with the authority of %s: %v", c.StateDir, err)
 		}
 	}
@@ -95,7 +99,10 @@ func TestDatabasesOfSimulationsAndRealityKeepApart(t *testing.T) {
 				if first && err == nil {
 					err = d.Stop(t.Context())
 				}
-				if first && err != nil || !first && (director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "a database of its own")) {
+				if first && err != nil ||
+					!first &&
+						(director.KindOf(err) != director.KindConflict ||
+							!strings.Contains(director.HintOf(err), "a database of its own")) {
 					t.Errorf("simulate %t: %v", c.Simulate, err)
 				}
 			}
@@ -126,15 +133,18 @@ func TestDatabaseConfig(t *testing.T) {
 	for name, tt := range map[string]struct {
 		database, file, want string
 	}{
-		"sqlite":                   {"", "", ""},
-		"postgres":                 {"postgres://director@db/director?sslmode=verify-full", "/etc/director/db.password", ""},
+		"sqlite": {"", "", ""},
+		"postgres": {
+			"postgres://director@db/director?sslmode=verify-full", "/etc/director/db.password", "",
+		},
 		"a password in it":         {"postgres://director:hunter2@db/director", "", "holds a password"},
 		"password without address": {"", "/etc/director/db.password", "without database"},
 	} {
 		c := testConfig(t)
 		c.Database, c.DatabasePasswordFile = tt.database, tt.file
 		err := c.Validate()
-		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

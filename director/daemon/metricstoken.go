@@ -11,7 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// metricsToken returns the token that /metrics asks for. That of the configuration has to be there; our own is made at the first start.
+// metricsToken returns the token that /metrics asks for. That of the configuration has to be there; our own is made at
+// the first start.
 func (d *Daemon) metricsToken() (director.Secret, error) {
 	path := d.cfg.MetricsTokenFile
 	if path == "" {
@@ -20,7 +21,9 @@ func (d *Daemon) metricsToken() (director.Secret, error) {
 			fresh := make([]byte, 32)
 			_, _ = rand.Read(fresh) // crypto/rand.Read never fails
 			if err := writeSynced(path, base64.RawURLEncoding.EncodeToString(fresh)+"\n"); err != nil {
-				return "", director.Errorf(director.KindInternal, "daemon.metrics", "the token of the metrics cannot be written: %w", err).
+				return "", director.Errorf(
+					director.KindInternal, "daemon.metrics", "the token of the metrics cannot be written: %w", err,
+				).
 					WithHint("check the space and the permissions of %s", d.cfg.StateDir)
 			}
 		}
@@ -31,7 +34,9 @@ func (d *Daemon) metricsToken() (director.Secret, error) {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
-		return "", director.Errorf(director.KindInvalid, "daemon.metrics", "metricsTokenFile: %s cannot be used: %w", path, err).
+		return "", director.Errorf(
+			director.KindInvalid, "daemon.metrics", "metricsTokenFile: %s cannot be used: %w", path, err,
+		).
 			WithHint("write a long random text into it, readable by the director and by the metrics' reader alone")
 	}
 	return token, nil

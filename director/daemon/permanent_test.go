@@ -15,12 +15,15 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// An error that no further try can mend reaches who follows the plan within ten seconds of the task that failed, and nothing is tried again before.
+// An error that no further try can mend reaches who follows the plan within ten seconds of the task that failed, and
+// nothing is tried again before.
 func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	const step, most = "control_plane/demo-master-1", 10 * time.Second
 	c := simulating(t, documents)
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Playbook: "control_plane", Outcome: "failed", Percent: 100, Msg: "the certificate is of somebody else"}}
+	c.Simulation.Plays.Faults = []simulate.PlayFault{
+		{Playbook: "control_plane", Outcome: "failed", Percent: 100, Msg: "the certificate is of somebody else"},
+	}
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +59,8 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	if got := strings.Join(kinds, " "); got != "started aborted" {
 		t.Fatalf("the step went through %q: it was tried again, or waited", got)
 	}
-	if !strings.Contains(aborted.Message, "the certificate is of somebody else") || !strings.Contains(ended.Message, "the certificate is of somebody else") {
+	if !strings.Contains(aborted.Message, "the certificate is of somebody else") ||
+		!strings.Contains(ended.Message, "the certificate is of somebody else") {
 		t.Errorf("it says %q, and the plan %q", aborted.Message, ended.Message)
 	}
 	log, err := api.StepLog(ctx, p.ID, step, 1, 0)
@@ -79,7 +83,9 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	if lines.Err() != nil || failed.IsZero() {
 		t.Fatalf("the log has no task that failed: %v", lines.Err())
 	}
-	for what, at := range map[string]time.Time{"the step's failure": aborted.At, "the plan's": ended.At, "what a follower got": seen} {
+	for what, at := range map[string]time.Time{
+		"the step's failure": aborted.At, "the plan's": ended.At, "what a follower got": seen,
+	} {
 		if after := at.Sub(failed); after < 0 || after > most {
 			t.Errorf("%s came %s after the task's", what, after)
 		}
@@ -89,7 +95,9 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range now.Steps {
-		if s.ID == step && (s.Status != string(plan.Failed) || s.Attempt != 1 || s.Failures != 0 || s.Attempts < 2 || s.NotBefore != nil) {
+		if s.ID == step &&
+			(s.Status != string(plan.Failed) || s.Attempt != 1 || s.Failures != 0 || s.Attempts < 2 ||
+				s.NotBefore != nil) {
 			t.Errorf("the step is %+v", s)
 		}
 	}

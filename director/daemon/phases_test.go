@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -119,7 +117,9 @@ func phase(t *testing.T, api *client.Client, id string, r director.PhaseRequest)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	task, err := api.AskPhase(ctx, id, r)
-	for tick := time.NewTicker(50 * time.Millisecond); err == nil && (task.State == "running" || task.State == "waiting"); <-tick.C {
+	for tick := time.NewTicker(
+		50 * time.Millisecond,
+	); err == nil && (task.State == "running" || task.State == "waiting"); <-tick.C {
 		task, err = api.Phase(ctx, id)
 	}
 	if err != nil {
@@ -153,7 +153,9 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	}
 	api := connect(t, c, d)
 	whole := director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo"}
-	if _, err := api.AskPhase(t.Context(), "begin", whole); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "not installed") {
+	if _, err := api.AskPhase(
+		t.Context(), "begin", whole,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("a cluster that is not installed: %v", err)
 	}
 	run(t, api, plan.ClusterCreate)
@@ -169,7 +171,8 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	if diff := cmp.Diff(sorted(nodes[first]), out(t, api)); diff != "" {
 		t.Errorf("out of the cluster: %s", diff)
 	}
-	if got := locked.Clusters[0]; len(got.Plans) != 1 || got.Plans[0].Operation != "node.delete" || got.Nodes[0].StepsDone != got.Nodes[0].StepsTotal || got.Nodes[0].StepsTotal == 0 {
+	if got := locked.Clusters[0]; len(got.Plans) != 1 || got.Plans[0].Operation != "node.delete" ||
+		got.Nodes[0].StepsDone != got.Nodes[0].StepsTotal || got.Nodes[0].StepsTotal == 0 {
 		t.Errorf("it tells %+v", got)
 	}
 	if diff := cmp.Diff(nodes[first], nodeNames(locked)); diff != "" {
@@ -180,13 +183,15 @@ func TestPhasesRollOverHosts(t *testing.T) {
 		t.Errorf("the same task again: %v\n%s", err, diff)
 	}
 	_, err = api.AskPhase(t.Context(), "lock-1", lock(second))
-	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "host "+first) || !strings.Contains(err.Error(), "host "+second) {
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "host "+first) ||
+		!strings.Contains(err.Error(), "host "+second) {
 		t.Errorf("the same id for another host: %v", err)
 	}
 	refused := func(id string) {
 		t.Helper()
 		_, err := api.AskPhase(t.Context(), id, lock(second))
-		if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "host "+first+" is out with "+firstOf(t, api, first)) ||
+		if director.KindOf(err) != director.KindConflict ||
+			!strings.Contains(err.Error(), "host "+first+" is out with "+firstOf(t, api, first)) ||
 			!strings.Contains(director.HintOf(err), "post-node-unlock --host "+first) {
 			t.Errorf("a second host: %v; %s", err, director.HintOf(err))
 		}
@@ -196,7 +201,10 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	}
 	refused("lock-2")
 	end := director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo"}
-	if _, err := api.AskPhase(t.Context(), "end", end); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), nodes[first][0]+": it was taken out") {
+	if _, err := api.AskPhase(
+		t.Context(), "end", end,
+	); director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(err.Error(), nodes[first][0]+": it was taken out") {
 		t.Errorf("the end while a host is out: %v", err)
 	}
 	wantDone(t, phase(t, api, "unlock-1", unlock(first)))
@@ -243,7 +251,9 @@ func TestPhasesRollOverHosts(t *testing.T) {
 // nextRelease is the cluster's document with the next release and its image.
 func nextRelease() string {
 	cluster := threeHosts[strings.LastIndex(threeHosts, "apiVersion"):]
-	return strings.NewReplacer("release: k8s\n", "release: k8s-next\n", "image: node\n", "image: node-next\n").Replace(cluster)
+	return strings.NewReplacer("release: k8s\n", "release: k8s-next\n", "image: node\n", "image: node-next\n").Replace(
+		cluster,
+	)
 }
 
 func nodeNames(t wire.PhaseTask) (names []string) {
@@ -298,18 +308,43 @@ func TestPhasesThatAreNone(t *testing.T) {
 		kind director.Kind
 		says string
 	}{
-		"an unknown host":     {"x", lock("h9"), director.KindNotFound, `has a host "h9"`},
-		"an unknown node":     {"x", director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: "demo-w-9"}, director.KindNotFound, "demo-w-9"},
-		"an unknown cluster":  {"x", director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "nope"}, director.KindNotFound, "nope"},
-		"an unknown provider": {"x", director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Provider: "nope"}, director.KindNotFound, "nope"},
-		"host and node":       {"x", director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Node: "n"}, director.KindInvalid, "exactly one"},
-		"neither":             {"x", director.PhaseRequest{Phase: director.PhasePostNodeUnlock}, director.KindInvalid, "exactly one"},
-		"a host of a cluster": {"x", director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Host: "h1"}, director.KindInvalid, "leave host"},
-		"no cluster":          {"x", director.PhaseRequest{Phase: director.PhasePostCluster}, director.KindInvalid, "name it"},
-		"an unknown phase":    {"x", director.PhaseRequest{Phase: "during", Host: "h1"}, director.KindInvalid, "phase"},
-		"no id":               {"", lock("h1"), director.KindInvalid, "task_id"},
-		"an id with a slash":  {"a/b", lock("h1"), director.KindInvalid, "task_id"},
-		"a long id":           {strings.Repeat("x", 129), lock("h1"), director.KindInvalid, "task_id"},
+		"an unknown host": {"x", lock("h9"), director.KindNotFound, `has a host "h9"`},
+		"an unknown node": {
+			"x",
+			director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: "demo-w-9"},
+			director.KindNotFound,
+			"demo-w-9",
+		},
+		"an unknown cluster": {
+			"x", director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "nope"}, director.KindNotFound, "nope",
+		},
+		"an unknown provider": {
+			"x",
+			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Provider: "nope"},
+			director.KindNotFound, "nope",
+		},
+		"host and node": {
+			"x",
+			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Node: "n"},
+			director.KindInvalid,
+			"exactly one",
+		},
+		"neither": {
+			"x", director.PhaseRequest{Phase: director.PhasePostNodeUnlock}, director.KindInvalid, "exactly one",
+		},
+		"a host of a cluster": {
+			"x",
+			director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Host: "h1"},
+			director.KindInvalid,
+			"leave host",
+		},
+		"no cluster": {
+			"x", director.PhaseRequest{Phase: director.PhasePostCluster}, director.KindInvalid, "name it",
+		},
+		"an unknown phase":   {"x", director.PhaseRequest{Phase: "during", Host: "h1"}, director.KindInvalid, "phase"},
+		"no id":              {"", lock("h1"), director.KindInvalid, "task_id"},
+		"an id with a slash": {"a/b", lock("h1"), director.KindInvalid, "task_id"},
+		"a long id":          {strings.Repeat("x", 129), lock("h1"), director.KindInvalid, "task_id"},
 	}
 	for name, tt := range bad {
 		_, err := api.AskPhase(t.Context(), tt.id, tt.r)
@@ -322,7 +357,8 @@ func TestPhasesThatAreNone(t *testing.T) {
 	}
 }
 
-// A director that died behind the record of a task, or behind the plan that it made, goes on when somebody asks; and another plan is waited for.
+// A director that died behind the record of a task, or behind the plan that it made, goes on when somebody asks; and
+// another plan is waited for.
 func TestPhasesGoOn(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
@@ -336,7 +372,9 @@ func TestPhasesGoOn(t *testing.T) {
 	host := masters[0]
 
 	// Another plan, paused, holds the cluster.
-	other, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.NodeCordon, Nodes: []string{nodes[masters[1]][0], nodes[masters[2]][0]}})
+	other, err := api.MakePlan(t.Context(), "demo", plan.Request{
+		Operation: plan.NodeCordon, Nodes: []string{nodes[masters[1]][0], nodes[masters[2]][0]},
+	})
 	if err == nil {
 		_, err = api.StartPlan(t.Context(), other.ID, other.Hash)
 	}
@@ -347,7 +385,9 @@ func TestPhasesGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	task, err := api.AskPhase(t.Context(), "lock", lock(host))
-	if err != nil || task.State != "waiting" || !strings.Contains(task.Message, "plan "+other.ID+" holds cluster demo") || task.Clusters[0].Nodes[0].StepsTotal != 0 {
+	if err != nil || task.State != "waiting" ||
+		!strings.Contains(task.Message, "plan "+other.ID+" holds cluster demo") ||
+		task.Clusters[0].Nodes[0].StepsTotal != 0 {
 		t.Fatalf("while another plan holds the cluster: %+v, %v", task, err)
 	}
 
@@ -398,12 +438,15 @@ func TestPhasesGoOn(t *testing.T) {
 	}
 
 	second, err := api.AskPhase(t.Context(), "lock-2", lock(masters[1]))
-	if err != nil || second.State != "waiting" || !strings.Contains(second.Message, "host "+host+" is out with ") || len(second.Clusters[0].Plans) != 0 {
+	if err != nil || second.State != "waiting" || !strings.Contains(second.Message, "host "+host+" is out with ") ||
+		len(second.Clusters[0].Plans) != 0 {
 		t.Errorf("the second host, when the first is out: %+v, %v", second, err)
 	}
 
 	// A plan that was made and never started: killed between the two.
-	made, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.NodeRejoin, Nodes: unlockOrder(nodes[host])})
+	made, err := api.MakePlan(t.Context(), "demo", plan.Request{
+		Operation: plan.NodeRejoin, Nodes: unlockOrder(nodes[host]),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +456,12 @@ func TestPhasesGoOn(t *testing.T) {
 	plans(func(tx *store.Tx, rec director.PhaseTask) error {
 		added, err := tx.AddPhaseTask(director.PhaseTask{
 			ID: "unlock", Request: unlock(host), By: "admin", State: director.PhaseWaiting, Started: time.Now().UTC(),
-			Parts: []director.PhasePart{{Cluster: "demo", Nodes: unlockOrder(nodes[host]), Plans: []string{made.ID}, State: director.PhaseWaiting}},
+			Parts: []director.PhasePart{
+				{
+					Cluster: "demo", Nodes: unlockOrder(nodes[host]), Plans: []string{made.ID},
+					State: director.PhaseWaiting,
+				},
+			},
 		})
 		if err == nil && (!added || rec.ID == "") {
 			t.Error("the task was not added")
@@ -439,139 +487,4 @@ func unlockOrder(names []string) []string {
 	names = slices.Clone(names)
 	slices.Reverse(names)
 	return names
-}
-
-// A plan that was given up ends its task for good.
-func TestPhaseOfAPlanThatWasGivenUp(t *testing.T) {
-	t.Parallel()
-	c := simulating(t, threeHosts)
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Hosts: "demo-w-*", Playbook: "drain_worker", Outcome: "failed", Percent: 100}}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
-	nodes, masters := hosts(t, api)
-	node := nodes[masters[0]][0]
-	request := director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: node}
-	task := phase(t, api, "lock", request)
-	if (task.State != "failed" && task.State != "parked") || task.FinishedAt != nil || !strings.Contains(task.Hint, "directorctl retry ") {
-		t.Fatalf("a drain that fails: %+v", task)
-	}
-	id := task.Clusters[0].Plans[0].ID
-	if _, err := api.DiscardPlan(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	task = phase(t, api, "lock", request)
-	if task.State != "failed" || task.FinishedAt == nil || !strings.Contains(task.Hint, "another task id") || len(task.Clusters[0].Plans) != 1 {
-		t.Errorf("after its plan was given up: %+v", task)
-	}
-	if diff := cmp.Diff([]string{}, out(t, api)); diff != "" {
-		t.Errorf("out of the cluster: %s", diff)
-	}
-}
-
-// A plan that a person has to agree to is waited for, and started once that was done.
-func TestPhasesWaitForApproval(t *testing.T) {
-	t.Parallel()
-	c := simulating(t, threeHosts)
-	c.Approval = "any"
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
-	wantDone(t, phase(t, api, "lock", director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: "demo-w-1"}))
-	anew := nextRelease() + "  maintenance: {strategy: reconstitute}\n"
-	if _, err := api.Apply(t.Context(), []byte(anew), "x", false); err != nil {
-		t.Fatal(err)
-	}
-	request := director.PhaseRequest{Phase: director.PhasePostNodeUnlock, Node: "demo-w-1"}
-	var first wire.PhaseTask
-	for range 3 {
-		task, err := api.AskPhase(t.Context(), "unlock", request)
-		if err != nil || task.State != "waiting" || !strings.Contains(task.Message, "has to be approved first: it makes 5 VMs anew") || len(task.Clusters[0].Plans) != 1 {
-			t.Fatalf("before it was approved: %+v, %v", task, err)
-		}
-		if first.TaskID == "" {
-			first = task
-		}
-		if task.Clusters[0].Plans[0].ID != first.Clusters[0].Plans[0].ID {
-			t.Errorf("each question makes a plan of its own: %s", task.Clusters[0].Plans[0].ID)
-		}
-	}
-	p, err := api.Plan(t.Context(), first.Clusters[0].Plans[0].ID)
-	if err == nil {
-		_, err = api.ApprovePlan(t.Context(), p.ID, p.Hash)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	task := phase(t, api, "unlock", request)
-	wantDone(t, task)
-	if got := operationsOf(task); !slices.Equal(got, []string{"cluster.upgrade", "node.rejoin"}) {
-		t.Errorf("it made plans of %v", got)
-	}
-}
-
-// The machines of a creation that stopped half way keep no host from its unlock: there is no cluster that they could come back to.
-func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
-	t.Parallel()
-	c := simulating(t, threeHosts)
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Playbook: "control_plane", Outcome: "failed", Percent: 100}}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
-	if err == nil {
-		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for tick := time.NewTicker(50 * time.Millisecond); err == nil && p.Phase != string(plan.PhaseFailed) && p.Phase != string(plan.PhaseParked); <-tick.C {
-		p, err = api.Plan(ctx, p.ID)
-	}
-	if err == nil {
-		_, err = api.DiscardPlan(t.Context(), p.ID)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	machines, _ := hosts(t, api)
-	if len(machines["h1"]) == 0 {
-		t.Fatal("nothing was left half way")
-	}
-	wantDone(t, phase(t, api, "unlock", unlock("h1")))
-	wantDone(t, phase(t, api, "lock", lock("h1")))
-}
-
-// However many ask at once, also with the same breath, a task makes one plan.
-func TestAPhaseThatManyAskFor(t *testing.T) {
-	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if _, err := api.AskPhase(t.Context(), "lock", lock("h1")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	task := phase(t, api, "lock", lock("h1"))
-	wantDone(t, task)
-	plans, err := api.Plans(t.Context(), client.PlanFilter{Cluster: "demo"})
-	if err != nil || len(plans) != 2 || plans[0].ID != task.Clusters[0].Plans[0].ID {
-		t.Errorf("%d plans beside the creation's: %+v, %v", len(plans)-1, plans, err)
-	}
 }

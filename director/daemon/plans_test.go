@@ -15,7 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// A plan is started as it was read, or not at all: when a document or the world has moved meanwhile, the refusal says what.
+// A plan is started as it was read, or not at all: when a document or the world has moved meanwhile, the refusal says
+// what.
 func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, documents)
@@ -76,7 +77,9 @@ func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Hosts: "demo-w-2", Playbook: "upgrade_worker", Outcome: "failed", Percent: 100}}
+	c.Simulation.Plays.Faults = []simulate.PlayFault{
+		{Hosts: "demo-w-2", Playbook: "upgrade_worker", Outcome: "failed", Percent: 100},
+	}
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +93,12 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Warnings) > 0 || !slices.ContainsFunc(p.Approvals, func(a string) bool { return strings.HasPrefix(a, "should the upgrade of a worker fail") }) {
+	if len(p.Warnings) > 0 ||
+		!slices.ContainsFunc(p.Approvals, func(
+			a string,
+		) bool {
+			return strings.HasPrefix(a, "should the upgrade of a worker fail")
+		}) {
 		t.Errorf("it warns of %v, and asks for %v", p.Warnings, p.Approvals)
 	}
 	if _, err := api.StartPlan(t.Context(), p.ID, p.Hash); err != nil {
@@ -103,7 +111,9 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	if p, err = api.Plan(t.Context(), p.ID); err != nil {
 		t.Fatal(err)
 	}
-	if want := "demo-w-2: put back as before, and in use; of the workers 1 run v1.37.2, 1 are not begun"; !strings.Contains(p.Message, want) {
+	if want := "demo-w-2: put back as before, and in use; of the workers 1 run v1.37.2, 1 are not begun"; !strings.Contains(
+		p.Message, want,
+	) {
 		t.Errorf("it says %q, want %q", p.Message, want)
 	}
 	v, err := api.Nodes(t.Context(), "demo")
@@ -115,11 +125,17 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 		got[n.Name] = n.Version + " " + n.Power
 	}
 	next, old := "v1.37.2 on", "v1.37.1 on"
-	want := map[string]string{"demo-master-1": next, "demo-master-2": next, "demo-master-3": next, "demo-w-1": next, "demo-w-2": old, "demo-w-3": old}
+	want := map[string]string{
+		"demo-master-1": next, "demo-master-2": next, "demo-master-3": next, "demo-w-1": next, "demo-w-2": old,
+		"demo-w-3": old,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := api.RetryPlan(t.Context(), p.ID, ""); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl plan demo") {
+	if _, err := api.RetryPlan(
+		t.Context(), p.ID, "",
+	); director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(director.HintOf(err), "directorctl plan demo") {
 		t.Errorf("a plan for a worker that was put back goes on: %v", err)
 	}
 	if p, err = api.MakePlan(t.Context(), "demo", plan.Request{}); err != nil {

@@ -21,15 +21,21 @@ const oneTimeFile = "admin-password"
 // others are the permissions that nothing in the state directory gives.
 const others = 0o077
 
-// closeState takes from everybody but the director's own user what the state directory and all in it permit to them. Someone else's directory
-// is refused: its owner could read what is written into it.
+// closeState takes from everybody but the director's own user what the state directory and all in it permit to them.
+// Someone else's directory is refused: its owner could read what is written into it.
 func (d *Daemon) closeState(ctx context.Context) error {
 	info, err := os.Lstat(d.cfg.StateDir)
 	if err != nil {
-		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be looked at: %w", err)
+		return director.Errorf(
+			director.KindInternal, "daemon.state", "the state directory cannot be looked at: %w", err,
+		)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return director.Errorf(director.KindInvalid, "daemon.state", "the state directory %s belongs to the user %d, and the director runs as %d", d.cfg.StateDir, st.Uid, os.Geteuid()).
+		return director.Errorf(
+			director.KindInvalid, "daemon.state",
+			"the state directory %s belongs to the user %d, and the director runs as %d", d.cfg.StateDir, st.Uid,
+			os.Geteuid(),
+		).
 			WithHint("chown -R %d %s, or start the director as its owner", os.Geteuid(), d.cfg.StateDir)
 	}
 	closed := 0
@@ -45,10 +51,15 @@ func (d *Daemon) closeState(ctx context.Context) error {
 		return ignoreGone(os.Chmod(path, info.Mode().Perm()&^others))
 	})
 	if err != nil {
-		return director.Errorf(director.KindInternal, "daemon.state", "the modes of the state directory cannot be set: %w", err)
+		return director.Errorf(
+			director.KindInternal, "daemon.state", "the modes of the state directory cannot be set: %w", err,
+		)
 	}
 	if closed > 0 {
-		d.log.WarnContext(ctx, "other users could get at files of the state directory; they no longer can", "stateDir", d.cfg.StateDir, "files", closed)
+		d.log.WarnContext(
+			ctx, "other users could get at files of the state directory; they no longer can", "stateDir",
+			d.cfg.StateDir, "files", closed,
+		)
 	}
 	return nil
 }
@@ -60,15 +71,18 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// ensureOneTime has the first password of admin in its file as long as it must be changed. The password is nowhere else: neither on the
-// terminal nor in the journal of the service.
+// ensureOneTime has the first password of admin in its file as long as it must be changed. The password is nowhere
+// else: neither on the terminal nor in the journal of the service.
 func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out io.Writer) error {
 	path := d.path(oneTimeFile)
 	pending, err := service.EnsureOneTime(ctx, func(password director.Secret, expires time.Time) error {
 		if err := writePrivate(path, password.Reveal()+"\n"); err != nil {
-			return director.Errorf(director.KindInternal, "daemon.password", "the first password cannot be written: %w", err)
+			return director.Errorf(
+				director.KindInternal, "daemon.password", "the first password cannot be written: %w", err,
+			)
 		}
-		_, err := fmt.Fprintf(out, "\nThe first password of user %s is in %s\nIt is good until %s, and has to be changed at the first login.\n\n",
+		_, err := fmt.Fprintf(out, "\nThe first password of user %s is in %s\nIt is good until %s, and has to be "+
+			"changed at the first login.\n\n",
 			auth.AdminName, path, expires.UTC().Format(time.RFC3339))
 		return err
 	})
@@ -80,7 +94,9 @@ func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out i
 
 func (d *Daemon) forgetOneTime(ctx context.Context) {
 	if err := ignoreGone(os.Remove(d.path(oneTimeFile))); err != nil {
-		d.log.WarnContext(ctx, "the file with the first password cannot be removed; the password in it is no longer good", "err", err)
+		d.log.WarnContext(
+			ctx, "the file with the first password cannot be removed; the password in it is no longer good", "err", err,
+		)
 	}
 }
 

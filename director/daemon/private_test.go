@@ -41,13 +41,17 @@ func TestTheFirstPasswordGoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if api, err = client.New(client.Config{Server: "https://" + d.Addr().String(), CA: ca, Token: director.Secret(session.Token)}); err != nil {
+		if api, err = client.New(client.Config{
+			Server: "https://" + d.Addr().String(), CA: ca, Token: director.Secret(session.Token),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return api
 	}
 	password := strings.TrimSpace(string(first))
-	if err := login(password).ChangePassword(t.Context(), director.Secret(password), "correct horse battery"); err != nil {
+	if err := login(password).ChangePassword(
+		t.Context(), director.Secret(password), "correct horse battery",
+	); err != nil {
 		t.Fatal(err)
 	}
 	gone := func() {
@@ -74,12 +78,16 @@ func TestTheFirstPasswordGoes(t *testing.T) {
 	login("correct horse battery")
 }
 
-// Whatever permissions the state directory had, and whatever umask the director has, nobody else gets at anything in it.
+// Whatever permissions the state directory had, and whatever umask the director has, nobody else gets at anything in
+// it.
 func TestTheStateDirectoryIsClosed(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	open := filepath.Join(c.StateDir, "backups", "old.db")
-	for _, err := range []error{os.MkdirAll(filepath.Dir(open), 0o755), os.WriteFile(open, nil, 0o644), os.Chmod(c.StateDir, 0o755), os.Chmod(open, 0o666)} {
+	for _, err := range []error{
+		os.MkdirAll(filepath.Dir(open), 0o755), os.WriteFile(open, nil, 0o644), os.Chmod(c.StateDir, 0o755),
+		os.Chmod(open, 0o666),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}

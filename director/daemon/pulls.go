@@ -19,7 +19,8 @@ const (
 	anonymousNever    = "never"
 )
 
-// pullsFor is how long an answer about credentials holds: a layer is fetched in many requests, and a deleted cluster loses its access this fast.
+// pullsFor is how long an answer about credentials holds: a layer is fetched in many requests, and a deleted cluster
+// loses its access this fast.
 const pullsFor = 10 * time.Second
 
 // pulls says who may read from the registry: the nodes of each cluster with its password.
@@ -31,20 +32,52 @@ type pulls struct {
 	now       func() time.Time
 
 	mu    sync.Mutex
-	known map[string]pullAnswer // by user; "" for requests without
+	known map[string]pullAnswer  // by user; "" for requests without
+	shown map[[2]string]struct{} // user and address
 }
 
 type pullAnswer struct {
-	password [sha256.Size]byte
-	allowed  bool
-	until    time.Time
+	passwords [][sha256.Size]byte // one, or two while the nodes are given another one
+	allowed   bool
+	until     time.Time
 }
 
 // read implements registry.Reader.
-func (p *pulls) read(ctx context.Context, user string, password director.Secret) bool {
+func (p *pulls) read(ctx context.Context, user string, password director.Secret, from string) bool {
 	got := sha256.Sum256([]byte(password.Reveal()))
 	answer, ok := p.answer(ctx, user)
-	return ok && answer.allowed && (user == "" || subtle.ConstantTimeCompare(got[:], answer.password[:]) == 1)
+	if !ok || !answer.allowed || user == "" {
+		return ok && answer.allowed
+	}
+	right := 0
+	for i := range answer.passwords {
+		right |= subtle.ConstantTimeCompare(got[:], answer.passwords[i][:])
+	}
+	if right == 1 {
+		p.note(ctx, user, from)
+	}
+	return right == 1
+}
+
+// note records that a node has shown the password of its cluster, once.
+func (p *pulls) note(ctx context.Context, user, from string) {
+	who := [2]string{user, from}
+	p.mu.Lock()
+	_, known := p.shown[who]
+	p.mu.Unlock()
+	if known || p.anonymous == anonymousNever {
+		return
+	}
+	if err := p.db.NotePull(ctx, user, from); err != nil {
+		p.log.WarnContext(ctx, "that a node has shown its password cannot be recorded", "user", user, "err", err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown == nil || len(p.shown) >= maxKnownPulls {
+		p.shown = map[[2]string]struct{}{}
+	}
+	p.shown[who] = struct{}{}
 }
 
 func (p *pulls) answer(ctx context.Context, user string) (pullAnswer, bool) {
@@ -81,6 +114,10 @@ func (p *pulls) look(ctx context.Context, user string) (pullAnswer, error) {
 		without, err := p.db.AnonymousPulls(ctx)
 		return pullAnswer{allowed: len(without) > 0}, err
 	}
-	password, err := p.env.PullPassword(ctx, user)
-	return pullAnswer{password: sha256.Sum256([]byte(password.Reveal())), allowed: password != ""}, err
+	passwords, err := p.env.PullPasswords(ctx, user)
+	answer := pullAnswer{allowed: len(passwords) > 0}
+	for _, password := range passwords {
+		answer.passwords = append(answer.passwords, sha256.Sum256([]byte(password.Reveal())))
+	}
+	return answer, err
 }

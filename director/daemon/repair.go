@@ -8,7 +8,8 @@ import (
 // repairEvery is how often nodes are looked at for repairs.
 const repairEvery = 30 * time.Second
 
-// startRepairs looks after the clusters that ask for automatic repair. Every director does so: plans hold their cluster, so one of them repairs it.
+// startRepairs looks after the clusters that ask for automatic repair. Every director does so: plans hold their
+// cluster, so one of them repairs it.
 func (d *Daemon) startRepairs(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

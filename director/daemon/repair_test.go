@@ -67,7 +67,8 @@ func (c *clinic) remove(name string) {
 	}
 }
 
-// round is two looks that are so far apart that what is ill at both is mended. It returns the plan that was begun, ended, or what is said in its place.
+// round is two looks that are so far apart that what is ill at both is mended. It returns the plan that was begun,
+// ended, or what is said in its place.
 func (c *clinic) round() (operation, said string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -110,7 +111,8 @@ func (c *clinic) plans() []string {
 	return ids
 }
 
-// A VM that is off is switched on, one that is off again is made anew, and then it is a person's turn. The budget ends repairs of others too.
+// A VM that is off is switched on, one that is off again is made anew, and then it is a person's turn. The budget ends
+// repairs of others too.
 func TestAutomaticRepair(t *testing.T) {
 	t.Parallel()
 	c := openClinic(t, "repair: {auto: true}")
@@ -142,7 +144,8 @@ func TestAutomaticRepair(t *testing.T) {
 	want("node.rejoin done", "") // of the master, which comes first
 }
 
-// Many nodes that are ill at once have one cause, and no VM is destroyed for it; neither is when the hypervisor or the cluster cannot be asked.
+// Many nodes that are ill at once have one cause, and no VM is destroyed for it; neither is when the hypervisor or the
+// cluster cannot be asked.
 func TestAutomaticRepairKeepsOffOutages(t *testing.T) {
 	t.Parallel()
 	c := openClinic(t, "repair: {auto: true, maxUnhealthyPercent: 20}")

@@ -10,7 +10,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// defaultSchedules are made at the first start. From then on they are documents like all others: they can be changed, suspended and deleted.
+// defaultSchedules are made at the first start. From then on they are documents like all others: they can be changed,
+// suspended and deleted.
 func defaultSchedules() []model.Document {
 	nightly := func(job, cron string) model.Document {
 		d := model.Document{Kind: model.KindSchedule, Metadata: model.Metadata{Name: job}, Schedule: &model.Schedule{
@@ -25,7 +26,10 @@ func defaultSchedules() []model.Document {
 // scheduler returns the scheduler with every job that this director knows.
 func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
-		schedule.PruneJob(db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms}, time.Now),
+		schedule.PruneJob(
+			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms},
+			operations.Retention{Operations: ops}, time.Now,
+		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(ops),
 		schedule.ImagesJob(ops, time.Now),

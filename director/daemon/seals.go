@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// seals binds the sealed rows of directors that bound nothing. The mark that all are bound is a file beside the key and not a row: whoever can
-// write to the database could remove a row, and have forged rows bound at the next start.
+// seals binds the sealed rows of directors that bound nothing. The mark that all are bound is a file beside the key and
+// not a row: whoever can write to the database could remove a row, and have forged rows bound at the next start.
 type seals struct {
 	db       *store.Store
 	box      *seal.Box
@@ -26,15 +26,20 @@ type seals struct {
 // sealsEvery is how often a director looks whether the last older peer has gone.
 const sealsEvery = time.Minute
 
-// bindSeals binds what an older director has sealed to its rows. From then on rows without a binding are refused. While an older director shares the
-// database, which goes on to seal without, they are accepted, and a task waits for it to go.
+// bindSeals binds what an older director has sealed to its rows. From then on rows without a binding are refused. While
+// an older director shares the database, which goes on to seal without, they are accepted, and a task waits for it to
+// go.
 func (d *Daemon) bindSeals(ctx context.Context, db *store.Store, box *seal.Box, instance string) error {
 	s := seals{db: db, box: box, instance: instance, mark: d.path(seal.BoundFile), warn: d.log.WarnContext}
 	done, err := s.bind(ctx)
 	if err != nil || done {
 		return err
 	}
-	d.log.InfoContext(ctx, "an older director shares the database: secrets that are not bound to their rows are accepted until it has gone")
+	d.log.InfoContext(
+		ctx,
+		"an older director shares the database: secrets that are not bound to their rows are accepted until it has "+
+			"gone",
+	)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
@@ -88,8 +93,12 @@ func (s seals) bind(ctx context.Context) (done bool, err error) {
 	if err != nil || older {
 		return false, err
 	}
-	if err := writeSynced(s.mark, "Every secret in the database is bound to its row; others are refused. See docs/operate/security.md.\n"); err != nil {
-		return false, director.Errorf(director.KindInternal, "daemon.seal", "cannot note that the secrets are bound to their rows: %w", err).
+	if err := writeSynced(
+		s.mark, "Every secret in the database is bound to its row; others are refused. See docs/operate/security.md.\n",
+	); err != nil {
+		return false, director.Errorf(
+			director.KindInternal, "daemon.seal", "cannot note that the secrets are bound to their rows: %w", err,
+		).
 			WithHint("check the space and the permissions of %s", filepath.Dir(s.mark))
 	}
 	s.box.AcceptUnbound(false)

@@ -13,8 +13,8 @@ import (
 	"filippo.io/age"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -65,15 +65,17 @@ func (v vault) fill() {
 		if _, err := v.db.AddSecret(v.Context(), uid, steps.SecretPKI, sealed); err != nil {
 			v.Fatal(err)
 		}
-		ops := operations.New(operations.Config{Store: v.db, Env: v.env, Now: time.Now})
-		if _, err := ops.SetCredentials(v.Context(), "ann", "c"+uid, "root", director.Secret("password of "+uid)); err != nil {
+		service := providers.New(providers.Config{Vault: providers.Vault{Store: v.db, Sealer: v.box}, Now: time.Now})
+		if _, err := service.SetCredentials(
+			v.Context(), "ann", "c"+uid, "root", director.Secret("password of "+uid),
+		); err != nil {
 			v.Fatal(err)
 		}
 	}
 }
 
 func (v vault) credentials(name string) (string, error) {
-	c, err := operations.OpenCredentials(v.Context(), v.db, v.box, name)
+	c, err := providers.Vault{Store: v.db, Sealer: v.box}.Reveal(v.Context(), name)
 	return c.Password.Reveal(), err
 }
 
@@ -146,7 +148,8 @@ func onBoth(t *testing.T, test func(t *testing.T, c Config)) {
 	})
 }
 
-// Whoever can write to the database cannot give one cluster the authorities of another, nor one provider the password of another.
+// Whoever can write to the database cannot give one cluster the authorities of another, nor one provider the password
+// of another.
 func TestSwappedRowsDoNotOpen(t *testing.T) {
 	onBoth(t, func(t *testing.T, c Config) {
 		v := openVault(t, c)
@@ -157,24 +160,31 @@ func TestSwappedRowsDoNotOpen(t *testing.T) {
 		if password, err := v.credentials("cu1"); err != nil || password != "password of u1" {
 			t.Fatalf("%q, %v", password, err)
 		}
-		for _, table := range []struct{ name, key, one, two string }{{"secrets", "owner", "u1", "u2"}, {"credentials", "name", "cu1", "cu2"}} {
+		for _, table := range []struct{ name, key, one, two string }{
+			{"secrets", "owner", "u1", "u2"}, {"credentials", "name", "cu1", "cu2"},
+		} {
 			v.exec("UPDATE "+table.name+" SET "+table.key+" = 'between' WHERE "+table.key+" = $1", table.one)
 			v.exec("UPDATE "+table.name+" SET "+table.key+" = $1 WHERE "+table.key+" = $2", table.one, table.two)
 			v.exec("UPDATE "+table.name+" SET "+table.key+" = $1 WHERE "+table.key+" = 'between'", table.two)
 		}
 		v = openVault(t, c) // a start does not mend it
 		for _, uid := range []string{"u1", "u2"} {
-			if _, err := v.env.ClusterPKI(t.Context(), uid); !strings.Contains(director.HintOf(err), "changed the database") {
+			if _, err := v.env.ClusterPKI(
+				t.Context(), uid,
+			); !strings.Contains(director.HintOf(err), "changed the database") {
 				t.Errorf("authorities of %s: %v (hint %q)", uid, err, director.HintOf(err))
 			}
-			if password, err := v.credentials("c" + uid); password != "" || !strings.Contains(director.HintOf(err), "changed the database") {
+			if password, err := v.credentials(
+				"c" + uid,
+			); password != "" || !strings.Contains(director.HintOf(err), "changed the database") {
 				t.Errorf("credentials c%s: %q, %v (hint %q)", uid, password, err, director.HintOf(err))
 			}
 		}
 	})
 }
 
-// A director binds what an older one has sealed, also when it is cut while it does so; after that, unbound rows are refused for good.
+// A director binds what an older one has sealed, also when it is cut while it does so; after that, unbound rows are
+// refused for good.
 func TestOldRowsAreBoundAtTheStart(t *testing.T) {
 	onBoth(t, func(t *testing.T, c Config) {
 		v := openVault(t, c)
@@ -217,7 +227,9 @@ func TestOldRowsAreBoundAtTheStart(t *testing.T) {
 		// Forged rows come later: the next start must not bind them.
 		v.strip()
 		v = openVault(t, c)
-		if _, err := v.env.ClusterPKI(t.Context(), "u1"); !strings.Contains(director.HintOf(err), v.d.path(seal.BoundFile)) {
+		if _, err := v.env.ClusterPKI(
+			t.Context(), "u1",
+		); !strings.Contains(director.HintOf(err), v.d.path(seal.BoundFile)) {
 			t.Errorf("an unbound row: %v (hint %q)", err, director.HintOf(err))
 		}
 	})

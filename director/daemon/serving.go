@@ -10,7 +10,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// servingEvery is how often clusters are asked for requests of kubelets. A node that has joined waits that long for logs, exec and metrics.
+// servingEvery is how often clusters are asked for requests of kubelets. A node that has joined waits that long for
+// logs, exec and metrics.
 const servingEvery = 10 * time.Second
 
 // startServing approves the certificates that kubelets serve with.
@@ -19,7 +20,11 @@ func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.En
 		return // clusters that only pretend have no kubelets
 	}
 	approver := &certificates.Approver{
-		Machines: func(ctx context.Context) ([]director.Machine, error) { return db.Machines(ctx, store.MachineFilter{}) },
+		Machines: func(
+			ctx context.Context,
+		) ([]director.Machine, error) {
+			return db.Machines(ctx, store.MachineFilter{})
+		},
 		Connect: func(ctx context.Context, uid, name, endpoint string) (certificates.Cluster, error) {
 			api, err := env.Cluster(ctx, uid, name, endpoint)
 			if err != nil {

@@ -7,18 +7,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// hands is how a director acts on the world. It is chosen once, at the start: nothing else knows whether the world is real.
+// hands is how a director acts on the world. It is chosen once, at the start: nothing else knows whether the world is
+// real.
 type hands struct {
 	open      opener
 	providers []string                                   // types that documents may have
@@ -27,11 +30,17 @@ type hands struct {
 	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
 }
 
+// vault opens the sealed accounts of providers.
+func (d *Daemon) vault(db *store.Store, box *seal.Box) providers.Vault {
+	return providers.Vault{Store: db, Sealer: box, Files: d.cfg.ProviderFiles}
+}
+
 func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 	if !d.cfg.Simulate {
-		accounts := operations.Vault{Store: db, Sealer: box, Files: d.cfg.ProviderFiles}.Open
+		accounts := d.vault(db, box).Open
 		return hands{
-			open: openReal(accounts, d.cfg.rules(), d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook, nodes: func(steps.Backends) steps.Nodes { return d.nodes },
+			open: openReal(accounts, d.cfg.rules(), d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook,
+			nodes: func(steps.Backends) steps.Nodes { return d.nodes },
 		}, nil
 	}
 	s, err := simulate.Open(d.path("simulation"), db.DirectorID(), d.cfg.Simulation)
@@ -45,6 +54,8 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) },
 	}, nil
 }
+
+func (h hands) simulates() bool { return slices.Contains(h.providers, model.ProviderSim) }
 
 // simulatedNodes opens the back end first: the document of a provider says how long its VMs take to boot.
 type simulatedNodes struct {
@@ -69,7 +80,9 @@ func (n simulatedNodes) CloudInit(ctx context.Context, m director.Machine, hostK
 }
 
 // FirstBoot implements steps.Nodes.
-func (n simulatedNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error) {
+func (n simulatedNodes) FirstBoot(
+	ctx context.Context, m director.Machine, hostKey string, again bool,
+) (cloudinit.Report, error) {
 	return n.simulation.FirstBoot(ctx, m, hostKey, again)
 }
 
@@ -88,26 +101,35 @@ func (n simulatedNodes) Script(ctx context.Context, m director.Machine, hostKey,
 	return n.simulation.Script(ctx, m, hostKey, script)
 }
 
-// markState keeps simulations and real directors off each other's state: a real director must never believe a pretended ledger, nor a
-// rehearsal run plans of real clusters.
+// markState keeps simulations and real directors off each other's state: a real director must never believe a pretended
+// ledger, nor a rehearsal run plans of real clusters.
 func (d *Daemon) markState() error {
 	exists := func(name string) bool {
 		_, err := os.Stat(d.path(name))
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	marked := exists("simulated")
-	// A second director on a database is given the sealing key of the first before it starts; an instance it makes itself.
+	// A second director on a database is given the sealing key of the first before it starts; an instance it makes
+	// itself.
 	real := exists("director.db") || exists("instance") || exists("sealing.key") && d.cfg.Database == ""
 	switch {
 	case d.cfg.Simulate && !marked && real:
-		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a real director", d.cfg.StateDir).
+		return director.Errorf(
+			director.KindConflict, "daemon.state", "%s is the state of a real director", d.cfg.StateDir,
+		).
 			WithHint("give the simulation a stateDir of its own")
 	case d.cfg.Simulate && !marked:
-		if err := os.WriteFile(d.path("simulated"), []byte("Nothing in this directory is about real machines.\n"), 0o600); err != nil {
-			return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be marked: %w", err)
+		if err := os.WriteFile(
+			d.path("simulated"), []byte("Nothing in this directory is about real machines.\n"), 0o600,
+		); err != nil {
+			return director.Errorf(
+				director.KindInternal, "daemon.state", "the state directory cannot be marked: %w", err,
+			)
 		}
 	case !d.cfg.Simulate && marked:
-		return director.Errorf(director.KindConflict, "daemon.state", "%s is the state of a simulation", d.cfg.StateDir).
+		return director.Errorf(
+			director.KindConflict, "daemon.state", "%s is the state of a simulation", d.cfg.StateDir,
+		).
 			WithHint("give the director a stateDir of its own, or go on with the rehearsal: director simulate")
 	}
 	return nil
@@ -136,9 +158,11 @@ func (d *Daemon) markDatabase(ctx context.Context, db *store.Store) error {
 	case err != nil:
 		return err
 	case d.cfg.Simulate && have == real:
-		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a real director").WithHint("give the simulation a database of its own")
+		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a real director").
+			WithHint("give the simulation a database of its own")
 	case !d.cfg.Simulate && have == simulated:
-		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a simulation").WithHint("give the director a database of its own")
+		return director.Errorf(director.KindConflict, "daemon.database", "the database is that of a simulation").
+			WithHint("give the director a database of its own")
 	}
 	return nil
 }
@@ -152,7 +176,9 @@ func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out i
 	if err != nil || len(have) > 0 {
 		return err
 	}
-	docs, notes, err := simulate.Documents(ctx, d.cfg.Simulation.WorldDir(d.path("simulation")), d.cfg.Simulation.Documents)
+	docs, notes, err := simulate.Documents(
+		ctx, d.cfg.Simulation.WorldDir(d.path("simulation")), d.cfg.Simulation.Documents,
+	)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,9 @@ func TestSimulatedCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, note := range []string{"Image/node: /nowhere/image is not here", "Release/k8s: there is no bundle in /nowhere/bundle"} {
+	for _, note := range []string{
+		"Image/node: /nowhere/image is not here", "Release/k8s: there is no bundle in /nowhere/bundle",
+	} {
 		if !strings.Contains(out.String(), note) {
 			t.Errorf("it does not say %q: %s", note, out.String())
 		}
@@ -175,7 +177,9 @@ func TestSimulationAndRealityKeepApart(t *testing.T) {
 	}
 	_ = d.Stop(t.Context())
 	c.Simulate = true
-	if _, err := start(t, c, io.Discard); director.KindOf(err) != director.KindConflict || !strings.Contains(fmt.Sprint(err), "real director") {
+	if _, err := start(
+		t, c, io.Discard,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(fmt.Sprint(err), "real director") {
 		t.Errorf("a simulation on a real director's state: %v", err)
 	}
 	c = simulating(t, documents)
@@ -237,7 +241,10 @@ simulation:
 		t.Fatal(err)
 	}
 	_, err := LoadConfig(path)
-	for _, want := range []string{"simulation.worlds: is missing", "simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome", "plays.faults[0].percent"} {
+	for _, want := range []string{
+		"simulation.worlds: is missing", "simulation.verbs", "simulation.plays.changed", "plays.faults[0].outcome",
+		"plays.faults[0].percent",
+	} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}

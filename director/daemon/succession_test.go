@@ -92,7 +92,12 @@ func living(t *testing.T, ops *operations.Operations) []string {
 // wantStale expects that none of the verbs moves the plan on.
 func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) {
 	t.Helper()
-	for _, m := range []api.Move{{Verb: api.VerbRetry}, {Verb: api.VerbRetry, Step: step}, {Verb: api.VerbUndo}, {Verb: api.VerbSkip, Step: step, Reason: "why not"}} {
+	for _, m := range []api.Move{
+		{Verb: api.VerbRetry},
+		{Verb: api.VerbRetry, Step: step},
+		{Verb: api.VerbUndo},
+		{Verb: api.VerbSkip, Step: step, Reason: "why not"},
+	} {
 		_, err := ops.MovePlan(t.Context(), "admin", id, m)
 		if director.KindOf(err) != director.KindConflict || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s %s: got %v, want a conflict that says %q", m.Verb, m.Step, err, says)
@@ -100,11 +105,14 @@ func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) 
 	}
 }
 
-// A plan whose cluster was deleted, or that a newer one has overtaken, makes nothing any more: its start was a world ago.
+// A plan whose cluster was deleted, or that a newer one has overtaken, makes nothing any more: its start was a world
+// ago.
 func TestAnOldPlanIsNotRevived(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, documents)
-	c.Simulation.Plays.Faults = []simulate.PlayFault{{Hosts: "demo-w-2", Playbook: "prepare", Outcome: "failed", Percent: 100}}
+	c.Simulation.Plays.Faults = []simulate.PlayFault{
+		{Hosts: "demo-w-2", Playbook: "prepare", Outcome: "failed", Percent: 100},
+	}
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +132,9 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	// A director of before has left it as it was.
 	revive := func() {
 		t.Helper()
-		if _, err := ops.Store.SQL().ExecContext(t.Context(), "UPDATE plans SET phase = 'failed' WHERE id = ?", old.Plan.ID); err != nil {
+		if _, err := ops.Store.SQL().ExecContext(
+			t.Context(), "UPDATE plans SET phase = 'failed' WHERE id = ?", old.Plan.ID,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,7 +191,8 @@ func (b meddlingBackend) List(ctx context.Context, f hypervisor.Filter) ([]hyper
 	return vms, err
 }
 
-// A document that is applied, or a plan that runs, while a start is being checked is seen by the start: it never begins a plan of a former generation.
+// A document that is applied, or a plan that runs, while a start is being checked is seen by the start: it never begins
+// a plan of a former generation.
 func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	t.Parallel()
 	d, err := start(t, simulating(t, documents), io.Discard)
@@ -194,7 +205,9 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	ops := operations.New(conf)
 	apply := func(old, replacement string) func() error {
 		return func() error {
-			_, err := d.ops.Apply(t.Context(), "admin", []byte(strings.Replace(demoDocument(), old, replacement, 1)), "x", false)
+			_, err := d.ops.Apply(
+				t.Context(), "admin", []byte(strings.Replace(demoDocument(), old, replacement, 1)), "x", false,
+			)
 			return err
 		}
 	}
@@ -203,7 +216,10 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 		meanwhile  func() error
 	}{
 		{"the cluster", "Cluster/demo has changed (now generation 2)", apply("count: 3", "count: 4")},
-		{"what the cluster names", "Network/net has changed (now generation 2)", apply("to: 10.88.0.99", "to: 10.88.0.150")},
+		{
+			"what the cluster names", "Network/net has changed (now generation 2)",
+			apply("to: 10.88.0.99", "to: 10.88.0.150"),
+		},
 		{"the cluster is made anew", "Cluster/demo has changed (now generation 1)", func() error {
 			err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
 			return errors.Join(err, apply("", "")())
@@ -213,9 +229,14 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 		}},
 		{"another plan", "plan p-between was started", func() error {
 			return d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
-				p := plan.Plan{ID: "p-between", CreatedAt: time.Now(), Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo"}}
+				p := plan.Plan{
+					ID: "p-between", CreatedAt: time.Now(),
+					Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo"},
+				}
 				s := plan.NewState(&p)
-				return errors.Join(tx.AddPlan(p), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Now()}),
+				return errors.Join(tx.AddPlan(
+					p,
+				), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Now()}),
 					tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanDone, At: time.Now()}))
 			})
 		}},
@@ -233,7 +254,8 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			m.mu.Unlock()
 			_, err = ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
 			deleted := strings.Contains(tt.name, "cluster is") // which discards the plan too
-			if director.KindOf(err) != director.KindConflict || err == nil || !deleted && !strings.Contains(err.Error(), tt.says) {
+			if director.KindOf(err) != director.KindConflict || err == nil ||
+				!deleted && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v, want a conflict that says %q", err, tt.says)
 			}
 			if diff := cmp.Diff([]string{}, living(t, ops)); diff != "" {
@@ -247,7 +269,8 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
 }
 
-// A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a cluster of its name begins anew.
+// A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a
+// cluster of its name begins anew.
 func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	t.Parallel()
 	d, err := start(t, simulating(t, documents), io.Discard)
@@ -260,14 +283,19 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ops.DeleteDocument(t.Context(), "admin", ref); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
+	if err := ops.DeleteDocument(
+		t.Context(), "admin", ref,
+	); director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
 		t.Errorf("a cluster with VMs: %v", err)
 	}
 	p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups"}); err != nil {
+	if _, err := ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
+		Verb: api.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
@@ -276,7 +304,8 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	wantPhase(t, ended(t, ops, p.Plan.ID), plan.PhaseDone)
 	secrets := func() (n int) {
 		t.Helper()
-		const query = "SELECT count(*) FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)"
+		const query = "SELECT count(*) FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE " +
+			"cluster_uid = ?)"
 		if err := ops.Store.SQL().QueryRowContext(t.Context(), query, doc.UID, doc.UID).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +334,12 @@ func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
-		p := plan.Plan{ID: "p-holds", CreatedAt: time.Now(), Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo", Steps: []plan.Step{{ID: "x/y", Kind: "x"}}}}
+		p := plan.Plan{
+			ID: "p-holds", CreatedAt: time.Now(),
+			Content: plan.Content{
+				Operation: plan.ClusterScale, Cluster: "demo", Steps: []plan.Step{{ID: "x/y", Kind: "x"}},
+			},
+		}
 		s := plan.NewState(&p)
 		return errors.Join(tx.AddPlan(p), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Now()}),
 			tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanPaused, At: time.Now()}))
@@ -313,7 +347,9 @@ func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"}); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "p-holds") {
+	if err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{
+		Kind: model.KindCluster, Name: "demo",
+	}); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "p-holds") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,7 +23,8 @@ func (d *Daemon) support(db *store.Store, build Build, playbook, tree string) fu
 			config = []byte("# " + err.Error() + "\n")
 		}
 		versions := map[string]string{
-			"director": build.Version, "commit": build.Commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			"director": build.Version, "commit": build.Commit, "go": runtime.Version(),
+			"platform":  runtime.GOOS + "/" + runtime.GOARCH,
 			"playbooks": tree, "ansible": ansibleVersion(ctx, playbook), "director_id": db.DirectorID(),
 		}
 		versions["database"], versions["schema"], err = db.Schema(ctx)

@@ -17,7 +17,8 @@ import (
 	"github.com/director-kaas/kaas/director/simulate"
 )
 
-// A VM that somebody else has destroyed and made anew under the node's name is taken over by an unlock that knows its host key, on a person's word.
+// A VM that somebody else has destroyed and made anew under the node's name is taken over by an unlock that knows its
+// host key, on a person's word.
 func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	t.Parallel()
 	const node = "demo-w-2"
@@ -35,7 +36,9 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 		r.SetHostKeys(keys)
 		return r
 	}
-	if _, err := api.AskPhase(t.Context(), "early", with(map[string]string{node: key})); director.KindOf(err) != director.KindConflict ||
+	if _, err := api.AskPhase(
+		t.Context(), "early", with(map[string]string{node: key}),
+	); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(err.Error(), "a host key for "+node+", which is not out of its cluster") {
 		t.Errorf("a key for a node that was not locked: %v", err)
 	}
@@ -74,11 +77,17 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 		kind director.Kind
 		says string
 	}{
-		"no key":                     {map[string]string{node: "my key"}, director.KindInvalid, "host_keys." + node},
-		"a key of an unknown type":   {map[string]string{node: "ssh-dss AAAAB3NzaC1kc3MAAACBAA=="}, director.KindInvalid, "host_keys." + node},
-		"of a node that was not out": {map[string]string{node: key, "demo-w-1": key}, director.KindConflict, "demo-w-1"},
+		"no key": {map[string]string{node: "my key"}, director.KindInvalid, "host_keys." + node},
+		"a key of an unknown type": {
+			map[string]string{node: "ssh-dss AAAAB3NzaC1kc3MAAACBAA=="}, director.KindInvalid, "host_keys." + node,
+		},
+		"of a node that was not out": {
+			map[string]string{node: key, "demo-w-1": key}, director.KindConflict, "demo-w-1",
+		},
 	} {
-		if _, err := api.AskPhase(t.Context(), "bad", with(tt.keys)); director.KindOf(err) != tt.kind || !strings.Contains(fmt.Sprintf("%v %+v", err, err), tt.says) {
+		if _, err := api.AskPhase(
+			t.Context(), "bad", with(tt.keys),
+		); director.KindOf(err) != tt.kind || !strings.Contains(fmt.Sprintf("%v %+v", err, err), tt.says) {
 			t.Errorf("%s: %v, want %s with %q", name, err, tt.kind, tt.says)
 		}
 	}
@@ -87,7 +96,8 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	}
 
 	task, err := api.AskPhase(t.Context(), "unlock", with(map[string]string{node: key + " root@new"}))
-	if err != nil || task.State != "waiting" || len(task.Clusters) != 1 || len(task.Clusters[0].Plans) != 1 || !strings.Contains(task.Message, "it takes the VM named "+node+" that somebody else has made") ||
+	if err != nil || task.State != "waiting" || len(task.Clusters) != 1 || len(task.Clusters[0].Plans) != 1 ||
+		!strings.Contains(task.Message, "it takes the VM named "+node+" that somebody else has made") ||
 		!strings.Contains(task.Message, "SHA256:") {
 		t.Fatalf("before a person has agreed: %+v, %v", task, err)
 	}
@@ -120,7 +130,9 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	if diff := cmp.Diff(task, again); diff != "" || err != nil {
 		t.Errorf("the same task again: %v\n%s", err, diff)
 	}
-	if _, err := api.AskPhase(t.Context(), "unlock", director.PhaseRequest{Phase: director.PhasePostNodeUnlock, Node: node}); director.KindOf(err) != director.KindConflict {
+	if _, err := api.AskPhase(t.Context(), "unlock", director.PhaseRequest{
+		Phase: director.PhasePostNodeUnlock, Node: node,
+	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("the same id without the key: %v", err)
 	}
 }

@@ -12,10 +12,13 @@ import (
 	"github.com/director-kaas/kaas/playbooks"
 )
 
-// What a plan keeps holds the templates too, so another template is another tree, which is unpacked beside the former one.
+// What a plan keeps holds the templates too, so another template is another tree, which is unpacked beside the former
+// one.
 func TestPlansKeepTheirTemplates(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"install.yml", inventory.TemplatesDir + "/hosts.ini.tmpl", inventory.TemplatesDir + "/group_vars/all.yml.tmpl"} {
+	for _, name := range []string{
+		"install.yml", inventory.TemplatesDir + "/hosts.ini.tmpl", inventory.TemplatesDir + "/group_vars/all.yml.tmpl",
+	} {
 		if _, err := fs.Stat(planTree(), name); err != nil {
 			t.Error(err)
 		}

@@ -19,8 +19,9 @@ import (
 	"github.com/director-kaas/kaas/plugins/vsphere/vspheretest"
 )
 
-// BenchmarkVMOverVSphere makes VMs through a whole director, one after another, and then as many by the hypervisor's calls alone: a clone with its settings, a data disk,
-// its attachment, and the power. Both run on vCenter's simulator, where a call takes next to nothing: what is between them is the director's own.
+// BenchmarkVMOverVSphere makes VMs through a whole director, one after another, and then as many by the hypervisor's
+// calls alone: a clone with its settings, a data disk, its attachment, and the power. Both run on vCenter's simulator,
+// where a call takes next to nothing: what is between them is the director's own.
 func BenchmarkVMOverVSphere(b *testing.B) {
 	const vms = 30
 	s := vspheretest.Start(b)
@@ -28,12 +29,22 @@ func BenchmarkVMOverVSphere(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	api := startReal(b, func(c *Config) { c.ClonesPerProvider, c.StepsAtOnce = 1, 4*vms }) // those that wait for guests take a place each
+	image := hypervisortest.NewImageOf(b, 2<<30, nil)
+	by := signing(b, bundle, image.Path, "v1.37.0")
+	by.signRelease(by.key)
+	by.signImage(by.key)
+	api := startReal(b, func(c *Config) {
+		c.ClonesPerProvider, c.StepsAtOnce = 1, 4*vms // those that wait for guests take a place each
+		c.TrustedKeys = []string{by.key.Public()}
+	})
 	if _, err := api.SetCredentials(b.Context(), "vcenter", vspheretest.Account, vspheretest.Password); err != nil {
 		b.Fatal(err)
 	}
-	docs := onVSphere(b, s, hypervisortest.NewImageOf(b, 2<<30, nil), bundle)
-	docs = strings.Replace(docs, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n      dataDisk: 2GiB\n", vms), 1)
+	docs := onVSphere(b, s, image, bundle)
+	docs = strings.Replace(
+		docs, "    - name: worker\n      count: 1\n",
+		fmt.Sprintf("    - name: worker\n      count: %d\n      dataDisk: 2GiB\n", vms), 1,
+	)
 	if _, err := api.Apply(b.Context(), []byte(docs), "demo", false); err != nil {
 		b.Fatal(err)
 	}
@@ -117,28 +128,43 @@ func rawVMs(b *testing.B, s *vspheretest.Server, count int) {
 	}
 	poolRef, storeRef, dataRef := pool.Reference(), store.Reference(), data.Reference()
 	for i := range count {
-		task, err := object.NewVirtualMachine(s.Admin.Client, template.Reference()).Clone(ctx, folder, fmt.Sprintf("raw-%d", i), types.VirtualMachineCloneSpec{
+		task, err := object.NewVirtualMachine(
+			s.Admin.Client, template.Reference(),
+		).Clone(ctx, folder, fmt.Sprintf("raw-%d", i), types.VirtualMachineCloneSpec{
 			Location: types.VirtualMachineRelocateSpec{
-				Pool: &poolRef, Datastore: &storeRef, DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking),
+				Pool: &poolRef, Datastore: &storeRef,
+				DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking),
 			},
-			Snapshot: template.Snapshot.CurrentSnapshot, Config: &types.VirtualMachineConfigSpec{NumCPUs: 2, MemoryMB: 4096, ExtraConfig: model.Config.ExtraConfig},
+			Snapshot: template.Snapshot.CurrentSnapshot,
+			Config: &types.VirtualMachineConfigSpec{
+				NumCPUs: 2, MemoryMB: 4096, ExtraConfig: model.Config.ExtraConfig,
+			},
 		})
 		must(err)
 		made, err := task.WaitForResult(ctx)
 		must(err)
 		vm := object.NewVirtualMachine(s.Admin.Client, made.Result.(types.ManagedObjectReference))
 		file := data.Path(fmt.Sprintf("kaas-data/raw-%d.vmdk", i))
-		done(ctx, b)(object.NewVirtualDiskManager(s.Admin.Client).CreateVirtualDisk(ctx, file, dc, &types.FileBackedVirtualDiskSpec{
-			VirtualDiskSpec: types.VirtualDiskSpec{DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic)}, CapacityKb: 2 << 20,
+		done(
+			ctx, b,
+		)(object.NewVirtualDiskManager(
+			s.Admin.Client,
+		).CreateVirtualDisk(ctx, file, dc, &types.FileBackedVirtualDiskSpec{
+			VirtualDiskSpec: types.VirtualDiskSpec{
+				DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic),
+			}, CapacityKb: 2 << 20,
 		}))
 		controller := &types.ParaVirtualSCSIController{}
 		controller.Key, controller.BusNumber, controller.SharedBus = -1001, 1, types.VirtualSCSISharingNoSharing
 		disk := &types.VirtualDisk{CapacityInKB: 2 << 20}
 		disk.Key, disk.ControllerKey, disk.UnitNumber = -2001, -1001, types.NewInt32(0)
 		disk.Backing = &types.VirtualDiskFlatVer2BackingInfo{
-			VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: file, Datastore: &dataRef}, DiskMode: string(types.VirtualDiskModeIndependent_persistent),
+			VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: file, Datastore: &dataRef},
+			DiskMode:                     string(types.VirtualDiskModeIndependent_persistent),
 		}
-		done(ctx, b)(vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+		done(
+			ctx, b,
+		)(vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
 			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: controller},
 			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: disk},
 		}}))

@@ -44,14 +44,17 @@ type govc struct {
 func newGovc(t *testing.T, s *vspheretest.Server) govc {
 	t.Helper()
 	g := govc{bin: filepath.Join(t.TempDir(), "govc"), env: []string{
-		"HOME=" + t.TempDir(), "GOVC_URL=https://" + s.Host + "/sdk", "GOVC_USERNAME=" + vspheretest.Account, "GOVC_PASSWORD=" + vspheretest.Password,
+		"HOME=" + t.TempDir(), "GOVC_URL=https://" + s.Host + "/sdk", "GOVC_USERNAME=" + vspheretest.Account,
+		"GOVC_PASSWORD=" + vspheretest.Password,
 		"GOVC_TLS_CA_CERTS=" + s.CAFile(t), "GOVC_PERSIST_SESSION=false", "GOVC_DATACENTER=DC0",
 	}}
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../test/govc", "-o", g.bin, ".")
 	build.Env = append(os.Environ(), "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		if os.Getenv("KAAS_REQUIRE_REAL") == "" {
-			t.Skipf("govc's modules are not here, and cannot be fetched (go -C test/govc mod download): %v\n%s", err, out)
+			t.Skipf(
+				"govc's modules are not here, and cannot be fetched (go -C test/govc mod download): %v\n%s", err, out,
+			)
 		}
 		t.Fatalf("govc cannot be built from its module: %v\n%s", err, out)
 	}
@@ -143,7 +146,8 @@ func (nobody) NextHostKey(_ context.Context, m director.Machine, _ string) (stri
 	return "", director.Errorf(director.KindUnavailable, "test.nobody", "nobody answers at %s", m.Address)
 }
 
-// onVSphere returns the documents of the demo with another provider, and with three masters, which are to be kept apart.
+// onVSphere returns the documents of the demo with another provider, and with three masters, which are to be kept
+// apart.
 func onVSphere(t testing.TB, s *vspheretest.Server, image hypervisor.ImageSpec, bundle string) string {
 	t.Helper()
 	docs := []string{fmt.Sprintf(`apiVersion: kaas/v1
@@ -155,7 +159,8 @@ spec:
 `, s.Host, s.Thumbprint)}
 	change := strings.NewReplacer(
 		"@IMAGE@", image.Path, "@SHA256@", image.SHA256, "@KUBERNETES@", "v1.37.0", "@BUNDLE@", bundle,
-		"  mode: open\n", "  mode: portgroup\n  portGroup: /DC0/network/DC0_DVPG0\n", "  masters:\n    count: 1\n", "  api: {vip: 10.88.0.5}\n  masters:\n    count: 3\n",
+		"  mode: open\n", "  mode: portgroup\n  portGroup: /DC0/network/DC0_DVPG0\n", "  masters:\n    count: 1\n",
+		"  api: {vip: 10.88.0.5}\n  masters:\n    count: 3\n",
 	)
 	for _, name := range []string{"network.yaml", "image.yaml.in", "release.yaml.in", "cluster.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../../docs/examples/demo", name))
@@ -227,7 +232,8 @@ func until(t testing.TB, api *client.Client, id, what string, as func(wire.Plan)
 	}
 }
 
-// The demo on a vCenter: its create plan runs up to where guests would have to boot. What is there then is looked at with govc; then the delete plan takes it away.
+// The demo on a vCenter: its create plan runs up to where guests would have to boot. What is there then is looked at
+// with govc; then the delete plan takes it away.
 func TestDemoOnVSphere(t *testing.T) {
 	t.Parallel()
 	s := vspheretest.Start(t)
@@ -237,7 +243,10 @@ func TestDemoOnVSphere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := startReal(t, func(*Config) {})
+	by := signing(t, bundle, image.Path, "v1.37.0")
+	by.signRelease(by.key)
+	by.signImage(by.key)
+	api := startReal(t, func(c *Config) { c.TrustedKeys = []string{by.key.Public()} })
 	if _, err := api.Apply(t.Context(), []byte(onVSphere(t, s, image, bundle)), "demo", false); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +308,8 @@ func deleteKept(t *testing.T, api *client.Client, cluster string, want int) {
 	}
 }
 
-// testProvider looks at the provider with a wrong password, and with the right one, which it takes up without anything being applied again.
+// testProvider looks at the provider with a wrong password, and with the right one, which it takes up without anything
+// being applied again.
 func testProvider(t *testing.T, api *client.Client) {
 	t.Helper()
 	for _, step := range []struct {
@@ -347,14 +357,19 @@ func inspect(t *testing.T, api *client.Client, look govc, image hypervisor.Image
 	for _, v := range listed.Items {
 		rows[v.Name] = v
 	}
-	// Names and folders: the machines in their cluster's folder, the image and the copy that they are linked to beside it.
+	// Names and folders: the machines in their cluster's folder, the image and the copy that they are linked to beside
+	// it.
 	paths := look.lines(t, "find", "/DC0/vm", "-type", "m")
 	var want []string
 	for _, m := range cluster.Machines {
 		want = append(want, "/DC0/vm/demo/"+m.Name)
 	}
-	templates := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return strings.HasPrefix(p, "/DC0/vm/demo/") })
-	if diff := cmp.Diff(slices.Sorted(slices.Values(append(want, templates...))), paths); diff != "" || len(want) != 4 || len(templates) != 2 {
+	templates := slices.DeleteFunc(slices.Clone(
+		paths,
+	), func(p string) bool { return strings.HasPrefix(p, "/DC0/vm/demo/") })
+	if diff := cmp.Diff(
+		slices.Sorted(slices.Values(append(want, templates...))), paths,
+	); diff != "" || len(want) != 4 || len(templates) != 2 {
 		t.Errorf("VMs and templates (-want +got):\n%s", diff)
 	}
 	group := strings.Fields(string(look.run(t, "find", "-i", "/DC0/network", "-name", "DC0_DVPG0")))
@@ -371,23 +386,27 @@ func inspect(t *testing.T, api *client.Client, look govc, image hypervisor.Image
 			t.Errorf("%s has the id %s, and the ledger %s: %+v", m.Name, vm.Config.InstanceUUID, m.VMID, row)
 		}
 		uuids[m.VMID] = true
-		if vm.Config.Hardware.NumCPU != m.CPUs || int64(vm.Config.Hardware.MemoryMB)<<20 != m.MemoryBytes || vm.Runtime.PowerState != "poweredOn" {
+		if vm.Config.Hardware.NumCPU != m.CPUs || int64(vm.Config.Hardware.MemoryMB)<<20 != m.MemoryBytes ||
+			vm.Runtime.PowerState != "poweredOn" {
 			t.Errorf("%s is %+v, %s", m.Name, vm.Config.Hardware, vm.Runtime.PowerState)
 		}
 		for key, value := range map[string]string{
-			"kaas.director": row.Director, "kaas.machine": row.Machine, "kaas.made": "yes", "kaas.clone": "linked", "kaas.group": "demo", "disk.EnableUUID": "TRUE",
+			"kaas.director": row.Director, "kaas.machine": row.Machine, "kaas.made": "yes", "kaas.clone": "linked",
+			"kaas.group": "demo", "disk.EnableUUID": "TRUE",
 			"guestinfo.metadata.encoding": "gzip+base64", "guestinfo.userdata.encoding": "gzip+base64",
 		} {
 			if extra[key] != value || value == "" {
 				t.Errorf("%s: %s is %q, want %q", m.Name, key, extra[key], value)
 			}
 		}
-		if !strings.HasPrefix(extra["kaas.image"], image.SHA256[:8]) && !strings.Contains(extra["kaas.image"], "debian12") {
+		if !strings.HasPrefix(extra["kaas.image"], image.SHA256[:8]) &&
+			!strings.Contains(extra["kaas.image"], "debian12") {
 			t.Errorf("%s was made from %q", m.Name, extra["kaas.image"])
 		}
 		guest(t, m, extra)
 		nics := look.devices(t, path, "VirtualVmxnet3")
-		if len(nics) != 1 || nics[0].Backing.Port.PortgroupKey != portGroup || !strings.Contains(extra["kaas.nics"], nics[0].MacAddress+" "+portGroup+" demo") {
+		if len(nics) != 1 || nics[0].Backing.Port.PortgroupKey != portGroup ||
+			!strings.Contains(extra["kaas.nics"], nics[0].MacAddress+" "+portGroup+" demo") {
 			t.Errorf("%s has the adapters %+v, and they are to be %q", m.Name, nics, extra["kaas.nics"])
 		}
 		lookAtDisks(t, look, m, row, path)
@@ -398,10 +417,15 @@ func inspect(t *testing.T, api *client.Client, look govc, image hypervisor.Image
 			masters = append(masters, m.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"kaas-demo-apart"}, look.lines(t, "cluster.rule.ls", "-cluster", "DC0_C0")); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"kaas-demo-apart"}, look.lines(t, "cluster.rule.ls", "-cluster", "DC0_C0"),
+	); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(masters)), look.lines(t, "cluster.rule.ls", "-cluster", "DC0_C0", "-name", "kaas-demo-apart")); diff != "" || len(masters) != 3 {
+	if diff := cmp.Diff(
+		slices.Sorted(slices.Values(masters)),
+		look.lines(t, "cluster.rule.ls", "-cluster", "DC0_C0", "-name", "kaas-demo-apart"),
+	); diff != "" || len(masters) != 3 {
 		t.Errorf("who is kept apart (-want +got):\n%s", diff)
 	}
 	if sessions := regexp.MustCompile(`(?m)kaas-director`).FindAll(look.run(t, "session.ls"), -1); len(sessions) != 1 {
@@ -435,7 +459,9 @@ func guest(t *testing.T, m wire.Machine, extra map[string]string) {
 	if err := yaml.Unmarshal([]byte(unpack(extra["guestinfo.metadata"])), &meta); err != nil {
 		t.Fatal(err)
 	}
-	if network := unpack(meta.Network); meta.Name != m.Name || !strings.Contains(network, m.Address+"/24") || !strings.Contains(network, "10.88.0.1") {
+	if network := unpack(
+		meta.Network,
+	); meta.Name != m.Name || !strings.Contains(network, m.Address+"/24") || !strings.Contains(network, "10.88.0.1") {
 		t.Errorf("%s reads the name %s, and the network\n%s", m.Name, meta.Name, network)
 	}
 	if !slices.Equal(meta.CleanUp, []string{"userdata"}) {
@@ -449,7 +475,8 @@ func guest(t *testing.T, m wire.Machine, extra map[string]string) {
 	}
 }
 
-// lookAtDisks looks at the root disk, and at the data disk of a master, which is a file of its own in another datastore.
+// lookAtDisks looks at the root disk, and at the data disk of a master, which is a file of its own in another
+// datastore.
 func lookAtDisks(t *testing.T, look govc, m wire.Machine, row wire.VM, path string) {
 	t.Helper()
 	have := look.devices(t, path, "VirtualDisk")
@@ -473,7 +500,8 @@ func lookAtDisks(t *testing.T, look govc, m wire.Machine, row wire.VM, path stri
 	}
 }
 
-// nothingLeft looks with govc at what is there after the cluster was deleted: the image with the copy of it, which the next cluster is made from.
+// nothingLeft looks with govc at what is there after the cluster was deleted: the image with the copy of it, which the
+// next cluster is made from.
 func nothingLeft(t *testing.T, api *client.Client, look govc) {
 	t.Helper()
 	left := look.lines(t, "find", "/DC0/vm", "-type", "m")

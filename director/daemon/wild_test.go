@@ -25,8 +25,9 @@ import (
 
 const wildRequests = 10000
 
-// Every operation of the OpenAPI document is asked with valid shapes, wild values, wrong types and broken bodies. The director refuses what is
-// wrong with a problem, never with a failure of its own. How long the slowest took is told with -v; a machine at work elsewhere makes it long.
+// Every operation of the OpenAPI document is asked with valid shapes, wild values, wrong types and broken bodies. The
+// director refuses what is wrong with a problem, never with a failure of its own. How long the slowest took is told
+// with -v; a machine at work elsewhere makes it long.
 func TestWildRequests(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, documents)
@@ -46,13 +47,17 @@ func TestWildRequests(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d requests to %d operations; answers by status %v; the slowest took %s: %s", wildRequests, len(w.operations), w.codes, w.slowest, w.slow)
+	t.Logf(
+		"%d requests to %d operations; answers by status %v; the slowest took %s: %s", wildRequests, len(w.operations),
+		w.codes, w.slowest, w.slow,
+	)
 	for _, o := range w.operations {
 		if w.asked[o.id] == 0 {
 			t.Errorf("%s was never asked", o.id)
 		}
 	}
-	if w.codes[http.StatusOK] < wildRequests/20 || w.codes[http.StatusUnprocessableEntity] == 0 || w.codes[http.StatusNotFound] == 0 {
+	if w.codes[http.StatusOK] < wildRequests/20 || w.codes[http.StatusUnprocessableEntity] == 0 ||
+		w.codes[http.StatusNotFound] == 0 {
 		t.Errorf("the requests do not reach far: %v", w.codes)
 	}
 }
@@ -87,7 +92,9 @@ func newWild(t *testing.T, c Config, d *Daemon) *wild {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 8}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 8,
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	w := &wild{
 		base: "https://" + d.Addr().String(), codes: map[int]int{}, asked: map[string]int{},
@@ -106,7 +113,10 @@ func newWild(t *testing.T, c Config, d *Daemon) *wild {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.known = []string{"demo", "lab", "net", "node", "k8s", made.ID, made.Hash, "Cluster", "Provider", "demo-m-1", "demo-w-1", "create", "h1"}
+	w.known = []string{
+		"demo", "lab", "net", "node", "k8s", made.ID, made.Hash, "Cluster", "Provider", "demo-m-1", "demo-w-1",
+		"create", "h1",
+	}
 	resp, err := w.http.Get(w.base + "/api/v1/openapi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +237,10 @@ type generator struct {
 }
 
 var wildTexts = []string{
-	"", "0", "-1", "1", "true", "null", "9223372036854775808", "1e400", "NaN", "a b", "ÄÖ", "\u202e", "\x00", "a\nb: c", "\r\nX: y", "{{7*7}}", "${HOME}", "$(id)", "%00", "%s%n",
-	"../../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "' OR 1=1 --", `"`, "\\", "<script>", "*", "a,b,,c", "2026-11-22T00:00:00Z", "P1D", "1h", "\xff\xfe",
+	"", "0", "-1", "1", "true", "null", "9223372036854775808", "1e400", "NaN", "a b", "ÄÖ", "\u202e", "\x00", "a\nb: c",
+	"\r\nX: y", "{{7*7}}", "${HOME}", "$(id)", "%00", "%s%n",
+	"../../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "' OR 1=1 --", `"`, "\\", "<script>", "*", "a,b,,c",
+	"2026-11-22T00:00:00Z", "P1D", "1h", "\xff\xfe",
 }
 
 func (g *generator) resolve(v any) any {
@@ -322,7 +334,14 @@ func (g *generator) string() string {
 }
 
 func (g *generator) anything() any {
-	return []any{nil, true, 0, -1.5, "", "x", []any{}, map[string]any{}, []any{[]any{nil}}, map[string]any{"a": map[string]any{"b": 1}}, wildTexts[g.IntN(len(wildTexts))]}[g.IntN(11)]
+	return []any{
+		nil, true, 0, -1.5, "", "x",
+		[]any{},
+		map[string]any{},
+		[]any{[]any{nil}},
+		map[string]any{"a": map[string]any{"b": 1}},
+		wildTexts[g.IntN(len(wildTexts))],
+	}[g.IntN(11)]
 }
 
 // body is a body with its type: fitting, or broken in one of many ways.
@@ -352,7 +371,10 @@ func (g *generator) body(content map[string]any) (media string, body []byte) {
 		}
 		return media, b
 	case 5:
-		return []string{"", "text/plain", "application/x-yaml", "application/json; charset=utf-16", "nonsense", "multipart/form-data"}[g.IntN(6)], body
+		return []string{
+			"", "text/plain", "application/x-yaml", "application/json; charset=utf-16", "nonsense",
+			"multipart/form-data",
+		}[g.IntN(6)], body
 	case 6:
 		return media, []byte(`{"documents":"a: &a [*a]","text":1e999,"":` + strings.Repeat("9", 400) + `}`)
 	}

@@ -19,8 +19,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Converter converts images with qemu-img, which has a history of faults in its readers: it runs in a process group of its own, with no
-// environment, and with bounds of memory, CPU time, length of its output and time. The zero Converter works with defaults.
+// Converter converts images with qemu-img, which has a history of faults in its readers: it runs in a process group of
+// its own, with no environment, and with bounds of memory, CPU time, length of its output and time. The zero Converter
+// works with defaults.
 type Converter struct {
 	QemuImg string        // name or path; default qemu-img
 	Memory  int64         // address space in bytes; default 2 GiB
@@ -30,8 +31,9 @@ type Converter struct {
 
 // Output is what an image is converted to.
 type Output struct {
-	Format  Format // QCOW2, Raw or VMDK
-	Variant string // qcow2: 0.10, or 1.1 which is the default; VMDK: StreamOptimized, which is the default, or MonolithicSparse
+	Format Format // QCOW2, Raw or VMDK
+	// qcow2: 0.10, or 1.1 which is the default; VMDK: StreamOptimized, which is the default, or MonolithicSparse
+	Variant string
 	// Most is how long the output may become; 0 for as long as the disk and its tables need.
 	Most int64
 }
@@ -40,19 +42,28 @@ const opConvert = "diskimage.convert"
 
 // Available returns nil if images can be converted, and otherwise unavailable with what to install.
 func (c Converter) Available() error {
-	for _, program := range []struct{ name, from string }{{cmp.Or(c.QemuImg, "qemu-img"), "qemu-utils"}, {"prlimit", "util-linux"}} {
+	for _, program := range []struct{ name, from string }{
+		{cmp.Or(c.QemuImg, "qemu-img"), "qemu-utils"}, {"prlimit", "util-linux"},
+	} {
 		if _, err := exec.LookPath(program.name); err != nil {
-			return director.Errorf(director.KindUnavailable, opConvert, "images cannot be converted here: %s is missing", program.name).
-				WithHint("install it: apt-get install %s; or convert the image elsewhere: qemu-img convert -O qcow2 OLD NEW", program.from)
+			return director.Errorf(
+				director.KindUnavailable, opConvert, "images cannot be converted here: %s is missing", program.name,
+			).
+				WithHint(
+					"install it: apt-get install %s; or convert the image elsewhere: qemu-img convert -O qcow2 OLD NEW",
+					program.from,
+				)
 		}
 	}
 	return nil
 }
 
-// Convert writes the disk of src to the new file dst. info is what Inspect said of src. On an error there is no dst. progress is called with
-// parts of 1000 and may be nil. Errors: unavailable without qemu-img, exhausted if space or a bound is used up, invalid if qemu-img finds the
-// image damaged. dst is flushed to the disk before Convert returns.
-func (c Converter) Convert(ctx context.Context, info Info, src, dst string, to Output, progress func(done, total int64)) (err error) {
+// Convert writes the disk of src to the new file dst. info is what Inspect said of src. On an error there is no dst.
+// progress is called with parts of 1000 and may be nil. Errors: unavailable without qemu-img, exhausted if space or a
+// bound is used up, invalid if qemu-img finds the image damaged. dst is flushed to the disk before Convert returns.
+func (c Converter) Convert(
+	ctx context.Context, info Info, src, dst string, to Output, progress func(done, total int64),
+) (err error) {
 	if err := c.Available(); err != nil {
 		return err
 	}
@@ -112,7 +123,9 @@ func (o Output) options() ([]string, error) {
 			return nil, nil
 		}
 	}
-	return nil, director.Errorf(director.KindInvalid, opConvert, "images are not converted to %s %s", o.Format, o.Variant).
+	return nil, director.Errorf(
+		director.KindInvalid, opConvert, "images are not converted to %s %s", o.Format, o.Variant,
+	).
 		WithHint("qcow2 with 0.10 or 1.1, vmdk with %s or %s, or raw", StreamOptimized, MonolithicSparse)
 }
 
@@ -136,7 +149,8 @@ func extract(ctx context.Context, src, dst string, p Part) error {
 
 func spaceOr(err error, what string) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return director.Errorf(director.KindExhausted, opConvert, "%s: the disk is full: %w", what, err).WithHint("make room and try again")
+		return director.Errorf(director.KindExhausted, opConvert, "%s: the disk is full: %w", what, err).
+			WithHint("make room and try again")
 	}
 	return director.Errorf(director.KindInternal, opConvert, "%s: %w", what, err)
 }
@@ -195,20 +209,32 @@ func (c Converter) failed(ctx context.Context, limit time.Duration, err error, s
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		bound := map[syscall.Signal]string{
-			syscall.SIGXFSZ: "its output would have become too long", syscall.SIGXCPU: "it used too much CPU time", syscall.SIGKILL: "it was killed",
+			syscall.SIGXFSZ: "its output would have become too long", syscall.SIGXCPU: "it used too much CPU time",
+			syscall.SIGKILL: "it was killed",
 		}[status.Signal()]
-		return director.Errorf(director.KindExhausted, opConvert, "the conversion was ended: %s", cmp.Or(bound, status.Signal().String())).
-			WithHint("the image may be damaged, or the director has too little room; convert it elsewhere: qemu-img convert -O qcow2 OLD NEW")
+		return director.Errorf(
+			director.KindExhausted, opConvert, "the conversion was ended: %s", cmp.Or(bound, status.Signal().String()),
+		).
+			WithHint(
+				"the image may be damaged, or the director has too little room; convert it elsewhere: qemu-img " +
+					"convert -O qcow2 OLD NEW",
+			)
 	}
 	line := said[strings.LastIndexByte(said, '\n')+1:]
 	switch {
 	case strings.Contains(said, "No space left") || strings.Contains(said, "File too large"):
-		return director.Errorf(director.KindExhausted, opConvert, "the new image has no room: %s", line).WithHint("make room and try again")
+		return director.Errorf(director.KindExhausted, opConvert, "the new image has no room: %s", line).
+			WithHint("make room and try again")
 	case strings.Contains(said, "allocate memory"):
-		return director.Errorf(director.KindExhausted, opConvert, "the conversion needs more memory than it may have: %s", line).
+		return director.Errorf(
+			director.KindExhausted, opConvert, "the conversion needs more memory than it may have: %s", line,
+		).
 			WithHint("convert the image elsewhere: qemu-img convert -O qcow2 OLD NEW")
 	}
-	return director.Errorf(director.KindInvalid, opConvert, "qemu-img does not take the image: %s", cmp.Or(line, fmt.Sprint(err))).WithHint("%s", hintAgain)
+	return director.Errorf(
+		director.KindInvalid, opConvert, "qemu-img does not take the image: %s", cmp.Or(line, fmt.Sprint(err)),
+	).
+		WithHint("%s", hintAgain)
 }
 
 // steps reads the progress that qemu-img prints over and over into one line.

@@ -22,14 +22,28 @@ func TestConvertRealFiles(t *testing.T) {
 		to   diskimage.Output
 		want string
 	}{
-		"raw":              {disk, diskimage.Output{Format: diskimage.QCOW2}, "qcow2 (compat 1.1)"},
-		"qcow2 to old":     {new, diskimage.Output{Format: diskimage.QCOW2, Variant: "0.10"}, "qcow2 (compat 0.10)"},
-		"qcow2 to raw":     {new, diskimage.Output{Format: diskimage.Raw}, "raw"},
-		"qcow2 to stream":  {new, diskimage.Output{Format: diskimage.VMDK}, "VMDK (streamOptimized)"},
-		"qcow2 to sparse":  {new, diskimage.Output{Format: diskimage.VMDK, Variant: diskimage.MonolithicSparse}, "VMDK (monolithicSparse)"},
-		"stream":           {diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=streamOptimized"), diskimage.Output{Format: diskimage.QCOW2}, "qcow2 (compat 1.1)"},
-		"sparse":           {diskimagetest.Convert(t, disk, "vmdk"), diskimage.Output{Format: diskimage.QCOW2, Variant: "0.10"}, "qcow2 (compat 0.10)"},
-		"the disk of OVAs": {diskimagetest.NodeOVA(t, disk), diskimage.Output{Format: diskimage.QCOW2}, "qcow2 (compat 1.1)"},
+		"raw":             {disk, diskimage.Output{Format: diskimage.QCOW2}, "qcow2 (compat 1.1)"},
+		"qcow2 to old":    {new, diskimage.Output{Format: diskimage.QCOW2, Variant: "0.10"}, "qcow2 (compat 0.10)"},
+		"qcow2 to raw":    {new, diskimage.Output{Format: diskimage.Raw}, "raw"},
+		"qcow2 to stream": {new, diskimage.Output{Format: diskimage.VMDK}, "VMDK (streamOptimized)"},
+		"qcow2 to sparse": {
+			new,
+			diskimage.Output{Format: diskimage.VMDK, Variant: diskimage.MonolithicSparse},
+			"VMDK (monolithicSparse)",
+		},
+		"stream": {
+			diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=streamOptimized"),
+			diskimage.Output{Format: diskimage.QCOW2},
+			"qcow2 (compat 1.1)",
+		},
+		"sparse": {
+			diskimagetest.Convert(t, disk, "vmdk"),
+			diskimage.Output{Format: diskimage.QCOW2, Variant: "0.10"},
+			"qcow2 (compat 0.10)",
+		},
+		"the disk of OVAs": {
+			diskimagetest.NodeOVA(t, disk), diskimage.Output{Format: diskimage.QCOW2}, "qcow2 (compat 1.1)",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,14 +119,48 @@ func TestConvertKeepsItsBounds(t *testing.T) {
 		kind director.Kind
 		want string
 	}{
-		"length":    {t.Context(), diskimage.Converter{}, diskimage.Output{Format: diskimage.QCOW2, Most: 1 << 20}, director.KindExhausted, ""},
-		"memory":    {t.Context(), diskimage.Converter{QemuImg: fake("ulimit -v >&2; exit 1"), Memory: 64 << 20}, qcow, director.KindInvalid, "65536"},
-		"cpu":       {t.Context(), diskimage.Converter{QemuImg: fake("while :; do :; done"), CPU: time.Second}, qcow, director.KindExhausted, ""},
-		"time":      {t.Context(), diskimage.Converter{QemuImg: fake("sleep 60 & wait"), Time: 50 * time.Millisecond}, qcow, director.KindExhausted, "took longer"},
+		"length": {
+			t.Context(),
+			diskimage.Converter{},
+			diskimage.Output{Format: diskimage.QCOW2, Most: 1 << 20},
+			director.KindExhausted, "",
+		},
+		"memory": {
+			t.Context(),
+			diskimage.Converter{QemuImg: fake("ulimit -v >&2; exit 1"), Memory: 64 << 20},
+			qcow,
+			director.KindInvalid, "65536",
+		},
+		"cpu": {
+			t.Context(),
+			diskimage.Converter{QemuImg: fake("while :; do :; done"), CPU: time.Second},
+			qcow,
+			director.KindExhausted, "",
+		},
+		"time": {
+			t.Context(),
+			diskimage.Converter{QemuImg: fake("sleep 60 & wait"), Time: 50 * time.Millisecond},
+			qcow,
+			director.KindExhausted, "took longer",
+		},
 		"cancelled": {gone, diskimage.Converter{}, qcow, director.KindInternal, "context canceled"},
-		"missing":   {t.Context(), diskimage.Converter{QemuImg: "qemu-img-that-is-not-there"}, qcow, director.KindUnavailable, "is missing"},
-		"damaged":   {t.Context(), diskimage.Converter{QemuImg: fake("echo 'qemu-img: error while reading: Invalid argument' >&2; exit 1")}, qcow, director.KindInvalid, "Invalid argument"},
-		"unknown":   {t.Context(), diskimage.Converter{}, diskimage.Output{Format: diskimage.QCOW2, Variant: "2"}, director.KindInvalid, "not converted to"},
+		"missing": {
+			t.Context(),
+			diskimage.Converter{QemuImg: "qemu-img-that-is-not-there"},
+			qcow, director.KindUnavailable,
+			"is missing",
+		},
+		"damaged": {
+			t.Context(),
+			diskimage.Converter{QemuImg: fake("echo 'qemu-img: error while reading: Invalid argument' >&2; exit 1")},
+			qcow, director.KindInvalid, "Invalid argument",
+		},
+		"unknown": {
+			t.Context(),
+			diskimage.Converter{},
+			diskimage.Output{Format: diskimage.QCOW2, Variant: "2"},
+			director.KindInvalid, "not converted to",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

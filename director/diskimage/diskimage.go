@@ -1,9 +1,10 @@
 // Package diskimage looks into files of disk images and converts them.
 //
-// Whoever hands over an image may be careless or worse, so everything here trusts nothing but bytes: the format is told by the content and
-// never by the name, every offset is checked against the file before it is followed, all that is read is bounded, and an image that would make a
-// reader open another file (a backing file, an external data file, an extent of its own) is refused. Convert runs qemu-img only on what
-// Inspect has let through, with the format named, and within bounds.
+// Whoever hands over an image may be careless or worse, so everything here trusts nothing but bytes: the format is told
+// by the content and never by the name, every offset is checked against the file before it is followed, all that is
+// read is bounded, and an image that would make a reader open another file (a backing file, an external data file, an
+// extent of its own) is refused. Convert runs qemu-img only on what Inspect has let through, with the format named, and
+// within bounds.
 package diskimage
 
 import (
@@ -43,13 +44,14 @@ const (
 
 // Info is what a file says of itself.
 type Info struct {
-	Format  Format
-	Variant string // qcow2: 0.10 or 1.1, its compat level; VMDK, also inside an OVA: StreamOptimized or MonolithicSparse
+	Format Format
+	// qcow2: 0.10 or 1.1, its compat level; VMDK, also inside an OVA: StreamOptimized or MonolithicSparse
+	Variant string
 	Size    int64  // of the file
 	Virtual int64  // of the disk
 	Arch    string // amd64 or arm64; empty if the file does not tell
-	// Release is what is written in /etc/kaas-release on the disk; nil if that was not found. VMDK and OVA do not tell before they are
-	// converted, nor do root file systems other than ext4 on a plain partition.
+	// Release is what is written in /etc/kaas-release on the disk; nil if that was not found. VMDK and OVA do not tell
+	// before they are converted, nor do root file systems other than ext4 on a plain partition.
 	Release *Release
 	// Disk is where the disk lies inside an OVA; the whole file otherwise.
 	Disk Part
@@ -96,9 +98,9 @@ func InspectFile(ctx context.Context, path string) (Info, error) {
 	return Inspect(ctx, path, f, stat.Size())
 }
 
-// Inspect returns what the file of that size says of itself. The name is for messages alone. Errors: invalid if it is no image of a known
-// format, if it is cut off or damaged as far as its own tables tell, if it needs another file, if it is encrypted, or if its disk cannot hold a
-// node; unavailable if it cannot be read.
+// Inspect returns what the file of that size says of itself. The name is for messages alone. Errors: invalid if it is
+// no image of a known format, if it is cut off or damaged as far as its own tables tell, if it needs another file, if
+// it is encrypted, or if its disk cannot hold a node; unavailable if it cannot be read.
 func Inspect(ctx context.Context, name string, r io.ReaderAt, size int64) (Info, error) {
 	format, err := Sniff(name, r, size)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// What a look into a file system reads at most: enough for /etc with thousands of entries, and no more than a hostile image should cost.
+// What a look into a file system reads at most: enough for /etc with thousands of entries, and no more than a hostile
+// image should cost.
 const (
 	maxDirectory = 4 << 20
 	maxSmallFile = 64 << 10
@@ -22,8 +23,8 @@ const (
 	extInline      = 0x10000000
 )
 
-// ext reads single files of an ext2, ext3 or ext4 file system. Libraries for that trust the file system's own numbers when they allocate; here
-// all of them are bounded, and whatever does not add up reads as absent.
+// ext reads single files of an ext2, ext3 or ext4 file system. Libraries for that trust the file system's own numbers
+// when they allocate; here all of them are bounded, and whatever does not add up reads as absent.
 type ext struct {
 	r                     io.ReaderAt
 	start, length         int64
@@ -58,7 +59,8 @@ func openExt(r io.ReaderAt, start, length int64) *ext {
 		e.descriptor = int64(e.le.Uint16(sb[0xfe:]))
 	}
 	e.table = (int64(e.le.Uint32(sb[0x14:])) + 1) * e.block
-	if e.perGroup == 0 || e.inodeSize < 128 || e.inodeSize > e.block || e.descriptor < 32 || e.descriptor > 1024 || (e.wide && e.descriptor < 64) {
+	if e.perGroup == 0 || e.inodeSize < 128 || e.inodeSize > e.block || e.descriptor < 32 || e.descriptor > 1024 ||
+		(e.wide && e.descriptor < 64) {
 		return nil
 	}
 	return e
@@ -166,7 +168,8 @@ func (e *ext) extents(node, out []byte, deepest int) bool {
 		if depth == 0 {
 			count := int64(e.le.Uint16(x[4:]))
 			start := uint64(e.le.Uint32(x[8:])) | uint64(e.le.Uint16(x[6:]))<<32
-			if count <= 1<<15 && !e.fill(out, int64(e.le.Uint32(x)), count, start) { // more: reserved and not written, which reads as zeros
+			// more: reserved and not written, which reads as zeros
+			if count <= 1<<15 && !e.fill(out, int64(e.le.Uint32(x)), count, start) {
 				return false
 			}
 			continue

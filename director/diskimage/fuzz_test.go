@@ -10,15 +10,21 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// FuzzInspect reads files that nobody has made with care. Whatever they hold, Inspect ends, within its bounds, and either refuses the file as
-// invalid or tells of a disk that lies inside it.
+// FuzzInspect reads files that nobody has made with care. Whatever they hold, Inspect ends, within its bounds, and
+// either refuses the file as invalid or tells of a disk that lies inside it.
 func FuzzInspect(f *testing.F) {
 	f.Add("a", []byte("QFI\xfb"))
 	f.Add("a.qcow2", qcow2Header(3, 16, 2<<30, 4096))
 	f.Add("a.qcow2", qcow2Header(2, 9, 1<<62, 1<<63))
 	f.Add("a.vmdk", sparseHeader(4<<20, 128, 1, 512))
 	f.Add("a.vmdk", sparseHeader(1<<62, 1<<40, 1<<63-1, 0))
-	f.Add("a.ova", ovaOf("a.ovf", `<Envelope xmlns:ovf="x"><References><File ovf:id="f" ovf:href="d.vmdk"/></References></Envelope>`, "d.vmdk", string(sparseHeader(4<<20, 128, 1, 512))))
+	f.Add(
+		"a.ova",
+		ovaOf(
+			"a.ovf", `<Envelope xmlns:ovf="x"><References><File ovf:id="f" ovf:href="d.vmdk"/></References></Envelope>`,
+			"d.vmdk", string(sparseHeader(4<<20, 128, 1, 512)),
+		),
+	)
 	f.Add("a.ova", ovaOf("../../etc/passwd", "", "a.mf", "SHA256(d.vmdk)= 00"))
 	f.Add("disk.raw", append(make([]byte, 510), 0x55, 0xaa))
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
@@ -39,7 +45,8 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzRelease reads /etc/kaas-release of a foreign disk: what is taken from it is shown to people, so it holds nothing that a terminal obeys.
+// FuzzRelease reads /etc/kaas-release of a foreign disk: what is taken from it is shown to people, so it holds nothing
+// that a terminal obeys.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte("KUBERNETES_VERSION=v1.37.1\nARCH=amd64\n"))
 	f.Add([]byte("KUBERNETES_VERSION=\x1b[2Jv1\n=\n\n"))
@@ -82,7 +89,9 @@ func sparseHeader(capacity, grain, descriptor, tables uint64) []byte {
 	le.PutUint64(h[36:], 2)
 	le.PutUint32(h[44:], 512)
 	le.PutUint64(h[56:], tables)
-	copy(h[512:], "# Disk DescriptorFile\nversion=1\ncreateType=\"streamOptimized\"\nRDONLY 4194304 SPARSE \"d.vmdk\"\n")
+	copy(
+		h[512:], "# Disk DescriptorFile\nversion=1\ncreateType=\"streamOptimized\"\nRDONLY 4194304 SPARSE \"d.vmdk\"\n",
+	)
 	return h
 }
 

@@ -24,7 +24,8 @@ const ReleasePath = "/etc/kaas-release"
 
 var version = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
 
-// ParseRelease reads the text of ReleasePath, which also lies beside an image as kaas-release.json. It returns nil for anything else.
+// ParseRelease reads the text of ReleasePath, which also lies beside an image as kaas-release.json. It returns nil for
+// anything else.
 func ParseRelease(text []byte) *Release {
 	var r struct {
 		Kubernetes string `json:"kubernetes"`
@@ -60,8 +61,8 @@ type guestInfo struct {
 	release *Release
 }
 
-// lookInto reads the boot sector, the partitions and /etc/kaas-release. What it cannot read it does not tell; only a disk without a boot sector is
-// an error.
+// lookInto reads the boot sector, the partitions and /etc/kaas-release. What it cannot read it does not tell; only a
+// disk without a boot sector is an error.
 func lookInto(r io.ReaderAt, size int64) (guestInfo, error) {
 	var g guestInfo
 	boot := make([]byte, 512)

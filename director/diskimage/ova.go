@@ -169,7 +169,9 @@ func (f file) ovf(text []byte, parts map[string]Part, info *Info) (Part, error) 
 		}
 		x := e.Files[i]
 		if d.Parent != "" || x.ChunkSize != "" || (x.Compression != "" && x.Compression != "identity") {
-			return Part{}, f.bad("export it again with one plain VMDK", "has a disk in parts, compressed or with a parent")
+			return Part{}, f.bad(
+				"export it again with one plain VMDK", "has a disk in parts, compressed or with a parent",
+			)
 		}
 		part, there := parts[path.Clean(x.Href)]
 		if !there {

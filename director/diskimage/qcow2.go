@@ -25,7 +25,8 @@ const (
 	qcow2Zero       = 1 << 0
 )
 
-// qcow2 is the file as a disk. It reads what is compressed by deflate or not at all; the rest is unreadable and not wrong.
+// qcow2 is the file as a disk. It reads what is compressed by deflate or not at all; the rest is unreadable and not
+// wrong.
 type qcow2 struct {
 	file
 	bits     uint
@@ -65,7 +66,10 @@ func (f file) qcow2(ctx context.Context, info *Info) error {
 	case features&qcow2Corrupt != 0:
 		return f.bad("repair it where it came from: qemu-img check -r all FILE", "is marked as damaged")
 	case features&^known != 0:
-		return f.bad("convert it with options of QEMU 8 or older: qemu-img convert -O qcow2 OLD NEW", "uses features of qcow2 that are not known: %#x", features&^known)
+		return f.bad(
+			"convert it with options of QEMU 8 or older: qemu-img convert -O qcow2 OLD NEW",
+			"uses features of qcow2 that are not known: %#x", features&^known,
+		)
 	}
 	q := &qcow2{file: f, bits: uint(be.Uint32(h[20:])), extended: features&qcow2ExtendedL2 != 0, tableAt: -1}
 	if q.bits < 9 || q.bits > 21 {
@@ -144,7 +148,8 @@ func (q *qcow2) entry() int64 {
 // reach is how many bytes of the disk an entry of the first table stands for.
 func (q *qcow2) reach() int64 { return (1 << q.bits) / q.entry() << q.bits }
 
-// walk checks that every table and cluster begins inside the file. The last cluster may end behind it: QEMU leaves zeros there out.
+// walk checks that every table and cluster begins inside the file. The last cluster may end behind it: QEMU leaves
+// zeros there out.
 func (q *qcow2) walk(ctx context.Context) error {
 	seen := map[int64]bool{}
 	for i := 0; i < len(q.l1); i += 8 {

@@ -9,8 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// SniffLength is how many bytes of the beginning Sniff looks at: with so many, and the true size, it tells the format of a file that has not
-// wholly arrived.
+// SniffLength is how many bytes of the beginning Sniff looks at: with so many, and the true size, it tells the format
+// of a file that has not wholly arrived.
 const SniffLength = 64 << 10
 
 // foreign are formats that are known so that they can be refused by name.
@@ -29,15 +29,18 @@ var foreign = []struct {
 	{0, "conectix", "a VHD disk", "convert it first: qemu-img convert -f vpc -O qcow2 OLD NEW"},
 	{0x40, "\x7f\x10\xda\xbe", "a VDI disk", "convert it first: qemu-img convert -f vdi -O qcow2 OLD NEW"},
 	{0, "COWD", "a VMDK disk of an old ESX", "export it as OVA, or convert it with vmkfstools"},
-	{0, "# Disk DescriptorFile", "the description of a VMDK disk whose data lies in other files", "export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW"},
+	{
+		0, "# Disk DescriptorFile", "the description of a VMDK disk whose data lies in other files",
+		"export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW",
+	},
 	{0, "LUKS\xba\xbe", "encrypted with LUKS", "give an image that is not encrypted"},
 	{0, "QED\x00", "a QED disk", "convert it first: qemu-img convert -f qed -O qcow2 OLD NEW"},
 	{0, "\x7fELF", "a program", hintFormat},
 	{0x8001, "CD001", "an ISO 9660 file system", "give the image of an installed disk, not of an installation medium"},
 }
 
-// Sniff tells the format of a file of that size by its content. r need hold no more than the first SniffLength bytes. Errors: invalid if the
-// format is not one of those that are read.
+// Sniff tells the format of a file of that size by its content. r need hold no more than the first SniffLength bytes.
+// Errors: invalid if the format is not one of those that are read.
 func Sniff(name string, r io.ReaderAt, size int64) (Format, error) {
 	f := file{name: name, r: r, size: size}
 	if size < 512 {

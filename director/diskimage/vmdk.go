@@ -31,7 +31,10 @@ func (f file) vmdk(ctx context.Context, info *Info) error {
 	case le.Uint32(h[4:]) < 1 || le.Uint32(h[4:]) > 3:
 		return f.bad(hintFormat, "has version %d of VMDK, and 1 to 3 are known", le.Uint32(h[4:]))
 	case capacity == 0: // readers then follow the description to other files
-		return f.bad("export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW", "keeps its data in other files")
+		return f.bad(
+			"export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW",
+			"keeps its data in other files",
+		)
 	case capacity > MaxVirtual/sector:
 		return f.sized(MaxVirtual + 1)
 	}
@@ -76,7 +79,10 @@ func (f file) vmdkDescription(h []byte, info *Info) error {
 		line = strings.TrimSpace(line)
 		if m := vmdkExtent.FindStringSubmatch(line); m != nil {
 			if extents++; m[2] != "SPARSE" || extents > 1 {
-				return f.bad("export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW", "keeps its data in other files")
+				return f.bad(
+					"export the VM as OVA, or convert it into one file: qemu-img convert -f vmdk -O qcow2 OLD NEW",
+					"keeps its data in other files",
+				)
 			}
 			continue
 		}

@@ -45,15 +45,16 @@ type View struct {
 	Providers []ledger.Compared
 }
 
-// List returns the disks that outlived their VMs, by provider, cluster and node. A provider that does not answer is named, and its disks are shown
-// as the ledger has them. Errors: not_found for a provider that there is not.
+// List returns the disks that outlived their VMs, by provider, cluster and node. A provider that does not answer is
+// named, and its disks are shown as the ledger has them. Errors: not_found for a provider that there is not.
 func (s *Service) List(ctx context.Context, f Filter) (View, error) {
 	names, err := s.providers(ctx, f.Providers)
 	if err != nil {
 		return View{}, err
 	}
 	var v View
-	seen := map[string][]hypervisor.VolumeInfo{} // before the rows: a row is written before its VM is made, and before it goes
+	// before the rows: a row is written before its VM is made, and before it goes
+	seen := map[string][]hypervisor.VolumeInfo{}
 	for _, name := range names {
 		c := ledger.Compared{Name: name}
 		if f.Plan == "" {
@@ -71,11 +72,24 @@ func (s *Service) List(ctx context.Context, f Filter) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	hosts, err := s.store.LostHosts(ctx, "")
+	if err != nil {
+		return View{}, err
+	}
 	for _, c := range v.Providers {
+		lost := map[string]bool{}
+		for _, h := range hosts {
+			lost[h.Host] = lost[h.Host] || h.Provider == c.Name
+		}
 		list := ledger.Disks(ledger.Volumes{
-			Provider: c.Name, Director: s.director, Seen: f.Plan == "" && c.Err == nil, Volumes: seen[c.Name], Kept: kept, Rows: rows,
+			Lost:     lost,
+			Provider: c.Name, Director: s.director, Seen: f.Plan == "" && c.Err == nil, Volumes: seen[c.Name],
+			Kept: kept, Rows: rows,
 		})
-		v.Items = append(v.Items, slices.DeleteFunc(list, func(d ledger.Disk) bool { return f.Cluster != "" && d.Cluster != f.Cluster })...)
+		v.Items = append(
+			v.Items,
+			slices.DeleteFunc(list, func(d ledger.Disk) bool { return f.Cluster != "" && d.Cluster != f.Cluster })...,
+		)
 	}
 	return v, nil
 }
@@ -91,7 +105,8 @@ func (s *Service) providers(ctx context.Context, named []string) ([]string, erro
 	}
 	for _, n := range named {
 		if !slices.Contains(all, n) {
-			return nil, director.Errorf(director.KindNotFound, "disks.provider", "there is no Provider/%s", n).WithHint("there are: %s", strings.Join(all, ", "))
+			return nil, director.Errorf(director.KindNotFound, "disks.provider", "there is no Provider/%s", n).
+				WithHint("there are: %s", strings.Join(all, ", "))
 		}
 	}
 	if len(named) > 0 {
@@ -112,8 +127,9 @@ func (s *Service) volumes(ctx context.Context, provider string) ([]hypervisor.Vo
 	return v.ListVolumes(ctx, s.director)
 }
 
-// Delete destroys a disk that is kept, or an orphan, with everything on it. One that somebody else had attached, or that is missing, is only taken
-// off the list. It can be repeated until the disk is gone. Errors: not_found if there is no such disk, conflict if a machine or a VM has it.
+// Delete destroys a disk that is kept, or an orphan, with everything on it. One that somebody else had attached, or
+// that is missing, is only taken off the list. It can be repeated until the disk is gone. Errors: not_found if there is
+// no such disk, conflict if a machine or a VM has it.
 func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledger.Disk, error) {
 	const op = "disks.delete"
 	v, err := s.List(ctx, Filter{Providers: []string{provider}})
@@ -125,11 +141,14 @@ func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledge
 	}
 	i := slices.IndexFunc(v.Items, func(d ledger.Disk) bool { return d.ID == id })
 	if i < 0 {
-		return ledger.Disk{}, director.Errorf(director.KindNotFound, op, "provider %s keeps no disk %q", provider, id).WithHint("see: directorctl disks list")
+		return ledger.Disk{}, director.Errorf(director.KindNotFound, op, "provider %s keeps no disk %q", provider, id).
+			WithHint("see: directorctl disks list")
 	}
 	d := v.Items[i]
 	if d.State == ledger.DiskTaken || d.VM != "" {
-		return d, director.Errorf(director.KindConflict, op, "the disk %s is in use by %s", id, strings.TrimSpace(d.Holder+" "+d.VM)).
+		return d, director.Errorf(
+			director.KindConflict, op, "the disk %s is in use by %s", id, strings.TrimSpace(d.Holder+" "+d.VM),
+		).
 			WithHint("take that node away first")
 	}
 	if err := s.claim(ctx, actor, d); err != nil {
@@ -143,14 +162,18 @@ func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledge
 	return d, s.store.ForgetDisk(ctx, id)
 }
 
-// claim writes down that the disk goes, before it does: from then on no machine can take it over. An orphan must not have become a machine's.
+// claim writes down that the disk goes, before it does: from then on no machine can take it over. An orphan must not
+// have become a machine's.
 func (s *Service) claim(ctx context.Context, actor string, d ledger.Disk) error {
 	return s.store.Update(ctx, func(tx *store.Tx) error {
 		if d.State == ledger.DiskOrphan {
 			if row, there, err := tx.Machine(d.Machine); err != nil {
 				return err
 			} else if there && row.Deleted.IsZero() {
-				return director.Errorf(director.KindConflict, "disks.delete", "the disk %s belongs to machine %s of cluster %s", d.ID, row.Name, row.Cluster)
+				return director.Errorf(
+					director.KindConflict, "disks.delete", "the disk %s belongs to machine %s of cluster %s", d.ID,
+					row.Name, row.Cluster,
+				)
 			}
 		} else if err := tx.SetDiskHolder(d.ID, director.DiskGoing); err != nil {
 			return err
@@ -166,7 +189,8 @@ func (s *Service) destroy(ctx context.Context, provider string, d ledger.Disk) e
 	}
 	v, ok := hypervisor.Capability[hypervisor.Volumes](b)
 	if !ok {
-		return director.Errorf(director.KindInvalid, "disks.delete", "provider %s cannot delete disks", provider).WithHint("delete it by the hypervisor's own means")
+		return director.Errorf(director.KindInvalid, "disks.delete", "provider %s cannot delete disks", provider).
+			WithHint("delete it by the hypervisor's own means")
 	}
 	return v.DeleteVolume(ctx, director.Stamp{Director: s.director, Machine: d.Machine}, d.Serial)
 }

@@ -50,7 +50,9 @@ func benchEngine(b *testing.B) (adapted, *engine.Engine, chan time.Time) {
 // oneStep stores a plan of one step that does nothing, on a cluster of its own.
 func oneStep(b *testing.B, s adapted, id string) {
 	b.Helper()
-	c := plan.Content{Operation: plan.ClusterCreate, Cluster: id, Steps: []plan.Step{{ID: "one", Kind: "work", Attempts: 1}}}
+	c := plan.Content{
+		Operation: plan.ClusterCreate, Cluster: id, Steps: []plan.Step{{ID: "one", Kind: "work", Attempts: 1}},
+	}
 	p := plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "b", Hash: plan.HashOf(c), Content: c}
 	if err := s.Store.Update(b.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
 		b.Fatal(err)
@@ -104,7 +106,8 @@ func BenchmarkNoOpRuns(b *testing.B) {
 	b.ReportMetric(longest.Seconds(), "s-longest-stall")
 }
 
-// BenchmarkThousandNodes runs a plan of 1,000 nodes whose 4,000 steps do nothing: what a step costs must not grow with the plan.
+// BenchmarkThousandNodes runs a plan of 1,000 nodes whose 4,000 steps do nothing: what a step costs must not grow with
+// the plan.
 func BenchmarkThousandNodes(b *testing.B) {
 	const nodes = 1000
 	s, e, began := benchEngine(b)
@@ -114,7 +117,9 @@ func BenchmarkThousandNodes(b *testing.B) {
 	for round := 0; b.Loop(); round++ {
 		c := plan.Content{Operation: plan.ClusterCreate, Cluster: fmt.Sprintf("c%d", round)}
 		add := func(id, node string, needs ...string) string {
-			c.Steps = append(c.Steps, plan.Step{ID: id, Kind: "work", Node: node, Needs: needs, Params: params, Attempts: 1})
+			c.Steps = append(c.Steps, plan.Step{
+				ID: id, Kind: "work", Node: node, Needs: needs, Params: params, Attempts: 1,
+			})
 			return id
 		}
 		network := add("network", "")

@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// The machine's clock jumps by hours while a plan runs, steps wait and leases are held. The plan comes to its end, no step runs beside itself
-// and none that was done runs again.
+// The machine's clock jumps by hours while a plan runs, steps wait and leases are held. The plan comes to its end, no
+// step runs beside itself and none that was done runs again.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, jump := range map[string]time.Duration{"forward": 3 * time.Hour, "backward": -3 * time.Hour} {
@@ -39,8 +39,11 @@ func TestClockJumps(t *testing.T) {
 				return nil
 			})
 			e, err := engine.New(t.Context(), engine.Config{
-				Director: s.DirectorID(), Store: s, Handlers: map[string]plan.Handler{"work": handler}, Lease: time.Second,
-				Now: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }, Log: slog.New(slog.DiscardHandler),
+				Director: s.DirectorID(), Store: s, Handlers: map[string]plan.Handler{
+					"work": handler,
+				}, Lease: time.Second,
+				Now: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) },
+				Log: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -30,8 +30,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// The plans of these tests are the planner's own, and act through the steps' own handlers on a pretended hypervisor. Only what needs a node, a
-// registry or keys that take long to make is left out.
+// The plans of these tests are the planner's own, and act through the steps' own handlers on a pretended hypervisor.
+// Only what needs a node, a registry or keys that take long to make is left out.
 
 // scene is a database and a world.
 type scene struct {
@@ -59,7 +59,10 @@ func newLab(t *testing.T) lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lab{image: model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: "v1.37.1"}, sealer: box}
+	return lab{
+		image:  model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: "v1.37.1"},
+		sealer: box,
+	}
 }
 
 // plan returns the planner's plan for a cluster of one master and two workers, with the machines that there are.
@@ -90,21 +93,28 @@ func (l lab) sight(t *testing.T, s scene, cluster string) planner.World {
 	of := func(kind model.Kind, name string) model.Document {
 		return model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}
 	}
-	provider, network, image, release, c := of(model.KindProvider, "lab"), of(model.KindNetwork, "net"), of(model.KindImage, "node"),
+	provider, network, image, release, c := of(
+		model.KindProvider, "lab",
+	), of(model.KindNetwork, "net"), of(model.KindImage, "node"),
 		of(model.KindRelease, "k8s"), of(model.KindCluster, cluster)
-	provider.Provider = &model.Provider{Type: model.ProviderSim, Sim: &model.Sim{Hosts: []model.SimHost{{Name: "h1"}, {Name: "h2"}}}}
+	provider.Provider = &model.Provider{
+		Type: model.ProviderSim, Sim: &model.Sim{Hosts: []model.SimHost{{Name: "h1"}, {Name: "h2"}}},
+	}
 	network.Network = &model.Network{
-		Provider: "lab", Mode: "nat", CIDR: netip.MustParsePrefix("10.88.0.0/24"), Gateway: netip.MustParseAddr("10.88.0.1"),
-		Pool: model.AddressPool{From: netip.MustParseAddr("10.88.0.10"), To: netip.MustParseAddr("10.88.0.99")},
+		Provider: "lab", Mode: "nat", CIDR: netip.MustParsePrefix("10.88.0.0/24"),
+		Gateway: netip.MustParseAddr("10.88.0.1"),
+		Pool:    model.AddressPool{From: netip.MustParseAddr("10.88.0.10"), To: netip.MustParseAddr("10.88.0.99")},
 	}
 	image.Image = &l.image
 	release.Release = &model.Release{Bundle: "/bundle", Kubernetes: "v1.37.1"}
 	c.Cluster = &model.Cluster{
 		Release: "k8s", Provider: "lab", Image: "node", Network: "net",
-		Masters: model.Masters{VMSize: model.VMSize{DataDisk: model.GiB}}, Workers: []model.WorkerPool{{Name: "w", Count: 2}},
+		Masters: model.Masters{VMSize: model.VMSize{DataDisk: model.GiB}},
+		Workers: []model.WorkerPool{{Name: "w", Count: 2}},
 	}
 	w := planner.World{
-		Director: planner.Director{ID: s.db.DirectorID(), Playbooks: "tree"}, Provider: stored(provider), Network: stored(network), Image: stored(image),
+		Director: planner.Director{ID: s.db.DirectorID(), Playbooks: "tree"}, Provider: stored(provider),
+		Network: stored(network), Image: stored(image),
 		Release: stored(release), Cluster: stored(c), Used: map[netip.Addr]bool{}, Host: map[string]int{},
 	}
 	all, err := s.db.Machines(t.Context(), store.MachineFilter{Tombstones: true})
@@ -119,12 +129,15 @@ func (l lab) sight(t *testing.T, s scene, cluster string) planner.World {
 			w.Machines = append(w.Machines, m)
 		}
 	}
-	w.Releases = map[string]planner.Release{"v1.37.1": {Name: "k8s", Release: *w.Release.Release, Bundle: planner.Bundle{Digest: "b-v1.37.1"}}}
+	w.Releases = map[string]planner.Release{
+		"v1.37.1": {Name: "k8s", Release: *w.Release.Release, Bundle: planner.Bundle{Digest: "b-v1.37.1"}},
+	}
 	w.Images = map[string]planner.NodeImage{l.image.NameOnProviders("node"): {Document: "node", Image: l.image}}
 	return w
 }
 
-// contentFor plans the operation for a cluster that was created from the document of w, if the operation is for one that runs.
+// contentFor plans the operation for a cluster that was created from the document of w, if the operation is for one
+// that runs.
 func contentFor(w planner.World, op plan.Operation) (plan.Content, error) {
 	name := w.Cluster.Metadata.Name
 	w.Installed = &planner.Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
@@ -138,7 +151,8 @@ func contentFor(w planner.World, op plan.Operation) (plan.Content, error) {
 		return planner.Apply(w, plan.Request{Operation: op})
 	case plan.ClusterUpgrade:
 		w.Release.Release.Kubernetes = "v1.38.0"
-		w.Cluster.Cluster.Maintenance.Strategy, w.Cluster.Cluster.Maintenance.MaxUnavailable = model.UpgradeReconstitute, 2
+		w.Cluster.Cluster.Maintenance.Strategy,
+			w.Cluster.Cluster.Maintenance.MaxUnavailable = model.UpgradeReconstitute, 2
 		return planner.Apply(w, plan.Request{Operation: op})
 	case plan.NodeReplace:
 		return planner.Node(w, plan.Request{Operation: op, Nodes: []string{name + "-w-1"}})
@@ -151,7 +165,8 @@ func contentFor(w planner.World, op plan.Operation) (plan.Content, error) {
 
 // life is every kind of plan with steps that act, in an order in which a cluster can have them.
 var life = []plan.Operation{
-	plan.ClusterCreate, plan.NodeReplace, plan.NodeDelete, plan.NodeRejoin, plan.ClusterScale, plan.ClusterUpgrade, plan.ClusterDelete,
+	plan.ClusterCreate, plan.NodeReplace, plan.NodeDelete, plan.NodeRejoin, plan.ClusterScale, plan.ClusterUpgrade,
+	plan.ClusterDelete,
 }
 
 // records is the store as the steps want it.
@@ -163,7 +178,9 @@ func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, 
 		if err := tx.SetMembers(p.UID, p.Nodes, p.Kubernetes); err != nil {
 			return err
 		}
-		return tx.PutInstalled(store.Installed{UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at})
+		return tx.PutInstalled(store.Installed{
+			UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at,
+		})
 	})
 }
 
@@ -206,12 +223,18 @@ func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error)
 func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	t.Helper()
 	env := steps.Env{
-		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{s.db}, Secrets: s.db, Sealer: l.sealer,
-		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{
+			s.db,
+		}, Secrets: s.db, Sealer: l.sealer,
+		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })
-	for _, kind := range []string{planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady, planner.StepKubeTraffic} {
+	for _, kind := range []string{
+		planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady,
+		planner.StepKubeTraffic,
+	} {
 		out[kind] = nothing
 	}
 	// There is no cluster to ask: what was joined is ready.
@@ -222,15 +245,18 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 func newScene(t *testing.T) scene {
 	t.Helper()
 	return scene{
-		db:    openStore(t, filepath.Join(t.TempDir(), "db")),
-		world: sim.NewWorld(sim.Host{Name: "h1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44}, sim.Host{Name: "h2", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44}),
+		db: openStore(t, filepath.Join(t.TempDir(), "db")),
+		world: sim.NewWorld(sim.Host{
+			Name: "h1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44,
+		}, sim.Host{Name: "h2", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44}),
 	}
 }
 
 func runOn(t *testing.T, db engine.Store, id string, handlers map[string]plan.Handler, workers int) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(t.Context(), engine.Config{
-		Director: id, Store: db, Handlers: handlers, Workers: workers, Lease: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Director: id, Store: db, Handlers: handlers, Workers: workers, Lease: time.Minute,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -268,6 +294,16 @@ func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
 // end is what a scene came to, without what differs from run to run.
 func (s scene) end(t *testing.T) []string {
 	t.Helper()
+	lines := s.lines(t)
+	if twins := s.world.Twins(); len(twins) > 0 {
+		t.Errorf("twins: %v", twins)
+	}
+	return lines
+}
+
+// lines is end where two VMs may have one name.
+func (s scene) lines(t *testing.T) []string {
+	t.Helper()
 	lines := s.world.Inventory("")
 	for i, l := range lines {
 		lines[i] = strings.ReplaceAll(l, s.db.DirectorID(), "d")
@@ -277,10 +313,9 @@ func (s scene) end(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	for _, m := range machines {
-		lines = append(lines, fmt.Sprintf("ledger %s %s %s %s deleted=%t", m.ID, m.Name, m.Address, m.State, !m.Deleted.IsZero()))
-	}
-	if twins := s.world.Twins(); len(twins) > 0 {
-		t.Errorf("twins: %v", twins)
+		lines = append(
+			lines, fmt.Sprintf("ledger %s %s %s %s deleted=%t", m.ID, m.Name, m.Address, m.State, !m.Deleted.IsZero()),
+		)
 	}
 	return lines
 }
@@ -364,8 +399,9 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 	return f.frames, s.end(t)
 }
 
-// A director that dies before or after any write to the journal leaves a scene that its successor brings to the same end, without twins and
-// without repeating what was done. Frames before an outcome are those where an act was done and nobody wrote it down.
+// A director that dies before or after any write to the journal leaves a scene that its successor brings to the same
+// end, without twins and without repeating what was done. Frames before an outcome are those where an act was done and
+// nobody wrote it down.
 func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	for _, op := range life {
@@ -404,7 +440,9 @@ func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 }
 
 // wrapped returns handlers of which each is called through around.
-func wrapped(in map[string]plan.Handler, around func(h plan.Handler, ctx context.Context, r plan.Run) error) map[string]plan.Handler {
+func wrapped(
+	in map[string]plan.Handler, around func(h plan.Handler, ctx context.Context, r plan.Run) error,
+) map[string]plan.Handler {
 	out := map[string]plan.Handler{}
 	for kind, h := range in {
 		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error { return around(h, ctx, r) })
@@ -461,7 +499,10 @@ func TestEachStepFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after     bool
 		permanent bool
-	}{"once before the act": {}, "once after the act": {after: true}, "for good before the act": {permanent: true}, "for good after the act": {true, true}} {
+	}{
+		"once before the act": {}, "once after the act": {after: true}, "for good before the act": {permanent: true},
+		"for good after the act": {true, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)

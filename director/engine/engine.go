@@ -1,8 +1,8 @@
-// Package engine runs plans: it moves their steps on River's queue, writes the journal around every act and goes on where an earlier
-// process stopped.
+// Package engine runs plans: it moves their steps on River's queue, writes the journal around every act and goes on
+// where an earlier process stopped.
 //
-// The journal is the truth and River only carries invitations: a job says "step S of plan P may run as attempt N". A job whose attempt is
-// not the next one of its step does nothing, so lost, doubled and orphaned jobs cannot hurt.
+// The journal is the truth and River only carries invitations: a job says "step S of plan P may run as attempt N". A
+// job whose attempt is not the next one of its step does nothing, so lost, doubled and orphaned jobs cannot hurt.
 package engine
 
 import (
@@ -33,7 +33,8 @@ type Tx interface {
 	Lease(planID, step, owner string, until time.Time) error
 	Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) // whether Lost still holds
 	Stop(planID string) error                                                   // ask holders to end running steps now
-	// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step stands in its line.
+	// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step
+	// stands in its line.
 	TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error)
 	GiveBack(ref plan.StepRef) error
 	LeaveLine(ref plan.StepRef) error
@@ -41,8 +42,8 @@ type Tx interface {
 	Next(budgets []string, limit func(string) int) ([]plan.StepRef, error)
 }
 
-// Store keeps plans. Methods outside Update must not be called inside it. It has many methods because it is the engine's only way out: what
-// they share is the database.
+// Store keeps plans. Methods outside Update must not be called inside it. It has many methods because it is the
+// engine's only way out: what they share is the database.
 type Store interface {
 	SQL() *sql.DB
 	Pool() *pgxpool.Pool                          // nil where one engine has the database for itself
@@ -51,7 +52,8 @@ type Store interface {
 	Update(ctx context.Context, fn func(Tx) error) error
 	Active(ctx context.Context) ([]string, error) // ids of the plans in a phase of plan.Driven
 	Plan(ctx context.Context, id string) (plan.Plan, plan.State, error)
-	InLine(ctx context.Context) ([]plan.StepRef, error) // the steps that wait for a budget, with the attempts that they wait with
+	// the steps that wait for a budget, with the attempts that they wait with
+	InLine(ctx context.Context) ([]plan.StepRef, error)
 	// Renew extends owner's leases, and returns what it holds and what of that is to end now.
 	Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error)
 	Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error)
@@ -73,10 +75,12 @@ type Config struct {
 	Interruptions int
 	Now           func() time.Time // time.Now if nil
 	Log           *slog.Logger
-	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds nothing.
+	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds
+	// nothing.
 	Budget   func(budget string) int
 	Observer Observer // told what happens; nobody if nil
-	// Current refuses to move on a plan that a person retries, skips a step of or undoes, within the transaction; nil refuses none.
+	// Current refuses to move on a plan that a person retries, skips a step of or undoes, within the transaction; nil
+	// refuses none.
 	Current func(Tx, *plan.Plan, *plan.State) error
 	// Explain turns an error into what people are shown; the error's own text if nil.
 	Explain func(err error) (message, hint string)
@@ -156,7 +160,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, started: cfg.Now(), signal: newBroadcast(), look: make(chan struct{}, 1),
-		running: map[plan.StepRef]context.CancelCauseFunc{}, claimed: map[plan.StepRef]struct{}{}, timers: map[*time.Timer]struct{}{},
+		running: map[plan.StepRef]context.CancelCauseFunc{}, claimed: map[plan.StepRef]struct{}{},
+		timers: map[*time.Timer]struct{}{},
 	}
 	e.owner = fmt.Sprintf("%s/%d", cfg.Instance, e.started.UnixNano())
 	var err error
@@ -167,7 +172,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Start takes over what an earlier process of this instance left running, and begins to run steps. It returns once steps can start.
+// Start takes over what an earlier process of this instance left running, and begins to run steps. It returns once
+// steps can start.
 func (e *Engine) Start(ctx context.Context) error {
 	renewed := e.cfg.Now()
 	if err := e.renew(ctx); err != nil {
@@ -182,7 +188,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Unlock()
 	if err := e.queue.Start(background); err != nil {
 		stop()
-		return &director.Error{Kind: director.KindInternal, Op: "engine.start", Msg: "the queue does not start", Err: err}
+		return &director.Error{
+			Kind: director.KindInternal, Op: "engine.start", Msg: "the queue does not start", Err: err,
+		}
 	}
 	e.beat.Store(e.cfg.Now().UnixNano())
 	e.background.Go(func() { e.keep(background, renewed) })
@@ -192,8 +200,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop interrupts the running steps, waits for them and returns. An interrupted step costs no attempt and runs again at the next Start. It is
-// idempotent.
+// Stop interrupts the running steps, waits for them and returns. An interrupted step costs no attempt and runs again at
+// the next Start. It is idempotent.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	if e.stopping || e.stop == nil {
@@ -215,12 +223,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 		e.cfg.Log.WarnContext(ctx, "leaving the other directors failed", "err", lerr)
 	}
 	if err != nil {
-		return &director.Error{Kind: director.KindUnavailable, Op: "engine.stop", Msg: "steps did not end in time", Err: err}
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: "engine.stop", Msg: "steps did not end in time", Err: err,
+		}
 	}
 	return nil
 }
 
-// Changed returns a channel that is closed at the next event of any plan. Take it before reading, and read again when it closes.
+// Changed returns a channel that is closed at the next event of any plan. Take it before reading, and read again when
+// it closes.
 func (e *Engine) Changed() <-chan struct{} { return e.signal.wait() }
 
 // move changes a plan in one transaction, settles it and queues what has become ready.
@@ -265,7 +276,8 @@ func (e *Engine) append(tx Tx, s *plan.State, ev plan.Event) error {
 		return err
 	}
 	return &director.Error{
-		Kind: director.KindConflict, Op: "engine.move", Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Phase), Err: err,
+		Kind: director.KindConflict, Op: "engine.move",
+		Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Phase), Err: err,
 	}
 }
 
@@ -329,6 +341,7 @@ func (e *Engine) wakeAt(planID, step string, attempt int, at time.Time) {
 }
 
 func (e *Engine) wake(ctx context.Context, ref plan.StepRef) error {
+	defer e.signal.send()
 	return e.cfg.Store.Update(ctx, func(tx Tx) error {
 		_, s, err := tx.Plan(ref.Plan)
 		if err != nil {

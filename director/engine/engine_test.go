@@ -220,7 +220,8 @@ func checkJournal(t *testing.T, s adapted, p plan.Plan, got plan.State) {
 	}
 }
 
-// The journal is cut after every event, as a crash would, and a fresh engine goes on: same end, no finished step repeated, no step beside itself.
+// The journal is cut after every event, as a crash would, and a fresh engine goes on: same end, no finished step
+// repeated, no step beside itself.
 func TestResumeAfterEveryEvent(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		full := open(t)
@@ -248,7 +249,9 @@ func TestResumeAfterEveryEvent(t *testing.T) {
 							return err
 						}
 						if ev.Kind == plan.Started {
-							if err := tx.Lease("p1", ev.Step, s.DirectorID()+"/dead", time.Now().Add(time.Hour)); err != nil {
+							if err := tx.Lease(
+								"p1", ev.Step, s.DirectorID()+"/dead", time.Now().Add(time.Hour),
+							); err != nil {
 								return err
 							}
 						}
@@ -290,13 +293,18 @@ func TestOutcomes(t *testing.T) {
 			wantPhase plan.Phase
 			wantRuns  int
 		}{
-			"retry then done":         {[]error{boom}, plan.PhaseDone, 2},
-			"abort fails at once":     {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
-			"park waits":              {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
-			"after costs nothing":     {[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")}, plan.PhaseDone, 5},
+			"retry then done":     {[]error{boom}, plan.PhaseDone, 2},
+			"abort fails at once": {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
+			"park waits":          {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
+			"after costs nothing": {
+				[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")},
+				plan.PhaseDone, 5,
+			},
 			"out of reach, then back": {[]error{plan.ParkLast(boom, "is it off?")}, plan.PhaseDone, 2},
-			"out of reach for long":   {[]error{plan.ParkLast(boom, "is it off?"), plan.ParkLast(boom, "is it off?")}, plan.PhaseParked, 2},
-			"attempts are used up":    {[]error{boom, boom}, plan.PhaseFailed, 2},
+			"out of reach for long": {
+				[]error{plan.ParkLast(boom, "is it off?"), plan.ParkLast(boom, "is it off?")}, plan.PhaseParked, 2,
+			},
+			"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
 		}
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {
@@ -304,7 +312,9 @@ func TestOutcomes(t *testing.T) {
 				s := open(t)
 				var mu sync.Mutex
 				runs := 0
-				e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(context.Context, plan.Run) error {
+				e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(
+					context.Context, plan.Run,
+				) error {
 					mu.Lock()
 					defer mu.Unlock()
 					runs++
@@ -319,11 +329,18 @@ func TestOutcomes(t *testing.T) {
 				if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 					t.Fatal(err)
 				}
-				got := await(t, e, s, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
+				got := await(t, e, s, "p1", func(
+					s plan.State,
+				) bool {
+					return s.Phase.Ended() || s.Phase == plan.PhaseParked
+				})
 				mu.Lock()
 				defer mu.Unlock()
 				if got.Phase != tt.wantPhase || runs != tt.wantRuns {
-					t.Errorf("phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns, got.Message)
+					t.Errorf(
+						"phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns,
+						got.Message,
+					)
 				}
 				checkJournal(t, s, p, got)
 			})
@@ -336,7 +353,9 @@ func TestRetryRunsOnlyWhatFailed(t *testing.T) {
 		s, w := open(t), newWorld()
 		fail := true
 		var mu sync.Mutex
-		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(
+			_ context.Context, r plan.Run,
+		) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Step.ID == "vm/b" && fail {
@@ -371,7 +390,9 @@ func TestCancelNowInterruptsAndResumes(t *testing.T) {
 		s := open(t)
 		entered := make(chan struct{}, 10)
 		release := make(chan struct{})
-		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(
+			ctx context.Context, _ plan.Run,
+		) error {
 			entered <- struct{}{}
 			select {
 			case <-ctx.Done():
@@ -388,7 +409,9 @@ func TestCancelNowInterruptsAndResumes(t *testing.T) {
 		if err := e.Cancel(t.Context(), "p1", "admin", true); err != nil {
 			t.Fatal(err)
 		}
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
+		if got := await(
+			t, e, s, "p1", ended,
+		); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
 			t.Fatalf("got %+v", got)
 		}
 		close(release)
@@ -405,7 +428,9 @@ func TestOnePlanHoldsACluster(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s := open(t)
 		block := make(chan struct{})
-		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
+		e := startEngine(t, s, map[string]plan.Handler{"work": plan.HandlerFunc(func(
+			ctx context.Context, _ plan.Run,
+		) error {
 			select {
 			case <-block:
 			case <-ctx.Done():

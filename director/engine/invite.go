@@ -15,9 +15,9 @@ import (
 // absentees are the attempts that could start and that no invitation was found for at the last tick.
 type absentees map[plan.StepRef]bool
 
-// inviteAgain queues every attempt that may start and had no invitation at this tick and at the one before: the queue may have handed out an invitation
-// that nobody could follow, and the journal is the truth. It returns what had none at this tick. A step that waits in the line of a budget needs none:
-// its turn is called.
+// inviteAgain queues every attempt that may start and had no invitation at this tick and at the one before: the queue
+// may have handed out an invitation that nobody could follow, and the journal is the truth. It returns what had none at
+// this tick. A step that waits in the line of a budget needs none: its turn is called.
 func (e *Engine) inviteAgain(ctx context.Context, before absentees) (absentees, error) {
 	now, err := e.uninvited(ctx)
 	if now == nil {
@@ -37,15 +37,17 @@ func (e *Engine) inviteAgain(ctx context.Context, before absentees) (absentees, 
 			if err != nil {
 				return err
 			}
-			ready := slices.DeleteFunc(plan.Ready(&p, &s, e.cfg.Now()), func(step string) bool { return !slices.Contains(steps, step) })
+			ready := slices.DeleteFunc(plan.Ready(
+				&p, &s, e.cfg.Now(),
+			), func(step string) bool { return !slices.Contains(steps, step) })
 			return e.enqueue(ctx, tx, id, &s, ready)
 		}))
 	}
 	return now, err
 }
 
-// uninvited returns the attempts that could start now, and are neither queued, nor in a line, nor being claimed here. What a peer is claiming may be
-// among them. A plan that cannot be read does not hide the others.
+// uninvited returns the attempts that could start now, and are neither queued, nor in a line, nor being claimed here.
+// What a peer is claiming may be among them. A plan that cannot be read does not hide the others.
 func (e *Engine) uninvited(ctx context.Context) (absentees, error) {
 	out := absentees{}
 	ids, err := e.cfg.Store.Active(ctx)
@@ -87,7 +89,10 @@ func (e *Engine) uninvited(ctx context.Context) (absentees, error) {
 // dropQueued removes the attempts that the queue has and has not handed out yet.
 func (e *Engine) dropQueued(ctx context.Context, out absentees) error {
 	params := river.NewJobListParams().Kinds(stepArgs{}.Kind()).First(mostQueued).
-		States(rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateScheduled)
+		States(
+			rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
+			rivertype.JobStateScheduled,
+		)
 	for len(out) > 0 {
 		jobs, err := e.queue.JobList(ctx, params)
 		if err != nil {

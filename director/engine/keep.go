@@ -8,16 +8,18 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Several engines may work on one PostgreSQL. Each holds a lease on what it runs and renews it; each sees to what a peer left behind:
+// Several engines may work on one PostgreSQL. Each holds a lease on what it runs and renews it; each sees to what a
+// peer left behind:
 //
 //   - a running step whose lease has ended is interrupted and queued again, by whoever notices first;
 //   - a step that may start and has no invitation over two ticks is queued by everybody;
 //   - what a peer had taken from the queue and not begun is queued again once the peer's signs of life stop.
 //
-// An engine that could not renew for most of a lease ends its own handlers before a peer may take their steps; so does one that stood
-// still and wakes up.
+// An engine that could not renew for most of a lease ends its own handlers before a peer may take their steps; so does
+// one that stood still and wakes up.
 
-// tickOf is how often leases are renewed. Together with the lease it is the longest time until a peer takes over: 12.5 s by default.
+// tickOf is how often leases are renewed. Together with the lease it is the longest time until a peer takes over: 12.5
+// s by default.
 func tickOf(lease time.Duration) time.Duration { return lease / 4 }
 
 // shared reports whether other engines may work on the same database.
@@ -69,17 +71,15 @@ func (e *Engine) keep(ctx context.Context, renewed time.Time) {
 			err = errors.Join(err, ierr)
 		}
 		e.dropUnless(renewed)
-		if e.shared() {
-			e.signal.send() // a notice may have been lost with its connection
-		}
+		e.signal.send() // a notice may have been lost with its connection, and an invitation may have been repeated
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Log.ErrorContext(ctx, "keeping plans moving failed", "err", err)
 		}
 	}
 }
 
-// dropUnless ends every handler if the leases were not renewed lately: a peer may take their steps any moment. Alone on its database an
-// engine has nobody to fear and lets them work.
+// dropUnless ends every handler if the leases were not renewed lately: a peer may take their steps any moment. Alone on
+// its database an engine has nobody to fear and lets them work.
 func (e *Engine) dropUnless(renewed time.Time) {
 	if !e.shared() || e.cfg.Now().Sub(renewed) < e.cfg.Lease-tickOf(e.cfg.Lease) {
 		return
@@ -91,8 +91,8 @@ func (e *Engine) dropUnless(renewed time.Time) {
 	}
 }
 
-// renew gives a sign of life, renews the leases and acts on what it learns: a lease that is ours no more ends its handler, and so does a
-// person's wish.
+// renew gives a sign of life, renews the leases and acts on what it learns: a lease that is ours no more ends its
+// handler, and so does a person's wish.
 func (e *Engine) renew(ctx context.Context) error {
 	if e.shared() {
 		var cancel context.CancelFunc
@@ -154,8 +154,8 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	return errors.Join(err, gerr, nerr)
 }
 
-// recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and queues again whatever
-// may run.
+// recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and
+// queues again whatever may run.
 func (e *Engine) recover(ctx context.Context) error {
 	if err := e.reclaim(ctx); err != nil {
 		return err
@@ -205,7 +205,8 @@ func (e *Engine) reclaim(ctx context.Context) error {
 			cancel(errLeaseLost)
 		}
 		e.mu.Unlock()
-		still := func(tx Tx) (bool, error) { return tx.Lapsed(ref, now, prefix, e.owner) } // its holder may have renewed meanwhile
+		// its holder may have renewed meanwhile
+		still := func(tx Tx) (bool, error) { return tx.Lapsed(ref, now, prefix, e.owner) }
 		if err := e.finish(ctx, ref, interruption("the director that ran it went away"), still); err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ func oneStepPlan() plan.Plan {
 	return p
 }
 
-// A step that takes its director down each time waits for a person in the end. A stop that a person wants is not counted, and a person's retry begins
-// to count anew.
+// A step that takes its director down each time waits for a person in the end. A stop that a person wants is not
+// counted, and a person's retry begins to count anew.
 func TestAStepThatEndsItsDirectorParks(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		const most = 3
@@ -31,7 +31,9 @@ func TestAStepThatEndsItsDirectorParks(t *testing.T) {
 		addPlan(t, s, p)
 		start := func() (*engine.Engine, chan struct{}) {
 			entered := make(chan struct{}, 1)
-			return startInstance(t, s, engine.Config{Instance: "one", Interruptions: most, Handlers: work(func(ctx context.Context, _ plan.Run) error {
+			return startInstance(t, s, engine.Config{Instance: "one", Interruptions: most, Handlers: work(func(
+				ctx context.Context, _ plan.Run,
+			) error {
 				entered <- struct{}{}
 				<-ctx.Done()
 				return ctx.Err()
@@ -60,7 +62,10 @@ func TestAStepThatEndsItsDirectorParks(t *testing.T) {
 					return err
 				}
 				return errors.Join(
-					tx.Append(&st, plan.Event{Plan: "p1", Step: "one", Kind: plan.Started, Attempt: st.Step("one").Attempt + 1, At: time.Now()}),
+					tx.Append(&st, plan.Event{
+						Plan: "p1", Step: "one", Kind: plan.Started, Attempt: st.Step("one").Attempt + 1,
+						At: time.Now(),
+					}),
 					tx.Lease("p1", "one", "one/0", time.Now().Add(time.Hour)))
 			})
 			if err != nil {
@@ -84,13 +89,16 @@ func TestAStepThatEndsItsDirectorParks(t *testing.T) {
 	})
 }
 
-// What ends a step from outside costs no attempt, is not tried again at once for ever, and waits for a person in the end.
+// What ends a step from outside costs no attempt, is not tried again at once for ever, and waits for a person in the
+// end.
 func TestInterruptedHandlerParksInTheEnd(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s, p := open(t), oneStepPlan()
 		addPlan(t, s, p)
 		var runs atomic.Int64
-		e := startInstance(t, s, engine.Config{Instance: "one", Interruptions: 2, Handlers: work(func(context.Context, plan.Run) error {
+		e := startInstance(t, s, engine.Config{Instance: "one", Interruptions: 2, Handlers: work(func(
+			context.Context, plan.Run,
+		) error {
 			runs.Add(1)
 			return plan.Interrupt(errors.New("killed"))
 		})})
@@ -105,14 +113,17 @@ func TestInterruptedHandlerParksInTheEnd(t *testing.T) {
 	})
 }
 
-// A step that is never ready asks a person when its time is over, counted from its first look, and says meanwhile until when it waits.
+// A step that is never ready asks a person when its time is over, counted from its first look, and says meanwhile until
+// when it waits.
 func TestAWaitHasAnEnd(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s, p := open(t), oneStepPlan()
 		addPlan(t, s, p)
 		var ahead, runs atomic.Int64
 		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		e := startInstance(t, s, engine.Config{Instance: "one", Now: now, Handlers: work(func(context.Context, plan.Run) error {
+		e := startInstance(t, s, engine.Config{Instance: "one", Now: now, Handlers: work(func(
+			context.Context, plan.Run,
+		) error {
 			if runs.Add(1)%5 == 0 { // the fourth look of each wait was in its time
 				ahead.Add(int64(2 * time.Hour))
 			}
@@ -123,12 +134,22 @@ func TestAWaitHasAnEnd(t *testing.T) {
 		}
 		for range 2 { // a retry begins anew
 			runs.Store(0)
-			waiting := await(t, e, s, "p1", func(s plan.State) bool { return !s.Step("one").Deadline.IsZero() || parked(s) })
-			if waits := plan.Waits(&p, &waiting, plan.Outside{Now: now()}); waiting.Step("one").Status == plan.Waiting && (len(waits) != 1 || waits[0].Deadline.Before(waits[0].Since.Add(30*time.Minute))) {
+			waiting := await(t, e, s, "p1", func(
+				s plan.State,
+			) bool {
+				return !s.Step("one").Deadline.IsZero() || parked(s)
+			})
+			if waits := plan.Waits(&p, &waiting, plan.Outside{
+				Now: now(),
+			}); waiting.Step("one").Status == plan.Waiting &&
+				(len(waits) != 1 || waits[0].Deadline.Before(waits[0].Since.Add(30*time.Minute))) {
 				t.Errorf("waits %+v", waits)
 			}
 			got := await(t, e, s, "p1", parked)
-			if st := got.Step("one"); runs.Load() != 5 || !strings.Contains(st.Message, "not ready for 1h0m0s: no VM yet") || !st.Deadline.IsZero() {
+			if st := got.Step(
+				"one",
+			); runs.Load() != 5 || !strings.Contains(st.Message, "not ready for 1h0m0s: no VM yet") ||
+				!st.Deadline.IsZero() {
 				t.Errorf("%d looks, got %+v", runs.Load(), st)
 			}
 			checkJournal(t, s, p, got)
@@ -139,7 +160,8 @@ func TestAWaitHasAnEnd(t *testing.T) {
 	})
 }
 
-// A plan that is being undone comes to its end: it cannot be paused or cancelled half way, and refusing does not move it.
+// A plan that is being undone comes to its end: it cannot be paused or cancelled half way, and refusing does not move
+// it.
 func TestAnUndoingPlanIsNotPaused(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s, p := open(t), oneStepPlan()
@@ -161,14 +183,18 @@ func TestAnUndoingPlanIsNotPaused(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-undoing
-		if err := e.Pause(t.Context(), "p1", "admin", "coffee"); director.KindOf(err) != director.KindConflict || director.HintOf(err) == "" {
+		if err := e.Pause(
+			t.Context(), "p1", "admin", "coffee",
+		); director.KindOf(err) != director.KindConflict || director.HintOf(err) == "" {
 			t.Errorf("a pause: %v", err)
 		}
 		if err := e.Cancel(t.Context(), "p1", "admin", false); director.KindOf(err) != director.KindConflict {
 			t.Errorf("a cancel: %v", err)
 		}
 		close(release)
-		if got := await(t, e, s, "p1", inPhase(plan.PhaseUndone, plan.PhaseFailed, plan.PhasePaused)); got.Phase != plan.PhaseUndone {
+		if got := await(
+			t, e, s, "p1", inPhase(plan.PhaseUndone, plan.PhaseFailed, plan.PhasePaused),
+		); got.Phase != plan.PhaseUndone {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -11,7 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Observer is told what the engine does, for metrics. Its methods must return at once and are called from many goroutines.
+// Observer is told what the engine does, for metrics. Its methods must return at once and are called from many
+// goroutines.
 type Observer interface {
 	StepStarted(kind string)
 	// StepEnded tells how an attempt ended and how long it took.
@@ -56,7 +57,10 @@ func (e *Engine) Alive() error {
 	case stopping:
 		return director.Errorf(director.KindUnavailable, "engine.alive", "the engine is stopping")
 	case silence > e.cfg.Lease:
-		return director.Errorf(director.KindUnavailable, "engine.alive", "the engine could not renew its leases for %s", silence.Round(time.Second)).
+		return director.Errorf(
+			director.KindUnavailable, "engine.alive", "the engine could not renew its leases for %s",
+			silence.Round(time.Second),
+		).
 			WithHint("see whether the database can be written")
 	}
 	return nil

@@ -58,7 +58,9 @@ func TestObserverIsToldOfEveryAttempt(t *testing.T) {
 			"bad": plan.HandlerFunc(func(context.Context, plan.Run) error { return plan.Abort(errors.New("no")) }),
 		}})
 		c := plan.Content{Operation: plan.ClusterCreate, Cluster: "c", Steps: []plan.Step{
-			{ID: "a", Kind: "good", Attempts: 1}, {ID: "b", Kind: "late", Needs: []string{"a"}, Attempts: 1}, {ID: "c", Kind: "bad", Needs: []string{"b"}, Attempts: 1},
+			{ID: "a", Kind: "good", Attempts: 1},
+			{ID: "b", Kind: "late", Needs: []string{"a"}, Attempts: 1},
+			{ID: "c", Kind: "bad", Needs: []string{"b"}, Attempts: 1},
 		}}
 		addPlan(t, s, plan.Plan{ID: "p", CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(c), Content: c})
 		if err := e.Begin(t.Context(), "p", "t", nil); err != nil {
@@ -67,9 +69,13 @@ func TestObserverIsToldOfEveryAttempt(t *testing.T) {
 		await(t, e, s, "p", ended)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		want := []string{"start good", "succeeded good", "start late", "not_ready late", "start late", "succeeded late", "start bad", "aborted bad"}
+		want := []string{
+			"start good", "succeeded good", "start late", "not_ready late", "start late", "succeeded late", "start bad",
+			"aborted bad",
+		}
 		slices.Sort(want)
-		got := slices.Sorted(slices.Values(o.what)) // the end of one step and the beginning of the next are told by two workers
+		// the end of one step and the beginning of the next are told by two workers
+		got := slices.Sorted(slices.Values(o.what))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}

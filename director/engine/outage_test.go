@@ -21,7 +21,8 @@ type outage struct {
 	until time.Time
 }
 
-// flaky is a store that has an outage for each plan. The queue's own statements get through: an invitation is handed out and cannot be followed.
+// flaky is a store that has an outage for each plan. The queue's own statements get through: an invitation is handed
+// out and cannot be followed.
 type flaky struct {
 	adapted
 	long time.Duration // of each outage
@@ -71,7 +72,8 @@ func (t flakyTx) Plan(id string) (plan.Plan, plan.State, error) {
 	return t.Tx.Plan(id)
 }
 
-// Whatever transaction an outage begins with, and whatever it hits - a claim, the wake after it, an outcome - the plan comes to its end without a restart.
+// Whatever transaction an outage begins with, and whatever it hits - a claim, the wake after it, an outcome - the plan
+// comes to its end without a restart.
 func TestOutageAtAnyPointLosesNoStep(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		const points = 20
@@ -79,7 +81,8 @@ func TestOutageAtAnyPointLosesNoStep(t *testing.T) {
 		var mu sync.Mutex
 		asked := map[string]bool{}
 		e, err := engine.New(t.Context(), engine.Config{
-			Director: s.DirectorID(), Instance: "one", Store: s, Lease: 800 * time.Millisecond, Log: quiet, Budget: func(string) int { return 10 },
+			Director: s.DirectorID(), Instance: "one", Store: s, Lease: 800 * time.Millisecond, Log: quiet,
+			Budget: func(string) int { return 10 },
 			Handlers: work(func(_ context.Context, r plan.Run) error {
 				mu.Lock()
 				defer mu.Unlock()

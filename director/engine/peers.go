@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// listen hears from peers on the same database until ctx is done: that a plan has moved, or that leases are to be looked at now. What it
-// misses while the connection is down is found at the next tick.
+// listen hears from peers on the same database until ctx is done: that a plan has moved, or that leases are to be
+// looked at now. What it misses while the connection is down is found at the next tick.
 func (e *Engine) listen(ctx context.Context, pool *pgxpool.Pool) {
 	for ctx.Err() == nil {
 		if err := e.hear(ctx, pool); err != nil && ctx.Err() == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
-// These tests run real processes on one PostgreSQL, kill them and let them stand still. Each handler writes a line to one file when it
-// begins and one when it ends.
+// These tests run real processes on one PostgreSQL, kill them and let them stand still. Each handler writes a line to
+// one file when it begins and one when it ends.
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -42,7 +42,8 @@ func beDirector(instance string) int {
 			panic(err)
 		}
 		defer f.Close()
-		_, _ = fmt.Fprintf(f, "%d %s %d %s %s\n", time.Now().UnixNano(), r.Step.ID, r.Attempt, instance, what) // one write, so one line
+		// one write, so one line
+		_, _ = fmt.Fprintf(f, "%d %s %d %s %s\n", time.Now().UnixNano(), r.Step.ID, r.Attempt, instance, what)
 	}
 	act := func(wait func(context.Context, plan.Run) error) plan.Handler {
 		return plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
@@ -65,7 +66,8 @@ func beDirector(instance string) int {
 		}
 	}
 	e, err := engine.New(ctx, engine.Config{
-		Director: s.DirectorID(), Instance: instance, Store: adapted{s}, Lease: processLease, Workers: 2, Log: log, Channel: store.Channel,
+		Director: s.DirectorID(), Instance: instance, Store: adapted{s}, Lease: processLease, Workers: 2, Log: log,
+		Channel: store.Channel,
 		Handlers: map[string]plan.Handler{
 			"work": act(func(ctx context.Context, _ plan.Run) error { return pause(ctx, 150*time.Millisecond) }),
 			"long": act(func(ctx context.Context, r plan.Run) error { // the first attempt only ends when it is told to
@@ -74,7 +76,8 @@ func beDirector(instance string) int {
 				}
 				return pause(ctx, time.Hour)
 			}),
-			"deaf": act(func(_ context.Context, r plan.Run) error { // the first attempt ends well and late, whatever it is told
+			// the first attempt ends well and late, whatever it is told
+			"deaf": act(func(_ context.Context, r plan.Run) error {
 				if r.Attempt > 1 {
 					return nil
 				}
@@ -109,13 +112,19 @@ type fleet struct {
 
 func newFleet(t *testing.T, instances ...string) *fleet {
 	t.Helper()
-	f := &fleet{address: storetest.Postgres(t), acts: filepath.Join(t.TempDir(), "acts"), procs: map[string]*exec.Cmd{}, said: map[string]string{}}
+	f := &fleet{
+		address: storetest.Postgres(t), acts: filepath.Join(t.TempDir(), "acts"), procs: map[string]*exec.Cmd{},
+		said: map[string]string{},
+	}
 	f.store = openPostgres(t, f.address)
 	if err := os.WriteFile(f.acts, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	f.control, err = engine.New(t.Context(), engine.Config{Director: f.store.DirectorID(), Instance: "control", Store: f.store, Log: quiet})
+	f.control,
+		err = engine.New(t.Context(), engine.Config{
+		Director: f.store.DirectorID(), Instance: "control", Store: f.store, Log: quiet,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +138,9 @@ func newFleet(t *testing.T, instances ...string) *fleet {
 func (f *fleet) start(t *testing.T, name string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "KAAS_TEST_INSTANCE="+name, "KAAS_TEST_DATABASE="+f.address, "KAAS_TEST_ACTS="+f.acts)
+	cmd.Env = append(
+		os.Environ(), "KAAS_TEST_INSTANCE="+name, "KAAS_TEST_DATABASE="+f.address, "KAAS_TEST_ACTS="+f.acts,
+	)
 	f.said[name] = filepath.Join(t.TempDir(), "said")
 	said, err := os.Create(f.said[name])
 	if err != nil {
@@ -255,8 +266,8 @@ func layers(id string, n int) plan.Plan {
 	return p
 }
 
-// Three directors share a plan; the one that runs a step is killed in the middle of it. Another goes on before 15 s are over, each step is
-// done once, and none ran beside itself.
+// Three directors share a plan; the one that runs a step is killed in the middle of it. Another goes on before 15 s are
+// over, each step is done once, and none ran beside itself.
 func TestKilledDirectorIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "one", "two", "three")
@@ -276,7 +287,10 @@ func TestKilledDirectorIsReplaced(t *testing.T) {
 		done, _ := f.find(t, func(a attempt) bool { return a.step == victim.step && a.end == "done" })
 		return ok && again.instance != victim.instance || done.step != "" // the kill may have come just too late
 	})
-	t.Logf("%s was taken over %s after the kill of %s, with a lease of %s", victim.step, time.Since(killed).Round(time.Millisecond), victim.instance, processLease)
+	t.Logf(
+		"%s was taken over %s after the kill of %s, with a lease of %s", victim.step,
+		time.Since(killed).Round(time.Millisecond), victim.instance, processLease,
+	)
 	wait(t, 60*time.Second, "the end of the plan", func() bool { return f.phase(t, "p1") == plan.PhaseDone })
 
 	done, workers := map[string]int{}, map[string]bool{}
@@ -307,8 +321,8 @@ func TestKilledDirectorIsReplaced(t *testing.T) {
 	}
 }
 
-// A director stands still for longer than its lease while a peer does its steps. When it wakes up its handlers are told to end, and what
-// one of them says all the same is refused.
+// A director stands still for longer than its lease while a peer does its steps. When it wakes up its handlers are told
+// to end, and what one of them says all the same is refused.
 func TestDirectorThatStoodStillIsFenced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "sleeper")
@@ -327,7 +341,11 @@ func TestDirectorThatStoodStillIsFenced(t *testing.T) {
 	f.signal(t, "sleeper", syscall.SIGCONT)
 	wait(t, 15*time.Second, "the sleeper's handlers end", func() bool {
 		long, _ := f.find(t, func(a attempt) bool { return a.step == "long" && a.instance == "sleeper" && a.end != "" })
-		deaf, _ := f.find(t, func(a attempt) bool { return a.step == "deaf" && a.instance == "sleeper" && a.end == "done" })
+		deaf, _ := f.find(t, func(
+			a attempt,
+		) bool {
+			return a.step == "deaf" && a.instance == "sleeper" && a.end == "done"
+		})
 		return long.end == "ended the lease was lost" && deaf.end != ""
 	})
 	wait(t, 15*time.Second, "the late outcome is refused", func() bool {

@@ -46,7 +46,8 @@ func openQueue(ctx context.Context, cfg Config, w *worker) (queue, error) {
 		if err != nil {
 			return nil, noTables(err)
 		}
-		// The database tells of new jobs. It may leave out one of many notices that come at once, so there is a poll, too.
+		// The database tells of new jobs. It may leave out one of many notices that come at once, so there is a poll,
+		// too.
 		client, err := newClient(cfg, w, driver, 100*time.Millisecond)
 		return on[pgx.Tx]{client, func(tx Tx, fn func(pgx.Tx) error) error { return tx.Pgx(fn) }}, err
 	}
@@ -54,7 +55,8 @@ func openQueue(ctx context.Context, cfg Config, w *worker) (queue, error) {
 	if err := migrateQueue(ctx, driver); err != nil {
 		return nil, noTables(err)
 	}
-	client, err := newClient(cfg, w, driver, 50*time.Millisecond) // SQLite has no notify: this is the delay from commit to start
+	// The engine's own news tell River of new jobs; the poll is for what was queued before the start.
+	client, err := newClient(cfg, w, notified{driver, w.engine.signal}, time.Second)
 	return on[*sql.Tx]{client, func(tx Tx, fn func(*sql.Tx) error) error { return fn(tx.SQL()) }}, err
 }
 
@@ -93,7 +95,9 @@ func alone(ctx context.Context, pool *pgxpool.Pool, fn func() error) error {
 	return err
 }
 
-func newClient[T any](cfg Config, w *worker, driver riverdriver.Driver[T], poll time.Duration) (*river.Client[T], error) {
+func newClient[T any](
+	cfg Config, w *worker, driver riverdriver.Driver[T], poll time.Duration,
+) (*river.Client[T], error) {
 	workers := river.NewWorkers()
 	err := river.AddWorkerSafely(workers, w)
 	var client *river.Client[T]
@@ -107,11 +111,14 @@ func newClient[T any](cfg Config, w *worker, driver riverdriver.Driver[T], poll 
 			MaxAttempts:       1,  // the journal counts attempts
 			Logger:            slog.New(levelHandler{cfg.Log.Handler(), slog.LevelWarn}),
 			// A job's row is of no use once it ran: the journal has it all.
-			CompletedJobRetentionPeriod: time.Minute, CancelledJobRetentionPeriod: time.Minute, DiscardedJobRetentionPeriod: time.Minute,
+			CompletedJobRetentionPeriod: time.Minute, CancelledJobRetentionPeriod: time.Minute,
+			DiscardedJobRetentionPeriod: time.Minute,
 		})
 	}
 	if err != nil {
-		return nil, &director.Error{Kind: director.KindInternal, Op: "engine.open", Msg: "the queue cannot be set up", Err: err}
+		return nil, &director.Error{
+			Kind: director.KindInternal, Op: "engine.open", Msg: "the queue cannot be set up", Err: err,
+		}
 	}
 	return client, nil
 }

@@ -14,8 +14,8 @@ import (
 
 func work(fn plan.HandlerFunc) map[string]plan.Handler { return map[string]plan.Handler{"work": fn} }
 
-// Two engines with one worker each on one PostgreSQL: two steps that need each other to run at the same time can only end if both work.
-// The journal says which ran what.
+// Two engines with one worker each on one PostgreSQL: two steps that need each other to run at the same time can only
+// end if both work. The journal says which ran what.
 func TestTwoEnginesShareWork(t *testing.T) {
 	t.Parallel()
 	address := storetest.Postgres(t)
@@ -55,18 +55,23 @@ func TestTwoEnginesShareWork(t *testing.T) {
 	}
 }
 
-// A person cancels on one engine what runs on another. The lease is long: it is the notice that ends the step, not the next renewal.
+// A person cancels on one engine what runs on another. The lease is long: it is the notice that ends the step, not the
+// next renewal.
 func TestCancelNowReachesAPeer(t *testing.T) {
 	t.Parallel()
 	address := storetest.Postgres(t)
 	s := openPostgres(t, address)
-	asked, err := engine.New(t.Context(), engine.Config{Director: s.DirectorID(), Instance: "asked", Store: s, Log: quiet})
+	asked, err := engine.New(t.Context(), engine.Config{
+		Director: s.DirectorID(), Instance: "asked", Store: s, Log: quiet,
+	})
 	if err != nil { // it is not started, so that it runs nothing itself
 		t.Fatal(err)
 	}
 	entered := make(chan struct{})
 	cause := make(chan error, 1)
-	e := startInstance(t, openPostgres(t, address), engine.Config{Instance: "runs", Lease: 4 * time.Minute, Handlers: work(
+	e := startInstance(t, openPostgres(
+		t, address,
+	), engine.Config{Instance: "runs", Lease: 4 * time.Minute, Handlers: work(
 		func(ctx context.Context, _ plan.Run) error {
 			close(entered)
 			<-ctx.Done()
@@ -89,13 +94,18 @@ func TestCancelNowReachesAPeer(t *testing.T) {
 	}
 }
 
-// What a dead engine left is taken over: a running step, a waiting one, and one that was taken from the queue and never begun.
+// What a dead engine left is taken over: a running step, a waiting one, and one that was taken from the queue and never
+// begun.
 func TestPeerTakesOver(t *testing.T) {
 	t.Parallel()
 	address := storetest.Postgres(t)
 	s, w := openPostgres(t, address), newWorld()
 	p := demo("p1")
-	p.Steps = []plan.Step{{ID: "ran", Kind: "work", Attempts: 3}, {ID: "waited", Kind: "work", Attempts: 3}, {ID: "queued", Kind: "work", Attempts: 3}}
+	p.Steps = []plan.Step{
+		{ID: "ran", Kind: "work", Attempts: 3},
+		{ID: "waited", Kind: "work", Attempts: 3},
+		{ID: "queued", Kind: "work", Attempts: 3},
+	}
 	addPlan(t, s, p)
 	now := time.Now()
 	e := startInstance(t, s, engine.Config{Instance: "alive", Handlers: w.handler(), Lease: time.Second})
@@ -107,26 +117,32 @@ func TestPeerTakesOver(t *testing.T) {
 			tx.Append(&st, plan.Event{Plan: "p1", Step: "ran", Kind: plan.Started, Attempt: 1, At: now}),
 			tx.Lease("p1", "ran", "dead/1", now.Add(time.Second)),
 			tx.Append(&st, plan.Event{Plan: "p1", Step: "waited", Kind: plan.Started, Attempt: 1, At: now}),
-			tx.Append(&st, plan.Event{Plan: "p1", Step: "waited", Kind: plan.NotReady, Attempt: 1, At: now, NotBefore: now.Add(time.Second)}),
+			tx.Append(&st, plan.Event{
+				Plan: "p1", Step: "waited", Kind: plan.NotReady, Attempt: 1, At: now, NotBefore: now.Add(time.Second),
+			}),
 		)
 	})
 	if err := errors.Join(err, s.Beat(t.Context(), "dead", "elsewhere", now, now)); err != nil {
 		t.Fatal(err)
 	}
 	got := await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseDone || got.Step("ran").Attempt != 2 || got.Step("waited").Attempt != 2 || got.Step("queued").Attempt != 1 {
+	if got.Phase != plan.PhaseDone || got.Step("ran").Attempt != 2 || got.Step("waited").Attempt != 2 ||
+		got.Step("queued").Attempt != 1 {
 		t.Errorf("got %+v", got)
 	}
 	checkJournal(t, s, p, got)
 }
 
-// An engine whose database went away ends its handlers before a peer could take their steps, and goes on when it is back.
+// An engine whose database went away ends its handlers before a peer could take their steps, and goes on when it is
+// back.
 func TestLostDatabaseEndsHandlers(t *testing.T) {
 	t.Parallel()
 	server := storetest.New(t)
 	s := openPostgres(t, server.Database(t))
 	entered, cause := make(chan struct{}, 1), make(chan error, 1)
-	e := startInstance(t, s, engine.Config{Instance: "one", Lease: 2 * time.Second, Handlers: work(func(ctx context.Context, r plan.Run) error {
+	e := startInstance(t, s, engine.Config{Instance: "one", Lease: 2 * time.Second, Handlers: work(func(
+		ctx context.Context, r plan.Run,
+	) error {
 		if r.Attempt > 1 || r.Step.ID != "net" {
 			return nil
 		}
@@ -151,7 +167,10 @@ func TestLostDatabaseEndsHandlers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if !eventually(ctx, func() bool { _, st, err := s.Plan(ctx, "p1"); return err == nil && st.Phase == plan.PhaseDone }) {
+	if !eventually(ctx, func() bool {
+		_, st, err := s.Plan(ctx, "p1")
+		return err == nil && st.Phase == plan.PhaseDone
+	}) {
 		_, st, err := s.Plan(t.Context(), "p1")
 		t.Errorf("the plan does not go on: %+v %v", st, err)
 	}
@@ -176,7 +195,9 @@ func TestDoubledInvitation(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s := open(t)
 		runs, release := make(chan int, 10), make(chan struct{})
-		cfg := engine.Config{Instance: "one", Lease: 2 * time.Second, Handlers: work(func(ctx context.Context, r plan.Run) error {
+		cfg := engine.Config{Instance: "one", Lease: 2 * time.Second, Handlers: work(func(
+			ctx context.Context, r plan.Run,
+		) error {
 			runs <- r.Attempt
 			select {
 			case <-release:
@@ -188,7 +209,9 @@ func TestDoubledInvitation(t *testing.T) {
 		p.Steps = p.Steps[:1]
 		addPlan(t, s, p)
 		// An engine that is not started begins the plan; the one that starts queues the same step again.
-		idle, err := engine.New(t.Context(), engine.Config{Director: s.DirectorID(), Instance: "idle", Store: s, Log: quiet})
+		idle, err := engine.New(t.Context(), engine.Config{
+			Director: s.DirectorID(), Instance: "idle", Store: s, Log: quiet,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,8 @@ import (
 	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
-// stalling is the store of a director that can stand still: as long as the gate is closed, nothing of its engine gets through. Time goes on by ahead.
+// stalling is the store of a director that can stand still: as long as the gate is closed, nothing of its engine gets
+// through. Time goes on by ahead.
 type stalling struct {
 	adapted
 	gate  *sync.RWMutex
@@ -56,7 +57,8 @@ func (s stalling) Renew(ctx context.Context, owner string, until time.Time) (hel
 	return s.adapted.Renew(ctx, owner, until)
 }
 
-// playing is an ansible-playbook that tells its process and waits until it may go on. It runs the playbook, which is a script here.
+// playing is an ansible-playbook that tells its process and waits until it may go on. It runs the playbook, which is a
+// script here.
 const playing = `#!/bin/bash
 n=0
 emit() { n=$((n + 1)); printf '{"n":%d,%s\n' "$n" "${1#\{}" >>"$KAAS_EVENTS"; }
@@ -68,9 +70,10 @@ while [ ! -e "$step.go" ]; do sleep 0.02; done
 emit '{"type":"stats","stats":{"h1":{"ok":1}}}'
 `
 
-// A director stands still for 1 to 12 seconds while a play runs. A play bears half a lease of silence and ends itself then; a director that could not
-// renew its leases gives its steps up after three quarters; a peer takes them after a whole one. None of it ends the plan. All times are a fifth of
-// the usual ones, and the stalls take no time: the clocks are put forward.
+// A director stands still for 1 to 12 seconds while a play runs. A play bears half a lease of silence and ends itself
+// then; a director that could not renew its leases gives its steps up after three quarters; a peer takes them after a
+// whole one. None of it ends the plan. All times are a fifth of the usual ones, and the stalls take no time: the clocks
+// are put forward.
 func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 	t.Parallel()
 	const scale = 5
@@ -143,7 +146,8 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 		}
 		st := stalling{adapted: openPostgres(t, address), gate: gate, ahead: &ahead}
 		env := steps.Env{
-			Director: db.DirectorID(), Ledger: db, Clusters: records{db}, Secrets: db, Sealer: l.sealer, Player: runner, Now: st.now, Log: quiet,
+			Director: db.DirectorID(), Ledger: db, Clusters: records{db}, Secrets: db, Sealer: l.sealer, Player: runner,
+			Now: st.now, Log: quiet,
 			Trees: func(string) (string, error) { return dir, nil },
 			LogPath: func(_, step string, attempt int) string {
 				return filepath.Join(dir, name+strconv.Itoa(attempt)+filepath.Base(step))

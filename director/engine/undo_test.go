@@ -2,16 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +12,6 @@ import (
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -28,240 +19,6 @@ const (
 	oldVersion = "v1.37.1"
 	newVersion = "v1.38.0"
 )
-
-// roster is a cluster as its own API shows it. Pretended playbooks change it as the real ones do, and refuse what those would refuse.
-type roster struct {
-	mu    sync.Mutex
-	nodes map[string]member
-	disks map[string]string // image that the VM of a node was made from
-}
-
-type member struct {
-	version  string
-	cordoned bool
-}
-
-func newRoster() *roster { return &roster{nodes: map[string]member{}, disks: map[string]string{}} }
-
-func (f *roster) clone() *roster {
-	if f == nil {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return &roster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks)}
-}
-
-// view returns a line for each node, sorted.
-func (f *roster) view() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var out []string
-	for name, n := range f.nodes {
-		out = append(out, fmt.Sprintf("%s %s cordoned=%t on %s", name, n.version, n.cordoned, f.disks[name]))
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (f *roster) play(r plan.Run) error {
-	var p planner.PlayParams
-	facts, err := planner.DecodeFacts(r.Plan.Content)
-	if err == nil {
-		err = json.Unmarshal(r.Step.Params, &p)
-	}
-	if err == nil && p.Kubernetes != "" {
-		facts, err = facts.At(p.Kubernetes)
-	}
-	if err != nil {
-		return plan.Abort(err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	names := p.Limit
-	if p.Playbook == "install/control_plane.yml" || p.Playbook == "install/workers.yml" {
-		for _, m := range facts.Nodes {
-			names = append(names, m.Name)
-		}
-	}
-	for _, name := range names {
-		n, there := f.nodes[name]
-		kind, _, _ := strings.Cut(p.Playbook, "_")
-		switch strings.TrimSuffix(kind, ".yml") {
-		case "drain", "uncordon", "upgrade":
-			if !there {
-				return plan.Abort(director.Errorf(director.KindNotFound, "fleet", "%s: there is no node %s", p.Playbook, name))
-			}
-			n.cordoned = kind == "drain" || kind == "upgrade" && n.cordoned
-			if kind == "upgrade" {
-				n.version = facts.Kubernetes
-			}
-			f.nodes[name] = n
-		case "delete":
-			if undrained, _ := p.Vars["delete_undrained"].(bool); there && !n.cordoned && !undrained {
-				return plan.Abort(director.Errorf(director.KindConflict, "fleet", "%s was not drained", name))
-			}
-			delete(f.nodes, name)
-		case "rejoin", "scale", "install/control", "install/workers":
-			if f.disks[name] == "" {
-				return plan.Abort(director.Errorf(director.KindNotFound, "fleet", "%s: %s has no VM", p.Playbook, name))
-			}
-			if n.version != facts.Kubernetes {
-				n = member{version: facts.Kubernetes}
-			}
-			f.nodes[name] = n
-		}
-	}
-	return nil
-}
-
-// handlers returns the lab's handlers with the fleet behind plays, VMs and the look at nodes.
-func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
-	out := maps.Clone(in)
-	out[planner.StepPlay] = plan.HandlerFunc(func(_ context.Context, r plan.Run) error { return f.play(r) })
-	disk := func(kind string, after func(planner.VMParams)) {
-		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
-			if err := in[kind].Run(ctx, r); err != nil {
-				return err
-			}
-			var p planner.VMParams
-			if err := json.Unmarshal(r.Step.Params, &p); err != nil {
-				return err
-			}
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			after(p)
-			return nil
-		})
-	}
-	disk(planner.StepVMEnsure, func(p planner.VMParams) {
-		if f.disks[p.Machine.Name] == "" {
-			f.disks[p.Machine.Name] = p.ImageName
-		}
-	})
-	gone := func(p planner.VMParams) { delete(f.disks, p.Machine.Name) }
-	disk(planner.StepVMRemove, gone)
-	disk(planner.StepVMDelete, gone)
-	out[planner.StepNodeReady] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
-		var p planner.NodeParams
-		if err := json.Unmarshal(r.Step.Params, &p); err != nil {
-			return err
-		}
-		f.mu.Lock()
-		n, disk := f.nodes[p.Node], f.disks[p.Node]
-		f.mu.Unlock()
-		if n.version != p.Version || disk == "" || p.Image != "" && p.Image != disk {
-			return plan.Abort(director.Errorf(director.KindConflict, "fleet", "%s runs %q on %q, not %s on %s", p.Node, n.version, disk, p.Version, p.Image))
-		}
-		return in[planner.StepNodeReady].Run(ctx, r)
-	})
-	return out
-}
-
-// yard is a lab with a cluster of one master and three workers that is to be upgraded by the strategy.
-type yard struct {
-	lab
-	strategy string
-	next     model.Image
-}
-
-func newYard(t *testing.T, strategy string) yard {
-	t.Helper()
-	text := []byte("the next node image")
-	sum := sha256.Sum256(text)
-	path := filepath.Join(t.TempDir(), "next.img")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return yard{newLab(t), strategy, model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: newVersion}}
-}
-
-func (y yard) sight(t *testing.T, s scene) planner.World {
-	t.Helper()
-	w := y.lab.sight(t, s, "demo")
-	w.Cluster.Cluster.Workers[0].Count = 3
-	w.Cluster.Cluster.Workers[0].DataDisk = model.GiB
-	return w
-}
-
-func (y yard) upgrade(t *testing.T, s scene, id string) plan.Plan {
-	t.Helper()
-	w := y.sight(t, s)
-	was := *w.Cluster.Cluster
-	w.Installed = &planner.Installed{Generation: 1, Cluster: was}
-	w.Release.Release = &model.Release{Bundle: "/next", Kubernetes: newVersion}
-	w.Cluster.Cluster.Release, w.Cluster.Cluster.Maintenance.Strategy = "next", y.strategy
-	if y.strategy != model.UpgradeInPlace {
-		w.Cluster.Cluster.Image, w.Image.Image = "next", &y.next
-	}
-	content, err := planner.Upgrade(w, plan.Request{Operation: plan.ClusterUpgrade})
-	return planOf(t, id, content, err)
-}
-
-// created returns a scene in which the cluster runs the old version.
-func (y yard) created(t *testing.T) scene {
-	t.Helper()
-	s := newScene(t)
-	s.fleet = newRoster()
-	e := runOn(t, s.db, s.db.DirectorID(), y.handlers(t, s), 8)
-	content, err := planner.Create(y.sight(t, s))
-	beginReal(t, e, s, planOf(t, "p0", content, err))
-	if got := await(t, e, s.db, "p0", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the creation is %s: %s", got.Phase, got.Message)
-	}
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.fleet.view(); len(got) != 4 {
-		t.Fatalf("the cluster has %v", got)
-	}
-	return s
-}
-
-// copy returns a scene as s is now.
-func (s scene) copy(t *testing.T) scene {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "db")
-	if _, err := s.db.SQL().Exec("VACUUM INTO ?", path); err != nil {
-		t.Fatal(err)
-	}
-	return scene{db: openStore(t, path), world: s.world.Clone(), fleet: s.fleet.clone()}
-}
-
-func (y yard) handlers(t *testing.T, s scene) map[string]plan.Handler {
-	t.Helper()
-	return s.fleet.handlers(y.lab.handlers(t, s))
-}
-
-// failing lets the named steps of p1 fail for good, before their act or after it, until they are mended.
-type failing struct {
-	mu    sync.Mutex
-	steps map[string]bool
-	after bool
-}
-
-func (f *failing) mend(step string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.steps, step)
-}
-
-func (f *failing) handlers(in map[string]plan.Handler) map[string]plan.Handler {
-	return wrapped(in, func(h plan.Handler, ctx context.Context, r plan.Run) error {
-		f.mu.Lock()
-		fails := f.steps[r.Step.ID] && r.Plan.ID == "p1"
-		f.mu.Unlock()
-		if fails && f.after {
-			if err := h.Run(ctx, r); err != nil {
-				return err
-			}
-		}
-		if fails {
-			return plan.Abort(director.Errorf(director.KindConflict, "test", "the disk is broken"))
-		}
-		return h.Run(ctx, r)
-	})
-}
 
 // at returns what the cluster's API, the hypervisor and the ledger say of the node, in one line.
 func (s scene) at(t *testing.T, name string) string {
@@ -278,7 +35,8 @@ func (s scene) at(t *testing.T, name string) string {
 	}
 	ready := "NotReady"
 	for _, m := range machines {
-		if m.Name != name || m.Kubernetes != n.version || m.State != director.MachinePresent || m.Image != s.fleet.disks[name] {
+		if m.Name != name || m.Kubernetes != n.version || m.State != director.MachinePresent ||
+			m.Image != s.fleet.disks[name] {
 			continue
 		}
 		for _, vm := range s.world.Inventory(s.db.DirectorID()) {
@@ -295,19 +53,24 @@ func (s scene) at(t *testing.T, name string) string {
 
 // tries is every step of the second worker's upgrade by each strategy, and whether its failure puts the worker back.
 var tries = map[string]map[string]bool{
-	model.UpgradeInPlace: {"drain/demo-w-2": true, "upgrade/demo-w-2": true, "node.ready/demo-w-2": true, "uncordon/demo-w-2": false},
+	model.UpgradeInPlace: {
+		"drain/demo-w-2": true, "upgrade/demo-w-2": true, "node.ready/demo-w-2": true, "uncordon/demo-w-2": false,
+	},
 	model.UpgradeReconstitute: {
-		"drain/demo-w-2": true, "delete/demo-w-2": true, "node.left/demo-w-2": true, "vm.remove/demo-w-2": true, "vm.ensure/demo-w-2": true,
-		"vm.boot/demo-w-2": true, "join/demo-w-2": true, "node.ready/demo-w-2": true,
+		"drain/demo-w-2": true, "delete/demo-w-2": true, "node.left/demo-w-2": true, "vm.remove/demo-w-2": true,
+		"vm.ensure/demo-w-2": true,
+		"vm.boot/demo-w-2":   true, "join/demo-w-2": true, "node.ready/demo-w-2": true,
 	},
 	model.UpgradeReplace: {
-		"vm.ensure/demo-w-5": true, "vm.boot/demo-w-5": true, "join/demo-w-5": true, "node.ready/demo-w-5": true, "drain/demo-w-2": true,
+		"vm.ensure/demo-w-5": true, "vm.boot/demo-w-5": true, "join/demo-w-5": true, "node.ready/demo-w-5": true,
+		"drain/demo-w-2":  true,
 		"delete/demo-w-2": false, "node.left/demo-w-2": false, "vm.delete/demo-w-2": false,
 	},
 }
 
-// Whatever step of a worker's upgrade fails, before its act or after it: the worker is Ready at the old version and takes pods, or, once it was through its
-// gate, its upgrade can be ended. Its neighbours stay where they are, and another plan goes on from there.
+// Whatever step of a worker's upgrade fails, before its act or after it: the worker is Ready at the old version and
+// takes pods, or, once it was through its gate, its upgrade can be ended. Its neighbours stay where they are, and
+// another plan goes on from there.
 func TestAFailedWorkerIsPutBack(t *testing.T) {
 	t.Parallel()
 	for strategy, steps := range tries {
@@ -323,7 +86,8 @@ func TestAFailedWorkerIsPutBack(t *testing.T) {
 			}
 			for step, back := range steps {
 				for _, after := range []bool{false, true} {
-					name := map[bool]string{false: "before ", true: "after "}[after] + strings.ReplaceAll(step, "/", " ")
+					name := map[bool]string{false: "before ", true: "after "}[after] +
+						strings.ReplaceAll(step, "/", " ")
 					own := s.copy(t)
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
@@ -376,10 +140,12 @@ func (y yard) putBack(t *testing.T, s scene, step string, after, back bool) {
 		t.Errorf("a successor is left: %s, %d VMs", is, s.world.Count())
 	}
 	want := "demo-w-2: put back as before, and in use; of the workers 1 run " + newVersion + ", 1 are not begun"
-	if !strings.Contains(got.Message, want) || !strings.HasSuffix(got.Hint, "then go on from there: directorctl plan demo") {
+	if !strings.Contains(got.Message, want) ||
+		!strings.HasSuffix(got.Hint, "then go on from there: directorctl plan demo") {
 		t.Errorf("it says %q (%q), want %q", got.Message, got.Hint, want)
 	}
-	if director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl plan demo") {
+	if director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(director.HintOf(err), "directorctl plan demo") {
 		t.Errorf("a plan whose node was put back goes on: %v", err)
 	}
 	if err := e.Skip(t.Context(), "p1", step, "why not", "admin"); director.KindOf(err) != director.KindConflict {
@@ -441,7 +207,9 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 					parked := func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked }
 					got := await(t, e, s.db, "p1", parked)
 					if st := got.Step(step.ID); got.Phase != plan.PhaseParked || st.Status != plan.Parked ||
-						!strings.HasPrefix(got.Message, step.ID+": demo-w-2 could not be put back: test: the disk is broken") ||
+						!strings.HasPrefix(
+							got.Message, step.ID+": demo-w-2 could not be put back: test: the disk is broken",
+						) ||
 						!strings.HasSuffix(got.Hint, "directorctl node replace demo demo-w-2") {
 						t.Fatalf("the plan is %s: %s (%s)", got.Phase, got.Message, got.Hint)
 					}
@@ -450,8 +218,13 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 						t.Fatal(err)
 					}
 					got = await(t, e, s.db, "p1", parked)
-					if is := s.at(t, "demo-w-2"); got.Phase != plan.PhaseFailed || is != "Ready "+oldVersion || s.world.Count() != 4 {
-						t.Errorf("the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is, s.world.Count())
+					if is := s.at(
+						t, "demo-w-2",
+					); got.Phase != plan.PhaseFailed || is != "Ready "+oldVersion || s.world.Count() != 4 {
+						t.Errorf(
+							"the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is,
+							s.world.Count(),
+						)
 					}
 				})
 			}
@@ -478,15 +251,21 @@ func TestUndoOfAnUpgradePutsBackWhatIsHalfWay(t *testing.T) {
 			})
 			e := runOn(t, s.db, s.db.DirectorID(), asks, 8)
 			beginReal(t, e, s, y.upgrade(t, s, "p1"))
-			if got := await(t, e, s.db, "p1", inPhase(plan.PhaseParked, plan.PhaseFailed)); got.Phase != plan.PhaseParked {
+			if got := await(
+				t, e, s.db, "p1", inPhase(plan.PhaseParked, plan.PhaseFailed),
+			); got.Phase != plan.PhaseParked {
 				t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
 			}
 			if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 				t.Fatal(err)
 			}
 			got := await(t, e, s.db, "p1", ended)
-			if is := s.at(t, "demo-w-2"); got.Phase != plan.PhaseUndone || is != "Ready "+oldVersion || s.world.Count() != 4 {
-				t.Errorf("the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is, s.world.Count())
+			if is := s.at(
+				t, "demo-w-2",
+			); got.Phase != plan.PhaseUndone || is != "Ready "+oldVersion || s.world.Count() != 4 {
+				t.Errorf(
+					"the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is, s.world.Count(),
+				)
 			}
 			if is := s.at(t, "demo-master-1"); is != "Ready "+newVersion {
 				t.Errorf("the master is %s", is)
@@ -495,7 +274,8 @@ func TestUndoOfAnUpgradePutsBackWhatIsHalfWay(t *testing.T) {
 	}
 }
 
-// A director that dies at any moment of a way back leaves what its successor brings to the same end; so does one whose every act is done twice.
+// A director that dies at any moment of a way back leaves what its successor brings to the same end; so does one whose
+// every act is done twice.
 func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	for strategy := range tries {
@@ -508,7 +288,11 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 			}
 			end := func(t *testing.T, s scene, e *engine.Engine) []string {
 				t.Helper()
-				got := await(t, e, s.db, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
+				got := await(t, e, s.db, "p1", func(
+					s plan.State,
+				) bool {
+					return s.Phase.Ended() || s.Phase == plan.PhaseParked
+				})
 				if got.Phase != plan.PhaseFailed || !strings.Contains(got.Message, "put back as before") {
 					t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
 				}
@@ -543,7 +327,8 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := slices.IndexFunc(events, func(e plan.Event) bool { return e.Kind == plan.Aborted })
-			frames := slices.DeleteFunc(fl.frames, func(f frame) bool { return f.seq < int64(failed) }) // what is before it, is cut elsewhere
+			// what is before it, is cut elsewhere
+			frames := slices.DeleteFunc(fl.frames, func(f frame) bool { return f.seq < int64(failed) })
 			if len(frames) < 15 {
 				t.Fatalf("%d frames are too few", len(frames))
 			}
@@ -556,7 +341,9 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					e := runOn(t, s.db, s.db.DirectorID(), (&failing{steps: fails, after: true}).handlers(y.handlers(t, s)), 8)
+					e := runOn(
+						t, s.db, s.db.DirectorID(), (&failing{steps: fails, after: true}).handlers(y.handlers(t, s)), 8,
+					)
 					if diff := cmp.Diff(want, end(t, s, e)); diff != "" {
 						t.Errorf("another end (-want +got):\n%s", diff)
 					}

@@ -7,7 +7,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Begin starts the plan: prepare runs in the same transaction, before the plan is marked as started, and may refuse. Steps that are ready are queued with it.
+// Begin starts the plan: prepare runs in the same transaction, before the plan is marked as started, and may refuse.
+// Steps that are ready are queued with it.
 func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *plan.Plan, *plan.State) error) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if prepare != nil {
@@ -19,7 +20,8 @@ func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *pla
 	})
 }
 
-// Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan has ended.
+// Cancel asks the plan to stop at its next step boundary. With now, running steps are ended too. No error if the plan
+// has ended.
 func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
 	err := e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
 		if now {
@@ -44,15 +46,19 @@ func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
 	return err
 }
 
-// Pause keeps further steps from starting; the running ones end, and the plan keeps its cluster. No error if it is paused.
+// Pause keeps further steps from starting; the running ones end, and the plan keeps its cluster. No error if it is
+// paused.
 func (e *Engine) Pause(ctx context.Context, id, by, reason string) error {
 	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
 		if s.Phase == plan.PhasePaused {
 			return nil
 		}
 		if s.Phase == plan.PhaseUndoing {
-			// A pause keeps what is whole; a plan that is being undone is not, and a resume would have to know in which direction.
-			return director.Errorf(director.KindConflict, "engine.pause", "plan %s is being undone, and comes to its end", id).
+			// A pause keeps what is whole; a plan that is being undone is not, and a resume would have to know in which
+			// direction.
+			return director.Errorf(
+				director.KindConflict, "engine.pause", "plan %s is being undone, and comes to its end", id,
+			).
 				WithHint("wait for it: directorctl follow %s", id)
 		}
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanPaused, By: by, Message: reason})
@@ -66,9 +72,9 @@ func (e *Engine) Approve(ctx context.Context, id, by string) error {
 	})
 }
 
-// Retry lets a paused, failed, parked or cancelled plan go on: what failed, parked or was taken back runs again, finished steps do not. With
-// step, only that one runs again, and the plan goes on if nothing else holds it. Steps of nodes that were put back, or are on their way, do not run again:
-// a plan with nothing else to do refuses.
+// Retry lets a paused, failed, parked or cancelled plan go on: what failed, parked or was taken back runs again,
+// finished steps do not. With step, only that one runs again, and the plan goes on if nothing else holds it. Steps of
+// nodes that were put back, or are on their way, do not run again: a plan with nothing else to do refuses.
 func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.cfg.Current(tx, p, s); err != nil {
@@ -105,7 +111,8 @@ func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	})
 }
 
-// putBack is the error of asking again for steps of a node that was put back. The plan was made for a node that had not been touched, so another one is due.
+// putBack is the error of asking again for steps of a node that was put back. The plan was made for a node that had not
+// been touched, so another one is due.
 func putBack(p *plan.Plan, s *plan.State, step string) error {
 	what := "plan " + p.ID + " has nothing to try again: what failed was put back"
 	if step != "" {
@@ -115,7 +122,8 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 		WithHint("mend the cause, and go on from where the cluster is: directorctl plan %s", p.Cluster)
 }
 
-// Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be skipped.
+// Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be
+// skipped, nor can one that only records what was done.
 func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.cfg.Current(tx, p, s); err != nil {
@@ -131,14 +139,26 @@ func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 		if _, err := st.Status.Next(plan.SkipAsked); err != nil {
 			return refused(s, *st, "be skipped")
 		}
-		if err := e.append(tx, s, plan.Event{Plan: id, Step: step, Kind: plan.SkipAsked, By: by, Message: reason}); err != nil {
+		if of, ok := p.Step(step); ok {
+			if _, records := e.cfg.Handlers[of.Kind].(plan.Recorder); records {
+				return director.Errorf(
+					director.KindConflict, "engine.skip",
+					"step %s cannot be skipped: it only writes down what was done", step,
+				).
+					WithHint("retry it, or give the plan up: directorctl discard %s", id)
+			}
+		}
+		if err := e.append(tx, s, plan.Event{
+			Plan: id, Step: step, Kind: plan.SkipAsked, By: by, Message: reason,
+		}); err != nil {
 			return err
 		}
 		return e.resume(tx, p, s, by)
 	})
 }
 
-// resume lets a stopped plan go on unless a step still holds it up. A plan that runs, or has not begun, is left as it is.
+// resume lets a stopped plan go on unless a step still holds it up. A plan that runs, or has not begun, is left as it
+// is.
 func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 	id := p.ID
 	if _, err := s.Phase.Next(plan.PlanResumed); err != nil {
@@ -152,16 +172,17 @@ func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 		if returning[st.ID] {
 			continue
 		}
-		if st.Status == plan.Failed || st.Status == plan.Stuck || (st.Status == plan.Parked && s.Phase == plan.PhaseParked) {
+		if st.Status == plan.Failed || st.Status == plan.Stuck ||
+			(st.Status == plan.Parked && s.Phase == plan.PhaseParked) {
 			return nil
 		}
 	}
 	return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
 }
 
-// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Nodes of a window that are half way go back by the steps
-// that the plan has for it; those that are through stay. Errors: conflict if the plan moves or has come to its end, or if it has done nothing that can be
-// taken back.
+// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Nodes of a window
+// that are half way go back by the steps that the plan has for it; those that are through stay. Errors: conflict if the
+// plan moves or has come to its end, or if it has done nothing that can be taken back.
 func (e *Engine) Undo(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.cfg.Current(tx, p, s); err != nil {
@@ -202,7 +223,9 @@ func (e *Engine) Undo(ctx context.Context, id, by string) error {
 			}
 		}
 		if asked == 0 && len(plan.Ready(p, s, e.cfg.Now())) == 0 {
-			return director.Errorf(director.KindConflict, "engine.undo", "plan %s has done nothing that can be taken back", id).
+			return director.Errorf(
+				director.KindConflict, "engine.undo", "plan %s has done nothing that can be taken back", id,
+			).
 				WithHint("give it up with: directorctl discard %s", id)
 		}
 		return nil
@@ -219,7 +242,10 @@ func held(s *plan.State, step string) (*plan.StepState, error) {
 }
 
 func refused(s *plan.State, st plan.StepState, what string) error {
-	return director.Errorf(director.KindConflict, "engine.move", "step %s is %s in a plan that is %s, so it cannot %s", st.ID, st.Status, s.Phase, what)
+	return director.Errorf(
+		director.KindConflict, "engine.move", "step %s is %s in a plan that is %s, so it cannot %s", st.ID, st.Status,
+		s.Phase, what,
+	)
 }
 
 // Discard gives the plan up for good. reason may be empty.

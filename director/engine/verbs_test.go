@@ -59,7 +59,9 @@ func (x *script) handlers() map[string]plan.Handler {
 	run := func(ctx context.Context, r plan.Run) error { return x.act(ctx, r.Step.ID) }
 	return map[string]plan.Handler{
 		"work": plan.HandlerFunc(run),
-		"vm":   plan.Undoable{Do: run, TakeBack: func(ctx context.Context, r plan.Run) error { return x.act(ctx, "undo "+r.Step.ID) }},
+		"vm": plan.Undoable{
+			Do: run, TakeBack: func(ctx context.Context, r plan.Run) error { return x.act(ctx, "undo "+r.Step.ID) },
+		},
 	}
 }
 
@@ -121,7 +123,9 @@ func TestPauseEndsWhatRunsAndStartsNothing(t *testing.T) {
 func TestSkipGoesOnWithoutTheStep(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		x := &script{fail: map[string]error{"b": plan.Abort(errors.New("no"))}}
-		p := linear("p1", plan.Step{ID: "a", Kind: "work"}, plan.Step{ID: "b", Kind: "work"}, plan.Step{ID: "c", Kind: "work"})
+		p := linear("p1", plan.Step{
+			ID: "a", Kind: "work",
+		}, plan.Step{ID: "b", Kind: "work"}, plan.Step{ID: "c", Kind: "work"})
 		e, s := begin(t, open, x, p)
 		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
 		if err := e.Skip(t.Context(), "p1", "a", "because", "admin"); director.KindOf(err) != director.KindConflict {
@@ -134,7 +138,8 @@ func TestSkipGoesOnWithoutTheStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseDone || got.Step("b").Status != plan.Skipped || got.Step("b").Message != "not needed here" {
+		if got.Phase != plan.PhaseDone || got.Step("b").Status != plan.Skipped ||
+			got.Step("b").Message != "not needed here" {
 			t.Fatalf("got %+v", got)
 		}
 		checkJournal(t, s, p, got)
@@ -146,14 +151,23 @@ func TestSkipGoesOnWithoutTheStep(t *testing.T) {
 
 func TestUndoTakesBackWhatCanBe(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
-		x := &script{fail: map[string]error{"join": plan.Abort(errors.New("no")), "undo vm2": plan.Abort(errors.New("locked"))}}
-		p := linear("p1", plan.Step{ID: "vm1", Kind: "vm"}, plan.Step{ID: "boot", Kind: "work"}, plan.Step{ID: "vm2", Kind: "vm"}, plan.Step{ID: "join", Kind: "work"})
+		x := &script{
+			fail: map[string]error{"join": plan.Abort(errors.New("no")), "undo vm2": plan.Abort(errors.New("locked"))},
+		}
+		p := linear(
+			"p1", plan.Step{ID: "vm1", Kind: "vm"}, plan.Step{ID: "boot", Kind: "work"},
+			plan.Step{ID: "vm2", Kind: "vm"}, plan.Step{ID: "join", Kind: "work"},
+		)
 		e, s := begin(t, open, x, p)
 		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
 		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 			t.Fatal(err)
 		}
-		got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("vm2").Status == plan.Stuck && s.Phase == plan.PhaseFailed })
+		got := await(t, e, s, "p1", func(
+			s plan.State,
+		) bool {
+			return s.Step("vm2").Status == plan.Stuck && s.Phase == plan.PhaseFailed
+		})
 		if got.Message != "vm2: locked" || got.Step("vm1").Status != plan.UndoDue {
 			t.Fatalf("got %+v", got)
 		}
@@ -162,7 +176,8 @@ func TestUndoTakesBackWhatCanBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseUndone || got.Step("boot").Status != plan.Done || got.Step("vm1").Status != plan.Undone {
+		if got.Phase != plan.PhaseUndone || got.Step("boot").Status != plan.Done ||
+			got.Step("vm1").Status != plan.Undone {
 			t.Fatalf("got %+v", got)
 		}
 		checkJournal(t, s, p, got)
@@ -194,8 +209,8 @@ func TestAFailedStepIsTakenBackByItself(t *testing.T) {
 	})
 }
 
-// Steps of several plans share a budget: never more at once than it has, everybody has a turn, and one who is cancelled in the line does not
-// keep the others waiting.
+// Steps of several plans share a budget: never more at once than it has, everybody has a turn, and one who is cancelled
+// in the line does not keep the others waiting.
 func TestBudgetIsSharedByAllPlans(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s := open(t)

@@ -90,7 +90,8 @@ func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		st := s.Step(ref.Step)
 		var known bool
 		step, known = p.Step(ref.Step)
-		if !known || st == nil || ref.Attempt != st.Attempt+1 || !slices.Contains(plan.Ready(&p, &s, e.cfg.Now()), ref.Step) {
+		if !known || st == nil || ref.Attempt != st.Attempt+1 ||
+			!slices.Contains(plan.Ready(&p, &s, e.cfg.Now()), ref.Step) {
 			return e.leaveLine(ctx, tx, ref, step.Budgets)
 		}
 		undo := st.Status == plan.UndoDue
@@ -104,7 +105,9 @@ func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		if undo {
 			kind = plan.UndoStarted
 		}
-		if err := e.append(tx, &s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: kind, Attempt: ref.Attempt}); err != nil {
+		if err := e.append(tx, &s, plan.Event{
+			Plan: ref.Plan, Step: ref.Step, Kind: kind, Attempt: ref.Attempt,
+		}); err != nil {
 			return err
 		}
 		if claimed = do; undo {
@@ -139,7 +142,9 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 	handler := e.cfg.Handlers[step.Kind]
 	undoer, undoable := handler.(plan.Undoer)
 	if handler == nil || (undo && !undoable) {
-		return plan.Park(director.Errorf(director.KindInternal, "engine.run", "this director does not know steps of kind %q", step.Kind),
+		return plan.Park(director.Errorf(
+			director.KindInternal, "engine.run", "this director does not know steps of kind %q", step.Kind,
+		),
 			"the plan was made by another version: upgrade the director and retry, or discard the plan")
 	}
 	defer func() {
@@ -217,7 +222,8 @@ func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) ending 
 	return ev
 }
 
-// backoff is the wait before retry n (from 1): 2 s doubling up to a minute, with a fifth of jitter so that many do not come back together.
+// backoff is the wait before retry n (from 1): 2 s doubling up to a minute, with a fifth of jitter so that many do not
+// come back together.
 func backoff(n int) time.Duration {
 	d := min(time.Minute, time.Second<<min(n, 6))
 	return d + time.Duration(rand.Int64N(int64(d/5)))
@@ -236,8 +242,9 @@ func interruption(why string) ending {
 	return ending{Event: plan.Event{Kind: plan.Interrupted, Message: why, Counted: true}}
 }
 
-// finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes its last resort when the attempts are used up. An
-// event of an attempt that is no longer current is dropped: somebody else has the step now.
+// finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes its last resort when
+// the attempts are used up. An event of an attempt that is no longer current is dropped: somebody else has the step
+// now.
 func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, guards ...func(Tx) (bool, error)) error {
 	var wake, refused bool
 	var ev plan.Event
@@ -290,7 +297,8 @@ func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, gua
 		e.wakeAt(ref.Plan, ref.Step, ref.Attempt, ev.NotBefore)
 	}
 	if err == nil && refused && event.Kind != plan.Noted && event.Kind != plan.Interrupted {
-		e.cfg.Log.WarnContext(ctx, "a late outcome was refused", "plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt,
+		e.cfg.Log.WarnContext(ctx, "a late outcome was refused", "plan_id", ref.Plan, "step", ref.Step, "attempt",
+			ref.Attempt,
 			"outcome", string(event.Kind))
 	}
 	e.signal.send()
@@ -315,7 +323,8 @@ func (e *Engine) limited(step plan.Step, st *plan.StepState, end ending) plan.Ev
 		if n >= e.cfg.Interruptions {
 			ev.Kind, ev.Counted = plan.NeedsHuman, false
 			ev.Message = fmt.Sprintf("it was interrupted %d times in a row, the last time because: %s", n, ev.Message)
-			ev.Hint = "see in the director's log and with dmesg what ends it, such as want of memory; mend that, then retry the step"
+			ev.Hint = "see in the director's log and with dmesg what ends it, such as want of memory; mend that, " +
+				"then retry the step"
 		} else if end.pause && n > 1 {
 			ev.NotBefore = now.Add(backoff(n - 1))
 		}
@@ -343,19 +352,21 @@ func whileUndoing(k plan.EventKind) plan.EventKind {
 	return k
 }
 
-// stranded is the end of a step back that failed: the node is neither here nor there, so the plan keeps its cluster and asks a person.
+// stranded is the end of a step back that failed: the node is neither here nor there, so the plan keeps its cluster and
+// asks a person.
 func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
 	ev.Kind, ev.Message = plan.NeedsHuman, step.Node+" could not be put back: "+ev.Message
 	if ev.Hint != "" {
 		ev.Hint += "; "
 	}
-	ev.Hint += fmt.Sprintf("mend the cause and go on: directorctl retry %s; or give the plan up and make the node anew: directorctl discard %s, directorctl node replace %s %s",
+	ev.Hint += fmt.Sprintf("mend the cause and go on: directorctl retry %s; or give the plan up and make the node "+
+		"anew: directorctl discard %s, directorctl node replace %s %s",
 		p.ID, p.ID, p.Cluster, step.Node)
 	return ev
 }
 
-// affected keeps of the ready steps the one that just ended and those that may have waited for it: by a need, a window, or the order of
-// taking back. The others are queued already.
+// affected keeps of the ready steps the one that just ended and those that may have waited for it: by a need, a window,
+// or the order of taking back. The others are queued already.
 func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []string {
 	var out []string
 	next := 0 // ready is in the plan's order
@@ -368,7 +379,8 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 			continue
 		}
 		next++
-		if step.ID == ended.ID || slices.Contains(step.Needs, ended.ID) || (step.Window != "" && step.Window == ended.Window) ||
+		if step.ID == ended.ID || slices.Contains(step.Needs, ended.ID) ||
+			(step.Window != "" && step.Window == ended.Window) ||
 			s.Steps[i].Status == plan.UndoDue {
 			out = append(out, step.ID)
 		}
@@ -376,8 +388,9 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 	return out
 }
 
-// journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not be lost, however long a disk
-// is full. Should the lease end meanwhile, the step belongs to whoever took it over, and finish drops the outcome.
+// journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not
+// be lost, however long a disk is full. Should the lease end meanwhile, the step belongs to whoever took it over, and
+// finish drops the outcome.
 func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := e.finish(context.WithoutCancel(ctx), ref, ev)

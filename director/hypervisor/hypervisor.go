@@ -28,12 +28,12 @@ const (
 
 // Disk is a data disk that may live longer than its VM.
 type Disk struct {
-	// Serial is unique within the VM. The guest finds the disk by it, as /dev/disk/by-id/virtio-<serial>, or by DiskWWN, as
-	// /dev/disk/by-id/wwn-0x<wwn>: each back end shows it in one of the two ways.
+	// Serial is unique within the VM. The guest finds the disk by it, as /dev/disk/by-id/virtio-<serial>, or by
+	// DiskWWN, as /dev/disk/by-id/wwn-0x<wwn>: each back end shows it in one of the two ways.
 	Serial string
 	Size   int64 // bytes
-	// Of is the machine that left the disk behind, if the VM takes over a disk that was kept; zero for a disk of the VM's own. Such a disk has to
-	// exist, with its own size, and keeps its stamp.
+	// Of is the machine that left the disk behind, if the VM takes over a disk that was kept; zero for a disk of the
+	// VM's own. Such a disk has to exist, with its own size, and keeps its stamp.
 	Of director.Stamp
 }
 
@@ -45,16 +45,16 @@ func (d Disk) Owner(key director.Stamp) director.Stamp {
 	return key
 }
 
-// DiskLabel says what a disk was for. It is written beside a disk that Delete keeps, so that people know it on the hypervisor without the
-// director.
+// DiskLabel says what a disk was for. It is written beside a disk that Delete keeps, so that people know it on the
+// hypervisor without the director.
 type DiskLabel struct {
 	Cluster string
 	Pool    string
 	Node    string
 }
 
-// DiskWWN is the world wide name, in 32 hexadecimal digits, of the data disk with that serial of the machine, where disks have one. It begins
-// with VMware's prefix, without which vSphere takes none.
+// DiskWWN is the world wide name, in 32 hexadecimal digits, of the data disk with that serial of the machine, where
+// disks have one. It begins with VMware's prefix, without which vSphere takes none.
 func DiskWWN(key director.Stamp, serial string) string {
 	sum := sha256.Sum256([]byte("disk/" + key.Director + "/" + key.Machine + "/" + serial))
 	return "6000c29" + hex.EncodeToString(sum[:13])[:25]
@@ -77,8 +77,8 @@ type Route struct {
 	Via netip.Addr
 }
 
-// Seed is what cloud-init reads at first boot. The back end decides how it travels (a NoCloud disk, guestinfo) and does not
-// look inside.
+// Seed is what cloud-init reads at first boot. The back end decides how it travels (a NoCloud disk, guestinfo) and does
+// not look inside.
 type Seed struct {
 	MetaData      []byte
 	UserData      []byte
@@ -90,16 +90,20 @@ func (s Seed) Empty() bool { return len(s.MetaData)+len(s.UserData)+len(s.Networ
 
 // Spec is a VM as it should be.
 type Spec struct {
-	Key       director.Stamp // identity: a second Ensure with the same Key returns the same VM
-	Name      string         // unique on the hypervisor; host name of the guest
-	Group     string         // what it belongs to, such as its cluster; back ends that have folders keep a group in one. May be empty
-	Apart     bool           // never shares a host with another VM of its Group that is Apart, where the back end moves VMs by itself
-	Host      string         // which of the provider's hosts; empty lets the back end choose
-	CPUs      int
-	Memory    int64  // bytes
-	Image     string // name of an image that EnsureImage brought
-	RootDisk  int64  // bytes; at least the image's virtual size
-	DataDisks []Disk // kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key, Adopt, or another VM by Disk.Of
+	Key  director.Stamp // identity: a second Ensure with the same Key returns the same VM
+	Name string         // unique on the hypervisor; host name of the guest
+	// what it belongs to, such as its cluster; back ends that have folders keep a group in one. May be empty
+	Group string
+	// never shares a host with another VM of its Group that is Apart, where the back end moves VMs by itself
+	Apart    bool
+	Host     string // which of the provider's hosts; empty lets the back end choose
+	CPUs     int
+	Memory   int64  // bytes
+	Image    string // name of an image that EnsureImage brought
+	RootDisk int64  // bytes; at least the image's virtual size
+	// kept by Delete unless told otherwise, and attached again by a later Ensure with the same Key, Adopt, or another
+	// VM by Disk.Of
+	DataDisks []Disk
 	NICs      []NIC
 	Seed      Seed // required for a VM that does not exist yet; not looked at otherwise
 }
@@ -140,14 +144,14 @@ type DeleteOptions struct {
 	Grace     time.Duration  // how long the guest may take to shut down; 0 powers off at once
 }
 
-// Backend makes and unmakes VMs on one provider. All methods are safe for concurrent use, return *director.Error and honour
-// the context. unavailable means that the hypervisor could not be reached and a later try may work.
+// Backend makes and unmakes VMs on one provider. All methods are safe for concurrent use, return *director.Error and
+// honour the context. unavailable means that the hypervisor could not be reached and a later try may work.
 type Backend interface {
 	// Ensure makes the VM described by s exist and powers it on. It is idempotent by s.Key: a second call, also after a
 	// crash at any line, returns the same VM and finishes what is missing; it never makes a twin. It may return before
-	// VM.Ready; callers repeat it until then. Errors: conflict if s.Name is taken by a VM with another stamp (which is left
-	// untouched) or another VM uses a disk that it is to take over, not_found if the image, a network or such a disk is missing, exhausted if disk
-	// space or memory is.
+	// VM.Ready; callers repeat it until then. Errors: conflict if s.Name is taken by a VM with another stamp (which is
+	// left untouched) or another VM uses a disk that it is to take over, not_found if the image, a network or such a
+	// disk is missing, exhausted if disk space or memory is.
 	Ensure(ctx context.Context, s Spec) (VM, error)
 	// Get returns the VM, or not_found.
 	Get(ctx context.Context, id ID) (VM, error)
@@ -155,9 +159,10 @@ type Backend interface {
 	List(ctx context.Context, f Filter) ([]VM, error)
 	// SetPower brings the VM to p. No error if it is there already.
 	SetPower(ctx context.Context, id ID, p Power) error
-	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. Disks that others have attached, such as the volumes of
-	// a storage driver, are detached and never destroyed. No error if the VM is gone already. A VM whose stamp is not o.Owner is refused with
-	// conflict, and so is the end of a data disk that another VM uses.
+	// Delete removes the VM with its root disk and seed, and keeps data disks unless told. Disks that others have
+	// attached, such as the volumes of a storage driver, are detached and never destroyed. No error if the VM is gone
+	// already. A VM whose stamp is not o.Owner is refused with conflict, and so is the end of a data disk that another
+	// VM uses.
 	Delete(ctx context.Context, id ID, o DeleteOptions) error
 	// Close releases connections. The Backend is unusable afterwards.
 	Close() error
@@ -173,9 +178,10 @@ type ImageSpec struct {
 
 // Imaging is implemented by back ends that keep images for cloning.
 type Imaging interface {
-	// EnsureImage brings the image to every host of the provider. It is idempotent by name and checksum; a partial upload
-	// of an earlier try is replaced. Errors: conflict if the name holds another checksum, invalid if the file does not
-	// match SHA256, exhausted if there is no space. progress is called with bytes done and total; it may be nil.
+	// EnsureImage brings the image to every host of the provider. It is idempotent by name and checksum; a partial
+	// upload of an earlier try is replaced. Errors: conflict if the name holds another checksum, invalid if the file
+	// does not match SHA256, exhausted if there is no space. progress is called with bytes done and total; it may be
+	// nil.
 	EnsureImage(ctx context.Context, s ImageSpec, progress func(done, total int64)) error
 	// DeleteImage removes the image. No error if it is gone; conflict while VMs are linked to it.
 	DeleteImage(ctx context.Context, name string) error
@@ -193,16 +199,18 @@ type NetworkSpec struct {
 	PortGroup string       // inventory path of the existing port group for mode portgroup
 	CIDR      netip.Prefix // of the node network
 	Gateway   netip.Addr   // the address the host takes on the bridge (not in modes bridge and portgroup)
-	// VLAN is the tag of the network, 0 for none. In mode bridge the bridge sees to it; in mode portgroup the port group must have it.
+	// VLAN is the tag of the network, 0 for none. In mode bridge the bridge sees to it; in mode portgroup the port
+	// group must have it.
 	VLAN        int
 	OpenVSwitch bool // the existing bridge is Open vSwitch's (mode bridge)
 }
 
 // Networking is implemented by back ends that can make networks.
 type Networking interface {
-	// EnsureNetwork makes the network exist and started; what was there before (modes bridge and portgroup) is looked for. Idempotent.
-	// Errors: conflict if the name belongs to somebody else, the range overlaps another network of the host, or the port group has another
-	// VLAN, not_found if a port group is missing, invalid for a mode or a VLAN that the back end does not have.
+	// EnsureNetwork makes the network exist and started; what was there before (modes bridge and portgroup) is looked
+	// for. Idempotent. Errors: conflict if the name belongs to somebody else, the range overlaps another network of the
+	// host, or the port group has another VLAN, not_found if a port group is missing, invalid for a mode or a VLAN that
+	// the back end does not have.
 	EnsureNetwork(ctx context.Context, s NetworkSpec) error
 	// DeleteNetwork removes a network with our stamp. No error if it is gone; conflict if it is not ours or VMs use it.
 	DeleteNetwork(ctx context.Context, name string, owner director.Stamp) error
@@ -239,8 +247,8 @@ type VolumeInfo struct {
 type Volumes interface {
 	// ListVolumes returns the data disks with our director's stamp.
 	ListVolumes(ctx context.Context, directorID string) ([]VolumeInfo, error)
-	// DeleteVolume removes the data disks of the stamp with those serials, or all of the stamp without any. No error if they are gone; conflict
-	// while a VM uses one of them.
+	// DeleteVolume removes the data disks of the stamp with those serials, or all of the stamp without any. No error if
+	// they are gone; conflict while a VM uses one of them.
 	DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error
 }
 
@@ -253,18 +261,21 @@ type AttachedDisk struct {
 	Serial string
 }
 
-// DiskTeller is implemented by back ends that tell which disks a VM has, so that what outlives it can be written down before it goes.
+// DiskTeller is implemented by back ends that tell which disks a VM has, so that what outlives it can be written down
+// before it goes.
 type DiskTeller interface {
-	// AttachedDisks returns the disks, ordered by name. Of a VM that was adopted its maker's root disk is one of them. Errors: not_found if there
-	// is no such VM.
+	// AttachedDisks returns the disks, ordered by name. Of a VM that was adopted its maker's root disk is one of them.
+	// Errors: not_found if there is no such VM.
 	AttachedDisks(ctx context.Context, id ID) ([]AttachedDisk, error)
 }
 
 // Adopter is implemented by back ends that can take over a VM which somebody else has made in the place of one of ours.
 type Adopter interface {
-	// Adopt writes the stamp into the VM of that name, attaches those of the disks that Delete has kept and that it does not have, and powers it on. From
-	// then on it is ours like those that Ensure made, except that its own disks are its maker's: Delete leaves them. Its id may become another one with that, which is
-	// returned. It is idempotent by key. Errors: not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has this one.
+	// Adopt writes the stamp into the VM of that name, attaches those of the disks that Delete has kept and that it
+	// does not have, and powers it on. From then on it is ours like those that Ensure made, except that its own disks
+	// are its maker's: Delete leaves them. Its id may become another one with that, which is returned. It is idempotent
+	// by key. Errors: not_found if there is no VM of the name, conflict if it has another stamp, or if another VM has
+	// this one.
 	Adopt(ctx context.Context, key director.Stamp, name string, disks []Disk) (VM, error)
 }
 
@@ -295,10 +306,11 @@ type UsedAddress struct {
 	Address netip.Addr
 }
 
-// AddressTeller is implemented by back ends that know addresses of their guests: by leases, by what passed their bridges, or by what guests say of themselves.
+// AddressTeller is implemented by back ends that know addresses of their guests: by leases, by what passed their
+// bridges, or by what guests say of themselves.
 type AddressTeller interface {
-	// UsedAddresses returns the addresses of VMs, also of strangers, as far as the hypervisor knows without asking guests that may not answer. It is a
-	// hint: an address that is missing may be in use.
+	// UsedAddresses returns the addresses of VMs, also of strangers, as far as the hypervisor knows without asking
+	// guests that may not answer. It is a hint: an address that is missing may be in use.
 	UsedAddresses(ctx context.Context) ([]UsedAddress, error)
 }
 

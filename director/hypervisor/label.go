@@ -10,7 +10,8 @@ const mostLabel = 120
 
 var notLabel = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// Text renders the label as part of a file's name: cluster, pool and node with dots between. Where that is too long, the node alone is left.
+// Text renders the label as part of a file's name: cluster, pool and node with dots between. Where that is too long,
+// the node alone is left.
 func (l DiskLabel) Text() string {
 	parts := []string{l.Cluster, l.Pool, l.Node}
 	for i, p := range parts {

@@ -18,7 +18,8 @@ type Diagnoser interface {
 
 // Prober is implemented by back ends that can say more of a connection than whether a call works.
 type Prober interface {
-	// Probe connects with what the provider's document says, and looks at everything that the director needs there, each thing by itself: one that is
-	// wrong hides no other that can be looked at without it. It changes nothing. An error is returned only if the test itself could not be made.
+	// Probe connects with what the provider's document says, and looks at everything that the director needs there,
+	// each thing by itself: one that is wrong hides no other that can be looked at without it. It changes nothing. An
+	// error is returned only if the test itself could not be made.
 	Probe(ctx context.Context) ([]Probe, error)
 }

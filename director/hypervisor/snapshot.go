@@ -15,17 +15,19 @@ type Snapshot struct {
 	Ours    bool // Snapshot took it for the VM's owner; others are only shown, and counted by the guard
 }
 
-// Snapshots is implemented by back ends that can keep the state of a VM and go back to it. Data disks are no part of it: they outlive their VM. All but ListSnapshots
-// refuse a VM whose stamp is not owner with conflict.
+// Snapshots is implemented by back ends that can keep the state of a VM and go back to it. Data disks are no part of
+// it: they outlive their VM. All but ListSnapshots refuse a VM whose stamp is not owner with conflict.
 type Snapshots interface {
-	// TakeSnapshot keeps the state of the VM's disk, and not its memory. It is idempotent by name. Errors: not_found if there is no such VM, and what the guard says.
+	// TakeSnapshot keeps the state of the VM's disk, and not its memory. It is idempotent by name. Errors: not_found if
+	// there is no such VM, and what the guard says.
 	TakeSnapshot(ctx context.Context, id ID, owner director.Stamp, name string, g SnapshotGuard) (Snapshot, error)
 	// ListSnapshots returns all snapshots of the VM, the oldest first. Errors: not_found if there is no such VM.
 	ListSnapshots(ctx context.Context, id ID) ([]Snapshot, error)
-	// RevertSnapshot brings the disk back to the snapshot. The VM is off then, and the snapshot stays. Errors: not_found if there is no such VM or snapshot, conflict if the
-	// snapshot is somebody else's.
+	// RevertSnapshot brings the disk back to the snapshot. The VM is off then, and the snapshot stays. Errors:
+	// not_found if there is no such VM or snapshot, conflict if the snapshot is somebody else's.
 	RevertSnapshot(ctx context.Context, id ID, owner director.Stamp, name string) error
-	// DeleteSnapshot forgets the snapshot and keeps the state of the disk. No error if it is gone; conflict if it is somebody else's.
+	// DeleteSnapshot forgets the snapshot and keeps the state of the disk. No error if it is gone; conflict if it is
+	// somebody else's.
 	DeleteSnapshot(ctx context.Context, id ID, owner director.Stamp, name string) error
 }
 
@@ -38,20 +40,31 @@ type SnapshotGuard struct {
 // DefaultSnapshotGuard is what VMware recommends at most, and little enough for everybody else.
 func DefaultSnapshotGuard() SnapshotGuard { return SnapshotGuard{MaxAge: 72 * time.Hour, Most: 3} }
 
-// Check tells why the VM may not have one more snapshot beside those that it has: conflict for one that is too old or for too many, exhausted if the storage could not hold
-// all of the disk once more, which is how large a snapshot can become.
+// Check tells why the VM may not have one more snapshot beside those that it has: conflict for one that is too old or
+// for too many, exhausted if the storage could not hold all of the disk once more, which is how large a snapshot can
+// become.
 func (g SnapshotGuard) Check(op, vm string, have []Snapshot, now time.Time, free, disk int64) error {
 	for _, s := range have {
 		if age := now.Sub(s.Created); age > g.MaxAge {
-			return director.Errorf(director.KindConflict, op, "the snapshot %s of %s is %d hours old, and %d are allowed", s.Name, vm, int(age.Hours()), int(g.MaxAge.Hours())).
+			return director.Errorf(
+				director.KindConflict, op, "the snapshot %s of %s is %d hours old, and %d are allowed", s.Name, vm,
+				int(age.Hours()), int(g.MaxAge.Hours()),
+			).
 				WithHint("delete it first: it grows with all that the VM writes")
 		}
 	}
 	if len(have) >= g.Most {
-		return director.Errorf(director.KindConflict, op, "%s has %d snapshots, and %d are allowed", vm, len(have), g.Most).WithHint("delete one of them first")
+		return director.Errorf(
+			director.KindConflict, op, "%s has %d snapshots, and %d are allowed", vm, len(have), g.Most,
+		).
+			WithHint("delete one of them first")
 	}
 	if free < disk {
-		return director.Errorf(director.KindExhausted, op, "the storage of %s has %d MiB free, and a snapshot can grow to the %d MiB of its disk", vm, free>>20, disk>>20).
+		return director.Errorf(
+			director.KindExhausted, op,
+			"the storage of %s has %d MiB free, and a snapshot can grow to the %d MiB of its disk", vm, free>>20,
+			disk>>20,
+		).
 			WithHint("free space in it first")
 	}
 	return nil
@@ -69,7 +82,8 @@ func FindSnapshot(have []Snapshot, name string) (Snapshot, bool) {
 
 // ForeignSnapshot is the error for a snapshot that the director did not take.
 func ForeignSnapshot(op, vm, name string) error {
-	return director.Errorf(director.KindConflict, op, "the snapshot %s of %s is not the director's", name, vm).WithHint("it is left as it is; use the hypervisor's own means")
+	return director.Errorf(director.KindConflict, op, "the snapshot %s of %s is not the director's", name, vm).
+		WithHint("it is left as it is; use the hypervisor's own means")
 }
 
 // NoSnapshot is the error for a snapshot that is not there.

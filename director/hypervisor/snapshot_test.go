@@ -29,7 +29,8 @@ func TestSnapshotGuard(t *testing.T) {
 		"too little room": {nil, 9, director.KindExhausted},
 	} {
 		err := hypervisor.DefaultSnapshotGuard().Check("test", "vm", tt.have, now, tt.free, 10)
-		if (err == nil) != (tt.kind == "") || err != nil && (director.KindOf(err) != tt.kind || director.HintOf(err) == "") {
+		if (err == nil) != (tt.kind == "") ||
+			err != nil && (director.KindOf(err) != tt.kind || director.HintOf(err) == "") {
 			t.Errorf("%s: %v, want %s", name, err, tt.kind)
 		}
 	}

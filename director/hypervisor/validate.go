@@ -15,8 +15,8 @@ var (
 	sha256Hex  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ValidStamp returns what is wrong with a stamp. Its parts become parts of names, so they are 1 to 63 letters, digits, dashes
-// and underscores.
+// ValidStamp returns what is wrong with a stamp. Its parts become parts of names, so they are 1 to 63 letters, digits,
+// dashes and underscores.
 func ValidStamp(path string, s director.Stamp) []director.Field {
 	var fields []director.Field
 	for _, part := range []struct{ name, value string }{{"director", s.Director}, {"machine", s.Machine}} {
@@ -30,8 +30,8 @@ func ValidStamp(path string, s director.Stamp) []director.Field {
 	return fields
 }
 
-// Validate returns nil, or an invalid error of op with everything that is wrong with s in itself. Back ends call it before
-// they act.
+// Validate returns nil, or an invalid error of op with everything that is wrong with s in itself. Back ends call it
+// before they act.
 func (s Spec) Validate(op string) error {
 	fields := ValidStamp("key", s.Key)
 	want := func(ok bool, path, format string, args ...any) {
@@ -59,12 +59,16 @@ func (s Spec) Validate(op string) error {
 	for i, n := range s.NICs {
 		at := fmt.Sprintf("nics[%d]", i)
 		want(n.Network != "", at+".network", "is empty")
-		want(macAddress.MatchString(n.MAC), at+".mac", "%q is not a unicast MAC address in lower case with colons", n.MAC)
+		want(
+			macAddress.MatchString(n.MAC), at+".mac", "%q is not a unicast MAC address in lower case with colons",
+			n.MAC,
+		)
 	}
 	return director.Invalid(op, "the VM's specification is wrong", fields)
 }
 
-// Validate returns nil, or an invalid error of op with everything that is wrong with s in itself. It does not read the file.
+// Validate returns nil, or an invalid error of op with everything that is wrong with s in itself. It does not read the
+// file.
 func (s ImageSpec) Validate(op string) error {
 	var fields []director.Field
 	if !objectName.MatchString(s.Name) {
@@ -74,7 +78,9 @@ func (s ImageSpec) Validate(op string) error {
 		fields = append(fields, director.Field{Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case"})
 	}
 	if s.Format != "qcow2" {
-		fields = append(fields, director.Field{Path: "format", Msg: fmt.Sprintf("%q is not supported", s.Format), Hint: "qcow2"})
+		fields = append(fields, director.Field{
+			Path: "format", Msg: fmt.Sprintf("%q is not supported", s.Format), Hint: "qcow2",
+		})
 	}
 	return director.Invalid(op, "the image's specification is wrong", fields)
 }
@@ -95,7 +101,10 @@ func (s NetworkSpec) Validate(op string) error {
 	switch s.Mode {
 	case "open", "nat", "isolated":
 		want(s.CIDR.IsValid(), "cidr", "is empty")
-		want(s.Gateway.IsValid() && s.CIDR.IsValid() && s.CIDR.Contains(s.Gateway), "gateway", "%s is not in %s", s.Gateway, s.CIDR)
+		want(
+			s.Gateway.IsValid() && s.CIDR.IsValid() && s.CIDR.Contains(s.Gateway), "gateway", "%s is not in %s",
+			s.Gateway, s.CIDR,
+		)
 	case "bridge":
 		want(s.Bridge != "", "bridge", "is empty")
 	case ModePortGroup:

@@ -1,9 +1,11 @@
-// Package imagestore keeps the image files that were imported into a director, below its state directory, by their checksums.
+// Package imagestore keeps the image files that were imported into a director, below its state directory, by their
+// checksums.
 //
-// A file comes in two moves. Its bytes arrive as an upload, named by the SHA-256 that they shall have, piece by piece from the offset that is
-// there, so that a cut costs what had not arrived. Then it is imported: checked, converted to qcow2 if need be, checked again, and moved to its
-// place. What is wrong is thrown away whole. Each move may be repeated, also after a crash at any line: a file is at its place or it is not, and
-// what is half done is removed when the store is opened.
+// A file comes in two moves. Its bytes arrive as an upload, named by the SHA-256 that they shall have, piece by piece
+// from the offset that is there, so that a cut costs what had not arrived. Then it is imported: checked, converted to
+// qcow2 if need be, checked again, and moved to its place. What is wrong is thrown away whole. Each move may be
+// repeated, also after a crash at any line: a file is at its place or it is not, and what is half done is removed when
+// the store is opened.
 package imagestore
 
 import (
@@ -36,7 +38,8 @@ type Config struct {
 	Log     *slog.Logger
 	Now     func() time.Time // nil means time.Now
 	Reserve int64            // bytes that stay free on the disk, for the database; 0 means 1 GiB
-	// Uploads and UploadBytes bound the uploads that are not finished, by number and by the sum of their sizes; 0 means 16 and 256 GiB.
+	// Uploads and UploadBytes bound the uploads that are not finished, by number and by the sum of their sizes; 0 means
+	// 16 and 256 GiB.
 	Uploads     int
 	UploadBytes int64
 	// Free returns how many bytes of the disk are free; nil asks the file system.
@@ -89,7 +92,8 @@ func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.Reserve, c.Uploads, c.UploadBytes = cmp.Or(c.Reserve, 1<<30), cmp.Or(c.Uploads, 16), cmp.Or(c.UploadBytes, 256<<30)
+	c.Reserve, c.Uploads, c.UploadBytes = cmp.Or(c.Reserve, 1<<30), cmp.Or(c.Uploads, 16),
+		cmp.Or(c.UploadBytes, 256<<30)
 	if c.Free == nil {
 		c.Free = freeOf
 	}
@@ -172,7 +176,9 @@ func (s *Store) Files() ([]File, error) {
 
 // File returns the file with the checksum, or not_found.
 func (s *Store) File(sum string) (File, error) {
-	none := director.Errorf(director.KindNotFound, "imagestore.file", "this director has no imported image with the SHA-256 %.64s", sum).
+	none := director.Errorf(
+		director.KindNotFound, "imagestore.file", "this director has no imported image with the SHA-256 %.64s", sum,
+	).
 		WithHint("see what there is: directorctl image list; or import it: directorctl image import FILE")
 	if !digest.MatchString(sum) {
 		return File{}, none
@@ -248,7 +254,9 @@ func (s *Store) hold(id string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[id] {
-		return nil, director.Errorf(director.KindConflict, "imagestore.upload", "somebody else is at work on this upload").
+		return nil, director.Errorf(
+			director.KindConflict, "imagestore.upload", "somebody else is at work on this upload",
+		).
 			WithHint("wait until that has ended")
 	}
 	s.held[id] = true

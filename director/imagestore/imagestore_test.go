@@ -53,7 +53,9 @@ func (b *bundle) begin(path string) (imagestore.Upload, []byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	u, err := b.store.Begin(b.Context(), imagestore.Request{SHA256: diskimagetest.SHA256(b, path), Name: filepath.Base(path), Size: int64(len(text)), By: "ann"})
+	u, err := b.store.Begin(b.Context(), imagestore.Request{
+		SHA256: diskimagetest.SHA256(b, path), Name: filepath.Base(path), Size: int64(len(text)), By: "ann",
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -135,7 +137,8 @@ func TestImportKeepsAQcow2AsItIs(t *testing.T) {
 		t.Fatal(j.Err)
 	}
 	want := imagestore.File{
-		SHA256: id, Size: j.File.Size, Virtual: 1 << 30, Compat: "1.1", Kubernetes: "v1.37.2", Arch: "amd64", At: b.now.UTC(), By: "ann",
+		SHA256: id, Size: j.File.Size, Virtual: 1 << 30, Compat: "1.1", Kubernetes: "v1.37.2", Arch: "amd64",
+		At: b.now.UTC(), By: "ann",
 		Origin: imagestore.Origin{Name: "disk.qcow2", Format: "qcow2 (compat 1.1)", SHA256: id, Size: j.File.Size},
 	}
 	if d := cmp.Diff(want, *j.File); d != "" {
@@ -186,7 +189,8 @@ func TestImportConverts(t *testing.T) {
 			if j.Err != nil {
 				t.Fatal(j.Err)
 			}
-			if f := j.File; f.Compat != test.want || f.Kubernetes != "v1.37.2" || f.Told || f.Virtual != 1<<30 || f.Origin.SHA256 != id {
+			if f := j.File; f.Compat != test.want || f.Kubernetes != "v1.37.2" || f.Told || f.Virtual != 1<<30 ||
+				f.Origin.SHA256 != id {
 				t.Errorf("got %+v", f)
 			}
 			if got := diskimagetest.SHA256(t, b.store.Path(j.File.SHA256)); got != j.File.SHA256 {
@@ -201,7 +205,8 @@ func TestImportConverts(t *testing.T) {
 			}
 			other := map[string]string{"1.1": "0.10", "0.10": "1.1"}[test.want]
 			c := b.ends(b.store.ConvertFile(t.Context(), j.File.SHA256, other, "ann"))
-			if c.Err != nil || c.File.Compat != other || c.File.Kubernetes != "v1.37.2" || c.File.SHA256 == j.File.SHA256 {
+			if c.Err != nil || c.File.Compat != other || c.File.Kubernetes != "v1.37.2" ||
+				c.File.SHA256 == j.File.SHA256 {
 				t.Errorf("got %+v", c)
 			}
 		})
@@ -280,7 +285,9 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		arm := diskimagetest.Disk(t, diskimagetest.RootARM64, nil)
-		j := b.imported(imagestore.Import{Upload: b.sent(diskimagetest.Convert(t, arm, "qcow2")), Kubernetes: "v1.37.2"})
+		j := b.imported(imagestore.Import{
+			Upload: b.sent(diskimagetest.Convert(t, arm, "qcow2")), Kubernetes: "v1.37.2",
+		})
 		b.fails(j.Err, director.KindInvalid, "is for arm64")
 		b.empty()
 	})
@@ -351,7 +358,9 @@ func TestRequestsAreChecked(t *testing.T) {
 	b.open(imagestore.Config{Convert: diskimage.Converter{QemuImg: "not-there"}})
 	_, err = b.store.Begin(t.Context(), imagestore.Request{SHA256: sum, Size: 1 << 20, Format: "vmdk"})
 	b.fails(err, director.KindUnavailable, "not-there is missing")
-	if _, err = b.store.Begin(t.Context(), imagestore.Request{SHA256: sum, Size: 1 << 20, Format: "qcow2"}); err != nil {
+	if _, err = b.store.Begin(t.Context(), imagestore.Request{
+		SHA256: sum, Size: 1 << 20, Format: "qcow2",
+	}); err != nil {
 		t.Error(err)
 	}
 	_, err = b.store.Begin(t.Context(), imagestore.Request{SHA256: sum, Size: 1 << 21, Format: "qcow2"})
@@ -368,7 +377,9 @@ func TestOpenTidiesUp(t *testing.T) {
 	sum := strings.Repeat("b", 64)
 	for name, text := range map[string]string{"tmp/image-1/image.qcow2": "half", sum + ".json": "{}"} {
 		path := filepath.Join(b.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,13 +79,21 @@ func (s *Store) reserve(r Request) error {
 	}
 	switch {
 	case left < r.Size:
-		return director.Errorf(director.KindExhausted, opUpload, "the file has %d MiB, and the director has room for %d MiB", r.Size>>20, max(left, 0)>>20).
+		return director.Errorf(
+			director.KindExhausted, opUpload, "the file has %d MiB, and the director has room for %d MiB", r.Size>>20,
+			max(left, 0)>>20,
+		).
 			WithHint("make room: directorctl image prune; or give the director a larger disk")
 	case sum.number >= s.Uploads:
-		return director.Errorf(director.KindExhausted, opUpload, "%d uploads are open, and %d are allowed", sum.number, s.Uploads).
+		return director.Errorf(
+			director.KindExhausted, opUpload, "%d uploads are open, and %d are allowed", sum.number, s.Uploads,
+		).
 			WithHint("finish or abort one of them; one to which nothing is added goes after a day")
 	case sum.sizes+r.Size > s.UploadBytes:
-		return director.Errorf(director.KindExhausted, opUpload, "the open uploads would have %d MiB together, and %d MiB are allowed", (sum.sizes+r.Size)>>20, s.UploadBytes>>20).
+		return director.Errorf(
+			director.KindExhausted, opUpload, "the open uploads would have %d MiB together, and %d MiB are allowed",
+			(sum.sizes+r.Size)>>20, s.UploadBytes>>20,
+		).
 			WithHint("finish or abort one of them, or raise imageUploadsSize in the director's configuration")
 	}
 	if err := os.MkdirAll(s.path("uploads", r.SHA256), 0o700); err != nil {
@@ -100,8 +108,8 @@ func (s *Store) reserve(r Request) error {
 	return nil
 }
 
-// allocate gives the file its part of the disk without changing its length, which says how much has arrived. File systems that cannot do so
-// leave it to the sums of left.
+// allocate gives the file its part of the disk without changing its length, which says how much has arrived. File
+// systems that cannot do so leave it to the sums of left.
 func allocate(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -124,7 +132,10 @@ func (s *Store) copyWithin(id string, size int64, to *os.File, from io.Reader) (
 				return done, err
 			}
 			if free < min(missing, piece) {
-				return done, director.Errorf(director.KindExhausted, opUpload, "the director's disk is nearly full, and the rest is for its database").
+				return done, director.Errorf(
+					director.KindExhausted, opUpload,
+					"the director's disk is nearly full, and the rest is for its database",
+				).
 					WithHint("make room: directorctl image prune; what has arrived stays, go on then")
 			}
 		}
@@ -139,7 +150,8 @@ func (s *Store) copyWithin(id string, size int64, to *os.File, from io.Reader) (
 	}
 }
 
-// take reserves room for a conversion: at most what it asks for, and at least 1 MiB, which soon ends it with the right message.
+// take reserves room for a conversion: at most what it asks for, and at least 1 MiB, which soon ends it with the right
+// message.
 func (s *Store) take(most int64) (taken int64, release func(), err error) {
 	s.beginning.Lock()
 	defer s.beginning.Unlock()

@@ -137,13 +137,17 @@ func TestUploadsLeaveTheReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = append(text, make([]byte, 40*mib)...)[:40*mib]
-	got, err := b.store.Write(t.Context(), u.ID, 0, &during{Reader: bytes.NewReader(text), once: func() { others.Store(90 * mib) }})
+	got, err := b.store.Write(t.Context(), u.ID, 0, &during{
+		Reader: bytes.NewReader(text), once: func() { others.Store(90 * mib) },
+	})
 	b.fails(err, director.KindExhausted, "the rest is for its database")
 	if got.Offset > 16*mib {
 		t.Errorf("%d bytes were written on a disk that is full", got.Offset)
 	}
 	others.Store(0)
-	if got, err = b.store.Write(t.Context(), u.ID, got.Offset, bytes.NewReader(text[got.Offset:])); err != nil || got.Offset != 40*mib {
+	if got, err = b.store.Write(
+		t.Context(), u.ID, got.Offset, bytes.NewReader(text[got.Offset:]),
+	); err != nil || got.Offset != 40*mib {
 		t.Errorf("with room again, %d bytes: %v", got.Offset, err)
 	}
 }

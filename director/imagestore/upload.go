@@ -22,8 +22,9 @@ type record struct {
 
 const opUpload = "imagestore.upload"
 
-// Begin makes a place for the file, or returns the one that there is with what has arrived. Errors: invalid for a request that is wrong,
-// exhausted if there is no room, unavailable if the file would have to be converted and that is not possible here.
+// Begin makes a place for the file, or returns the one that there is with what has arrived. Errors: invalid for a
+// request that is wrong, exhausted if there is no room, unavailable if the file would have to be converted and that is
+// not possible here.
 func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	if err := validate(r); err != nil {
 		return Upload{}, err
@@ -41,7 +42,10 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	u, err := s.Upload(r.SHA256)
 	if err == nil {
 		if u.Size != r.Size {
-			return Upload{}, director.Errorf(director.KindConflict, opUpload, "a file with this checksum is being uploaded, and it has %d bytes and not %d", u.Size, r.Size).
+			return Upload{}, director.Errorf(
+				director.KindConflict, opUpload,
+				"a file with this checksum is being uploaded, and it has %d bytes and not %d", u.Size, r.Size,
+			).
 				WithHint("one of the two is wrong: compute the checksum again")
 		}
 		return u, nil
@@ -58,7 +62,9 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 func validate(r Request) error {
 	var p []director.Field
 	if !digest.MatchString(r.SHA256) {
-		p = append(p, director.Field{Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case", Hint: "as sha256sum prints them"})
+		p = append(p, director.Field{
+			Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case", Hint: "as sha256sum prints them",
+		})
 	}
 	if r.Size < 512 || r.Size > diskimage.MaxVirtual {
 		p = append(p, director.Field{Path: "size", Msg: fmt.Sprintf("%d bytes are no disk image", r.Size)})
@@ -105,9 +111,9 @@ func (s *Store) Upload(id string) (Upload, error) {
 
 func (s *Store) data(id string) string { return s.path("uploads", id, "data") }
 
-// Write adds what r gives at the offset, which must be the upload's. What has arrived stays when r breaks off. Errors: conflict if the offset is
-// another one, or somebody else writes; invalid if more comes than was said, or if the beginning shows that this is no disk image: the upload is
-// gone then; unavailable if r broke off.
+// Write adds what r gives at the offset, which must be the upload's. What has arrived stays when r breaks off. Errors:
+// conflict if the offset is another one, or somebody else writes; invalid if more comes than was said, or if the
+// beginning shows that this is no disk image: the upload is gone then; unavailable if r broke off.
 func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader) (Upload, error) {
 	release, err := s.hold(id)
 	if err != nil {
@@ -119,7 +125,9 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 		return u, err
 	}
 	if u.Offset != offset {
-		return u, director.Errorf(director.KindConflict, opUpload, "%d bytes have arrived, and this begins at %d", u.Offset, offset).
+		return u, director.Errorf(
+			director.KindConflict, opUpload, "%d bytes have arrived, and this begins at %d", u.Offset, offset,
+		).
 			WithHint("go on at %d", u.Offset)
 	}
 	f, err := os.OpenFile(s.data(id), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -133,7 +141,10 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 	if err == nil && u.Offset == u.Size {
 		if extra, _ := from.Read(make([]byte, 1)); extra > 0 {
 			return u, errors.Join(
-				director.Errorf(director.KindInvalid, opUpload, "more than the %d bytes that were said has come", u.Size).WithHint("the file has changed: begin again"),
+				director.Errorf(
+					director.KindInvalid, opUpload, "more than the %d bytes that were said has come", u.Size,
+				).
+					WithHint("the file has changed: begin again"),
 				s.drop(id))
 		}
 		err = f.Sync()
@@ -148,7 +159,9 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 		return u, broken(err)
 	}
 	if err != nil {
-		return u, director.Errorf(director.KindUnavailable, opUpload, "the upload broke off at %d of %d: %w", u.Offset, u.Size, err).
+		return u, director.Errorf(
+			director.KindUnavailable, opUpload, "the upload broke off at %d of %d: %w", u.Offset, u.Size, err,
+		).
 			WithHint("go on at %d", u.Offset)
 	}
 	return u, nil

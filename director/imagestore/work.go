@@ -15,7 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
-// job is work that outlives its request. Jobs live in memory: after a restart the same request makes the job anew, or finds that it is done.
+// job is work that outlives its request. Jobs live in memory: after a restart the same request makes the job anew, or
+// finds that it is done.
 type job struct {
 	Job
 	ended time.Time
@@ -28,16 +29,18 @@ const opImport = "imagestore.import"
 
 var kubernetesVersion = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
 
-// Import begins to make an image of an upload that has wholly arrived, or returns the job that does. The upload goes with it, unless it fails for
-// a reason that can be mended: no room, no qemu-img, nothing that says which Kubernetes the image carries. Errors: not_found without the upload,
-// conflict while it arrives.
+// Import begins to make an image of an upload that has wholly arrived, or returns the job that does. The upload goes
+// with it, unless it fails for a reason that can be mended: no room, no qemu-img, nothing that says which Kubernetes
+// the image carries. Errors: not_found without the upload, conflict while it arrives.
 func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 	var p []director.Field
 	if bad := badCompat(r.Compat); bad != nil {
 		p = append(p, *bad)
 	}
 	if r.Kubernetes != "" && !kubernetesVersion.MatchString(r.Kubernetes) {
-		p = append(p, director.Field{Path: "kubernetes", Msg: fmt.Sprintf("%q is not a version", r.Kubernetes), Hint: "such as v1.37.2"})
+		p = append(p, director.Field{
+			Path: "kubernetes", Msg: fmt.Sprintf("%q is not a version", r.Kubernetes), Hint: "such as v1.37.2",
+		})
 	}
 	if err := director.Invalid(opImport, "the import is not right", p); err != nil {
 		return Job{}, err
@@ -49,6 +52,9 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 			return j, nil
 		}
 		if f, ok, ferr := s.made(r.Upload, r.Compat); ferr != nil || ok {
+			if ferr == nil {
+				f, ferr = s.signed(f, r.Signed, r.Unsigned)
+			}
 			return Job{ID: id, Stage: director.ImageDone, File: &f}, ferr
 		}
 	}
@@ -56,20 +62,25 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 		return Job{}, err
 	}
 	if u.Offset != u.Size {
-		return Job{}, director.Errorf(director.KindConflict, opImport, "of %s %d of %d bytes have arrived", nameOf(u, r.Upload), u.Offset, u.Size).
+		return Job{}, director.Errorf(
+			director.KindConflict, opImport, "of %s %d of %d bytes have arrived", nameOf(u, r.Upload), u.Offset, u.Size,
+		).
 			WithHint("send the rest first")
 	}
 	return s.begin(id, r.Upload, func(ctx context.Context, j *job) (File, error) { return s.imported(ctx, j, u, r) })
 }
 
-// ConvertFile begins to make another image of an imported one, at that compat level of qcow2, or returns the job that does.
+// ConvertFile begins to make another image of an imported one, at that compat level of qcow2, or returns the job that
+// does.
 func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, error) {
 	f, err := s.File(sum)
 	if err != nil {
 		return Job{}, err
 	}
 	if compat == "" {
-		return Job{}, director.Invalid(opImport, "the conversion is not right", []director.Field{{Path: "compat", Msg: "is missing", Hint: "0.10 or 1.1"}})
+		return Job{}, director.Invalid(opImport, "the conversion is not right", []director.Field{
+			{Path: "compat", Msg: "is missing", Hint: "0.10 or 1.1"},
+		})
 	}
 	if bad := badCompat(compat); bad != nil {
 		return Job{}, director.Invalid(opImport, "the conversion is not right", []director.Field{*bad})
@@ -82,7 +93,14 @@ func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, err
 		return Job{}, err
 	}
 	return s.begin(id, "file "+sum, func(ctx context.Context, j *job) (File, error) {
-		return s.make(ctx, j, s.Path(sum), File{Kubernetes: f.Kubernetes, Told: f.Told, Origin: f.Origin, By: by}, compat)
+		return s.make(
+			ctx, j, s.Path(sum),
+			File{
+				Kubernetes: f.Kubernetes, Told: f.Told, Origin: f.Origin, Signed: f.Signed, Unsigned: f.Unsigned,
+				By: by,
+			},
+			compat,
+		)
 	})
 }
 
@@ -111,10 +129,12 @@ func (s *Store) begin(id, on string, work func(context.Context, *job) (File, err
 		return j.Job, nil
 	}
 	if s.held[on] {
-		return Job{}, director.Errorf(director.KindConflict, opImport, "somebody else is at work on this image").WithHint("wait until that has ended")
+		return Job{}, director.Errorf(director.KindConflict, opImport, "somebody else is at work on this image").
+			WithHint("wait until that has ended")
 	}
 	if s.work.Err() != nil {
-		return Job{}, director.Errorf(director.KindUnavailable, opImport, "the director stops").WithHint("try again when it runs")
+		return Job{}, director.Errorf(director.KindUnavailable, opImport, "the director stops").
+			WithHint("try again when it runs")
 	}
 	s.held[on] = true
 	j := &job{Job: Job{ID: id, Stage: director.ImageChecking}}
@@ -127,7 +147,8 @@ func (s *Store) begin(id, on string, work func(context.Context, *job) (File, err
 		j.ended = s.Now()
 		if err != nil {
 			if _, ours := errors.AsType[*director.Error](err); !ours {
-				err = director.Errorf(director.KindUnavailable, opImport, "the work on the image was ended: %w", err).WithHint("ask for it again")
+				err = director.Errorf(director.KindUnavailable, opImport, "the work on the image was ended: %w", err).
+					WithHint("ask for it again")
 			}
 			j.Stage, j.Err = director.ImageFailed, err
 			s.Log.Warn("work on an image failed", "job", id, "err", err)
@@ -176,7 +197,9 @@ func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (Fil
 		return File{}, err
 	}
 	if sum != r.Upload {
-		return File{}, errWrong{director.Errorf(director.KindInvalid, opImport, "what has arrived of %s has the SHA-256 %s and not %s", name, sum, r.Upload).
+		return File{}, errWrong{director.Errorf(
+			director.KindInvalid, opImport, "what has arrived of %s has the SHA-256 %s and not %s", name, sum, r.Upload,
+		).
 			WithHint("the file has changed while it was sent, or was damaged on its way: send it again")}
 	}
 	info, err := inspect(ctx, path, name)
@@ -187,7 +210,14 @@ func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (Fil
 		return File{}, err
 	}
 	origin := Origin{Name: u.Name, Format: info.String(), SHA256: sum, Size: u.Size}
-	return s.make(ctx, j, path, File{Kubernetes: r.Kubernetes, Told: r.Kubernetes != "", Arch: info.Arch, Origin: origin, By: r.By}, r.Compat)
+	return s.make(
+		ctx, j, path,
+		File{
+			Kubernetes: r.Kubernetes, Told: r.Kubernetes != "", Arch: info.Arch, Origin: origin, Signed: r.Signed,
+			Unsigned: r.Unsigned, By: r.By,
+		},
+		r.Compat,
+	)
 }
 
 func inspect(ctx context.Context, path, name string) (diskimage.Info, error) {
@@ -233,7 +263,8 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 			return f, err
 		}
 		path = out
-		if info, err = inspect(ctx, path, name); err != nil { // before it is converted, a VMDK does not tell what is on its disk
+		// before it is converted, a VMDK does not tell what is on its disk
+		if info, err = inspect(ctx, path, name); err != nil {
 			if director.KindOf(err) == director.KindInvalid {
 				err = errWrong{err}
 			}
@@ -247,8 +278,10 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 		return f, err
 	}
 	f.Size, f.Virtual, f.Compat, f.At = info.Size, info.Virtual, info.Variant, s.Now().UTC()
-	if have, err := s.File(f.SHA256); err == nil && have.Kubernetes == f.Kubernetes {
-		return have, nil
+	if have, err := s.File(
+		f.SHA256,
+	); err == nil && have.Kubernetes == f.Kubernetes && have.Origin.SHA256 == f.Origin.SHA256 {
+		return s.signed(have, f.Signed, f.Unsigned)
 	}
 	if err := s.save(f.SHA256+".json", f); err != nil {
 		return f, broken(err)
@@ -265,6 +298,19 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 	return f, nil
 }
 
+// signed keeps the newest signature of a file that is there, or why it has none: keys are changed, and a file may be
+// signed after it was imported.
+func (s *Store) signed(f File, by director.Signed, unsigned string) (File, error) {
+	if f.Signed == by && f.Unsigned == unsigned || by == (director.Signed{}) && unsigned == "" {
+		return f, nil
+	}
+	f.Signed, f.Unsigned = by, unsigned
+	if err := s.save(f.SHA256+".json", f); err != nil {
+		return f, broken(err)
+	}
+	return f, nil
+}
+
 // tells compares what the image says of itself with what a person says.
 func tells(f *File, name string, info diskimage.Info) error {
 	if info.Arch != "" {
@@ -272,14 +318,23 @@ func tells(f *File, name string, info diskimage.Info) error {
 	}
 	switch {
 	case f.Arch != "" && f.Arch != "amd64":
-		return errWrong{director.Errorf(director.KindInvalid, opImport, "%s is for %s, and nodes are amd64", name, f.Arch).WithHint("give the image for amd64")}
+		return errWrong{
+			director.Errorf(director.KindInvalid, opImport, "%s is for %s, and nodes are amd64", name, f.Arch).
+				WithHint("give the image for amd64"),
+		}
 	case info.Release != nil && f.Told && f.Kubernetes != info.Release.Kubernetes:
-		return director.Errorf(director.KindInvalid, opImport, "%s says in %s that it carries Kubernetes %s, and not %s", name, diskimage.ReleasePath, info.Release.Kubernetes, f.Kubernetes).
+		return director.Errorf(
+			director.KindInvalid, opImport, "%s says in %s that it carries Kubernetes %s, and not %s", name,
+			diskimage.ReleasePath, info.Release.Kubernetes, f.Kubernetes,
+		).
 			WithHint("leave the version out, or give the other image")
 	case info.Release != nil:
 		f.Kubernetes, f.Told = info.Release.Kubernetes, false
 	case f.Kubernetes == "":
-		return director.Errorf(director.KindInvalid, opImport, "%s does not say which Kubernetes it carries: there is no %s that can be read", name, diskimage.ReleasePath).
+		return director.Errorf(
+			director.KindInvalid, opImport,
+			"%s does not say which Kubernetes it carries: there is no %s that can be read", name, diskimage.ReleasePath,
+		).
 			WithHint("say it: --kubernetes v1.37.2. The file has arrived and need not be sent again")
 	}
 	if f.Arch == "" {

@@ -12,7 +12,7 @@ import (
 // TestDocs holds the table of variables in the documentation to the schema.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	const file, begin, end = "../../docs/playbooks.md", "-update -->\n", "<!-- end -->"
+	const file, begin, end = "../../docs/reference/playbooks.md", "-update -->\n", "<!-- end -->"
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,16 @@
-// Package inventory renders what Ansible is given for a cluster: hosts, variables, known host keys and, apart from them, the
-// secrets.
+// Package inventory renders what Ansible is given for a cluster: hosts, variables, known host keys and, apart from
+// them, the secrets.
 //
 // It is pure: the same Input gives the same bytes. The templates and the schema of their variables are in
-// inventory-templates; values are written by a YAML encoder and never pasted into text. Strings that Ansible would evaluate
-// ("{{ ... }}") are marked so that it does not.
+// inventory-templates; values are written by a YAML encoder and never pasted into text. Strings that Ansible would
+// evaluate ("{{ ... }}") are marked so that it does not.
 package inventory
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
 	"regexp"
@@ -44,14 +45,15 @@ type Input struct {
 	Domain      string // of services; cluster.local when empty
 
 	Registry string // host, with its port when it is not 443, in the names of images
-	// RegistryEndpoint is the host:port where Registry really answers; empty when that is the same. It is left out when Vars names
-	// another registry.
+	// RegistryEndpoint is the host:port where Registry really answers; empty when that is the same. It is left out when
+	// Vars names another registry.
 	RegistryEndpoint string
 	RegistryCA       string            // PEM
 	ImageTags        map[string]string // by image name: etcd, coredns, pause, toolbox
 	Bundle           string            // directory of the release bundle on the director
-	BinariesURL      string            // where the release's programs are fetched from, by name; empty when nodes have them from their image
-	Binaries         map[string]string // SHA-256 of the release's programs by name
+	// where the release's programs are fetched from, by name; empty when nodes have them from their image
+	BinariesURL string
+	Binaries    map[string]string // SHA-256 of the release's programs by name
 
 	DNS     []string // name servers of the nodes
 	NTP     []string // time servers of the nodes
@@ -104,6 +106,9 @@ type Node struct {
 	Interfaces []Interface
 	Aliases    []Alias  // in the place of the input's; nil for those
 	NTP        []string // in the place of the input's; nil for those
+	// What the node keeps from pods, by Kubernetes' names of resources. An entry replaces that of the cluster's
+	// variable.
+	KubeReserved, SystemReserved map[string]string
 }
 
 // Files are the files of an inventory by their path below its directory, such as hosts.ini and group_vars/all.yml.
@@ -119,7 +124,8 @@ func (f Files) Paths() []string {
 	return paths
 }
 
-// Render returns the files of the inventory. Errors: invalid, naming every value that is missing, unknown or of the wrong type at once.
+// Render returns the files of the inventory. Errors: invalid, naming every value that is missing, unknown or of the
+// wrong type at once.
 func (t Templates) Render(in Input) (Files, error) {
 	s := t.schema
 	values, fields := s.resolve(in)
@@ -130,12 +136,16 @@ func (t Templates) Render(in Input) (Files, error) {
 	}
 	files := Files{}
 	data := map[string]any{
-		"Cluster": in.Name, "Masters": byRole(in.Nodes, director.RoleMaster), "Workers": byRole(in.Nodes, director.RoleWorker),
+		"Cluster": in.Name, "Masters": byRole(in.Nodes, director.RoleMaster),
+		"Workers": byRole(in.Nodes, director.RoleWorker),
 		"KeyFile": "", "KnownHosts": "", "Networks": len(in.Networks) > 0,
 	}
 	values["cluster_networks"] = networks(in.Networks)
 	beside := `{{ inventory_dir }}/`
-	data["KnownHosts"] = quoted(`-o UserKnownHostsFile="` + beside + `known_hosts" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`)
+	data["KnownHosts"] = quoted(
+		`-o UserKnownHostsFile="` + beside +
+			`known_hosts" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`,
+	)
 	if in.KeyFile != "" {
 		if path.IsAbs(in.KeyFile) {
 			beside = ""
@@ -151,14 +161,23 @@ func (t Templates) Render(in Input) (Files, error) {
 	}
 	var known bytes.Buffer
 	for _, node := range in.Nodes {
-		hostValues := map[string]any{"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints)}
+		hostValues := map[string]any{
+			"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints),
+		}
 		if node.Labels == nil {
 			hostValues["node_labels"] = map[string]string{}
 		}
 		hostValues["node_interfaces"] = interfaces(node.Interfaces)
 		hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
-		host := map[string]any{"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0, "NTP": len(node.NTP) > 0}
-		if files["host_vars/"+node.Name+".yml"], err = t.execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
+		hostValues["kube_reserved"] = overlay(values["kube_reserved"], node.KubeReserved)
+		hostValues["system_reserved"] = overlay(values["system_reserved"], node.SystemReserved)
+		host := map[string]any{
+			"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0,
+			"NTP":          len(node.NTP) > 0,
+			"KubeReserved": len(node.KubeReserved) > 0, "SystemReserved": len(node.SystemReserved) > 0,
+		}
+		if files["host_vars/"+node.Name+".yml"],
+			err = t.execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
 			return nil, err
 		}
 	}
@@ -171,14 +190,17 @@ func (t Templates) Render(in Input) (Files, error) {
 	return files, nil
 }
 
-// Secrets returns the file of secret variables, as JSON for `ansible-playbook -e @file`. The caller writes it with mode 0600 and removes it
-// after the run. Errors: invalid, naming every secret that is missing or unknown; no error holds a value.
+// Secrets returns the file of secret variables, as JSON for `ansible-playbook -e @file`. The caller writes it with mode
+// 0600 and removes it after the run. Errors: invalid, naming every secret that is missing or unknown; no error holds a
+// value.
 func Secrets(values map[string]string) ([]byte, error) {
 	s := theSchema()
 	var fields []director.Field
 	for _, v := range s.list {
 		if v.Secret && v.Required && strings.TrimSpace(values[v.Name]) == "" {
-			fields = append(fields, director.Field{Path: v.Name, Msg: "has no value", Hint: strings.TrimSuffix(v.Doc, ".")})
+			fields = append(fields, director.Field{
+				Path: v.Name, Msg: "has no value", Hint: strings.TrimSuffix(v.Doc, "."),
+			})
 		}
 	}
 	for name := range values {
@@ -187,7 +209,9 @@ func Secrets(values map[string]string) ([]byte, error) {
 		}
 	}
 	sort.Slice(fields, func(i, j int) bool { return fields[i].Path < fields[j].Path })
-	if err := director.Invalid("inventory.secrets", "the secrets of the playbooks are not complete", fields); err != nil {
+	if err := director.Invalid(
+		"inventory.secrets", "the secrets of the playbooks are not complete", fields,
+	); err != nil {
 		return nil, err
 	}
 	raw, err := json.Marshal(values) // sorts the names
@@ -210,21 +234,25 @@ func (in Input) facts(s *schema) map[string]any {
 			facts[name+"_image_tag"] = tag
 		}
 	}
-	for name, list := range map[string][]string{"api_server_names": in.APINames, "dns_upstreams": in.DNS, "chrony_config_server": in.NTP} {
+	for name, list := range map[string][]string{
+		"api_server_names": in.APINames, "dns_upstreams": in.DNS, "chrony_config_server": in.NTP,
+	} {
 		if list != nil {
 			facts[name] = list
 		}
 	}
 	for name, n := range map[string]int{
 		"api_endpoint_port": in.APIPort, "pod_network_mtu": in.PodMTU,
-		"etcd_heartbeat_interval_ms": int(in.EtcdHeartbeat.Milliseconds()), "etcd_election_timeout_ms": int(in.EtcdElection.Milliseconds()),
+		"etcd_heartbeat_interval_ms": int(in.EtcdHeartbeat.Milliseconds()),
+		"etcd_election_timeout_ms":   int(in.EtcdElection.Milliseconds()),
 	} {
 		if n != 0 {
 			facts[name] = n
 		}
 	}
 	for name, text := range map[string]string{
-		"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser, "release_binaries_url": in.BinariesURL,
+		"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser,
+		"release_binaries_url": in.BinariesURL,
 	} {
 		if text != "" {
 			facts[name] = text
@@ -290,7 +318,9 @@ func (s *schema) resolve(in Input) (map[string]any, []director.Field) {
 		}
 	}
 	if len(byRole(in.Nodes, director.RoleMaster)) == 0 {
-		fields = append(fields, director.Field{Path: "nodes", Msg: "there is no master", Hint: "a cluster has 1, 3 or 5"})
+		fields = append(fields, director.Field{
+			Path: "nodes", Msg: "there is no master", Hint: "a cluster has 1, 3 or 5",
+		})
 	}
 	return values, fields
 }
@@ -308,13 +338,20 @@ func (s *schema) override(values, vars map[string]any) []director.Field {
 		at := "spec.vars." + name
 		switch {
 		case !known:
-			fields = append(fields, director.Field{Path: at, Msg: "no playbook knows this variable", Hint: "known are " + strings.Join(s.overridable(), ", ")})
+			fields = append(fields, director.Field{
+				Path: at, Msg: "no playbook knows this variable",
+				Hint: "known are " + strings.Join(s.overridable(), ", "),
+			})
 			continue
 		case v.Secret:
-			fields = append(fields, director.Field{Path: at, Msg: "is a secret and the director's own", Hint: "take it out"})
+			fields = append(fields, director.Field{
+				Path: at, Msg: "is a secret and the director's own", Hint: "take it out",
+			})
 			continue
 		case !v.Override:
-			fields = append(fields, director.Field{Path: at, Msg: "follows from the rest of the model", Hint: "take it out"})
+			fields = append(fields, director.Field{
+				Path: at, Msg: "follows from the rest of the model", Hint: "take it out",
+			})
 			continue
 		}
 		if why := v.Type.mismatch(vars[name]); why != "" {
@@ -325,7 +362,10 @@ func (s *schema) override(values, vars map[string]any) []director.Field {
 		if v.AliasOf != "" {
 			target = v.AliasOf
 			if other, both := vars[target]; both && other != vars[name] {
-				fields = append(fields, director.Field{Path: at, Msg: "says something else than spec.vars." + target, Hint: "they are one variable: keep one"})
+				fields = append(fields, director.Field{
+					Path: at, Msg: "says something else than spec.vars." + target,
+					Hint: "they are one variable: keep one",
+				})
 				continue
 			}
 		}
@@ -353,7 +393,9 @@ func hint(v Variable) string {
 var (
 	nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	jinja    = regexp.MustCompile(`\{[{%#]`)
-	taintRE  = regexp.MustCompile(`^([A-Za-z0-9][-A-Za-z0-9_./]*)(?:=([-A-Za-z0-9_.]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
+	taintRE  = regexp.MustCompile(
+		`^([A-Za-z0-9][-A-Za-z0-9_./]*)(?:=([-A-Za-z0-9_.]*))?:(NoSchedule|PreferNoSchedule|NoExecute)$`,
+	)
 )
 
 func checkNodes(nodes []Node) []director.Field {
@@ -396,6 +438,23 @@ func checkNodes(nodes []Node) []director.Field {
 	return fields
 }
 
+// overlay returns the mapping all with the entries of own over it.
+func overlay(all any, own map[string]string) map[string]any {
+	out := map[string]any{}
+	switch all := all.(type) {
+	case map[string]any:
+		maps.Copy(out, all)
+	case map[string]string:
+		for name, value := range all {
+			out[name] = value
+		}
+	}
+	for name, value := range own {
+		out[name] = value
+	}
+	return out
+}
+
 func aliases(list []Alias) []map[string]any {
 	out := make([]map[string]any, 0, len(list))
 	for _, a := range list {
@@ -415,7 +474,9 @@ func networks(list []Network) []map[string]any {
 func interfaces(list []Interface) []map[string]any {
 	out := make([]map[string]any, 0, len(list))
 	for _, i := range list {
-		out = append(out, map[string]any{"role": i.Role, "device": i.Device, "network": i.Network, "address": i.Address, "mac": i.MAC})
+		out = append(out, map[string]any{
+			"role": i.Role, "device": i.Device, "network": i.Network, "address": i.Address, "mac": i.MAC,
+		})
 	}
 	return out
 }

@@ -22,7 +22,10 @@ var update = flag.Bool("update", false, "write the golden files")
 func small() Input {
 	return Input{
 		Name: "demo", UID: "c-1", Kubernetes: "v1.37.2", PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/16",
-		Registry: "172.30.0.1:5000", ImageTags: map[string]string{"etcd": "v3.7.3", "coredns": "v1.14.6", "pause": "3.10.2", "toolbox": "v1", "kube-proxy": "v1.37.2"},
+		Registry: "172.30.0.1:5000",
+		ImageTags: map[string]string{
+			"etcd": "v3.7.3", "coredns": "v1.14.6", "pause": "3.10.2", "toolbox": "v1", "kube-proxy": "v1.37.2",
+		},
 		Nodes: []Node{
 			{Name: "demo-worker-1", Role: director.RoleWorker, Address: "10.88.0.11"},
 			{Name: "demo-master-1", Role: director.RoleMaster, Address: "10.88.0.10"},
@@ -50,20 +53,25 @@ func large() Input {
 		{Name: "m3", Role: director.RoleMaster, Address: "10.88.0.13", Taints: []string{}},
 		{
 			Name: "w1", Role: director.RoleWorker, Address: "10.88.0.21", HostKey: "ssh-ed25519 AAAAC3Nz4",
-			Labels: map[string]string{"pool": "gpu", "answer": "yes", "n": "010"}, Taints: []string{"gpu=true:NoSchedule", "slow:NoExecute"},
+			Labels: map[string]string{"pool": "gpu", "answer": "yes", "n": "010"},
+			Taints: []string{"gpu=true:NoSchedule", "slow:NoExecute"},
 		},
 	}
 	in.Networks = []Network{
-		{Role: "internal", Name: "prod", CIDR: "10.88.0.0/24", Gateway: "10.88.0.1"}, {Role: "storage", Name: "nfs", CIDR: "10.89.0.0/24"},
+		{Role: "internal", Name: "prod", CIDR: "10.88.0.0/24", Gateway: "10.88.0.1"},
+		{Role: "storage", Name: "nfs", CIDR: "10.89.0.0/24"},
 	}
 	in.Nodes[3].Interfaces = []Interface{
 		{Role: "internal", Device: "eth0", Network: "prod", Address: "10.88.0.21/24", MAC: "52:54:00:00:00:01"},
 		{Role: "storage", Device: "eth1", Network: "nfs", Address: "10.89.0.21/24", MAC: "52:54:00:00:00:02"},
 	}
-	in.Nodes[2].Aliases, in.Nodes[2].NTP = []Alias{{Address: "10.0.0.8", Names: []string{"gpu"}}}, []string{"10.89.0.123"}
+	in.Nodes[2].Aliases, in.Nodes[2].NTP = []Alias{{Address: "10.0.0.8", Names: []string{"gpu"}}},
+		[]string{"10.89.0.123"}
+	in.Nodes[3].KubeReserved = map[string]string{"memory": "512Mi", "pid": "1000"}
 	in.Vars = map[string]any{
 		"calico_ipv4pool_cidr": "10.200.0.0/16", "setup_chrony": false, "vxlan_port": float64(8472),
-		"helm_chart_loc_override": "oci://{{ lookup('pipe', 'id') }}", "pod_security_exempt_namespaces": []any{"kube-system", "on"},
+		"helm_chart_loc_override":        "oci://{{ lookup('pipe', 'id') }}",
+		"pod_security_exempt_namespaces": []any{"kube-system", "on"},
 	}
 	return in
 }
@@ -111,21 +119,29 @@ func TestRenderRefuses(t *testing.T) {
 		"everything unset": {
 			func(in *Input) { *in = Input{} },
 			[]string{
-				"cluster_name", "cluster_uid", "kubernetes_version", "api_endpoint_host", "pod_cidr", "service_cidr", "cluster_dns_ip",
-				"docker_registry_host", "etcd_image_tag", "coredns_image_tag", "pause_image_tag", "toolbox_image_tag", "nodes",
+				"cluster_name", "cluster_uid", "kubernetes_version", "api_endpoint_host", "pod_cidr", "service_cidr",
+				"cluster_dns_ip",
+				"docker_registry_host", "etcd_image_tag", "coredns_image_tag", "pause_image_tag", "toolbox_image_tag",
+				"nodes",
 			},
 		},
 		"two masters and no virtual address": {
 			func(in *Input) {
-				in.Nodes = append(in.Nodes, Node{Name: "demo-master-2", Role: director.RoleMaster, Address: "10.88.0.12"})
+				in.Nodes = append(in.Nodes, Node{
+					Name: "demo-master-2", Role: director.RoleMaster, Address: "10.88.0.12",
+				})
 			},
 			[]string{"api_endpoint_host"},
 		},
 		"unknown and forbidden variables": {
 			func(in *Input) {
-				in.Vars = map[string]any{"sudo_everything": true, "cluster_name": "x", "pki_ca_key": "x", "setup_chrony": "yes"}
+				in.Vars = map[string]any{
+					"sudo_everything": true, "cluster_name": "x", "pki_ca_key": "x", "setup_chrony": "yes",
+				}
 			},
-			[]string{"spec.vars.cluster_name", "spec.vars.pki_ca_key", "spec.vars.setup_chrony", "spec.vars.sudo_everything"},
+			[]string{
+				"spec.vars.cluster_name", "spec.vars.pki_ca_key", "spec.vars.setup_chrony", "spec.vars.sudo_everything",
+			},
 		},
 		"alias against its variable": {
 			func(in *Input) {
@@ -136,12 +152,14 @@ func TestRenderRefuses(t *testing.T) {
 		"wrong types": {
 			func(in *Input) {
 				in.Vars = map[string]any{
-					"vxlan_port": 1.5, "pod_cidr": "10.0.0.0", "chrony_config_server": []any{1}, "cluster_dns_ip": "dns",
-					"host_aliases": []any{map[string]any{"ip": "10.0.0.1"}},
+					"vxlan_port": 1.5, "pod_cidr": "10.0.0.0", "chrony_config_server": []any{1},
+					"cluster_dns_ip": "dns",
+					"host_aliases":   []any{map[string]any{"ip": "10.0.0.1"}},
 				}
 			},
 			[]string{
-				"spec.vars.chrony_config_server", "spec.vars.cluster_dns_ip", "spec.vars.host_aliases", "spec.vars.pod_cidr", "spec.vars.vxlan_port",
+				"spec.vars.chrony_config_server", "spec.vars.cluster_dns_ip", "spec.vars.host_aliases",
+				"spec.vars.pod_cidr", "spec.vars.vxlan_port",
 			},
 		},
 		"checksums": {
@@ -151,10 +169,16 @@ func TestRenderRefuses(t *testing.T) {
 		"nodes": {
 			func(in *Input) {
 				in.Nodes = append(in.Nodes,
-					Node{Name: "Bad\nname", Role: director.RoleWorker, Address: "10.88.0.13"}, Node{Name: "w", Role: "boss", Address: "nowhere"},
-					Node{Name: "demo-worker-1", Role: director.RoleWorker, Address: "10.88.0.11", Taints: []string{"x"}})
+					Node{Name: "Bad\nname", Role: director.RoleWorker, Address: "10.88.0.13"},
+					Node{Name: "w", Role: "boss", Address: "nowhere"},
+					Node{
+						Name: "demo-worker-1", Role: director.RoleWorker, Address: "10.88.0.11", Taints: []string{"x"},
+					})
 			},
-			[]string{"nodes.Bad\nname", "nodes.w", "nodes.w", "nodes.demo-worker-1", "nodes.demo-worker-1", "nodes.demo-worker-1", "Nodes[2].Name"},
+			[]string{
+				"nodes.Bad\nname", "nodes.w", "nodes.w", "nodes.demo-worker-1", "nodes.demo-worker-1",
+				"nodes.demo-worker-1", "Nodes[2].Name",
+			},
 		},
 	}
 	for name, tt := range tests {
@@ -268,17 +292,22 @@ func TestAnsibleReadsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"ansible_host": "10.88.0.21", "node_ip": "10.88.0.21", "pod_cidr": "10.200.0.0/16", "calico_ipv4pool_cidr": "10.200.0.0/16",
-		"setup_chrony": false, "vxlan_port": float64(8472), "api_endpoint_host": "10.88.0.5", "cluster_dns_ip": "10.96.0.10",
-		"node_labels": map[string]any{"pool": "gpu", "answer": "yes", "n": "010"},
+		"ansible_host": "10.88.0.21", "node_ip": "10.88.0.21", "pod_cidr": "10.200.0.0/16",
+		"calico_ipv4pool_cidr": "10.200.0.0/16",
+		"setup_chrony":         false, "vxlan_port": float64(8472), "api_endpoint_host": "10.88.0.5",
+		"cluster_dns_ip": "10.96.0.10",
+		"node_labels":    map[string]any{"pool": "gpu", "answer": "yes", "n": "010"},
 		"node_taints": []any{
-			map[string]any{"key": "gpu", "value": "true", "effect": "NoSchedule"}, map[string]any{"key": "slow", "value": "", "effect": "NoExecute"},
+			map[string]any{"key": "gpu", "value": "true", "effect": "NoSchedule"},
+			map[string]any{"key": "slow", "value": "", "effect": "NoExecute"},
 		},
 		"chrony_config_server":           []any{"10.0.0.123", "yes"},
 		"pod_security_exempt_namespaces": []any{"kube-system", "on"},
-		"host_aliases":                   []any{map[string]any{"address": "10.0.0.9", "names": []any{"nfs", "nfs.example"}}},
-		"registry_ca":                    large().RegistryCA,
-		"helm_chart_loc_override":        map[string]any{"__ansible_unsafe": "oci://{{ lookup('pipe', 'id') }}"},
+		"host_aliases": []any{
+			map[string]any{"address": "10.0.0.9", "names": []any{"nfs", "nfs.example"}},
+		},
+		"registry_ca":             large().RegistryCA,
+		"helm_chart_loc_override": map[string]any{"__ansible_unsafe": "oci://{{ lookup('pipe', 'id') }}"},
 	}
 	for name, value := range want {
 		if d := cmp.Diff(value, vars[name]); d != "" {

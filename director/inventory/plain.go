@@ -8,13 +8,15 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// checkPlain refuses an input with a text that is more than a line. (What Ansible would evaluate is marked unsafe.) Documents are checked when they are
-// applied; this also holds for what an earlier director has stored.
+// checkPlain refuses an input with a text that is more than a line. (What Ansible would evaluate is marked unsafe.)
+// Documents are checked when they are applied; this also holds for what an earlier director has stored.
 func checkPlain(in Input) []director.Field {
 	var fields []director.Field
 	look := func(at, text, allowed string) {
 		if err := director.CheckPrintable(text, allowed); err != nil {
-			fields = append(fields, director.Field{Path: at, Msg: err.Error(), Hint: "correct it in the cluster's document, and apply that"})
+			fields = append(fields, director.Field{
+				Path: at, Msg: err.Error(), Hint: "correct it in the cluster's document, and apply that",
+			})
 		}
 	}
 	var walk func(at string, v reflect.Value)

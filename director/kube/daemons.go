@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// carriers are the daemons of kube-system that carry traffic to services and pods. A node whose kube-proxy does not run goes on sending to endpoints that have
-// moved away since.
+// carriers are the daemons of kube-system that carry traffic to services and pods. A node whose kube-proxy does not run
+// goes on sending to endpoints that have moved away since.
 var carriers = []string{"calico-node", "kube-proxy"}
 
-// NotCarrying says why the node does not carry traffic to services and pods, for want of a daemon that is ready: "" when it does. A daemon that the cluster does not have is not
-// waited for, and neither is one on a node that its node selector leaves out.
+// NotCarrying says why the node does not carry traffic to services and pods, for want of a daemon that is ready: ""
+// when it does. A daemon that the cluster does not have is not waited for, and neither is one on a node that its node
+// selector leaves out.
 func (c *Client) NotCarrying(ctx context.Context, node string) (string, error) {
 	const op = "kube.carrying"
 	n, err := c.api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -40,9 +41,10 @@ func (c *Client) NotCarrying(ctx context.Context, node string) (string, error) {
 	return "", nil
 }
 
-// RollingOut returns which nodes that are Ready lack one of the daemons that carry traffic to services and pods, or are about to get another revision of it, and why: none
-// when traffic does not suffer from a rollout any more. Nodes that are not Ready are not waited for. They may hold a rollout up for good, since a daemon exchanges no more pods while
-// as many as it can spare are missing: the former revision is good enough then, as long as it runs.
+// RollingOut returns which nodes that are Ready lack one of the daemons that carry traffic to services and pods, or are
+// about to get another revision of it, and why: none when traffic does not suffer from a rollout any more. Nodes that
+// are not Ready are not waited for. They may hold a rollout up for good, since a daemon exchanges no more pods while as
+// many as it can spare are missing: the former revision is good enough then, as long as it runs.
 func (c *Client) RollingOut(ctx context.Context) ([]Absence, error) {
 	const op = "kube.rollout"
 	nodes, err := c.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -112,8 +114,9 @@ func (c *Client) carriers(ctx context.Context, op string, ofPods metav1.ListOpti
 	return out, nil
 }
 
-// newestRevision returns the hash that pods of the daemon's template carry. The controller gives the revision of the template the highest number, also when the template goes
-// back to what it was (k8s.io/kubernetes/pkg/controller/daemon/update.go).
+// newestRevision returns the hash that pods of the daemon's template carry. The controller gives the revision of the
+// template the highest number, also when the template goes back to what it was
+// (k8s.io/kubernetes/pkg/controller/daemon/update.go).
 func newestRevision(d *appsv1.DaemonSet, all []appsv1.ControllerRevision) string {
 	if d.Status.ObservedGeneration < d.Generation {
 		return ""
@@ -127,7 +130,8 @@ func newestRevision(d *appsv1.DaemonSet, all []appsv1.ControllerRevision) string
 	return hash
 }
 
-// spare returns how many pods may be missing while a rollout of the daemon takes away another one: none where nothing rolls out by itself.
+// spare returns how many pods may be missing while a rollout of the daemon takes away another one: none where nothing
+// rolls out by itself.
 func spare(d daemon) int {
 	u := d.Spec.UpdateStrategy
 	if u.Type == appsv1.OnDeleteDaemonSetStrategyType {
@@ -136,7 +140,9 @@ func spare(d daemon) int {
 	if u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable == nil {
 		return 1
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(u.RollingUpdate.MaxUnavailable, int(d.Status.DesiredNumberScheduled), true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(
+		u.RollingUpdate.MaxUnavailable, int(d.Status.DesiredNumberScheduled), true,
+	)
 	if err != nil {
 		return 1
 	}

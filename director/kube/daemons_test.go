@@ -17,7 +17,8 @@ import (
 
 const system = "kube-system"
 
-// rollout is a cluster whose daemons are cared for by the real controller, and whose scheduler and kubelets the test plays.
+// rollout is a cluster whose daemons are cared for by the real controller, and whose scheduler and kubelets the test
+// plays.
 type rollout struct {
 	admin *kube.Client
 	api   kubernetes.Interface
@@ -49,13 +50,19 @@ func TestRollingOut(t *testing.T) {
 	c.wantCarrying(t, kube.Absence{Name: "w9", Why: "has not joined"})
 
 	// As kubeadm does behind the last master: the controller exchanges one pod after another.
-	m1, w1 := kube.Absence{Name: "m1", Why: "still has the former kube-proxy"}, kube.Absence{Name: "w1", Why: "still has the former kube-proxy"}
+	m1, w1 := kube.Absence{Name: "m1", Why: "still has the former kube-proxy"},
+		kube.Absence{Name: "w1", Why: "still has the former kube-proxy"}
 	proxy = c.change(t, "kube-proxy", "registry.example/c:2")
 	first := c.exchanged(t, proxy)
 	left := map[string]kube.Absence{"m1": w1, "w1": m1}[first]
 	c.wantCarrying(t, kube.Absence{Name: first, Why: none}, kube.Absence{Name: "w9", Why: "has not joined"})
 	c.run(t, proxy, first, false)
-	c.want(t, map[string][]kube.Absence{"m1": {{Name: "m1", Why: broken}, w1}, "w1": {m1, {Name: "w1", Why: broken}}}[first]...)
+	c.want(
+		t,
+		map[string][]kube.Absence{
+			"m1": {{Name: "m1", Why: broken}, w1}, "w1": {m1, {Name: "w1", Why: broken}},
+		}[first]...,
+	)
 	c.run(t, proxy, first, true)
 	c.run(t, proxy, left.Name, true)
 	c.want(t)
@@ -164,10 +171,12 @@ func (c rollout) pods(t *testing.T, d *appsv1.DaemonSet) []corev1.Pod {
 
 // meantFor is the node that the controller wants the pod on, bound to it or not.
 func meantFor(p corev1.Pod) string {
-	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return required.NodeSelectorTerms[0].MatchFields[0].Values[0]
 }
 
-// exchanged waits until the controller ends a pod of a former template, takes it away as its kubelet would, and returns its node.
+// exchanged waits until the controller ends a pod of a former template, takes it away as its kubelet would, and returns
+// its node.
 func (c rollout) exchanged(t *testing.T, d *appsv1.DaemonSet) (node string) {
 	t.Helper()
 	c.await(t, "a pod of "+d.Name+" is ended", func() string {
@@ -222,7 +231,8 @@ func (c rollout) start(t *testing.T, p *corev1.Pod, node string, ready bool) {
 	pods := c.api.CoreV1().Pods(system)
 	if p.Spec.NodeName == "" {
 		if err := pods.Bind(t.Context(), &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: system}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: system},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -231,11 +241,17 @@ func (c rollout) start(t *testing.T, p *corev1.Pod, node string, ready bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	p.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
 	if !ready {
 		p.Status.Phase, p.Status.Conditions[0].Status = corev1.PodPending, corev1.ConditionFalse
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+			Name: "c",
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
+			},
 		}}
 	}
 	if _, err := pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {

@@ -34,13 +34,16 @@ type Eviction struct {
 	Why       string // of Blocked, for people
 }
 
-// Rehearse returns what a drain of the node would move away, ordered by namespace and name, and asks the API server of each pod whether it might: an
-// eviction that is a dry run. Pods of daemon sets and of the control plane stay on a drained node and are not listed. Nothing is changed. A pod that a
-// budget protects now may go later in a real drain, when another one has come up elsewhere.
+// Rehearse returns what a drain of the node would move away, ordered by namespace and name, and asks the API server of
+// each pod whether it might: an eviction that is a dry run. Pods of daemon sets and of the control plane stay on a
+// drained node and are not listed. Nothing is changed. A pod that a budget protects now may go later in a real drain,
+// when another one has come up elsewhere.
 func (c *Client) Rehearse(ctx context.Context, node string) ([]Eviction, error) {
 	const op = "kube.rehearse"
 	var pods []corev1.Pod
-	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), Limit: podsPerPage}
+	opts := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), Limit: podsPerPage,
+	}
 	for {
 		page, err := c.api.CoreV1().Pods("").List(ctx, opts)
 		if err != nil {
@@ -147,6 +150,7 @@ func (c *Client) budgetsOf(ctx context.Context, p *corev1.Pod) (string, error) {
 
 func budgetText(b *policyv1.PodDisruptionBudget) string {
 	s := b.Status
-	return "disruption budget " + b.Name + " allows no disruption: " + strconv.Itoa(int(s.CurrentHealthy)) + " of its pods are healthy and " +
+	return "disruption budget " + b.Name + " allows no disruption: " + strconv.Itoa(int(s.CurrentHealthy)) +
+		" of its pods are healthy and " +
 		strconv.Itoa(int(s.DesiredHealthy)) + " have to be"
 }

@@ -13,11 +13,14 @@ import (
 	"github.com/director-kaas/kaas/director/kube"
 )
 
-// testRehearsal asks a real API server what a drain would do; no controller runs, so the budget's status is written as its controller would.
+// testRehearsal asks a real API server what a drain would do; no controller runs, so the budget's status is written as
+// its controller would.
 func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	const ns, node = "drill", "drill-1"
 	ctx := t.Context()
-	if _, err := api.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+	if _, err := api.CoreV1().Namespaces().Create(
+		ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	owned := func(kind, name string) []metav1.OwnerReference {
@@ -28,8 +31,14 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		t.Helper()
 		grace := int64(0)
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{"app": name}, OwnerReferences: owned("ReplicaSet", "set-of-"+name)},
-			Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: ns, Labels: map[string]string{"app": name},
+				OwnerReferences: owned("ReplicaSet", "set-of-"+name),
+			},
+			Spec: corev1.PodSpec{
+				NodeName: node, TerminationGracePeriodSeconds: &grace,
+				Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			},
 		}
 		if change != nil {
 			change(p)
@@ -38,7 +47,10 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		made.Status = corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
 		if p.Status.Phase != "" {
 			made.Status = p.Status
 		}
@@ -51,7 +63,9 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	pod("lonely", func(p *corev1.Pod) { p.OwnerReferences = nil })
 	pod("finished", func(p *corev1.Pod) { p.OwnerReferences = nil; p.Status.Phase = corev1.PodSucceeded })
 	pod("hoarder", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
 	})
 	pod("daemon", func(p *corev1.Pod) { p.OwnerReferences = owned("DaemonSet", "agents") })
 	pod("static", func(p *corev1.Pod) {
@@ -62,12 +76,16 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	one := intstr.FromInt32(1)
 	b, err := api.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "keep-one", Namespace: ns},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1,
+	}
 	if _, err := api.PolicyV1().PodDisruptionBudgets(ns).UpdateStatus(ctx, b, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +101,10 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			Namespace: ns, Pod: "held", Owner: "ReplicaSet/set-of-held", Blocked: kube.BlockedByBudget,
 			Why: "disruption budget keep-one allows no disruption: 1 of its pods are healthy and 1 have to be",
 		},
-		{Namespace: ns, Pod: "hoarder", Owner: "ReplicaSet/set-of-hoarder", Blocked: kube.BlockedLocalData, Why: "what is in its emptyDir volume scratch would be lost"},
+		{
+			Namespace: ns, Pod: "hoarder", Owner: "ReplicaSet/set-of-hoarder", Blocked: kube.BlockedLocalData,
+			Why: "what is in its emptyDir volume scratch would be lost",
+		},
 		{Namespace: ns, Pod: "lonely", Blocked: kube.BlockedUnmanaged, Why: "nothing would make it anew elsewhere"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

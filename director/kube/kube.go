@@ -1,5 +1,5 @@
-// Package kube looks at clusters through their API: is it up, which nodes are ready, is what should run running. It changes
-// nothing, and it never waits: a step asks once and comes again later.
+// Package kube looks at clusters through their API: is it up, which nodes are ready, is what should run running. It
+// changes nothing, and it never waits: a step asks once and comes again later.
 package kube
 
 import (
@@ -30,8 +30,8 @@ type Client struct {
 }
 
 // Connect returns a client for the current context of a kubeconfig. It does not talk to the server. The kubeconfig must
-// carry everything inside: one that names files or programs is refused, since it may come from elsewhere. Proxies of the
-// environment are not used. Errors: invalid.
+// carry everything inside: one that names files or programs is refused, since it may come from elsewhere. Proxies of
+// the environment are not used. Errors: invalid.
 func Connect(kubeconfig []byte) (*Client, error) {
 	const op = "kube.connect"
 	raw, err := clientcmd.Load(kubeconfig)
@@ -42,15 +42,21 @@ func Connect(kubeconfig []byte) (*Client, error) {
 	var fields []director.Field
 	for name, c := range raw.Clusters {
 		if c.CertificateAuthority != "" {
-			fields = append(fields, director.Field{Path: "clusters." + name, Msg: "names a file", Hint: "use certificate-authority-data"})
+			fields = append(fields, director.Field{
+				Path: "clusters." + name, Msg: "names a file", Hint: "use certificate-authority-data",
+			})
 		}
 	}
 	for name, u := range raw.AuthInfos {
 		if u.ClientCertificate != "" || u.ClientKey != "" || u.TokenFile != "" {
-			fields = append(fields, director.Field{Path: "users." + name, Msg: "names a file", Hint: "use client-certificate-data and client-key-data"})
+			fields = append(fields, director.Field{
+				Path: "users." + name, Msg: "names a file", Hint: "use client-certificate-data and client-key-data",
+			})
 		}
 		if u.Exec != nil || u.AuthProvider != nil {
-			fields = append(fields, director.Field{Path: "users." + name, Msg: "names a program", Hint: "use a certificate or a token"})
+			fields = append(fields, director.Field{
+				Path: "users." + name, Msg: "names a program", Hint: "use a certificate or a token",
+			})
 		}
 	}
 	if err := director.Invalid(op, "the kubeconfig depends on something outside of it", fields); err != nil {
@@ -109,7 +115,9 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 		return "", c.failed("kube.version", err)
 	}
 	if err := decode(body, &v); err != nil || v.GitVersion == "" {
-		return "", director.Errorf(director.KindUnavailable, "kube.version", "what answers at %s is no API server", c.server)
+		return "", director.Errorf(
+			director.KindUnavailable, "kube.version", "what answers at %s is no API server", c.server,
+		)
 	}
 	return v.GitVersion, nil
 }
@@ -120,8 +128,10 @@ func (c *Client) failed(op string, err error) error {
 	switch {
 	case isTLS(err):
 		e.Kind = director.KindUnauthenticated
-		e.Msg = "the API server at " + c.server + " shows a certificate that this cluster's authority does not vouch for"
-		e.Hint = "see which machine has that address, whether its certificates were renewed by another authority, and its clock"
+		e.Msg = "the API server at " + c.server +
+			" shows a certificate that this cluster's authority does not vouch for"
+		e.Hint = "see which machine has that address, whether its certificates were renewed by another authority, " +
+			"and its clock"
 	case isRejectedCert(err), apierrors.IsUnauthorized(err):
 		e.Kind = director.KindUnauthenticated
 		e.Msg = "the API server at " + c.server + " does not accept the director's credentials"

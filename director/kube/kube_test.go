@@ -88,7 +88,9 @@ func TestRealAPIServer(t *testing.T) {
 	t.Run("rehearsal of a drain", func(t *testing.T) { testRehearsal(t, admin, api) })
 	t.Run("service account tokens are signed", func(t *testing.T) { testTokens(t, api, s) })
 	t.Run("secrets are encrypted at rest", func(t *testing.T) {
-		sec := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"k": "a-canary-in-a-secret"}}
+		sec := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"k": "a-canary-in-a-secret"},
+		}
 		if _, err := api.CoreV1().Secrets("default").Create(t.Context(), sec, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +207,9 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	for _, n := range []corev1.Node{
 		{
 			ObjectMeta: metav1.ObjectMeta{Name: "w1"},
-			Status:     corev1.NodeStatus{Conditions: condition(corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")},
+			Status: corev1.NodeStatus{
+				Conditions: condition(corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready"),
+			},
 		},
 		{ObjectMeta: metav1.ObjectMeta{Name: "w2"}, Spec: corev1.NodeSpec{Unschedulable: true}},
 		{
@@ -236,8 +240,9 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	}
 	want := []kube.Node{
 		{
-			Name: "m1", Ready: true, Reason: "KubeletReady", Message: "kubelet is posting ready status", Version: "v1.37.2",
-			Roles: []string{"control-plane", "master"}, InternalIP: "10.88.0.10",
+			Name: "m1", Ready: true, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+			Version: "v1.37.2",
+			Roles:   []string{"control-plane", "master"}, InternalIP: "10.88.0.10",
 		},
 		{Name: "w1", Reason: "KubeletNotReady", Message: "container runtime network not ready"},
 		{Name: "w2", Reason: "Unknown", Message: "its kubelet has not reported yet", Unschedulable: true},
@@ -259,7 +264,9 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	if absent, err = admin.NodesReady(t.Context(), []string{"m1"}, "v1.37.2"); err != nil || len(absent) != 0 {
 		t.Errorf("all ready: %v, %v", absent, err)
 	}
-	if absent, err = admin.NodesReady(t.Context(), []string{"m1"}, "v1.38.0"); err != nil || len(absent) != 1 || absent[0].Why != "runs v1.37.2 and not yet v1.38.0" {
+	if absent, err = admin.NodesReady(
+		t.Context(), []string{"m1"}, "v1.38.0",
+	); err != nil || len(absent) != 1 || absent[0].Why != "runs v1.37.2 and not yet v1.38.0" {
 		t.Errorf("a node of another version: %v, %v", absent, err)
 	}
 }
@@ -285,7 +292,9 @@ func testWorkloads(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dns.Status = appsv1.DeploymentStatus{ObservedGeneration: dns.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}
+	dns.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: dns.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1,
+	}
 	if dns, err = api.AppsV1().Deployments(ns).UpdateStatus(t.Context(), dns, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +312,10 @@ func testWorkloads(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
 		"coredns-b": {Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
-			Name:  "c",
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+			Name: "c",
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
+			},
 		}}},
 		"kube-apiserver-m1": {
 			Phase:      corev1.PodRunning,
@@ -381,7 +392,9 @@ func testTokens(t *testing.T, api kubernetes.Interface, s *kubetest.Server) {
 	if _, err := api.CoreV1().ServiceAccounts("default").Create(t.Context(), sa, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	tok, err := api.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "someone", &authv1.TokenRequest{}, metav1.CreateOptions{})
+	tok, err := api.CoreV1().ServiceAccounts("default").CreateToken(
+		t.Context(), "someone", &authv1.TokenRequest{}, metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +415,11 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"%s}}], users: [{name
 	for _, tc := range []struct {
 		name, cluster, user, field string
 	}{
-		{"a program", "", `exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}`, "users.u"},
+		{
+			"a program", "",
+			`exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}`,
+			"users.u",
+		},
 		{"an auth provider", "", `auth-provider: {name: oidc}`, "users.u"},
 		{"a key file", "", `client-key: /etc/shadow`, "users.u"},
 		{"a token file", "", `tokenFile: /etc/shadow`, "users.u"},
@@ -460,7 +477,9 @@ func TestNotAnAPIServer(t *testing.T) {
 		web.TLS = serverTLS(t, p)
 		web.StartTLS()
 		t.Cleanup(web.Close)
-		if _, err := connect(t, config(web.URL)).Version(t.Context()); director.KindOf(err) != director.KindUnavailable {
+		if _, err := connect(
+			t, config(web.URL),
+		).Version(t.Context()); director.KindOf(err) != director.KindUnavailable {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -474,7 +493,8 @@ func TestNotAnAPIServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		err = connect(t, config("https://"+ln.Addr().String())).Healthz(ctx)
-		if director.KindOf(err) != director.KindUnavailable || !strings.Contains(fmt.Sprint(err), "did not answer in time") {
+		if director.KindOf(err) != director.KindUnavailable ||
+			!strings.Contains(fmt.Sprint(err), "did not answer in time") {
 			t.Errorf("got %v", err)
 		}
 	})

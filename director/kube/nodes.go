@@ -40,7 +40,10 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	if err != nil {
 		return nil, c.failed("kube.nodes", err)
 	}
-	etcd, err := c.api.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "component=etcd,tier=control-plane"}) // kubeadm's labels
+	// kubeadm's labels
+	etcd, err := c.api.CoreV1().Pods(
+		"kube-system",
+	).List(ctx, metav1.ListOptions{LabelSelector: "component=etcd,tier=control-plane"})
 	if err != nil {
 		return nil, c.failed("kube.nodes", err)
 	}
@@ -57,8 +60,8 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, nil
 }
 
-// NodesReady returns which of the named nodes are not ready yet, or run another kubelet than version unless that is empty, and why, in the order of names:
-// none when all are.
+// NodesReady returns which of the named nodes are not ready yet, or run another kubelet than version unless that is
+// empty, and why, in the order of names: none when all are.
 func (c *Client) NodesReady(ctx context.Context, names []string, version string) ([]Absence, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ type Known struct {
 	Addresses []netip.Addr
 }
 
-// Refused is a request for a serving certificate that is not what the node is known as. It stays as it is: a person may approve or deny it.
+// Refused is a request for a serving certificate that is not what the node is known as. It stays as it is: a person may
+// approve or deny it.
 type Refused struct {
 	Request string // name of the request
 	Asked   string // who asked, such as system:node:worker-1
@@ -34,12 +35,15 @@ const (
 	nodeGroup = "system:nodes"
 )
 
-// ApproveServing approves every open request for a kubelet's serving certificate that was made by the node itself, for its own name and addresses and nothing
-// else. It returns the nodes that get one, and the requests that it left alone. Approving again changes nothing.
+// ApproveServing approves every open request for a kubelet's serving certificate that was made by the node itself, for
+// its own name and addresses and nothing else. It returns the nodes that get one, and the requests that it left alone.
+// Approving again changes nothing.
 func (c *Client) ApproveServing(ctx context.Context, nodes []Known) ([]string, []Refused, error) {
 	const op = "kube.approve_serving"
 	requests := c.api.CertificatesV1().CertificateSigningRequests()
-	list, err := requests.List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=" + certificatesv1.KubeletServingSignerName})
+	list, err := requests.List(ctx, metav1.ListOptions{
+		FieldSelector: "spec.signerName=" + certificatesv1.KubeletServingSignerName,
+	})
 	if err != nil {
 		return nil, nil, c.failed(op, err)
 	}
@@ -63,7 +67,8 @@ func (c *Client) ApproveServing(ctx context.Context, nodes []Known) ([]string, [
 		switch {
 		case err == nil:
 			approved = append(approved, node)
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err): // somebody else was at it; the next look shows what came out
+		case apierrors.IsConflict(err),
+			apierrors.IsNotFound(err): // somebody else was at it; the next look shows what came out
 		default:
 			return approved, refused, c.failed(op, err)
 		}
@@ -100,7 +105,8 @@ func servingNode(r *certificatesv1.CertificateSigningRequest, nodes []Known) (st
 
 // servingNames returns an error unless the request names the node and nothing else.
 func servingNames(asked *x509.CertificateRequest, node Known) error {
-	if asked.Subject.CommonName != nodeUser+node.Name || !slices.Equal(asked.Subject.Organization, []string{nodeGroup}) {
+	if asked.Subject.CommonName != nodeUser+node.Name ||
+		!slices.Equal(asked.Subject.Organization, []string{nodeGroup}) {
 		return fmt.Errorf("it is for %q of %q", asked.Subject.CommonName, asked.Subject.Organization)
 	}
 	if len(asked.EmailAddresses)+len(asked.URIs) > 0 {
@@ -125,7 +131,9 @@ func servingNames(asked *x509.CertificateRequest, node Known) error {
 
 // servingUsages returns an error unless the key is asked for to serve with and for nothing else.
 func servingUsages(usages []certificatesv1.KeyUsage) error {
-	may := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth}
+	may := []certificatesv1.KeyUsage{
+		certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth,
+	}
 	for _, u := range usages {
 		if !slices.Contains(may, u) {
 			return fmt.Errorf("it is also for %q", u)

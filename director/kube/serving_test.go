@@ -47,15 +47,19 @@ func (a ask) request(t *testing.T, name string) *certificatesv1.CertificateSigni
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: a.signer, Usages: a.usages, Username: a.user, Groups: a.groups,
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+		Name: name,
+	}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: a.signer,
+		Usages: a.usages, Username: a.user, Groups: a.groups,
 	}}
 }
 
 func own(change func(*ask)) ask {
 	a := ask{
 		user: "system:node:w1", groups: []string{"system:nodes"}, cn: "system:node:w1", org: []string{"system:nodes"},
-		dns: []string{"w1"}, ips: []net.IP{net.ParseIP("10.0.0.4")}, usages: []certificatesv1.KeyUsage{"digital signature", "server auth"}, signer: "kubernetes.io/kubelet-serving",
+		dns: []string{"w1"}, ips: []net.IP{net.ParseIP("10.0.0.4")},
+		usages: []certificatesv1.KeyUsage{"digital signature", "server auth"}, signer: "kubernetes.io/kubelet-serving",
 	}
 	change(&a)
 	return a
@@ -65,26 +69,45 @@ var asks = map[string]struct {
 	ask ask
 	why string // "" for what is approved
 }{
-	"its own":               {own(func(*ask) {}), ""},
-	"its own, for RSA":      {own(func(a *ask) { a.usages = append(a.usages, "key encipherment") }), ""},
-	"its address alone":     {own(func(a *ask) { a.dns = nil }), ""},
-	"another node's name":   {own(func(a *ask) { a.dns = []string{"w1", "m1"} }), `names the host "m1"`},
-	"a stranger's name":     {own(func(a *ask) { a.dns = []string{"w1", "kubernetes.default.svc"} }), `names the host "kubernetes.default.svc"`},
-	"a wildcard":            {own(func(a *ask) { a.dns = []string{"*"} }), `names the host "*"`},
-	"another address":       {own(func(a *ask) { a.ips = append(a.ips, net.ParseIP("10.0.0.1")) }), "names the address 10.0.0.1"},
-	"the loopback":          {own(func(a *ask) { a.ips = []net.IP{net.ParseIP("127.0.0.1")} }), "names the address 127.0.0.1"},
-	"another subject":       {own(func(a *ask) { a.cn = "system:node:m1" }), `is for "system:node:m1"`},
-	"masters' group":        {own(func(a *ask) { a.org = []string{"system:masters"} }), "system:masters"},
-	"no names":              {own(func(a *ask) { a.dns, a.ips = nil, nil }), "neither a host nor an address"},
-	"a URI":                 {own(func(a *ask) { a.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "mail addresses or URIs"},
-	"for a client too":      {own(func(a *ask) { a.usages = append(a.usages, "client auth") }), `also for "client auth"`},
-	"for nothing to serve":  {own(func(a *ask) { a.usages = []certificatesv1.KeyUsage{"digital signature"} }), "not for a server"},
-	"an unknown node":       {own(func(a *ask) { a.user, a.cn, a.dns = "system:node:w9", "system:node:w9", []string{"w9"} }), "no node of this name"},
+	"its own":             {own(func(*ask) {}), ""},
+	"its own, for RSA":    {own(func(a *ask) { a.usages = append(a.usages, "key encipherment") }), ""},
+	"its address alone":   {own(func(a *ask) { a.dns = nil }), ""},
+	"another node's name": {own(func(a *ask) { a.dns = []string{"w1", "m1"} }), `names the host "m1"`},
+	"a stranger's name": {
+		own(func(a *ask) { a.dns = []string{"w1", "kubernetes.default.svc"} }),
+		`names the host "kubernetes.default.svc"`,
+	},
+	"a wildcard": {own(func(a *ask) { a.dns = []string{"*"} }), `names the host "*"`},
+	"another address": {
+		own(func(a *ask) { a.ips = append(a.ips, net.ParseIP("10.0.0.1")) }), "names the address 10.0.0.1",
+	},
+	"the loopback": {
+		own(func(a *ask) { a.ips = []net.IP{net.ParseIP("127.0.0.1")} }), "names the address 127.0.0.1",
+	},
+	"another subject": {own(func(a *ask) { a.cn = "system:node:m1" }), `is for "system:node:m1"`},
+	"masters' group":  {own(func(a *ask) { a.org = []string{"system:masters"} }), "system:masters"},
+	"no names":        {own(func(a *ask) { a.dns, a.ips = nil, nil }), "neither a host nor an address"},
+	"a URI": {
+		own(func(a *ask) { a.uris = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), "mail addresses or URIs",
+	},
+	"for a client too": {
+		own(func(a *ask) { a.usages = append(a.usages, "client auth") }), `also for "client auth"`,
+	},
+	"for nothing to serve": {
+		own(func(a *ask) { a.usages = []certificatesv1.KeyUsage{"digital signature"} }), "not for a server",
+	},
+	"an unknown node": {
+		own(func(a *ask) { a.user, a.cn, a.dns = "system:node:w9", "system:node:w9", []string{"w9"} }),
+		"no node of this name",
+	},
 	"a user of a node name": {own(func(a *ask) { a.groups = nil }), "not asked for by a node"},
 	"somebody else":         {own(func(a *ask) { a.user = "jane" }), "not asked for by a node"},
 }
 
-var known = []Known{{Name: "m1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, {Name: "w1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4")}}}
+var known = []Known{
+	{Name: "m1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
+	{Name: "w1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
+}
 
 func TestServingNode(t *testing.T) {
 	t.Parallel()
@@ -101,8 +124,9 @@ func TestServingNode(t *testing.T) {
 		})
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "no PEM": "x", "no request": "-----BEGIN CERTIFICATE REQUEST-----\nb25l\n-----END CERTIFICATE REQUEST-----\n",
-		"two": strings.Repeat(string(asks["its own"].ask.request(t, "x").Spec.Request), 2),
+		"nothing": "", "no PEM": "x",
+		"no request": "-----BEGIN CERTIFICATE REQUEST-----\nb25l\n-----END CERTIFICATE REQUEST-----\n",
+		"two":        strings.Repeat(string(asks["its own"].ask.request(t, "x").Spec.Request), 2),
 	} {
 		r := asks["its own"].ask.request(t, "x")
 		r.Spec.Request = []byte(text)
@@ -110,7 +134,8 @@ func TestServingNode(t *testing.T) {
 			t.Errorf("%s: got %q", name, node)
 		}
 	}
-	// Somebody who has seen a node's request cannot have it for a key of their own: the signature has to be that of the key.
+	// Somebody who has seen a node's request cannot have it for a key of their own: the signature has to be that of the
+	// key.
 	r := asks["its own"].ask.request(t, "x")
 	block, _ := pem.Decode(r.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
@@ -144,7 +169,9 @@ func TestApproveServing(t *testing.T) {
 			continue // the API server itself does not let w1 ask as somebody else
 		}
 		wanted[name] = tt.why
-		if _, err := worker.api.CertificatesV1().CertificateSigningRequests().Create(t.Context(), tt.ask.request(t, name), metav1.CreateOptions{}); err != nil {
+		if _, err := worker.api.CertificatesV1().CertificateSigningRequests().Create(
+			t.Context(), tt.ask.request(t, name), metav1.CreateOptions{},
+		); err != nil {
 			t.Fatal(name, err)
 		}
 	}
@@ -152,7 +179,9 @@ func TestApproveServing(t *testing.T) {
 		a.dns, a.ips, a.signer = nil, nil, certificatesv1.KubeAPIServerClientKubeletSignerName
 		a.usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 	})
-	if _, err := worker.api.CertificatesV1().CertificateSigningRequests().Create(t.Context(), client.request(t, "client"), metav1.CreateOptions{}); err != nil {
+	if _, err := worker.api.CertificatesV1().CertificateSigningRequests().Create(
+		t.Context(), client.request(t, "client"), metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 

@@ -174,10 +174,13 @@ func problemOf(pods []corev1.Pod, selector *metav1.LabelSelector) string {
 func problem(p *corev1.Pod) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		switch {
-		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing" && s.State.Waiting.Reason != "ContainerCreating":
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing" &&
+			s.State.Waiting.Reason != "ContainerCreating":
 			return sentence(s.State.Waiting.Reason, s.State.Waiting.Message)
 		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
-			return sentence(s.State.Terminated.Reason, fmt.Sprintf("%s exited with %d", s.Name, s.State.Terminated.ExitCode))
+			return sentence(
+				s.State.Terminated.Reason, fmt.Sprintf("%s exited with %d", s.Name, s.State.Terminated.ExitCode),
+			)
 		}
 	}
 	for _, c := range p.Status.Conditions {

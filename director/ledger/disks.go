@@ -15,8 +15,10 @@ type DiskState string
 
 // The states of disks.
 const (
-	DiskKept    DiskState = "kept"    // a node has left it behind, and another can take it over
-	DiskTaken   DiskState = "taken"   // a machine has taken it over
+	DiskKept  DiskState = "kept"  // a node has left it behind, and another can take it over
+	DiskTaken DiskState = "taken" // a machine has taken it over
+	// its VM was given up with its host, and may write to it until it is seen to be off.
+	DiskLost    DiskState = "lost"
 	DiskForeign DiskState = "foreign" // somebody else had attached it to a node; the director never deletes it
 	DiskOrphan  DiskState = "orphan"  // it carries our stamp, and the ledger knows neither its machine nor the disk
 	DiskMissing DiskState = "missing" // the ledger keeps it, and the hypervisor does not have it
@@ -38,6 +40,7 @@ type Volumes struct {
 	Volumes  []hypervisor.VolumeInfo
 	Kept     []director.KeptDisk // those of other providers are left out
 	Rows     []director.Machine  // living
+	Lost     map[string]bool     // hosts that were declared lost, which nobody has asked
 }
 
 // Disks returns the provider's disks that are not the own ones of living machines, by cluster, node and id.
@@ -59,7 +62,7 @@ func Disks(p Volumes) []Disk {
 		}
 		v, there := volumes[k.ID]
 		delete(volumes, k.ID)
-		d := Disk{KeptDisk: k, State: stateOf(k, there || !p.Seen), VM: v.VM}
+		d := Disk{KeptDisk: k, State: stateOf(k, there || !p.Seen || k.Host != "" && p.Lost[k.Host]), VM: v.VM}
 		if there {
 			d.Name, d.Host, d.Size = v.Name, v.Host, v.Size
 		}
@@ -70,12 +73,15 @@ func Disks(p Volumes) []Disk {
 			continue
 		}
 		out = append(out, Disk{State: DiskOrphan, KeptDisk: director.KeptDisk{
-			ID: id, Provider: p.Provider, Name: v.Name, Host: v.Host, Machine: v.Stamp.Machine, Serial: v.Serial, Size: v.Size,
+			ID: id, Provider: p.Provider, Name: v.Name, Host: v.Host, Machine: v.Stamp.Machine, Serial: v.Serial,
+			Size:    v.Size,
 			Cluster: v.Label.Cluster, Pool: v.Label.Pool, Node: v.Label.Node,
 		}})
 	}
 	slices.SortFunc(out, func(a, b Disk) int {
-		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+		return cmp.Or(
+			strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID),
+		)
 	})
 	return out
 }
@@ -88,6 +94,8 @@ func stateOf(k director.KeptDisk, there bool) DiskState {
 		return DiskForeign
 	case !there:
 		return DiskMissing
+	case k.Holder != "" && k.Holder == k.Machine:
+		return DiskLost
 	case k.Holder != "":
 		return DiskTaken
 	}
@@ -105,10 +113,15 @@ func DiskFindings(disks []Disk, busy map[string]bool) []Finding {
 			continue
 		case d.State == DiskOrphan:
 			f.Kind, f.Next = OrphanDisk, "copy what is wanted of it, and delete it: "+remove
-			f.Problem = fmt.Sprintf("the data disk %s on %s carries our stamp, and the ledger knows neither it nor machine %s", d.Name, d.Provider, d.Machine)
+			f.Problem = fmt.Sprintf(
+				"the data disk %s on %s carries our stamp, and the ledger knows neither it nor machine %s", d.Name,
+				d.Provider, d.Machine,
+			)
 		case d.State == DiskMissing:
 			f.Kind, f.Next = GhostDisk, "find it on the hypervisor, or take it off the list: "+remove
-			f.Problem = fmt.Sprintf("the disk %s of %s is kept in the ledger, and %s does not have it", d.ID, d.Node, d.Provider)
+			f.Problem = fmt.Sprintf(
+				"the disk %s of %s is kept in the ledger, and %s does not have it", d.ID, d.Node, d.Provider,
+			)
 		case d.State == DiskGoing:
 			f.Kind, f.Next = GhostDisk, "finish its deletion: "+remove
 			f.Problem = fmt.Sprintf("the deletion of the disk %s of %s has not come to its end", d.ID, d.Node)

@@ -18,18 +18,22 @@ type Kind string
 
 // The kinds, the most pressing first.
 const (
-	Twin     Kind = "twin"     // a VM with the stamp of a machine that another VM has too
-	Orphan   Kind = "orphan"   // a VM with our stamp, and no row
-	Ghost    Kind = "ghost"    // a row of a VM that should exist, and no VM
-	Stranger Kind = "stranger" // a VM that is not ours, with a name that is or will be one of our nodes'
-	Drift    Kind = "drift"    // a VM that is not as its row says
+	Twin     Kind = "twin"      // a VM with the stamp of a machine that another VM has too
+	Fenced   Kind = "fenced"    // a VM that was given up with its host, and has been found
+	LostHost Kind = "lost-host" // a machine whose host was declared lost
+	Orphan   Kind = "orphan"    // a VM with our stamp, and no row
+	Ghost    Kind = "ghost"     // a row of a VM that should exist, and no VM
+	Stranger Kind = "stranger"  // a VM that is not ours, with a name that is or will be one of our nodes'
+	Drift    Kind = "drift"     // a VM that is not as its row says
 
 	OrphanDisk Kind = "orphan-disk" // a data disk with our stamp, and neither its machine nor the disk in the ledger
 	GhostDisk  Kind = "ghost-disk"  // a disk that the ledger keeps, and that is not there, or not free
 )
 
 // Kinds returns every kind, the most pressing first.
-func Kinds() []Kind { return []Kind{Twin, Orphan, Ghost, Stranger, Drift, OrphanDisk, GhostDisk} }
+func Kinds() []Kind {
+	return []Kind{Twin, Fenced, LostHost, Orphan, Ghost, Stranger, Drift, OrphanDisk, GhostDisk}
+}
 
 // Finding is one disagreement, and what a person can do about it.
 type Finding struct {
@@ -50,17 +54,23 @@ func (f Finding) String() string { return string(f.Kind) + ": " + f.Problem }
 // Provider is one provider as it was seen, with the rows that are meant to be there.
 type Provider struct {
 	Name     string
-	Director string                     // our id, as VMs are stamped
-	VMs      []hypervisor.VM            // with strangers
-	Rows     []director.Machine         // that are no tombstones; those of other providers are left out
-	Nodes    map[string]string          // names that the clusters of the provider give to nodes, with the cluster
-	Busy     map[string]bool            // clusters that a plan works on, or has left half way: their machines may differ
-	Home     func(hypervisor.VM) string // the living cluster that an orphan was made for, or ""
+	Director string             // our id, as VMs are stamped
+	VMs      []hypervisor.VM    // with strangers
+	Rows     []director.Machine // that are no tombstones; those of other providers are left out
+	Given    []director.Machine // tombstones of machines that were given up with their hosts
+	Lost     map[string]bool    // hosts that were declared lost, which nobody has asked
+	Nodes    map[string]string  // names that the clusters of the provider give to nodes, with the cluster
+	// clusters that a plan works on, or has left half way: their machines may differ
+	Busy map[string]bool
+	Home func(hypervisor.VM) string // the living cluster that an orphan was made for, or ""
 }
 
 // Compare returns what is wrong on the provider, by kind and name.
 func Compare(p Provider) []Finding {
-	c := comparison{p: p, rows: map[string]director.Machine{}, there: map[string]hypervisor.VM{}, names: map[string]string{}}
+	c := comparison{
+		p: p, rows: map[string]director.Machine{}, given: map[string]director.Machine{},
+		there: map[string]hypervisor.VM{}, names: map[string]string{},
+	}
 	for name, cluster := range p.Nodes {
 		c.names[name] = cluster
 	}
@@ -69,11 +79,18 @@ func Compare(p Provider) []Finding {
 			c.rows[m.ID], c.names[m.Name] = m, m.Cluster
 		}
 	}
+	for _, m := range p.Given {
+		c.given[m.ID] = m
+	}
 	for _, vm := range p.VMs {
 		c.look(vm)
 	}
 	for _, m := range c.rows {
 		if _, ok := c.there[m.ID]; !ok && m.State == director.MachinePresent && !p.Busy[m.Cluster] {
+			if p.Lost[m.Host] {
+				c.lostHost(m)
+				continue
+			}
 			c.ghost(m)
 		}
 	}
@@ -89,6 +106,7 @@ func Compare(p Provider) []Finding {
 type comparison struct {
 	p     Provider
 	rows  map[string]director.Machine // by id
+	given map[string]director.Machine // up with their hosts, by id
 	there map[string]hypervisor.VM    // the first VM of a machine, by its id
 	names map[string]string           // of nodes, with their clusters
 	found []Finding
@@ -96,7 +114,8 @@ type comparison struct {
 
 func (c *comparison) add(k Kind, vm hypervisor.VM, cluster, next, format string, args ...any) {
 	c.found = append(c.found, Finding{
-		Kind: k, Provider: c.p.Name, Host: vm.Host, VM: vm.ID, Name: vm.Name, Machine: vm.Stamp.Machine, Cluster: cluster,
+		Kind: k, Provider: c.p.Name, Host: vm.Host, VM: vm.ID, Name: vm.Name, Machine: vm.Stamp.Machine,
+		Cluster: cluster,
 		Problem: fmt.Sprintf(format, args...), Next: next,
 	})
 }
@@ -116,12 +135,16 @@ func (c *comparison) look(vm hypervisor.VM) {
 	}
 	m, known := c.rows[vm.Stamp.Machine]
 	first, twice := c.there[vm.Stamp.Machine]
+	given, up := c.given[vm.Stamp.Machine]
 	switch {
+	case !known && up:
+		c.fenced(given, vm)
 	case !known:
 		c.orphan(vm)
 	case twice:
 		c.add(Twin, vm, m.Cluster,
-			"find out which of the two is the node, and remove the other by hand: the director deletes neither while there are two",
+			"find out which of the two is the node, and remove the other by hand: the director deletes neither "+
+				"while there are two",
 			"VM %s on %s has the stamp of machine %s, which VM %s has too", vm.Name, c.at(vm.Host), m.Name, first.ID)
 	case !c.p.Busy[m.Cluster]:
 		c.drift(m, vm)
@@ -131,6 +154,25 @@ func (c *comparison) look(vm hypervisor.VM) {
 	}
 }
 
+func (c *comparison) fenced(m director.Machine, vm hypervisor.VM) {
+	state := "it is off, and is never started again"
+	if vm.Power != hypervisor.PowerOff {
+		state = "it runs, and is powered off within a minute"
+	}
+	c.add(Fenced, vm, m.Cluster, fmt.Sprintf(
+		"delete it when nothing of its root disk is wanted: directorctl vms reclaim %s %s", c.p.Name, vm.ID,
+	),
+		"VM %s on %s was given up when its host was lost: %s", vm.Name, c.at(vm.Host), state)
+}
+
+func (c *comparison) lostHost(m director.Machine) {
+	c.add(LostHost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
+		fmt.Sprintf(
+			"make it on another host: directorctl node replace %s %s; or bring the host back", m.Cluster, m.Name,
+		),
+		"machine %s of cluster %s is on %s, which was declared lost", m.Name, m.Cluster, c.at(m.Host))
+}
+
 func (c *comparison) orphan(vm hypervisor.VM) {
 	reclaim := fmt.Sprintf("directorctl vms reclaim %s %s", c.p.Name, vm.ID)
 	cluster, next := "", "delete it: "+reclaim
@@ -138,9 +180,15 @@ func (c *comparison) orphan(vm hypervisor.VM) {
 		cluster = c.p.Home(vm)
 	}
 	if cluster != "" {
-		next = fmt.Sprintf("take it back into cluster %s: directorctl vms adopt %s %s; or delete it: %s", cluster, c.p.Name, vm.ID, reclaim)
+		next = fmt.Sprintf(
+			"take it back into cluster %s: directorctl vms adopt %s %s; or delete it: %s", cluster, c.p.Name, vm.ID,
+			reclaim,
+		)
 	}
-	c.add(Orphan, vm, cluster, next, "VM %s on %s carries our stamp, and the ledger has no machine %s", vm.Name, c.at(vm.Host), vm.Stamp.Machine)
+	c.add(
+		Orphan, vm, cluster, next, "VM %s on %s carries our stamp, and the ledger has no machine %s", vm.Name,
+		c.at(vm.Host), vm.Stamp.Machine,
+	)
 }
 
 func (c *comparison) stranger(vm hypervisor.VM) {
@@ -159,21 +207,35 @@ func (c *comparison) stranger(vm hypervisor.VM) {
 
 func (c *comparison) ghost(m director.Machine) {
 	c.add(Ghost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
-		fmt.Sprintf("make its VM anew: directorctl node replace %s %s; or take the node out: directorctl node delete %s %s", m.Cluster, m.Name, m.Cluster, m.Name),
+		fmt.Sprintf(
+			"make its VM anew: directorctl node replace %s %s; or take the node out: directorctl node delete %s %s",
+			m.Cluster, m.Name, m.Cluster, m.Name,
+		),
 		"machine %s of cluster %s is in the ledger, and %s does not have it", m.Name, m.Cluster, c.at(m.Host))
 }
 
 // drift adds a finding for each way in which the VM differs from its row.
 func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	differs := func(next, format string, args ...any) {
-		c.add(Drift, vm, m.Cluster, next, "machine %s of cluster %s on %s: %s", m.Name, m.Cluster, c.p.Name, fmt.Sprintf(format, args...))
+		c.add(
+			Drift, vm, m.Cluster, next, "machine %s of cluster %s on %s: %s", m.Name, m.Cluster, c.p.Name,
+			fmt.Sprintf(format, args...),
+		)
 	}
-	anew := fmt.Sprintf("set it back on the hypervisor, or make the VM anew: directorctl node replace %s %s", m.Cluster, m.Name)
+	anew := fmt.Sprintf(
+		"set it back on the hypervisor, or make the VM anew: directorctl node replace %s %s", m.Cluster, m.Name,
+	)
 	if m.State == director.MachinePresent && vm.Power != hypervisor.PowerOn {
-		differs(fmt.Sprintf("switch it on and bring it back: directorctl node repair %s %s", m.Cluster, m.Name), "it is powered %s", vm.Power)
+		differs(
+			fmt.Sprintf("switch it on and bring it back: directorctl node repair %s %s", m.Cluster, m.Name),
+			"it is powered %s", vm.Power,
+		)
 	}
 	if m.Host != "" && vm.Host != m.Host {
-		differs(fmt.Sprintf("move it back, or write down where it is: directorctl vms adopt %s %s", c.p.Name, vm.ID), "it is on host %s and not on %s", vm.Host, m.Host)
+		differs(
+			fmt.Sprintf("move it back, or write down where it is: directorctl vms adopt %s %s", c.p.Name, vm.ID),
+			"it is on host %s and not on %s", vm.Host, m.Host,
+		)
 	}
 	if vm.Name != m.Name {
 		differs("give it its name back on the hypervisor", "its VM is called %s", vm.Name)
@@ -185,11 +247,16 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 		differs(anew, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
 	}
 	if problem := network(m, vm.Adapters); problem != "" {
-		differs("connect it again on the hypervisor, or make the VM anew: "+fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name), "%s", problem)
+		differs(
+			"connect it again on the hypervisor, or make the VM anew: "+
+				fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name),
+			"%s", problem,
+		)
 	}
 }
 
-// network says what is wrong with the adapters that the node's addresses are on, which their MACs tell; "" if nothing is, or nobody can tell.
+// network says what is wrong with the adapters that the node's addresses are on, which their MACs tell; "" if nothing
+// is, or nobody can tell.
 func network(m director.Machine, nics []hypervisor.Adapter) string {
 	for _, n := range append([]director.NIC{{Network: m.Network, MAC: m.MAC}}, m.NICs...) {
 		if problem := connected(n, nics); problem != "" {

@@ -1,8 +1,9 @@
 // Package libvirturi reads the connection URIs of libvirt that a provider may name.
 //
-// libvirt's own URIs can run programs (command, netcat), switch checks off (no_verify) and lead to other places than they say (proxy, socket,
-// name), and libvirt opens them with the director's rights. So this package knows the few forms that are needed, and refuses everything else:
-// no percent-encoding, no upper case in keys, no key twice. This package and libvirt cannot read an accepted URI differently.
+// libvirt's own URIs can run programs (command, netcat), switch checks off (no_verify) and lead to other places than
+// they say (proxy, socket, name), and libvirt opens them with the director's rights. So this package knows the few
+// forms that are needed, and refuses everything else: no percent-encoding, no upper case in keys, no key twice. This
+// package and libvirt cannot read an accepted URI differently.
 package libvirturi
 
 import (
@@ -47,7 +48,9 @@ type URI struct {
 var (
 	shape       = regexp.MustCompile(`^qemu(\+[^:/]*)?://([^/?#]*)/system(?:\?(.*))?$`)
 	userPattern = regexp.MustCompile(`^[a-z_][a-z0-9_.-]{0,31}$`)
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	namePattern = regexp.MustCompile(
+		`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`,
+	)
 	pathPattern = regexp.MustCompile(`^/[A-Za-z0-9._/-]+$`)
 	digits      = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 )
@@ -154,11 +157,15 @@ func (u *URI) query(text string, allowed []string) error {
 		case !slices.Contains(allowed, key) && len(allowed) == 0:
 			return fmt.Errorf("has the key %q, and qemu:///system takes none", key)
 		case !slices.Contains(allowed, key):
-			return fmt.Errorf("has the key %q, and qemu+%s takes %s alone", key, u.Transport, strings.Join(allowed, " and "))
+			return fmt.Errorf(
+				"has the key %q, and qemu+%s takes %s alone", key, u.Transport, strings.Join(allowed, " and "),
+			)
 		case slices.Contains(seen, key):
 			return fmt.Errorf("has the key %s twice", key)
 		case !pathPattern.MatchString(value) || path.Clean(value) != value:
-			return fmt.Errorf("has the path %q in %s, which is not a clean absolute path of letters, digits and . _ -", value, key)
+			return fmt.Errorf(
+				"has the path %q in %s, which is not a clean absolute path of letters, digits and . _ -", value, key,
+			)
 		}
 		seen = append(seen, key)
 		switch key {

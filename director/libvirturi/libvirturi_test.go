@@ -12,12 +12,22 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]URI{
 		"qemu:///system":            {},
 		"qemu+ssh://root@H1/system": {Transport: SSH, User: "root", Host: "H1"},
-		"qemu+ssh://h1.example.org:2222/system?keyfile=/etc/director/providers/key": {Transport: SSH, Host: "h1.example.org", Port: 2222, KeyFile: "/etc/director/providers/key"},
-		"qemu+ssh://kaas@10.0.0.7/system":                                           {Transport: SSH, User: "kaas", Host: "10.0.0.7"},
-		"qemu+ssh://kaas@[fd00::7]:22/system":                                       {Transport: SSH, User: "kaas", Host: "fd00::7", Port: 22},
-		"qemu+tls://h2/system":                                                      {Transport: TLS, Host: "h2"},
-		"qemu+tls://[fd00::7]/system?pkipath=/etc/director/providers/h2":            {Transport: TLS, Host: "fd00::7", PKIPath: "/etc/director/providers/h2"},
-		"qemu+unix:///system?socket=/run/lab/libvirt-sock":                          {Transport: Unix, Socket: "/run/lab/libvirt-sock"},
+		"qemu+ssh://h1.example.org:2222/system?keyfile=/etc/director/providers/key": {
+			Transport: SSH, Host: "h1.example.org", Port: 2222, KeyFile: "/etc/director/providers/key",
+		},
+		"qemu+ssh://kaas@10.0.0.7/system": {
+			Transport: SSH, User: "kaas", Host: "10.0.0.7",
+		},
+		"qemu+ssh://kaas@[fd00::7]:22/system": {
+			Transport: SSH, User: "kaas", Host: "fd00::7", Port: 22,
+		},
+		"qemu+tls://h2/system": {Transport: TLS, Host: "h2"},
+		"qemu+tls://[fd00::7]/system?pkipath=/etc/director/providers/h2": {
+			Transport: TLS, Host: "fd00::7", PKIPath: "/etc/director/providers/h2",
+		},
+		"qemu+unix:///system?socket=/run/lab/libvirt-sock": {
+			Transport: Unix, Socket: "/run/lab/libvirt-sock",
+		},
 	} {
 		u, err := Parse(text)
 		if err != nil {
@@ -35,8 +45,10 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "is not a libvirt connection URI", "qemu": "is not a libvirt", "QEMU:///system": "is not a libvirt", "test:///default": "is not a libvirt", "qemu:///session": "is not a libvirt",
-		"qemu:///system/": "is not a libvirt", "qemu:/system": "is not a libvirt", "qemu://h/system": "no transport", "qemu+:///system": "transport",
+		"": "is not a libvirt connection URI", "qemu": "is not a libvirt", "QEMU:///system": "is not a libvirt",
+		"test:///default": "is not a libvirt", "qemu:///session": "is not a libvirt",
+		"qemu:///system/": "is not a libvirt", "qemu:/system": "is not a libvirt", "qemu://h/system": "no transport",
+		"qemu+:///system":                                     "transport",
 		"qemu+ext:///system?command=/bin/true":                "transport",
 		"qemu+tcp://h/system":                                 "transport",
 		"qemu+libssh://h/system":                              "transport",

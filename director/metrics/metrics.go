@@ -1,5 +1,6 @@
-// Package metrics counts what the director does and shows it to Prometheus. The other rooms know nothing of it: they call small interfaces of their
-// own, which this one implements. There is no global registry, so that two directors of one process do not count together.
+// Package metrics counts what the director does and shows it to Prometheus. The other rooms know nothing of it: they
+// call small interfaces of their own, which this one implements. There is no global registry, so that two directors of
+// one process do not count together.
 package metrics
 
 import (
@@ -61,26 +62,40 @@ func New(c Config) *Metrics {
 	m := &Metrics{
 		cfg: c, registry: prometheus.NewRegistry(),
 		stepsStarted: counters("steps_started_total", "Attempts of steps that were started.", "kind"),
-		stepsEnded:   counters("steps_ended_total", "Attempts of steps that ended, by what came of them.", "kind", "outcome"),
-		stepSeconds:  histograms("step_duration_seconds", "How long attempts of steps took.", long, "kind"),
-		leasesLost:   prometheus.NewCounter(opts("leases_lost_total", "Steps that were taken from a director that was silent or gone.")),
-		runs:         prometheus.NewGauge(gauge("ansible_runs", "Ansible runs in flight.")),
-		runsWaiting:  prometheus.NewGauge(gauge("ansible_runs_waiting", "Ansible runs that wait for forks.")),
-		forks:        prometheus.NewGauge(gauge("ansible_forks_used", "Forks that Ansible runs hold.")),
-		runsEnded:    counters("ansible_runs_ended_total", "Ansible runs that ended, by how.", "how"),
-		runSeconds:   histograms("ansible_run_duration_seconds", "How long Ansible runs took.", long, "how"),
-		requests:     counters("http_requests_total", "Requests to the API.", "method", "route", "status"),
-		latency:      histograms("http_request_duration_seconds", "How long requests took; streams are left out.", prometheus.DefBuckets, "method", "route"),
-		streams:      prometheus.NewGauge(gauge("http_streams", "Streams of events that are open.")),
-		failures:     prometheus.NewCounter(opts("metrics_lookup_failures_total", "Times that the database did not say what there is.")),
+		stepsEnded: counters(
+			"steps_ended_total", "Attempts of steps that ended, by what came of them.", "kind", "outcome",
+		),
+		stepSeconds: histograms("step_duration_seconds", "How long attempts of steps took.", long, "kind"),
+		leasesLost: prometheus.NewCounter(
+			opts("leases_lost_total", "Steps that were taken from a director that was silent or gone."),
+		),
+		runs:        prometheus.NewGauge(gauge("ansible_runs", "Ansible runs in flight.")),
+		runsWaiting: prometheus.NewGauge(gauge("ansible_runs_waiting", "Ansible runs that wait for forks.")),
+		forks:       prometheus.NewGauge(gauge("ansible_forks_used", "Forks that Ansible runs hold.")),
+		runsEnded:   counters("ansible_runs_ended_total", "Ansible runs that ended, by how.", "how"),
+		runSeconds:  histograms("ansible_run_duration_seconds", "How long Ansible runs took.", long, "how"),
+		requests:    counters("http_requests_total", "Requests to the API.", "method", "route", "status"),
+		latency: histograms(
+			"http_request_duration_seconds", "How long requests took; streams are left out.", prometheus.DefBuckets,
+			"method", "route",
+		),
+		streams: prometheus.NewGauge(gauge("http_streams", "Streams of events that are open.")),
+		failures: prometheus.NewCounter(
+			opts("metrics_lookup_failures_total", "Times that the database did not say what there is."),
+		),
 	}
 	limit := prometheus.NewGauge(gauge("ansible_forks_limit", "Forks that all Ansible runs may hold together."))
 	limit.Set(float64(c.Forks))
-	build := prometheus.NewGaugeVec(gauge("build_info", "Which director this is; always 1."), []string{"version", "commit", "go"})
+	build := prometheus.NewGaugeVec(gauge(
+		"build_info", "Which director this is; always 1.",
+	), []string{"version", "commit", "go"})
 	build.WithLabelValues(c.Version, c.Commit, c.Go).Set(1)
 	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build, limit, looked{m},
-		m.stepsStarted, m.stepsEnded, m.stepSeconds, m.leasesLost, m.runs, m.runsWaiting, m.forks, m.runsEnded, m.runSeconds,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(
+			collectors.ProcessCollectorOpts{},
+		), build, limit, looked{m},
+		m.stepsStarted, m.stepsEnded, m.stepSeconds, m.leasesLost, m.runs, m.runsWaiting, m.forks, m.runsEnded,
+		m.runSeconds,
 		m.requests, m.latency, m.streams, m.failures,
 	)
 	return m
@@ -101,7 +116,9 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 }
 
 func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	return prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels,
+	)
 }
 
 // Handler shows the metrics to Prometheus.
@@ -154,11 +171,15 @@ func (m *Metrics) Stream() (closed func()) {
 }
 
 var (
-	descQueue    = prometheus.NewDesc(namespace+"_queue_length", "Steps that could run and wait for a free worker.", nil, nil)
+	descQueue = prometheus.NewDesc(
+		namespace+"_queue_length", "Steps that could run and wait for a free worker.", nil, nil,
+	)
 	descHeld     = prometheus.NewDesc(namespace+"_leases_held", "Steps that run in this director.", nil, nil)
 	descMachines = prometheus.NewDesc(namespace+"_machines", "Machines of the ledger.", []string{"state"}, nil)
 	descPlans    = prometheus.NewDesc(namespace+"_plans", "Plans.", []string{"phase"}, nil)
-	descSteps    = prometheus.NewDesc(namespace+"_steps", "Steps of the plans that hold a cluster.", []string{"status"}, nil)
+	descSteps    = prometheus.NewDesc(
+		namespace+"_steps", "Steps of the plans that hold a cluster.", []string{"status"}, nil,
+	)
 )
 
 // looked is what is looked up at each question.
@@ -186,7 +207,9 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	set(descQueue, c.Queue)
 	set(descHeld, c.Held)
-	for d, by := range map[*prometheus.Desc]map[string]int{descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps} {
+	for d, by := range map[*prometheus.Desc]map[string]int{
+		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps,
+	} {
 		for label, n := range by {
 			set(d, n, label)
 		}

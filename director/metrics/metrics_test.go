@@ -23,7 +23,8 @@ func busy() *Metrics {
 		Version: "v1", Commit: "abc", Go: "go1", Forks: 10, Log: slog.New(slog.DiscardHandler),
 		Counts: func(context.Context) (Counts, error) {
 			return Counts{
-				Queue: 3, Held: 2, Machines: map[string]int{"present": 7}, Plans: map[string]int{"running": 1}, Steps: map[string]int{"waiting": 4},
+				Queue: 3, Held: 2, Machines: map[string]int{"present": 7}, Plans: map[string]int{"running": 1},
+				Steps: map[string]int{"waiting": 4},
 			}, nil
 		},
 	})
@@ -54,11 +55,14 @@ func TestWhatIsShown(t *testing.T) {
 	for _, want := range []string{
 		`director_build_info{commit="abc",go="go1",version="v1"} 1`,
 		`director_queue_length 3`, `director_leases_held 2`, `director_leases_lost_total 1`,
-		`director_steps_ended_total{kind="vm.ensure",outcome="succeeded"} 1`, `director_step_duration_seconds_sum{kind="vm.ensure"} 1`,
-		`director_ansible_runs 1`, `director_ansible_forks_used 5`, `director_ansible_forks_limit 10`, `director_ansible_runs_waiting 0`,
+		`director_steps_ended_total{kind="vm.ensure",outcome="succeeded"} 1`,
+		`director_step_duration_seconds_sum{kind="vm.ensure"} 1`,
+		`director_ansible_runs 1`, `director_ansible_forks_used 5`, `director_ansible_forks_limit 10`,
+		`director_ansible_runs_waiting 0`,
 		`director_ansible_runs_ended_total{how="ok"} 1`,
 		`director_http_requests_total{method="GET",route="/api/v1/plans",status="200"} 1`, `director_http_streams 1`,
-		`director_machines{state="present"} 7`, `director_plans{phase="running"} 1`, `director_steps{status="waiting"} 4`,
+		`director_machines{state="present"} 7`, `director_plans{phase="running"} 1`,
+		`director_steps{status="waiting"} 4`,
 		`process_resident_memory_bytes`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {
@@ -81,7 +85,7 @@ func TestALookupThatFailsTakesNothingWithIt(t *testing.T) {
 // Every metric that the dashboard names is one that the director shows, and every one of the director's own is on it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../../docs/grafana/director.json")
+	raw, err := os.ReadFile("../../docs/operate/grafana/director.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// AddressRange is a closed range of addresses, written 10.88.0.10-10.88.0.99, as a prefix (10.88.0.128/26), or as one address.
+// AddressRange is a closed range of addresses, written 10.88.0.10-10.88.0.99, as a prefix (10.88.0.128/26), or as one
+// address.
 type AddressRange struct{ From, To netip.Addr }
 
 // String renders one address as itself, and a range with a dash.
@@ -26,7 +27,9 @@ func (r AddressRange) MarshalText() ([]byte, error) { return []byte(r.String()),
 // UnmarshalText reads an address, a range with a dash, or a prefix, of which it takes every address.
 func (r *AddressRange) UnmarshalText(b []byte) error {
 	text := string(b)
-	wrong := fmt.Errorf("%q is no address and no range of them (10.88.0.11, 10.88.0.20-10.88.0.29, 10.88.0.32/28)", text)
+	wrong := fmt.Errorf(
+		"%q is no address and no range of them (10.88.0.11, 10.88.0.20-10.88.0.29, 10.88.0.32/28)", text,
+	)
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		if !prefix.Addr().Is4() {
 			return wrong
@@ -80,8 +83,8 @@ func (p AddressPool) Spans() []AddressRange {
 // segment is a closed range of addresses as numbers. They are wide enough to step over the last address.
 type segment struct{ from, to int64 }
 
-// segments returns what the pool gives away, ascending and without overlaps. A network's first and last address are never given away. Networks with an
-// address that is not IPv4 have none.
+// segments returns what the pool gives away, ascending and without overlaps. A network's first and last address are
+// never given away. Networks with an address that is not IPv4 have none.
 func (n *Network) segments() []segment {
 	var in, out []segment
 	for _, r := range n.Pool.Spans() {
@@ -146,7 +149,9 @@ func (n *Network) Free(count int, used map[netip.Addr]bool) ([]netip.Addr, error
 		for _, r := range n.Pool.Spans() {
 			ranges = append(ranges, fmt.Sprintf("%s-%s", r.From, r.To))
 		}
-		return nil, fmt.Errorf("%d addresses are needed and %d are free in %s", count, len(free), strings.Join(ranges, ", "))
+		return nil, fmt.Errorf(
+			"%d addresses are needed and %d are free in %s", count, len(free), strings.Join(ranges, ", "),
+		)
 	}
 	return free, nil
 }
@@ -216,7 +221,10 @@ func (v *validator) attachment(n *Network) {
 		v.fail("spec.switch", "leave it out, or set mode: bridge", "has no meaning for mode %s", n.Mode)
 	}
 	if n.VLAN != 0 && n.Mode != "bridge" && n.Mode != modePortGroup {
-		v.fail("spec.vlan", "leave it out, or set mode: bridge or portgroup", "has no meaning for mode %s: its bridge is the director's own", n.Mode)
+		v.fail(
+			"spec.vlan", "leave it out, or set mode: bridge or portgroup",
+			"has no meaning for mode %s: its bridge is the director's own", n.Mode,
+		)
 	}
 	v.timeServers("spec.ntp", n.NTP)
 }

@@ -26,15 +26,34 @@ func TestPools(t *testing.T) {
 		used []string
 		want []string
 	}{
-		"one range":                 {AddressPool{From: a("10.1.0.8"), To: a("10.1.0.10")}, nil, []string{"10.1.0.8", "10.1.0.9", "10.1.0.10"}},
-		"the same, written shorter": {AddressPool{Ranges: ranges(t, "10.1.0.8-10.1.0.10")}, nil, []string{"10.1.0.8", "10.1.0.9", "10.1.0.10"}},
-		"several, from the lowest":  {AddressPool{From: a("10.1.0.20"), To: a("10.1.0.21"), Ranges: ranges(t, "10.1.0.30", "10.1.0.4-10.1.0.5")}, nil, []string{"10.1.0.4", "10.1.0.5", "10.1.0.20", "10.1.0.21", "10.1.0.30"}},
-		"holes, also over ends": {
-			AddressPool{Ranges: ranges(t, "10.1.0.8/29"), Exclude: ranges(t, "10.1.0.1-10.1.0.8", "10.1.0.10", "10.1.0.13-10.1.0.99")}, nil, []string{"10.1.0.9", "10.1.0.11", "10.1.0.12"},
+		"one range": {
+			AddressPool{From: a("10.1.0.8"), To: a("10.1.0.10")}, nil, []string{"10.1.0.8", "10.1.0.9", "10.1.0.10"},
 		},
-		"used ones":                     {AddressPool{Ranges: ranges(t, "10.1.0.8-10.1.0.10")}, []string{"10.1.0.8", "10.1.0.10"}, []string{"10.1.0.9"}},
-		"not the network nor broadcast": {AddressPool{Ranges: ranges(t, "10.1.0.0-10.1.0.1", "10.1.0.254/31")}, nil, []string{"10.1.0.1", "10.1.0.254"}},
-		"none":                          {AddressPool{}, nil, nil},
+		"the same, written shorter": {
+			AddressPool{Ranges: ranges(t, "10.1.0.8-10.1.0.10")}, nil, []string{"10.1.0.8", "10.1.0.9", "10.1.0.10"},
+		},
+		"several, from the lowest": {
+			AddressPool{From: a("10.1.0.20"), To: a("10.1.0.21"), Ranges: ranges(t, "10.1.0.30", "10.1.0.4-10.1.0.5")},
+			nil,
+			[]string{"10.1.0.4", "10.1.0.5", "10.1.0.20", "10.1.0.21", "10.1.0.30"},
+		},
+		"holes, also over ends": {
+			AddressPool{
+				Ranges:  ranges(t, "10.1.0.8/29"),
+				Exclude: ranges(t, "10.1.0.1-10.1.0.8", "10.1.0.10", "10.1.0.13-10.1.0.99"),
+			}, nil, []string{"10.1.0.9", "10.1.0.11", "10.1.0.12"},
+		},
+		"used ones": {
+			AddressPool{Ranges: ranges(t, "10.1.0.8-10.1.0.10")},
+			[]string{"10.1.0.8", "10.1.0.10"},
+			[]string{"10.1.0.9"},
+		},
+		"not the network nor broadcast": {
+			AddressPool{Ranges: ranges(t, "10.1.0.0-10.1.0.1", "10.1.0.254/31")},
+			nil,
+			[]string{"10.1.0.1", "10.1.0.254"},
+		},
+		"none": {AddressPool{}, nil, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,12 +96,16 @@ func TestWidePool(t *testing.T) {
 func TestStaticAddresses(t *testing.T) {
 	t.Parallel()
 	m := VMModel{Interfaces: []Interface{
-		{Role: NICStorage, Network: "s", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.1")}}, {Role: NICInternal}, {Role: NICServices, Network: "x"},
+		{Role: NICStorage, Network: "s", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.1")}},
+		{Role: NICInternal},
+		{Role: NICServices, Network: "x"},
 	}}
 	if got := m.Interface(NICStorage).Static(1).String(); got != "10.1.0.1" {
 		t.Errorf("node 1 has %s", got)
 	}
-	for _, got := range []netip.Addr{m.Interface(NICStorage).Static(2), m.Interface(NICInternal).Static(1), m.Interface("other").Static(1)} {
+	for _, got := range []netip.Addr{
+		m.Interface(NICStorage).Static(2), m.Interface(NICInternal).Static(1), m.Interface("other").Static(1),
+	} {
 		if got.IsValid() {
 			t.Errorf("an address of the pool is said to be %s", got)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// The budgets of one document as text. They bound the memory and the time that reading it takes, whatever it holds. The largest real
-// documents, clusters with many pools and their scripts, need a tenth of them.
+// The budgets of one document as text. They bound the memory and the time that reading it takes, whatever it holds. The
+// largest real documents, clusters with many pools and their scripts, need a tenth of them.
 const (
 	maxBytes   = 512 << 10
 	maxMarks   = 40_000 // characters that may begin a value; counted before the text is parsed
@@ -23,8 +23,8 @@ const (
 	maxProblems = 100
 )
 
-// overBudget returns what in the text is too large to be parsed. It splits the text into documents as YAML does: a line that begins with
-// --- is never inside a document.
+// overBudget returns what in the text is too large to be parsed. It splits the text into documents as YAML does: a line
+// that begins with --- is never inside a document.
 func overBudget(text []byte, source string) []director.Field {
 	var problems []director.Field
 	line, first, size, marks := 0, 1, 0, 0
@@ -34,7 +34,8 @@ func overBudget(text []byte, source string) []director.Field {
 		case size > maxBytes:
 			at.Msg = fmt.Sprintf("has %d bytes, and %d are allowed", size, maxBytes)
 		case marks > maxMarks:
-			at.Msg, at.Hint = fmt.Sprintf("has more than %d values", maxValues), fmt.Sprintf("%d are allowed: make several documents of it", maxValues)
+			at.Msg, at.Hint = fmt.Sprintf("has more than %d values", maxValues),
+				fmt.Sprintf("%d are allowed: make several documents of it", maxValues)
 		default:
 			return
 		}
@@ -55,8 +56,8 @@ func overBudget(text []byte, source string) []director.Field {
 	return problems
 }
 
-// marksOf counts the characters of a line that may begin a key or a value. It may count too many, in the text of a script for example,
-// and never too few: each mark stands for two values at most.
+// marksOf counts the characters of a line that may begin a key or a value. It may count too many, in the text of a
+// script for example, and never too few: each mark stands for two values at most.
 func marksOf(line []byte) int {
 	n := 1
 	for i, c := range line {
@@ -64,7 +65,8 @@ func marksOf(line []byte) int {
 		case ',', '[', '{':
 			n++
 		case ':', '-', '?':
-			if i+1 == len(line) || bytes.IndexByte([]byte(" \t\r\n,[]{}\"'"), line[i+1]) >= 0 || (i > 0 && (line[i-1] == '"' || line[i-1] == '\'')) {
+			if i+1 == len(line) || bytes.IndexByte([]byte(" \t\r\n,[]{}\"'"), line[i+1]) >= 0 ||
+				(i > 0 && (line[i-1] == '"' || line[i-1] == '\'')) {
 				n++
 			}
 		}

@@ -30,7 +30,8 @@ func (d *Document) References() []Ref {
 	return nil
 }
 
-// Check returns every problem of the document with those that it names, as one invalid error, or nil. The document has passed Validate.
+// Check returns every problem of the document with those that it names, as one invalid error, or nil. The document has
+// passed Validate.
 func Check(d *Document, all Set) error {
 	v := validator{ref: d.Ref()}
 	missing := false
@@ -52,7 +53,9 @@ func Check(d *Document, all Set) error {
 }
 
 func field(k Kind) string {
-	return map[Kind]string{KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network"}[k]
+	return map[Kind]string{
+		KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network",
+	}[k]
 }
 
 // mentions returns the first field of the document that names r.
@@ -70,8 +73,12 @@ func (d *Document) mentions(r Ref) string {
 func (v *validator) networkAgainst(d *Document, all Set) {
 	v.modeOf(d.Network, all[Ref{KindProvider, d.Network.Provider}].Provider)
 	for ref, other := range all {
-		if ref.Kind == KindNetwork && ref != d.Ref() && other.Network.Provider == d.Network.Provider && other.Network.CIDR.Overlaps(d.Network.CIDR) {
-			v.fail("spec.cidr", "choose another range", "%s overlaps %s, %s, on the same provider", d.Network.CIDR, ref, other.Network.CIDR)
+		if ref.Kind == KindNetwork && ref != d.Ref() && other.Network.Provider == d.Network.Provider &&
+			other.Network.CIDR.Overlaps(d.Network.CIDR) {
+			v.fail(
+				"spec.cidr", "choose another range", "%s overlaps %s, %s, on the same provider", d.Network.CIDR, ref,
+				other.Network.CIDR,
+			)
 		}
 	}
 }
@@ -81,11 +88,18 @@ func (v *validator) clusterAgainst(c *Cluster, all Set) {
 	places := append([]placed{{"spec.network", c.Network}}, c.networks()...)
 	for _, p := range places {
 		if network := all[Ref{KindNetwork, p.network}].Network; network.Provider != c.Provider {
-			v.fail(p.at, "a Network of provider "+c.Provider, "Network/%s lies on provider %s", p.network, network.Provider)
+			v.fail(
+				p.at, "a Network of provider "+c.Provider, "Network/%s lies on provider %s", p.network,
+				network.Provider,
+			)
 		}
 	}
 	if image.Kubernetes != release.Kubernetes {
-		v.fail("spec.image", "an Image that carries "+release.Kubernetes, "Image/%s carries Kubernetes %s, and Release/%s is %s", c.Image, image.Kubernetes, c.Release, release.Kubernetes)
+		v.fail(
+			"spec.image", "an Image that carries "+release.Kubernetes,
+			"Image/%s carries Kubernetes %s, and Release/%s is %s", c.Image, image.Kubernetes, c.Release,
+			release.Kubernetes,
+		)
 	}
 	for _, name := range c.Networks() {
 		network, whose := all[Ref{KindNetwork, name}].Network, "the nodes' range"

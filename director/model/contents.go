@@ -13,7 +13,9 @@ import (
 )
 
 var (
-	nodeLabelKey   = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	nodeLabelKey = regexp.MustCompile(
+		`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`,
+	)
 	nodeLabelValue = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
 	timeServer     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
 	apiName        = regexp.MustCompile(`^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
@@ -24,7 +26,8 @@ var (
 // variableOfLines is the one variable whose value has lines.
 const variableOfLines = "registry_ca"
 
-// contents checks every text of the document, whatever field it is in: what is stored reaches templates, files of nodes and other people's terminals.
+// contents checks every text of the document, whatever field it is in: what is stored reaches templates, files of nodes
+// and other people's terminals.
 func (v *validator) contents(d *Document) {
 	for _, key := range sorted(d.Metadata.Labels) {
 		v.line("metadata.labels", key)
@@ -50,7 +53,8 @@ func quotedPath(at string) string {
 	return strings.Trim(fmt.Sprintf("%q", at), `"`)
 }
 
-// texts looks at all texts below val. lines tells that a text is a script or a key: it has lines, and no template sees it.
+// texts looks at all texts below val. lines tells that a text is a script or a key: it has lines, and no template sees
+// it.
 func (v *validator) texts(at string, val reflect.Value, lines bool) {
 	if a, ok := val.Interface().(netip.Addr); ok {
 		if a.Zone() != "" {
@@ -109,7 +113,9 @@ func (v *validator) clusterContents(c *Cluster) {
 	}
 	for _, name := range sorted(c.Vars) {
 		if !variableName.MatchString(name) {
-			v.fail("spec.vars."+quotedPath(name), "letters a-z, digits and underscores", "is not the name of a variable")
+			v.fail(
+				"spec.vars."+quotedPath(name), "letters a-z, digits and underscores", "is not the name of a variable",
+			)
 		}
 	}
 	v.persisted("spec.masters", c.Masters.Persist)
@@ -118,10 +124,17 @@ func (v *validator) clusterContents(c *Cluster) {
 		v.persisted(at, p.Persist)
 		for _, key := range sorted(p.Labels) {
 			if !nodeLabelKey.MatchString(key) {
-				v.fail(at+".labels."+quotedPath(key), "as Kubernetes has them: example.org/name", "is not the key of a label")
+				v.fail(
+					at+".labels."+quotedPath(key), "as Kubernetes has them: example.org/name",
+					"is not the key of a label",
+				)
 			}
 			if !nodeLabelValue.MatchString(p.Labels[key]) {
-				v.fail(at+".labels."+quotedPath(key), "at most 63 letters, digits, dots, dashes and underscores, as Kubernetes has them", "%q is not the value of a label", p.Labels[key])
+				v.fail(
+					at+".labels."+quotedPath(key),
+					"at most 63 letters, digits, dots, dashes and underscores, as Kubernetes has them",
+					"%q is not the value of a label", p.Labels[key],
+				)
 			}
 		}
 	}
@@ -134,7 +147,9 @@ func (v *validator) persisted(at string, dirs []string) {
 		switch {
 		case !strings.HasPrefix(dir, "/"): // said already
 		case !pathPattern.MatchString(dir) || path.Clean(dir) != dir:
-			v.fail(here, "the whole path, beginning with /, of letters, digits, dots and dashes", "%q is not allowed", dir)
+			v.fail(
+				here, "the whole path, beginning with /, of letters, digits, dots and dashes", "%q is not allowed", dir,
+			)
 		case slices.Contains(dirs[:i], dir):
 			v.fail(here, "keep one", "%s is there twice", dir)
 		}

@@ -16,7 +16,13 @@ func TestNoPasswordInAURI(t *testing.T) {
 		"qemu+ext:///system?command=/bin/true":    "spec.libvirt.hosts[0].uri: has the transport",
 		"qemu+ssh://u@h/system?command=/bin/true": "spec.libvirt.hosts[0].uri: has the key \"command\"",
 	} {
-		docs, err := Parse([]byte("apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: p}\nspec: {type: libvirt, libvirt: {hosts: [{name: h, uri: '"+uri+"'}]}}\n"), "")
+		docs, err := Parse(
+			[]byte(
+				"apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: p}\nspec: {type: libvirt, libvirt: {hosts: "+
+					"[{name: h, uri: '"+uri+"'}]}}\n",
+			),
+			"",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,8 @@ func Default(d *Document) {
 	if spec := d.Spec(); spec != nil {
 		fill(reflect.ValueOf(spec).Elem())
 	}
-	if n := d.Network; n != nil && !n.Gateway.IsValid() && n.CIDR.IsValid() && n.Mode != "bridge" && n.Mode != modePortGroup {
+	if n := d.Network; n != nil && !n.Gateway.IsValid() && n.CIDR.IsValid() && n.Mode != "bridge" &&
+		n.Mode != modePortGroup {
 		n.Gateway = n.CIDR.Masked().Addr().Next()
 	}
 }

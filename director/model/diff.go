@@ -15,8 +15,9 @@ const (
 	maxLine    = 500    // bytes of a line
 )
 
-// Diff returns the lines that differ between two texts, like diff -U1 without headers, or "" when they are equal. Memory grows with
-// the length of the texts, and time with n log n. A difference of more than 1,000 lines ends with a line that says how many are left out.
+// Diff returns the lines that differ between two texts, like diff -U1 without headers, or "" when they are equal.
+// Memory grows with the length of the texts, and time with n log n. A difference of more than 1,000 lines ends with a
+// line that says how many are left out.
 func Diff(before, after string) string {
 	if before == after {
 		return ""

@@ -9,7 +9,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// free reads a value of any form, such as an inventory variable, as far as JSON can hold it: that is how documents are stored.
+// free reads a value of any form, such as an inventory variable, as far as JSON can hold it: that is how documents are
+// stored.
 func (d *decoder) free(n *yaml.Node, path string) (value any, ok bool) {
 	if err := n.Decode(&value); err != nil {
 		d.fail(n, path, short(plainError(err, n.Value)), "")

@@ -18,6 +18,7 @@ type VMModel struct {
 	Scripts      []Script     `json:"scripts,omitempty" doc:"Scripts that are run once as root at the first boot, in order and after all else. One that fails does not stop the next; it stops the plan, with its name, its exit code and what it said last."`
 	Shares       []Share      `json:"shares,omitempty" doc:"Directories that live on an NFS server."`
 	Health       *Health      `json:"health,omitempty" doc:"Check that a node has to pass after its boot, before it is used."`
+	Reserved     Reserved     `json:"reserved,omitzero" doc:"What each of these nodes keeps from its pods, at most half of it. It takes effect when a node is made, rejoins or is upgraded."`
 }
 
 // The roles of network adapters.
@@ -52,7 +53,8 @@ func (m *VMModel) Further() []Interface {
 	return further
 }
 
-// Static returns the address that the document gives to the node of that number; the zero Addr if it comes from the pool.
+// Static returns the address that the document gives to the node of that number; the zero Addr if it comes from the
+// pool.
 func (i *Interface) Static(number int) netip.Addr {
 	if i == nil || number < 1 || number > len(i.Addresses) {
 		return netip.Addr{}
@@ -72,7 +74,9 @@ type group struct {
 func (c *Cluster) groups() []group {
 	out := []group{{"spec.masters", c.Masters.Count, &c.Masters.VMModel, c.Masters.Persist}}
 	for i := range c.Workers {
-		out = append(out, group{fmt.Sprintf("spec.workers[%d]", i), c.Workers[i].Count, &c.Workers[i].VMModel, c.Workers[i].Persist})
+		out = append(out, group{
+			fmt.Sprintf("spec.workers[%d]", i), c.Workers[i].Count, &c.Workers[i].VMModel, c.Workers[i].Persist,
+		})
 	}
 	return out
 }
@@ -166,14 +170,20 @@ func (v *validator) interfaces(c *Cluster, at string, m *VMModel) {
 		switch first, twice := networks[n.Network]; {
 		case n.Role == NICInternal:
 			if n.Network != "" && n.Network != c.Network {
-				v.fail(here+".network", "leave it out, or write "+c.Network, "the internal network is spec.network, %s, and not %s", c.Network, n.Network)
+				v.fail(
+					here+".network", "leave it out, or write "+c.Network,
+					"the internal network is spec.network, %s, and not %s", c.Network, n.Network,
+				)
 			}
 		case n.Network == "":
 			v.fail(here+".network", "name a Network of the cluster's provider", "is missing")
 		case twice && first < 0:
 			v.fail(here+".network", "name another Network: each adapter is on its own", "is spec.network too")
 		case twice:
-			v.fail(here+".network", "name another Network: each adapter is on its own", "is the network of interfaces[%d] too", first)
+			v.fail(
+				here+".network", "name another Network: each adapter is on its own",
+				"is the network of interfaces[%d] too", first,
+			)
 		default:
 			networks[n.Network] = i
 		}
@@ -223,7 +233,10 @@ func (v *validator) addressesAgainst(c *Cluster, name string, n *Network, all Se
 		}
 	}
 	if need, at := c.drawn(name); need > n.Addresses() {
-		v.fail(at, "a wider pool", "the pool of Network/%s has %d addresses, and the cluster needs %d", name, n.Addresses(), need)
+		v.fail(
+			at, "a wider pool", "the pool of Network/%s has %d addresses, and the cluster needs %d", name,
+			n.Addresses(), need,
+		)
 	}
 }
 
@@ -231,8 +244,12 @@ func (v *validator) addressesAgainst(c *Cluster, name string, n *Network, all Se
 func (v *validator) routesAgainst(c *Cluster, all Set) {
 	for _, g := range c.groups() {
 		for i, n := range g.vm.Interfaces {
-			if network := all[Ref{KindNetwork, cmp.Or(n.Network, c.Network)}].Network; n.DefaultRoute && !network.Gateway.IsValid() {
-				v.fail(fmt.Sprintf("%s.interfaces[%d].defaultRoute", g.at, i), "give the Network its gateway, or let the default route lead over another adapter",
+			if network := all[Ref{
+				KindNetwork, cmp.Or(n.Network, c.Network),
+			}].Network; n.DefaultRoute && !network.Gateway.IsValid() {
+				v.fail(fmt.Sprintf(
+					"%s.interfaces[%d].defaultRoute", g.at, i,
+				), "give the Network its gateway, or let the default route lead over another adapter",
 					"Network/%s has no gateway", cmp.Or(n.Network, c.Network))
 			}
 		}

@@ -1,8 +1,8 @@
 // Package model holds the documents that administrators write, the only types with wire tags.
 //
-// Parse reads YAML or JSON strictly and reports every problem with its line; Default fills in what was left out; Validate
-// checks one document, and Check checks a document against the others that it names. The model reference in
-// docs/model-reference.md is generated from these types and their doc tags.
+// Parse reads YAML or JSON strictly and reports every problem with its line; Default fills in what was left out;
+// Validate checks one document, and Check checks a document against the others that it names. The model reference in
+// docs/reference/models.md is generated from these types and their doc tags.
 package model
 
 import "net/netip"
@@ -135,6 +135,8 @@ type Image struct {
 	Arch       string `json:"arch,omitempty" doc:"CPU architecture." enum:"amd64" default:"amd64"`
 	// CleanUp is last, so that images without it look as they always did.
 	CleanUp CleanUp `json:"cleanUp,omitzero" doc:"What each VM takes off its disk at its first boot, of what the maker of a foreign image left there."`
+	// Unsigned is what lets an image in that nobody signed.
+	Unsigned string `json:"unsigned,omitempty" doc:"Why the image is used without a signature, in words. Without them an image that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`
 }
 
 // The groups of things that a clean-up knows.
@@ -154,6 +156,8 @@ type CleanUp struct {
 type Release struct {
 	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, below one of its bundleDirs; it holds release.yaml." required:"true" maxLength:"4096"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
+	// Unsigned is what lets a bundle in that nobody signed.
+	Unsigned string `json:"unsigned,omitempty" doc:"Why the bundle is used without a signature, in words. Without them a bundle that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`
 }
 
 // Network is an underlay network with the addresses that nodes take from it.

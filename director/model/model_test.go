@@ -124,7 +124,11 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, f := range files {
-		body := strings.NewReplacer("@BUNDLE@", "/b", "@IMAGE@", "/i", "@KUBERNETES@", "v1.37.1", "@SHA256@", strings.Repeat("0", 64)).Replace(read(t, f))
+		body := strings.NewReplacer(
+			"@BUNDLE@", "/b", "@IMAGE@", "/i", "@KUBERNETES@", "v1.37.1", "@SHA256@", strings.Repeat("0", 64),
+		).Replace(
+			read(t, f),
+		)
 		text.WriteString("---\n" + body)
 	}
 	docs, err := Parse([]byte(text.String()), "examples")
@@ -161,7 +165,9 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s\n%s", problems(err), text)
 			}
-			if diff := cmp.Diff([]Document{d}, back, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(
+				[]Document{d}, back, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(),
+			); diff != "" {
 				t.Errorf("%s changes by being written and read:\n%s", d.Ref(), diff)
 			}
 		}
@@ -180,7 +186,9 @@ func TestWarnsBelowTheRecommendedSize(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]Size{"512MiB": 512 * MiB, "4GiB": 4 * GiB, "4Gi": 4 * GiB, "1TiB": TiB, "1024GiB": TiB, "0GiB": 0} {
+	for in, want := range map[string]Size{
+		"512MiB": 512 * MiB, "4GiB": 4 * GiB, "4Gi": 4 * GiB, "1TiB": TiB, "1024GiB": TiB, "0GiB": 0,
+	} {
 		if got, err := ParseSize(in); err != nil || got != want {
 			t.Errorf("%s = %d, %v; want %d", in, got, err, want)
 		}
@@ -214,16 +222,18 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// docs/model-reference.md and docs/schemas are written from the types.
+// docs/reference/models.md and docs/reference/schemas are written from the types.
 func TestReferenceIsGenerated(t *testing.T) {
 	t.Parallel()
-	want := map[string]string{"../../docs/model-reference.md": Reference()}
+	want := map[string]string{"../../docs/reference/models.md": Reference()}
 	for _, k := range Kinds() {
-		want["../../docs/schemas/"+strings.ToLower(string(k))+".json"] = Schema(k)
+		want["../../docs/reference/schemas/"+strings.ToLower(string(k))+".json"] = Schema(k)
 	}
 	for path, text := range want {
 		if *update {
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			if err := errors.Join(
+				os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Parse reads a stream of YAML documents, or JSON, which is YAML too. It is strict: unknown fields, wrong types and repeated keys are
-// problems, and the problems of all documents, the first 100, come back in one invalid error, each with source, line and field path.
-// A document has budgets: its bytes, values, aliases and depth. Defaults are filled in; Validate is not called. Empty documents are skipped.
+// Parse reads a stream of YAML documents, or JSON, which is YAML too. It is strict: unknown fields, wrong types and
+// repeated keys are problems, and the problems of all documents, the first 100, come back in one invalid error, each
+// with source, line and field path. A document has budgets: its bytes, values, aliases and depth. Defaults are filled
+// in; Validate is not called. Empty documents are skipped.
 func Parse(text []byte, source string) ([]Document, error) {
 	if err := tooLarge(overBudget(text, source)); err != nil {
 		return nil, err
@@ -26,7 +27,8 @@ func Parse(text []byte, source string) ([]Document, error) {
 	return parse(text, source, true)
 }
 
-// ParseStored reads what EncodeJSON wrote. It has no budgets, so that documents of the time before a limit can still be read.
+// ParseStored reads what EncodeJSON wrote. It has no budgets, so that documents of the time before a limit can still be
+// read.
 func ParseStored(text []byte) ([]Document, error) { return parse(text, "", false) }
 
 func tooLarge(problems []director.Field) error {
@@ -58,7 +60,9 @@ func parse(text []byte, source string, bounded bool) ([]Document, error) {
 		}
 	}
 	if d.failed > len(d.problems) {
-		d.problems = append(d.problems, director.Field{Path: source, Msg: fmt.Sprintf("has %d more problems", d.failed-len(d.problems))})
+		d.problems = append(d.problems, director.Field{
+			Path: source, Msg: fmt.Sprintf("has %d more problems", d.failed-len(d.problems)),
+		})
 	}
 	if d.failed == 0 && len(docs) == 0 {
 		d.problems = append(d.problems, director.Field{Path: source, Msg: "holds no document"})
@@ -139,8 +143,11 @@ func joinKinds() string {
 	return strings.Join(names, ", ")
 }
 
-// keys calls visit for every known key of a mapping, and reports unknown and repeated ones. It returns the keys that were seen.
-func (d *decoder) keys(n *yaml.Node, path string, known []string, visit func(key string, v *yaml.Node)) map[string]bool {
+// keys calls visit for every known key of a mapping, and reports unknown and repeated ones. It returns the keys that
+// were seen.
+func (d *decoder) keys(
+	n *yaml.Node, path string, known []string, visit func(key string, v *yaml.Node),
+) map[string]bool {
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -260,7 +267,8 @@ func (d *decoder) mapping(n *yaml.Node, path string, target reflect.Value) {
 
 func (d *decoder) scalar(n *yaml.Node, path string, target reflect.Value) {
 	need := map[reflect.Kind]string{
-		reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number",
+		reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number",
+		reflect.Int64: "a whole number",
 	}[target.Kind()]
 	wrong := func() { d.fail(n, path, fmt.Sprintf("is %s where %s is needed", describe(n), need), "") }
 	if n.Kind != yaml.ScalarNode {
@@ -288,7 +296,8 @@ func (d *decoder) scalar(n *yaml.Node, path string, target reflect.Value) {
 		}
 		target.SetInt(v)
 	default:
-		panic("model: no decoding for " + target.Type().String()) // a programming error that every test of the type would show
+		// a programming error that every test of the type would show
+		panic("model: no decoding for " + target.Type().String())
 	}
 }
 
@@ -308,7 +317,8 @@ func describe(n *yaml.Node) string {
 	return strconv.Quote(short(n.Value))
 }
 
-// plainError says what is wrong with a value in one sentence; the parsers of the standard library repeat their own name.
+// plainError says what is wrong with a value in one sentence; the parsers of the standard library repeat their own
+// name.
 func plainError(err error, value string) string {
 	msg := err.Error()
 	if strings.HasPrefix(msg, "netip.Parse") || strings.HasPrefix(msg, "ParseAddr") {

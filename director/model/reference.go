@@ -15,39 +15,55 @@ var kindMeaning = map[Kind]string{
 	KindRelease:  "A release bundle on the director: everything that a cluster of one Kubernetes version needs.",
 	KindNetwork:  "An underlay network with the addresses that nodes take from it.",
 	KindCluster:  "A Kubernetes cluster as it should be.",
-	KindSchedule: "Work that the director does by itself at certain times; see [schedules](schedules.md).",
+	KindSchedule: "Work that the director does by itself at certain times; see [schedules](../use/schedules.md).",
 }
 
-// Reference renders docs/model-reference.md from the types.
+// Reference renders docs/reference/models.md from the types.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString(`# Model reference
 
-This page is generated from ` + "`director/model`" + ` by ` + "`make generate`" + `; do not edit it. JSON Schemas of the same types are in [schemas](schemas).
+This page is generated from ` + "`director/model`" + ` by ` + "`make generate`" + `; do not edit it.
+[JSON Schemas](schemas) of the same types lie beside it.
 
 Every document has the same envelope:
 
-` + "```yaml\napiVersion: " + APIVersion + "\nkind: Cluster          # or " + strings.ReplaceAll(joinKinds(), ", Cluster", "") + `
+` + "```yaml\napiVersion: " + APIVersion + "\nkind: Cluster          # or " + strings.ReplaceAll(
+		joinKinds(), ", Cluster", "",
+	) + `
 metadata:
   name: demo           # unique among documents of the kind
   labels: {team: a}    # optional
 spec: {}               # see below
 ` + "```" + `
 
-Sizes are whole numbers with a binary unit (512MiB, 4GiB, 1TiB), durations are written 250ms, 30s or 5m. An unknown field is an error.
+Sizes are whole numbers with a binary unit (512MiB, 4GiB, 1TiB), durations are written 250ms, 30s or 5m. An unknown
+field is an error.
 
-A text holds at most ` + fmt.Sprint(defaultLength) + ` bytes, a list at most ` + fmt.Sprint(defaultItems) + ` entries and a mapping of texts at most ` + fmt.Sprint(defaultEntries) + `, unless the field says another number.
-A document has at most ` + fmt.Sprint(maxBytes>>10) + ` KiB, ` + fmt.Sprint(maxValues) + ` keys and values, ` + fmt.Sprint(maxAliases) + ` aliases and ` + fmt.Sprint(maxDepth) + ` levels.
+A text holds at most ` + fmt.Sprint(
+		defaultLength,
+	) + ` bytes, a list at most ` + fmt.Sprint(
+		defaultItems,
+	) + ` entries and a mapping of texts at most ` + fmt.Sprint(defaultEntries) + `, unless the field says
+another number. A document has at most ` + fmt.Sprint(
+		maxBytes>>10,
+	) + ` KiB, ` + fmt.Sprint(
+		maxValues,
+	) + ` keys and values, ` + fmt.Sprint(maxAliases) + ` aliases and ` + fmt.Sprint(maxDepth) + ` levels.
+
+A change of a field that is marked *Fixed while machines depend on it* is refused as long as they exist, in a dry run
+too. A field that is marked *A change is planned* takes effect with the next plan of the cluster. All other changes hold
+for what is made from then on; what exists stays as it is.
 `)
 	for _, k := range Kinds() {
 		d := Document{Kind: k}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", k, kindMeaning[k])
-		referenceRows(&b, "spec", reflect.TypeOf(d.Spec()).Elem())
+		referenceRows(&b, k, "spec", reflect.TypeOf(d.Spec()).Elem())
 	}
 	return b.String()
 }
 
-func referenceRows(b *strings.Builder, path string, t reflect.Type) {
+func referenceRows(b *strings.Builder, k Kind, path string, t reflect.Type) {
 	for _, f := range fieldsOf(t) {
 		at := join(path, f.name)
 		def := f.tag.Get("default")
@@ -60,16 +76,28 @@ func referenceRows(b *strings.Builder, path string, t reflect.Type) {
 		if enum := f.tag.Get("enum"); enum != "" {
 			doc += " One of `" + strings.ReplaceAll(enum, ",", "`, `") + "`."
 		}
-		doc += largest(f)
+		doc += largest(f) + whileUsed(k, at)
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.typ), def, doc)
 		switch inner := deref(f.typ); {
 		case isText(inner):
 		case inner.Kind() == reflect.Struct:
-			referenceRows(b, at, inner)
+			referenceRows(b, k, at, inner)
 		case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct && !isText(inner.Elem()):
-			referenceRows(b, at+"[]", inner.Elem())
+			referenceRows(b, k, at+"[]", inner.Elem())
 		}
 	}
+}
+
+// whileUsed says what a change of the field means while machines exist, unless that is nothing.
+func whileUsed(k Kind, at string) string {
+	switch e, _ := EffectOf(k, at); e.Effect {
+	case Refused:
+		return " *Fixed while machines depend on it.*"
+	case Planned:
+		return " *A change is planned.*"
+	case Later:
+	}
+	return ""
 }
 
 // largest says what the tags say of the size of the field.
@@ -204,8 +232,8 @@ func structSchema(t reflect.Type) map[string]any {
 	return out
 }
 
-// sizeSchema puts the limits of the field into its schema. JSON Schema counts characters where the director counts bytes, so a text that
-// the schema takes may still be too long.
+// sizeSchema puts the limits of the field into its schema. JSON Schema counts characters where the director counts
+// bytes, so a text that the schema takes may still be too long.
 func sizeSchema(s map[string]any, f fieldInfo) {
 	l := limitOf(f)
 	t := deref(f.typ)

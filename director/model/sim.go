@@ -31,7 +31,8 @@ type SimVerb struct {
 	Faults  int      `json:"faults,omitempty" doc:"Per cent of the calls that fail as if the hypervisor did not answer: before, in the middle of, or after the act." min:"0" max:"100"`
 }
 
-// HostNames returns the names of the hosts that VMs can be placed on, in the document's order; none where the hypervisor places them itself.
+// HostNames returns the names of the hosts that VMs can be placed on, in the document's order; none where the
+// hypervisor places them itself.
 func (p *Provider) HostNames() []string {
 	var names []string
 	switch {

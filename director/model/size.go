@@ -16,7 +16,8 @@ const (
 	freeLength     = 64 << 10
 )
 
-// limit is how large a field may be: items for lists and mappings, length for texts, and for the texts that lists and mappings hold.
+// limit is how large a field may be: items for lists and mappings, length for texts, and for the texts that lists and
+// mappings hold.
 type limit struct{ items, length int }
 
 func limitOf(f fieldInfo) limit {

@@ -22,8 +22,8 @@ var (
 	domainPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 )
 
-// Validate returns every problem of the document by itself, as one invalid error, or nil. Default must have been called. Warnings are advice
-// that does not stop anything.
+// Validate returns every problem of the document by itself, as one invalid error, or nil. Default must have been
+// called. Warnings are advice that does not stop anything.
 func Validate(d *Document) (warnings []string, err error) {
 	v := validator{ref: Ref{Kind: d.Kind, Name: short(d.Metadata.Name)}}
 	v.sizes("metadata", reflect.ValueOf(&d.Metadata).Elem())
@@ -33,7 +33,10 @@ func Validate(d *Document) (warnings []string, err error) {
 	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule:
-		v.match("metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter", 40)
+		v.match(
+			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
+			40,
+		)
 	case KindImage, KindRelease:
 		v.match("metadata.name", d.Metadata.Name, releasePattern, "letters a-z, digits, dots and dashes", 63)
 	}
@@ -47,9 +50,11 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.match("spec.kubernetes", d.Image.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
 		v.absolute("spec.source", d.Image.Source)
 		v.cleanUp(d.Image.CleanUp)
+		v.words("spec.unsigned", d.Image.Unsigned)
 	case KindRelease:
 		v.match("spec.kubernetes", d.Release.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
 		v.absolute("spec.bundle", d.Release.Bundle)
+		v.words("spec.unsigned", d.Release.Unsigned)
 	case KindNetwork:
 		v.network(d.Network)
 	case KindCluster:
@@ -69,7 +74,9 @@ type validator struct {
 
 func (v *validator) invalid() error {
 	if more := v.failed - len(v.problems); more > 0 {
-		v.problems = append(v.problems, director.Field{Path: v.ref.String(), Msg: fmt.Sprintf("has %d more problems", more)})
+		v.problems = append(v.problems, director.Field{
+			Path: v.ref.String(), Msg: fmt.Sprintf("has %d more problems", more),
+		})
 	}
 	return director.Invalid("model.validate", v.ref.String()+" is not valid", v.problems)
 }
@@ -98,6 +105,13 @@ func (v *validator) match(path, value string, pattern *regexp.Regexp, want strin
 func (v *validator) absolute(path, value string) {
 	if value != "" && !strings.HasPrefix(value, "/") {
 		v.fail(path, "write the whole path, beginning with /", "%q is not an absolute path", value)
+	}
+}
+
+// words asks for a reason and not for a yes, because others will read it.
+func (v *validator) words(path, text string) {
+	if text != "" && len(strings.Fields(text)) < 3 {
+		v.fail(path, "say in three words or more why it is used without a signature", "%q is no reason", text)
 	}
 }
 
@@ -199,7 +213,10 @@ func (v *validator) libvirt(p *Provider) {
 		v.fail("spec.libvirt.machineType", "a machine of QEMU, such as q35 or pc-q35-7.2", "%q is not allowed", m)
 	}
 	if p.Libvirt.CPUMode == "host-passthrough" && p.Libvirt.DomainType == "qemu" {
-		v.fail("spec.libvirt.cpuMode", "leave it out, or set domainType: kvm", "host-passthrough needs KVM, and domainType is qemu")
+		v.fail(
+			"spec.libvirt.cpuMode", "leave it out, or set domainType: kvm",
+			"host-passthrough needs KVM, and domainType is qemu",
+		)
 	}
 	names := map[string]int{}
 	for i, h := range p.Libvirt.Hosts {
@@ -236,7 +253,10 @@ func (v *validator) network(n *Network) {
 		return // the decoder has said so
 	}
 	if !n.CIDR.Addr().Is4() || n.CIDR.Bits() > 30 {
-		v.fail("spec.cidr", "an IPv4 range of at least four addresses, such as 10.88.0.0/24", "%s cannot hold nodes", n.CIDR)
+		v.fail(
+			"spec.cidr", "an IPv4 range of at least four addresses, such as 10.88.0.0/24", "%s cannot hold nodes",
+			n.CIDR,
+		)
 		return
 	}
 	if n.CIDR != n.CIDR.Masked() {
@@ -256,6 +276,7 @@ func (v *validator) network(n *Network) {
 
 func (v *validator) cluster(c *Cluster) {
 	v.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
+	v.reserved("spec.masters.reserved", c.Masters.Reserved, c.Masters.VMSize)
 	v.masterSize(c)
 	for _, g := range c.groups() {
 		v.interfaces(c, g.at, g.vm)
@@ -274,16 +295,26 @@ func (v *validator) cluster(c *Cluster) {
 		}
 		names[p.Name] = i
 		v.size(at, p.VMSize, p.Persist)
+		v.reserved(at+".reserved", p.Reserved, p.VMSize)
 		for j, taint := range p.Taints {
-			v.match(fmt.Sprintf("%s.taints[%d]", at, j), taint, taintPattern, "key=value:NoSchedule, :PreferNoSchedule or :NoExecute", 300)
+			v.match(
+				fmt.Sprintf("%s.taints[%d]", at, j), taint, taintPattern,
+				"key=value:NoSchedule, :PreferNoSchedule or :NoExecute", 300,
+			)
 		}
 	}
 	switch {
 	case c.Masters.Count > 1 && !c.API.VIP.IsValid():
-		v.fail("spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters", c.Masters.Count)
+		v.fail(
+			"spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters",
+			c.Masters.Count,
+		)
 	}
 	if c.Pods.CIDR.IsValid() && c.Services.CIDR.IsValid() && c.Pods.CIDR.Overlaps(c.Services.CIDR) {
-		v.fail("spec.pods.cidr", "choose ranges that do not touch", "%s overlaps spec.services.cidr, %s", c.Pods.CIDR, c.Services.CIDR)
+		v.fail(
+			"spec.pods.cidr", "choose ranges that do not touch", "%s overlaps spec.services.cidr, %s", c.Pods.CIDR,
+			c.Services.CIDR,
+		)
 	}
 	for _, r := range []struct {
 		path string
@@ -291,15 +322,24 @@ func (v *validator) cluster(c *Cluster) {
 		most int
 	}{{"spec.pods.cidr", c.Pods.CIDR, 24}, {"spec.services.cidr", c.Services.CIDR, 24}} {
 		if r.cidr.IsValid() && (!r.cidr.Addr().Is4() || r.cidr.Bits() > r.most) {
-			v.fail(r.path, fmt.Sprintf("an IPv4 range of prefix length %d or shorter", r.most), "%s is too small", r.cidr)
+			v.fail(
+				r.path, fmt.Sprintf("an IPv4 range of prefix length %d or shorter", r.most), "%s is too small", r.cidr,
+			)
 		}
 	}
-	if nodes := c.Masters.Count + c.WorkerCount(); c.Pods.CIDR.IsValid() && c.Pods.CIDR.Bits() <= 24 && nodes > 1<<(24-c.Pods.CIDR.Bits()) {
-		v.fail("spec.pods.cidr", "a wider range: each node takes a /24 of it", "%s holds %d nodes, and the cluster has %d", c.Pods.CIDR, 1<<(24-c.Pods.CIDR.Bits()), nodes)
+	if nodes := c.Masters.Count +
+		c.WorkerCount(); c.Pods.CIDR.IsValid() && c.Pods.CIDR.Bits() <= 24 && nodes > 1<<(24-c.Pods.CIDR.Bits()) {
+		v.fail(
+			"spec.pods.cidr", "a wider range: each node takes a /24 of it", "%s holds %d nodes, and the cluster has %d",
+			c.Pods.CIDR, 1<<(24-c.Pods.CIDR.Bits()), nodes,
+		)
 	}
 	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
 	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
-		v.fail("spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual", "%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval)
+		v.fail(
+			"spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual",
+			"%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval,
+		)
 	}
 	for i, key := range c.SSHKeys {
 		v.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)

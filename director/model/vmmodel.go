@@ -69,8 +69,8 @@ var masterSizes = map[string]VMSize{
 	"xlarge": {CPUs: 16, Memory: 64 * GiB},
 }
 
-// sizeByWorkers is the table that Kubernetes itself sized masters by ("Considerations for large clusters", up to 1.19), at 3.75 GB for each vCPU, and rounded up
-// to the least size of a master.
+// sizeByWorkers is the table that Kubernetes itself sized masters by ("Considerations for large clusters", up to 1.19),
+// at 3.75 GB for each vCPU, and rounded up to the least size of a master.
 var sizeByWorkers = []struct {
 	most int
 	size VMSize
@@ -83,7 +83,8 @@ var sizeByWorkers = []struct {
 	{1 << 30, VMSize{CPUs: 32, Memory: 120 * GiB}},
 }
 
-// Preset returns vCPUs and memory of masters of the named size in a cluster of so many workers; zero for a size that there is not.
+// Preset returns vCPUs and memory of masters of the named size in a cluster of so many workers; zero for a size that
+// there is not.
 func Preset(size string, workers int) VMSize {
 	if size != "auto" {
 		return masterSizes[size]
@@ -127,7 +128,10 @@ var (
 func (v *validator) masterSize(c *Cluster) {
 	p := Preset(c.Masters.Size, c.WorkerCount())
 	if p != (VMSize{}) && (p.CPUs != c.Masters.CPUs || p.Memory != c.Masters.Memory) {
-		v.warn("spec.masters.size", "%s is %d vCPU and %s; cpus and memory are written out as %d and %s, and win", c.Masters.Size, p.CPUs, p.Memory, c.Masters.CPUs, c.Masters.Memory)
+		v.warn(
+			"spec.masters.size", "%s is %d vCPU and %s; cpus and memory are written out as %d and %s, and win",
+			c.Masters.Size, p.CPUs, p.Memory, c.Masters.CPUs, c.Masters.Memory,
+		)
 	}
 }
 
@@ -142,7 +146,9 @@ func (v *validator) vmModel(at string, m *VMModel, persist []string) {
 	for i, r := range m.Repositories {
 		here := fmt.Sprintf("%s.repositories[%d]", at, i)
 		v.match(here+".name", r.Name, filePattern, "letters, digits, dots and dashes", 60)
-		v.match(here+".source", r.Source, sourcePattern, "one line, such as deb https://deb.example.org/ stable main", 500)
+		v.match(
+			here+".source", r.Source, sourcePattern, "one line, such as deb https://deb.example.org/ stable main", 500,
+		)
 		if r.Key != "" && !strings.HasPrefix(r.Key, "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
 			v.fail(here+".key", "what gpg --armor --export prints", "is not a public key in PGP's armour")
 		}
@@ -152,7 +158,10 @@ func (v *validator) vmModel(at string, m *VMModel, persist []string) {
 		names[r.Name] = i
 	}
 	for i, p := range m.Packages {
-		v.match(fmt.Sprintf("%s.packages[%d]", at, i), p, packagePattern, "the name of a package, such as htop or htop=3.2.2-2", 120)
+		v.match(
+			fmt.Sprintf("%s.packages[%d]", at, i), p, packagePattern,
+			"the name of a package, such as htop or htop=3.2.2-2", 120,
+		)
 	}
 	v.scripts(at, m)
 	v.shares(at, m, persist)
@@ -176,14 +185,20 @@ func (v *validator) scripts(at string, m *VMModel) {
 		}
 		names[s.Name] = i
 		if sum += len(s.Content); len(s.Content) > mostScript {
-			v.fail(here+".content", "have it fetch what is large", "is %d bytes long, and %d are allowed", len(s.Content), mostScript)
+			v.fail(
+				here+".content", "have it fetch what is large", "is %d bytes long, and %d are allowed", len(s.Content),
+				mostScript,
+			)
 		}
 		if strings.TrimSpace(s.Content) == "" {
 			v.fail(here+".content", "write the script", "is empty")
 		}
 	}
 	if sum > mostScripts {
-		v.fail(at+".scripts", "have them fetch what is large", "are %d bytes together, and %d are allowed", sum, mostScripts)
+		v.fail(
+			at+".scripts", "have them fetch what is large", "are %d bytes together, and %d are allowed", sum,
+			mostScripts,
+		)
 	}
 }
 
@@ -193,7 +208,10 @@ func (v *validator) shares(at string, m *VMModel, persist []string) {
 		here := fmt.Sprintf("%s.shares[%d]", at, i)
 		switch {
 		case !pathPattern.MatchString(s.Path) || path.Clean(s.Path) != s.Path:
-			v.fail(here+".path", "the whole path, beginning with /, of letters, digits, dots and dashes", "%q is not allowed", s.Path)
+			v.fail(
+				here+".path", "the whole path, beginning with /, of letters, digits, dots and dashes",
+				"%q is not allowed", s.Path,
+			)
 		case slices.Contains(keptDirectories, s.Path):
 			v.fail(here+".path", "name what is below it", "a node cannot do without %s", s.Path)
 		}
@@ -206,12 +224,18 @@ func (v *validator) shares(at string, m *VMModel, persist []string) {
 		v.match(here+".options", s.Options, optionsPattern, "such as nfsvers=4,hard", 200)
 		for j, o := range m.Shares[:i] {
 			if inside(s.Path, o.Path) || inside(o.Path, s.Path) {
-				v.fail(here+".path", "name directories apart from each other", "%s and shares[%d], %s, lie in each other", s.Path, j, o.Path)
+				v.fail(
+					here+".path", "name directories apart from each other", "%s and shares[%d], %s, lie in each other",
+					s.Path, j, o.Path,
+				)
 			}
 		}
 		for _, p := range persist {
 			if inside(s.Path, p) || inside(p, s.Path) {
-				v.fail(here+".path", "a directory is on the data disk or on a share", "%s and the persisted %s lie in each other", s.Path, p)
+				v.fail(
+					here+".path", "a directory is on the data disk or on a share",
+					"%s and the persisted %s lie in each other", s.Path, p,
+				)
 			}
 		}
 	}

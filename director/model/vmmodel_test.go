@@ -50,7 +50,8 @@ spec: {release: r, provider: p, image: i, network: n, masters: %s, workers: [{na
 				t.Errorf("a second time it is %+v", again.VMSize)
 			}
 			warnings, err := Validate(&docs[0])
-			if err != nil || (len(warnings) > 0) != tt.warns || tt.warns && !strings.Contains(warnings[0], "spec.masters.size") {
+			if err != nil || (len(warnings) > 0) != tt.warns ||
+				tt.warns && !strings.Contains(warnings[0], "spec.masters.size") {
 				t.Errorf("warnings %v, %v", warnings, err)
 			}
 		})
@@ -61,11 +62,16 @@ func TestScriptsAreBounded(t *testing.T) {
 	t.Parallel()
 	d := *demoSet()[Ref{KindCluster, "demo"}]
 	for i := range 3 {
-		d.Cluster.Masters.Scripts = append(d.Cluster.Masters.Scripts, Script{Name: fmt.Sprint("s", i), Content: strings.Repeat("x", 15<<10), Timeout: 10 * minute})
+		d.Cluster.Masters.Scripts = append(d.Cluster.Masters.Scripts, Script{
+			Name: fmt.Sprint("s", i), Content: strings.Repeat("x", 15<<10), Timeout: 10 * minute,
+		})
 	}
 	d.Cluster.Masters.Scripts[0].Content += strings.Repeat("x", 2<<10)
 	_, err := Validate(&d)
-	if text := problems(err); !strings.Contains(text, "spec.masters.scripts[0].content: is 17408 bytes long") || !strings.Contains(text, "spec.masters.scripts: are 48128 bytes together") {
+	if text := problems(
+		err,
+	); !strings.Contains(text, "spec.masters.scripts[0].content: is 17408 bytes long") ||
+		!strings.Contains(text, "spec.masters.scripts: are 48128 bytes together") {
 		t.Errorf("got %v %s", err, text)
 	}
 }
@@ -76,7 +82,10 @@ func TestFirstBootBudget(t *testing.T) {
 	if m.Budget() != 0 {
 		t.Errorf("nothing takes %s", m.Budget())
 	}
-	m = VMModel{Scripts: []Script{{Timeout: minute}, {Timeout: 2 * minute}}, Shares: []Share{{}}, Packages: []string{"x"}, Health: &Health{Timeout: minute}}
+	m = VMModel{
+		Scripts: []Script{{Timeout: minute}, {Timeout: 2 * minute}}, Shares: []Share{{}}, Packages: []string{"x"},
+		Health: &Health{Timeout: minute},
+	}
 	if m.Budget() != 19*minute {
 		t.Errorf("all of it takes %s", m.Budget())
 	}

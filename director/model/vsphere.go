@@ -50,7 +50,10 @@ func (v *validator) vsphere(p *Provider) {
 	v.account(s)
 	v.absolute("spec.vsphere.caFile", s.CAFile)
 	if s.Thumbprint != "" && !thumbprintPattern.MatchString(s.Thumbprint) {
-		v.fail("spec.vsphere.thumbprint", "64 hexadecimal digits, with or without colons", "%q is not the SHA-256 of a certificate", s.Thumbprint)
+		v.fail(
+			"spec.vsphere.thumbprint", "64 hexadecimal digits, with or without colons",
+			"%q is not the SHA-256 of a certificate", s.Thumbprint,
+		)
 	}
 	if len(s.Datastores) == 0 {
 		v.fail("spec.vsphere.datastores", "name at least one datastore", "is empty")
@@ -71,25 +74,38 @@ func (v *validator) vsphere(p *Provider) {
 	}
 }
 
-// account checks that there is one account and not two: the sealed credentials, or a user with the file of the password.
+// account checks that there is one account and not two: the sealed credentials, or a user with the file of the
+// password.
 func (v *validator) account(s *VSphere) {
-	const set = "set it to the name of credentials, and keep those sealed: directorctl provider credentials set NAME --user USER"
+	const set = "set it to the name of credentials, and keep those sealed: directorctl provider credentials set " +
+		"NAME --user USER"
 	v.absolute("spec.vsphere.passwordFile", s.PasswordFile)
 	if s.Credentials != "" && !ValidCredentialsName(s.Credentials) {
-		v.fail("spec.vsphere.credentials", "letters a-z, digits and dashes, beginning with a letter, at most 40", "%q is not a name of credentials", s.Credentials)
+		v.fail(
+			"spec.vsphere.credentials", "letters a-z, digits and dashes, beginning with a letter, at most 40",
+			"%q is not a name of credentials", s.Credentials,
+		)
 	}
 	switch {
 	case s.Credentials != "" && s.User != "":
-		v.fail("spec.vsphere.user", "leave it out: the credentials have the account's name", "is given beside credentials")
+		v.fail(
+			"spec.vsphere.user", "leave it out: the credentials have the account's name", "is given beside credentials",
+		)
 	case s.Credentials == "" && s.User == "" && s.PasswordFile == "":
 		v.fail("spec.vsphere.credentials", set, "is empty, and there is no user with a passwordFile either")
 	case s.Credentials == "" && s.User == "":
 		v.fail("spec.vsphere.user", "name the account whose password is in passwordFile", "is empty")
 	case s.Credentials == "" && s.PasswordFile == "":
-		v.fail("spec.vsphere.passwordFile", "name the file with the user's password, or use credentials instead of both", "is empty")
+		v.fail(
+			"spec.vsphere.passwordFile", "name the file with the user's password, or use credentials instead of both",
+			"is empty",
+		)
 	}
 	if s.Credentials != "" && s.PasswordFile != "" {
-		v.fail("spec.vsphere.passwordFile", "leave it out: the credentials have the password", "is given beside credentials")
+		v.fail(
+			"spec.vsphere.passwordFile", "leave it out: the credentials have the password",
+			"is given beside credentials",
+		)
 	}
 }
 
@@ -100,8 +116,14 @@ const modePortGroup = "portgroup"
 func (v *validator) modeOf(n *Network, p *Provider) {
 	switch {
 	case p.Type == ProviderVSphere && n.Mode != modePortGroup:
-		v.fail("spec.mode", "set mode: portgroup, and portGroup to its inventory path", "mode %s is none of provider %s: networks on vSphere are port groups that exist", n.Mode, n.Provider)
+		v.fail(
+			"spec.mode", "set mode: portgroup, and portGroup to its inventory path",
+			"mode %s is none of provider %s: networks on vSphere are port groups that exist", n.Mode, n.Provider,
+		)
 	case p.Type == ProviderLibvirt && n.Mode == modePortGroup:
-		v.fail("spec.mode", "open, nat, isolated or bridge", "provider %s is no vSphere and has no port groups", n.Provider)
+		v.fail(
+			"spec.mode", "open, nat, isolated or bridge", "provider %s is no vSphere and has no port groups",
+			n.Provider,
+		)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// inventoryTime bounds the question to the hypervisor which addresses its VMs use. It is a hint, and no plan waits for long for it.
+// inventoryTime bounds the question to the hypervisor which addresses its VMs use. It is a hint, and no plan waits for
+// long for it.
 const inventoryTime = 10 * time.Second
 
 // claim is an address that a plan is to give to somebody who is not there yet.
@@ -28,12 +29,14 @@ type claim struct {
 	of      director.Machine // as a look at the network needs it; Address is the claimed one
 }
 
-// claims returns the addresses of the machines whose VMs the plan makes and that do not exist yet, and the virtual address as long as the cluster has no
-// machine. A VM that somebody else makes, and that the plan takes over, answers where it should.
+// claims returns the addresses of the machines whose VMs the plan makes and that do not exist yet, and the virtual
+// address as long as the cluster has no machine. A VM that somebody else makes, and that the plan takes over, answers
+// where it should.
 func claims(w planner.World, c plan.Content, facts planner.Facts, existing map[string]bool) []claim {
 	made := map[string]bool{}
 	for _, s := range c.Steps {
-		if name, ok := strings.CutPrefix(s.ID, planner.StepVMEnsure+"/"); ok { // its Node may be the one that it follows
+		// its Node may be the one that it follows
+		if name, ok := strings.CutPrefix(s.ID, planner.StepVMEnsure+"/"); ok {
 			made[name] = true
 		}
 	}
@@ -45,10 +48,15 @@ func claims(w planner.World, c plan.Content, facts planner.Facts, existing map[s
 	}
 	if doc.API.VIP.IsValid() && !there {
 		out = append(out, claim{"spec.api.vip", doc.Network, director.Machine{
-			Name: "the virtual address", Cluster: facts.Cluster, Provider: doc.Provider, Network: doc.Network, Address: doc.API.VIP.String(),
+			Name: "the virtual address", Cluster: facts.Cluster, Provider: doc.Provider, Network: doc.Network,
+			Address: doc.API.VIP.String(),
 		}})
 	}
-	for _, m := range facts.Nodes {
+	// the others get what the VM has that the plan deletes
+	nodes := slices.DeleteFunc(slices.Clone(facts.Moves), func(m director.Machine) bool {
+		return slices.ContainsFunc(facts.Nodes, func(was director.Machine) bool { return was.Address == m.Address })
+	})
+	for _, m := range append(nodes, facts.Nodes...) {
 		if !made[m.Name] || existing[m.Name] || m.State != director.MachineIntended || m.VMID != "" {
 			continue
 		}
@@ -77,16 +85,20 @@ func mention(c *model.Cluster, m director.Machine, role string) string {
 	return fmt.Sprintf("%s.interfaces[%d].network", at, i)
 }
 
-// checkAddresses looks whether somebody else uses the addresses that the plan is to give away. That the ledger has not given them to another machine, the planner
-// has seen to; VMs that the hypervisor knows of and hosts on the network are looked for here.
-func (o *Operations) checkAddresses(ctx context.Context, w planner.World, b hypervisor.Backend, list []claim) ([]director.Field, []api.AddressCheck, error) {
+// checkAddresses looks whether somebody else uses the addresses that the plan is to give away. That the ledger has not
+// given them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
+// looked for here.
+func (o *Operations) checkAddresses(
+	ctx context.Context, w planner.World, b hypervisor.Backend, list []claim,
+) ([]director.Field, []api.AddressCheck, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
 	var problems []director.Field
 	taken := func(c claim, how string) {
 		problems = append(problems, director.Field{
-			Path: c.at, Msg: fmt.Sprintf("%s of Network/%s, for %s, is in use: %s", c.of.Address, c.network, c.of.Name, how),
+			Path: c.at,
+			Msg:  fmt.Sprintf("%s of Network/%s, for %s, is in use: %s", c.of.Address, c.network, c.of.Name, how),
 			Hint: fmt.Sprintf("exclude it in spec.pool.exclude of Network/%s, or free it and check again", c.network),
 		})
 	}
@@ -102,7 +114,8 @@ func (o *Operations) checkAddresses(ctx context.Context, w planner.World, b hype
 			continue
 		}
 		for _, u := range used[a] {
-			if !said[i] && sameNetwork(w, c.network, u.Network) && (c.of.ID == "" || u.Stamp != director.Stamp{Director: o.Director.ID, Machine: c.of.ID}) {
+			if !said[i] && sameNetwork(w, c.network, u.Network) &&
+				(c.of.ID == "" || u.Stamp != director.Stamp{Director: o.Director.ID, Machine: c.of.ID}) {
 				said[i] = true
 				taken(c, fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host))
 			}
@@ -167,7 +180,8 @@ func (o *Operations) inventory(ctx context.Context, b hypervisor.Backend) ([]hyp
 	return used, true
 }
 
-// sameNetwork tells whether an adapter of a VM may be on the network: hypervisors may have other networks of the same range.
+// sameNetwork tells whether an adapter of a VM may be on the network: hypervisors may have other networks of the same
+// range.
 func sameNetwork(w planner.World, network, adapter string) bool {
 	if adapter == "" || adapter == network {
 		return true

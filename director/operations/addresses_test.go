@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ func (c crowd) Answers(_ context.Context, m director.Machine) (bool, error) {
 	return slices.Contains(c.at, m.Address), nil
 }
 
-// Addresses that somebody else uses are found before anything is made: VMs that the hypervisor knows of, and hosts that answer. The director's own VMs, made by
-// an earlier try, are no strangers.
+// Addresses that somebody else uses are found before anything is made: VMs that the hypervisor knows of, and hosts that
+// answer. The director's own VMs, made by an earlier try, are no strangers.
 func TestAddressesInUse(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
@@ -37,12 +38,18 @@ func TestAddressesInUse(t *testing.T) {
 	l.Env.Nodes = crowd{at: []string{"10.64.0.5", "10.90.0.7"}}
 	b := sim.Open(l.world)
 	other := director.Stamp{Director: "another", Machine: "m9"}
-	for i, address := range []string{"10.64.1.1", "10.64.77.77"} { // the address of the second worker, and one of nobody
+	// the address of the second worker, and one of nobody
+	for i, address := range []string{"10.64.1.1", "10.64.77.77"} {
 		key := other
 		key.Machine += string(rune('a' + i))
 		_, err := b.Ensure(ctx, hypervisor.Spec{
 			Key: key, Name: "stranger-" + key.Machine, CPUs: 1, Memory: 1 << 30, Image: "node", RootDisk: 1 << 30,
-			NICs: []hypervisor.NIC{{Network: "net", MAC: "52:54:00:00:00:0" + key.Machine[2:], Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")}}},
+			NICs: []hypervisor.NIC{
+				{
+					Network: "net", MAC: "52:54:00:00:00:0" + key.Machine[2:],
+					Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")},
+				},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -53,20 +60,29 @@ func TestAddressesInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.make(t, first)
-	w := planner.World{Provider: model.Stored{Document: model.Document{Metadata: model.Metadata{Name: "lab"}}}, Machines: []director.Machine{first}}
+	w := planner.World{
+		Provider: model.Stored{Document: model.Document{Metadata: model.Metadata{Name: "lab"}}},
+		Machines: []director.Machine{first},
+	}
 	cluster, net := l.docs["c000"], model.Network{Mode: "nat"}
 	w.Cluster, w.Network.Network = cluster, &net
 	w.Machines[0].State = director.MachinePresent
 	w.Cluster.Cluster.API.VIP = netip.MustParseAddr("10.64.0.5")
 	w.Cluster.Cluster.Workers[0].Interfaces = []model.Interface{{Role: model.NICStorage, Network: "nfs"}}
-	w.Underlays = map[string]planner.Underlay{"nfs": {Stored: model.Stored{Document: model.Document{Network: &model.Network{Mode: "nat"}}}}}
+	w.Underlays = map[string]planner.Underlay{
+		"nfs": {Stored: model.Stored{Document: model.Document{Network: &model.Network{Mode: "nat"}}}},
+	}
 	third := l.made["c000-w-3"]
-	third.NICs = []director.NIC{{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.7", MAC: "52:54:00:00:00:0f"}}
+	third.NICs = []director.NIC{
+		{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.7", MAC: "52:54:00:00:00:0f"},
+	}
 	facts := planner.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.made["c000-w-2"], third}}
 
 	var c plan.Content
 	for _, m := range facts.Nodes {
-		c.Steps = append(c.Steps, plan.Step{ID: planner.StepVMEnsure + "/" + m.Name}, plan.Step{ID: planner.StepVMBoot + "/" + m.Name})
+		c.Steps = append(c.Steps, plan.Step{
+			ID: planner.StepVMEnsure + "/" + m.Name,
+		}, plan.Step{ID: planner.StepVMBoot + "/" + m.Name})
 	}
 	adopted := c
 	adopted.Steps = []plan.Step{{ID: planner.StepVMAdopt + "/" + third.Name}}
@@ -93,7 +109,8 @@ func TestAddressesInUse(t *testing.T) {
 	want := []string{
 		"spec.network: 10.64.1.1 of Network/net, for c000-w-2, is in use: VM stranger-m9a on host h1 has it",
 		"spec.api.vip: 10.64.0.5 of Network/net, for the virtual address, is in use: a host answers at its SSH port",
-		"spec.workers[0].interfaces[0].network: 10.90.0.7 of Network/nfs, for c000-w-3, is in use: a host answers at its SSH port",
+		"spec.workers[0].interfaces[0].network: 10.90.0.7 of Network/nfs, for c000-w-3, is in use: a host answers " +
+			"at its SSH port",
 	}
 	slices.Sort(want)
 	slices.Sort(got)
@@ -101,7 +118,10 @@ func TestAddressesInUse(t *testing.T) {
 		t.Error(diff)
 	}
 	ways := []string{"ledger", "hypervisor", "ssh port"}
-	if diff := cmp.Diff([]api.AddressCheck{{Network: "net", Addresses: 3, Ways: ways}, {Network: "nfs", Addresses: 1, Ways: ways}}, looked); diff != "" {
+	if diff := cmp.Diff(
+		[]api.AddressCheck{{Network: "net", Addresses: 3, Ways: ways}, {Network: "nfs", Addresses: 1, Ways: ways}},
+		looked,
+	); diff != "" {
 		t.Error(diff)
 	}
 	// A stranger on another network of the hypervisor that has the same range is no problem.
@@ -115,7 +135,8 @@ func TestANetworkWithMachinesStays(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 0, 0)
 	ctx := t.Context()
-	const doc = "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: nfs}\nspec: {provider: lab, cidr: 10.90.0.0/24, pool: {ranges: [10.90.0.10-10.90.0.20]}}\n"
+	const doc = "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: nfs}\nspec: {provider: lab, cidr: " +
+		"10.90.0.0/24, pool: {ranges: [10.90.0.10-10.90.0.20]}}\n"
 	if _, err := l.Apply(ctx, "admin", []byte(doc), "", false); err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +148,12 @@ func TestANetworkWithMachinesStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := model.Ref{Kind: model.KindNetwork, Name: "nfs"}
-	if err := l.DeleteDocument(ctx, "admin", ref); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "cluster c") {
+	if err := l.DeleteDocument(
+		ctx, "admin", ref,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "cluster c") {
 		t.Errorf("got %v, want conflict", err)
 	}
-	if err := l.Store.BuryMachine(ctx, "m1", l.Now()); err != nil {
+	if err := errors.Join(l.Store.BuryMachine(ctx, "m1", l.Now()), l.end(ctx, "p1", plan.PlanDone)); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.DeleteDocument(ctx, "admin", ref); err != nil {

@@ -18,9 +18,11 @@ var errMoved = errors.New("the stored documents are others than those that were 
 // maxCompared is how often documents are compared again because others were stored meanwhile.
 const maxCompared = 10
 
-// store compares the documents with the stored ones and stores them. It compares outside of the transaction, which only looks whether what
-// was compared is still there: a comparison may take long, and all writers wait for a transaction.
-func (o *Operations) store(ctx context.Context, actor string, docs []model.Document, dryRun bool, c api.Condition) ([]model.Change, error) {
+// store compares the documents with the stored ones and stores them. It compares outside of the transaction, which only
+// looks whether what was compared is still there: a comparison may take long, and all writers wait for a transaction.
+func (o *Operations) store(
+	ctx context.Context, actor string, docs []model.Document, dryRun bool, c api.Condition,
+) ([]model.Change, error) {
 	for range maxCompared {
 		stored, err := o.Store.Documents(ctx, "")
 		if err != nil {
@@ -29,6 +31,9 @@ func (o *Operations) store(ctx context.Context, actor string, docs []model.Docum
 		changes, err := merge(docs, stored)
 		if err == nil && c.Any() {
 			err = check(c, docs[0].Ref(), stored)
+		}
+		if err == nil && dryRun {
+			err = standing(outside{ctx, o.Store}, docs, changes, stored)
 		}
 		if err != nil || dryRun {
 			return changes, err
@@ -41,7 +46,7 @@ func (o *Operations) store(ctx context.Context, actor string, docs []model.Docum
 			if !same(stored, versions) {
 				return errMoved
 			}
-			if err := keepAddresses(tx, docs, changes, stored); err != nil {
+			if err := standing(tx, docs, changes, stored); err != nil {
 				return err
 			}
 			return o.put(ctx, tx, actor, docs, changes)
@@ -50,7 +55,10 @@ func (o *Operations) store(ctx context.Context, actor string, docs []model.Docum
 			return changes, err
 		}
 	}
-	return nil, director.Errorf(director.KindUnavailable, "operations.apply", "other documents are stored all the time").WithHint("try again")
+	return nil, director.Errorf(
+		director.KindUnavailable, "operations.apply", "other documents are stored all the time",
+	).
+		WithHint("try again")
 }
 
 func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {
@@ -62,7 +70,9 @@ func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {
 	return len(stored) == len(versions)
 }
 
-func (o *Operations) put(ctx context.Context, tx *store.Tx, actor string, docs []model.Document, changes []model.Change) error {
+func (o *Operations) put(
+	ctx context.Context, tx *store.Tx, actor string, docs []model.Document, changes []model.Change,
+) error {
 	if err := witnessed(ctx, tx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
 		return err
 	}
@@ -74,11 +84,26 @@ func (o *Operations) put(ctx context.Context, tx *store.Tx, actor string, docs [
 		if err := tx.PutDocument(docs[i], actor, now); err != nil {
 			return err
 		}
-		if err := tx.Audit(now, actor, "apply", c.Ref.String()); err != nil {
+		verb := "apply"
+		if words := unsigned(docs[i]); words != "" {
+			verb = "apply unsigned: " + words
+		}
+		if err := tx.Audit(now, actor, verb, c.Ref.String()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unsigned returns why the document may be used without a signature.
+func unsigned(d model.Document) string {
+	switch {
+	case d.Image != nil:
+		return d.Image.Unsigned
+	case d.Release != nil:
+		return d.Release.Unsigned
+	}
+	return ""
 }
 
 // compare returns the action that makes is of was, with the lines that differ.

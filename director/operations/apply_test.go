@@ -38,8 +38,8 @@ metadata: {name: n}
 spec: {provider: p, cidr: 10.0.0.0/16, pool: {from: 10.0.1.0, to: 10.0.200.0}}
 `
 
-// manyValues returns a Cluster with nearly as many values as a document may have. Two of different seeds have no line of their labels in
-// common.
+// manyValues returns a Cluster with nearly as many values as a document may have. Two of different seeds have no line
+// of their labels in common.
 func manyValues(seed string) string {
 	const pools, labels = 90, 40
 	var b strings.Builder
@@ -86,7 +86,9 @@ func openEmpty(t testing.TB) *Operations {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	o := New(Config{Store: db, Now: time.Now, Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}})
+	o := New(Config{
+		Store: db, Now: time.Now, Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}},
+	})
 	if _, err := o.Apply(t.Context(), "a", []byte(world), "world", false); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +97,8 @@ func openEmpty(t testing.TB) *Operations {
 
 var largest = map[string]func(seed string) string{"values": manyValues, "lines": manyLines}
 
-// The largest documents that are accepted cost less than 64 MB in apply, in a dry run and in their comparison. Not parallel: it counts what
-// the whole process allocates.
+// The largest documents that are accepted cost less than 64 MB in apply, in a dry run and in their comparison. Not
+// parallel: it counts what the whole process allocates.
 func TestTheLargestDocumentIsCheap(t *testing.T) { //nolint:paralleltest // see above
 	const most = 64 << 20
 	for name, document := range largest {
@@ -165,9 +167,14 @@ func TestApplyComparesAgain(t *testing.T) {
 	t.Parallel()
 	o := openEmpty(t)
 	network := func(name, cidr string) string {
-		return fmt.Sprintf("apiVersion: kaas/v1\nkind: Network\nmetadata: {name: %s}\nspec: {provider: p, cidr: %s, pool: {from: 10.9.0.10, to: 10.9.0.20}}\n", name, cidr)
+		return fmt.Sprintf(
+			"apiVersion: kaas/v1\nkind: Network\nmetadata: {name: %s}\nspec: {provider: p, cidr: %s, pool: {from: "+
+				"10.9.0.10, to: 10.9.0.20}}\n",
+			name, cidr,
+		)
 	}
-	// All of these overlap: whoever comes first is stored, and each other one is refused, however their comparisons fall together.
+	// All of these overlap: whoever comes first is stored, and each other one is refused, however their comparisons
+	// fall together.
 	const many = 8
 	errs := make([]error, many)
 	var wait sync.WaitGroup

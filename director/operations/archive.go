@@ -41,10 +41,16 @@ type archive struct {
 	missing []string // what could not be had, and why
 }
 
-// Archive returns a function that writes all that is known of the plan as a tar.gz: the plan, its events, the logs of all attempts that are here,
-// the inventory, versions and the director's configuration. None of it should hold a secret; all of it is searched for those of the cluster and of
-// the director all the same. That somebody asked is in the audit trail.
+// Archive returns a function that writes all that is known of the plan as a tar.gz: the plan, its events, the logs of
+// all attempts that are here, the inventory, versions and the director's configuration. None of it should hold a
+// secret; all of it is searched for those of the cluster and of the director all the same. That somebody asked is in
+// the audit trail.
 func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
+	if _, archived, err := o.Store.PlanArchived(ctx, id); err != nil {
+		return nil, err
+	} else if archived {
+		return o.archivedFile(ctx, actor, id)
+	}
 	v, err := o.Plan(ctx, id)
 	if err != nil {
 		return nil, err
@@ -58,7 +64,11 @@ func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Wri
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "archive", "Plan/"+id) }); err != nil {
+	if err := o.Store.Update(ctx, func(
+		tx *store.Tx,
+	) error {
+		return tx.Audit(o.Now(), actor, "archive", "Plan/"+id)
+	}); err != nil {
 		return nil, err
 	}
 	return func(w io.Writer) error {
@@ -72,8 +82,22 @@ func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Wri
 	}, nil
 }
 
+// archivedFile is Archive of a plan that has left the database: its file as it is.
+func (o *Operations) archivedFile(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
+	text, _, err := o.Archives.open(ctx, id)
+	if err == nil {
+		err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "archive", "Plan/"+id) })
+	}
+	return func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}, err
+}
+
 // secretsOf returns what replaces the secrets of the cluster and of the director.
-func (o *Operations) secretsOf(ctx context.Context, f planner.Facts, private []director.Secret) (*ansible.Redactor, error) {
+func (o *Operations) secretsOf(
+	ctx context.Context, f planner.Facts, private []director.Secret,
+) (*ansible.Redactor, error) {
 	var vars []byte
 	if f.UID != "" {
 		var err error
@@ -103,7 +127,9 @@ func (o *Operations) secretsOf(ctx context.Context, f planner.Facts, private []d
 	return ansible.NewRedactor(vars, texts...)
 }
 
-func (o *Operations) fill(ctx context.Context, a *archive, v api.PlanView, s Support, facts planner.Facts, ferr error) error {
+func (o *Operations) fill(
+	ctx context.Context, a *archive, v api.PlanView, s Support, facts planner.Facts, ferr error,
+) error {
 	p := wire.PlanOf(v.Plan, v.State)
 	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
 	if s.Versions == nil {
@@ -190,8 +216,9 @@ func (a *archive) header(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: a.dir + "/" + name, Size: size, Mode: 0o600, ModTime: a.at}
 }
 
-// addLog writes a log as it is now. It goes through a file, line by line: how long it is without its secrets has to be known before, and it may be
-// longer than the memory. A log that is not here is on another director, was pruned, or never was: most steps write none.
+// addLog writes a log as it is now. It goes through a file, line by line: how long it is without its secrets has to be
+// known before, and it may be longer than the memory. A log that is not here is on another director, was pruned, or
+// never was: most steps write none.
 func (a *archive) addLog(path string) error {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

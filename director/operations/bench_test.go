@@ -26,8 +26,15 @@ func fleetOf(t testing.TB, clusters, machines int) *Operations {
 	err = db.Update(t.Context(), func(tx *store.Tx) error {
 		for i := range clusters {
 			name := fmt.Sprintf("c%04d", i)
-			d := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: name, Labels: map[string]string{"n": fmt.Sprint(i % 2)}}, Cluster: &model.Cluster{Release: "r"}}
-			p := plan.Plan{ID: "p" + name, CreatedAt: now, Content: plan.Content{Cluster: name, Operation: plan.ClusterCreate, Steps: []plan.Step{{ID: "a"}}}}
+			d := model.Document{
+				Kind:     model.KindCluster,
+				Metadata: model.Metadata{Name: name, Labels: map[string]string{"n": fmt.Sprint(i % 2)}},
+				Cluster:  &model.Cluster{Release: "r"},
+			}
+			p := plan.Plan{
+				ID: "p" + name, CreatedAt: now,
+				Content: plan.Content{Cluster: name, Operation: plan.ClusterCreate, Steps: []plan.Step{{ID: "a"}}},
+			}
 			if err := tx.PutDocument(d, "a", now); err != nil {
 				return err
 			}
@@ -42,7 +49,8 @@ func fleetOf(t testing.TB, clusters, machines int) *Operations {
 		for i, d := range docs {
 			for n := range machines {
 				m := director.Machine{
-					ID: fmt.Sprintf("m%d-%d", i, n), ClusterUID: d.UID, Cluster: d.Metadata.Name, Name: fmt.Sprintf("%s-w-%d", d.Metadata.Name, n),
+					ID: fmt.Sprintf("m%d-%d", i, n), ClusterUID: d.UID, Cluster: d.Metadata.Name,
+					Name: fmt.Sprintf("%s-w-%d", d.Metadata.Name, n),
 					Role: director.RoleWorker, Network: "n", Address: fmt.Sprintf("10.%d.%d.%d", i>>8, i&255, n),
 				}
 				if err := tx.IntendMachine(m, now); err != nil {

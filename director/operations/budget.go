@@ -11,7 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
-// Allowances returns how many VMs may be made on the provider: by its document, and by the director's configuration for an hour over all providers.
+// Allowances returns how many VMs may be made on the provider: by its document, and by the director's configuration for
+// an hour over all providers.
 func Allowances(name string, p *model.Provider, perHour int) []director.Allowance {
 	out := []director.Allowance{
 		{Provider: name, Most: p.Budget.Creations, Per: p.Budget.Span(), Field: "spec.budget of Provider/" + name},
@@ -23,8 +24,8 @@ func Allowances(name string, p *model.Provider, perHour int) []director.Allowanc
 	return out
 }
 
-// overBudget warns of a plan that makes more VMs than an allowance has in its span: it will wait on its way. The warning is part of the plan, so it says
-// nothing of what is left just now.
+// overBudget warns of a plan that makes more VMs than an allowance has in its span: it will wait on its way. The
+// warning is part of the plan, so it says nothing of what is left just now.
 func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Content) ([]string, error) {
 	if o.Env.Allowances == nil {
 		return nil, nil
@@ -42,7 +43,10 @@ func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Con
 	var out []string
 	for _, l := range limits {
 		if l.Most > 0 && count > l.Most {
-			out = append(out, fmt.Sprintf("it makes up to %d VMs, and the creation budget is %s: it will wait on its way", count, l))
+			out = append(
+				out,
+				fmt.Sprintf("it makes up to %d VMs, and the creation budget is %s: it will wait on its way", count, l),
+			)
 		}
 	}
 	return out, nil

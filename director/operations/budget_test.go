@@ -17,7 +17,8 @@ import (
 	"github.com/director-kaas/kaas/director/steps"
 )
 
-// A model that asks for VMs without end gets so many in a span of time; the next one waits, costs no attempt, and says until when and what to do.
+// A model that asks for VMs without end gets so many in a span of time; the next one waits, costs no attempt, and says
+// until when and what to do.
 func TestCreationBudget(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 5)
@@ -40,7 +41,8 @@ func TestCreationBudget(t *testing.T) {
 		return strings.TrimSpace(fmt.Sprintf("%s %s", o.Text, o.After))
 	}
 	const fine = "0s"
-	ofProvider := "the creation budget is used up: 2 VMs in 1h0m0s by spec.budget of Provider/lab; there is room again at 2026-07-01 13:00:00 UTC. " +
+	ofProvider := "the creation budget is used up: 2 VMs in 1h0m0s by spec.budget of Provider/lab; there is room " +
+		"again at 2026-07-01 13:00:00 UTC. " +
 		"If so many VMs are meant, raise it; if not, cancel the plan 5m0s"
 	// The hypervisor has a fault in the middle of the second: the step is tried again, and takes nothing more.
 	var got []string
@@ -62,7 +64,8 @@ func TestCreationBudget(t *testing.T) {
 	got = append(got, create(4))
 	want := []string{
 		fine, fine, ofProvider, fine,
-		"the creation budget is used up: 3 VMs in 1h0m0s by creationsPerHour of the director's configuration; there is room again at 2026-07-01 13:00:00 UTC. " +
+		"the creation budget is used up: 3 VMs in 1h0m0s by creationsPerHour of the director's configuration; there " +
+			"is room again at 2026-07-01 13:00:00 UTC. " +
 			"If so many VMs are meant, raise it; if not, cancel the plan 5m0s",
 		fine, fine,
 	}
@@ -84,10 +87,15 @@ func TestPlansSayThatTheyWillWait(t *testing.T) {
 	}
 	provider := model.Provider{Budget: model.Budget{Creations: 2, Per: model.Duration(30 * time.Minute)}}
 	for perHour, want := range map[int][]string{
-		0: {"it makes up to 3 VMs, and the creation budget is 2 VMs in 30m0s by spec.budget of Provider/lab: it will wait on its way"},
+		0: {
+			"it makes up to 3 VMs, and the creation budget is 2 VMs in 30m0s by spec.budget of Provider/lab: it " +
+				"will wait on its way",
+		},
 		1: {
-			"it makes up to 3 VMs, and the creation budget is 2 VMs in 30m0s by spec.budget of Provider/lab: it will wait on its way",
-			"it makes up to 3 VMs, and the creation budget is 1 VMs in 1h0m0s by creationsPerHour of the director's configuration: it will wait on its way",
+			"it makes up to 3 VMs, and the creation budget is 2 VMs in 30m0s by spec.budget of Provider/lab: it " +
+				"will wait on its way",
+			"it makes up to 3 VMs, and the creation budget is 1 VMs in 1h0m0s by creationsPerHour of the director's " +
+				"configuration: it will wait on its way",
 		},
 	} {
 		l.Env.Allowances = func(context.Context, string) ([]director.Allowance, error) {

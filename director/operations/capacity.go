@@ -19,8 +19,9 @@ import (
 
 var _ api.Capacity = (*Operations)(nil)
 
-// Check looks at everything that a plan for the request would be refused for, and returns all of it. Nothing is stored. What could not be looked at because of
-// something else that is wrong is not in it: an invalid document has no plan whose room could be asked for.
+// Check looks at everything that a plan for the request would be refused for, and returns all of it. Nothing is stored.
+// What could not be looked at because of something else that is wrong is not in it: an invalid document has no plan
+// whose room could be asked for.
 func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) (api.CheckView, error) {
 	v := api.CheckView{Cluster: cluster}
 	add := func(err error, at string) {
@@ -59,7 +60,8 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		if err == nil {
 			v.Addresses, err = o.check(ctx, w, &content)
 		}
-		v.Operation, v.Summary, v.Warnings, v.Steps = content.Operation, content.Summary, content.Warnings, len(content.Steps)
+		v.Operation, v.Summary, v.Warnings, v.Steps = content.Operation, content.Summary, content.Warnings,
+			len(content.Steps)
 		add(err, doc.Ref().String())
 		e, _ := errors.AsType[*director.Error](err)
 		prechecked = err == nil || e != nil && e.Op == opPrecheck
@@ -80,8 +82,9 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 	return v, ctx.Err()
 }
 
-// Capacity tells of the named providers, or of all, what their hosts have left and how many VMs of the sizes still fit: of the size that is asked for, or of
-// the pools of the cluster on its provider, with its quota and its network's addresses.
+// Capacity tells of the named providers, or of all, what their hosts have left and how many VMs of the sizes still fit:
+// of the size that is asked for, or of the pools of the cluster on its provider, with its quota and its network's
+// addresses.
 func (o *Operations) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.CapacityView, error) {
 	var cluster *model.Stored
 	if q.Cluster != "" {
@@ -104,7 +107,9 @@ func (o *Operations) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.C
 	return out, nil
 }
 
-func (o *Operations) capacityOf(ctx context.Context, name string, size model.VMSize, cluster *model.Stored) (api.CapacityView, error) {
+func (o *Operations) capacityOf(
+	ctx context.Context, name string, size model.VMSize, cluster *model.Stored,
+) (api.CapacityView, error) {
 	v := api.CapacityView{Provider: name}
 	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindProvider, Name: name})
 	if err != nil {
@@ -125,14 +130,17 @@ func (o *Operations) capacityOf(ctx context.Context, name string, size model.VMS
 	of := "Provider/" + name
 	fit := func(pool string, s model.VMSize, more ...capacity.Bound) {
 		f := api.FitView{Pool: pool, Size: s}
-		f.Count, f.By = capacity.Fit(v.Hosts, s, append(capacity.Bounds(v.Quota, v.Used, s, "spec.quota", of), more...)...)
+		f.Count,
+			f.By = capacity.Fit(v.Hosts, s, append(capacity.Bounds(v.Quota, v.Used, s, "spec.quota", of), more...)...)
 		v.Fits = append(v.Fits, f)
 	}
 	if cluster == nil {
 		fit("", size)
 		return v, nil
 	}
-	own := slices.DeleteFunc(slices.Clone(machines), func(m director.Machine) bool { return m.ClusterUID != cluster.UID })
+	own := slices.DeleteFunc(slices.Clone(
+		machines,
+	), func(m director.Machine) bool { return m.ClusterUID != cluster.UID })
 	left := map[string]capacity.Bound{}
 	for _, name := range cluster.Cluster.Networks() {
 		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: name})
@@ -141,10 +149,15 @@ func (o *Operations) capacityOf(ctx context.Context, name string, size model.VMS
 		}
 		used, _ := onNetwork(machines, name, cluster.UID)
 		maps.DeleteFunc(used, func(a netip.Addr, _ bool) bool { return !network.Network.Holds(a) })
-		left[name] = capacity.Bound{Field: "spec.pool of Network/" + name, Left: network.Network.Addresses() - len(used)}
+		left[name] = capacity.Bound{
+			Field: "spec.pool of Network/" + name, Left: network.Network.Addresses() - len(used),
+		}
 	}
 	for _, p := range cluster.Cluster.Workers {
-		bounds := append(capacity.Bounds(doc.Provider.ClusterQuota, capacity.UseOf(own), p.VMSize, "spec.clusterQuota", of), left[cluster.Cluster.Network])
+		bounds := append(
+			capacity.Bounds(doc.Provider.ClusterQuota, capacity.UseOf(own), p.VMSize, "spec.clusterQuota", of),
+			left[cluster.Cluster.Network],
+		)
 		for _, i := range p.Further() {
 			bounds = append(bounds, left[i.Network])
 		}
@@ -161,7 +174,9 @@ func (o *Operations) hosts(ctx context.Context, provider string, policy model.Ov
 	}
 	teller, ok := hypervisor.Capability[hypervisor.Capacity](b)
 	if !ok {
-		return nil, director.Errorf(director.KindInvalid, "operations.capacity", "provider %s does not tell what its hosts have", provider)
+		return nil, director.Errorf(
+			director.KindInvalid, "operations.capacity", "provider %s does not tell what its hosts have", provider,
+		)
 	}
 	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID, Strangers: true})
 	if err != nil {

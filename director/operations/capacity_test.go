@@ -39,7 +39,9 @@ func TestCapacity(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	l.world.SetHosts(sim.Host{Name: "h1", CPUs: 8, Memory: 64 << 30, Disk: 1 << 40}, sim.Host{Name: "h2", CPUs: 2, Memory: 64 << 30, Disk: 1 << 40})
+	l.world.SetHosts(sim.Host{
+		Name: "h1", CPUs: 8, Memory: 64 << 30, Disk: 1 << 40,
+	}, sim.Host{Name: "h2", CPUs: 2, Memory: 64 << 30, Disk: 1 << 40})
 	size := model.VMSize{CPUs: 2, Memory: 4 * model.GiB, Disk: 30 * model.GiB}
 	ask := func(q api.CapacityQuery) []string {
 		t.Helper()
@@ -62,18 +64,27 @@ func TestCapacity(t *testing.T) {
 	}
 	l.make(t, one)
 	// h1: 16 vCPUs may be promised and 2 are; h2: 4. The quota has room for 8 machines.
-	if diff := cmp.Diff([]string{" 8 by spec.quota.machines of Provider/lab"}, ask(api.CapacityQuery{Size: size, Providers: []string{"lab"}})); diff != "" {
+	if diff := cmp.Diff(
+		[]string{" 8 by spec.quota.machines of Provider/lab"},
+		ask(api.CapacityQuery{Size: size, Providers: []string{"lab"}}),
+	); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{" 4 by cpus of the hosts"}, ask(api.CapacityQuery{Size: model.VMSize{CPUs: 4, Memory: model.GiB, Disk: model.GiB}})); diff != "" {
+	if diff := cmp.Diff(
+		[]string{" 4 by cpus of the hosts"},
+		ask(api.CapacityQuery{Size: model.VMSize{CPUs: 4, Memory: model.GiB, Disk: model.GiB}}),
+	); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"w 5 by spec.clusterQuota.cpus of Provider/lab"}, ask(api.CapacityQuery{Cluster: "c000"})); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"w 5 by spec.clusterQuota.cpus of Provider/lab"}, ask(api.CapacityQuery{Cluster: "c000"}),
+	); diff != "" {
 		t.Error(diff)
 	}
 	l.world.SetReachable("h2", false)
 	v, err := l.Capacity(ctx, api.CapacityQuery{Size: size})
-	if err != nil || v[0].Err == nil || v[0].Fits != nil || v[0].Used != (capacity.Use{Machines: 1, CPUs: 2, Memory: 4 << 30}) {
+	if err != nil || v[0].Err == nil || v[0].Fits != nil ||
+		v[0].Used != (capacity.Use{Machines: 1, CPUs: 2, Memory: 4 << 30}) {
 		t.Errorf("got %+v, %v", v, err)
 	}
 	_, err = l.Capacity(ctx, api.CapacityQuery{Cluster: "none"})
@@ -126,8 +137,17 @@ func TestTooSmall(t *testing.T) {
 	w := planner.World{}
 	w.Provider.Kind, w.Provider.Metadata.Name = model.KindProvider, "lab"
 	size := model.VMSize{CPUs: 4, Memory: 8 * model.GiB, Disk: 100 * model.GiB}
-	w.Cluster.Cluster = &model.Cluster{Masters: model.Masters{Count: 1, VMSize: size}, Workers: []model.WorkerPool{{Name: "w", Count: 2, VMSize: size}}}
-	c := plan.Content{Machines: []plan.Machine{{Name: "m", Pool: "master", Host: "h1"}, {Name: "w1", Pool: "w", Host: "h1"}, {Name: "w2", Pool: "w", Host: "h2"}}}
+	w.Cluster.Cluster = &model.Cluster{
+		Masters: model.Masters{Count: 1, VMSize: size},
+		Workers: []model.WorkerPool{{Name: "w", Count: 2, VMSize: size}},
+	}
+	c := plan.Content{
+		Machines: []plan.Machine{
+			{Name: "m", Pool: "master", Host: "h1"},
+			{Name: "w1", Pool: "w", Host: "h1"},
+			{Name: "w2", Pool: "w", Host: "h2"},
+		},
+	}
 	host := func(name string, cpus int, memory, disk int64) capacity.Host {
 		h := capacity.Host{CPUsLeft: cpus, MemoryLeft: memory << 30, DiskLeft: disk << 30}
 		h.Host, h.CPUs = name, 4
@@ -139,9 +159,12 @@ func TestTooSmall(t *testing.T) {
 	}
 	const fit = "; on all hosts 2 nodes of the size of w fit, by cpus of the hosts)"
 	want := []string{
-		"Provider/lab: host h1: 8 vCPUs are needed, and of its 4 CPUs 6 may be promised still (choose smaller nodes or fewer of them, or raise spec.overcommit.cpuPercent" + fit,
-		"Provider/lab: host h1: 16384 MiB of memory are needed and 12288 MiB are free (choose smaller nodes, fewer of them, or a host with more memory" + fit,
-		"Provider/lab: host h1: at least 20480 MiB of disk are needed and 15360 MiB are free in its storage pool (free space in the pool, or choose smaller disks" + fit,
+		"Provider/lab: host h1: 8 vCPUs are needed, and of its 4 CPUs 6 may be promised still (choose smaller nodes " +
+			"or fewer of them, or raise spec.overcommit.cpuPercent" + fit,
+		"Provider/lab: host h1: 16384 MiB of memory are needed and 12288 MiB are free (choose smaller nodes, fewer " +
+			"of them, or a host with more memory" + fit,
+		"Provider/lab: host h1: at least 20480 MiB of disk are needed and 15360 MiB are free in its storage pool " +
+			"(free space in the pool, or choose smaller disks" + fit,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

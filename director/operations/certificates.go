@@ -27,11 +27,12 @@ const (
 )
 
 const (
-	certSoon    = 30 * 24 * time.Hour // what ends sooner is a problem
-	certFresh   = 10 * time.Minute    // how long a look counts
-	metricFresh = 6 * time.Hour       // the same for what a kubelet is asked for: its answer is long, and the certificate lives for months
-	certTime    = 5 * time.Second     // bounds all looks of one view
-	certLooks   = 16                  // at once
+	certSoon  = 30 * 24 * time.Hour // what ends sooner is a problem
+	certFresh = 10 * time.Minute    // how long a look counts
+	// the same for what a kubelet is asked for: its answer is long, and the certificate lives for months.
+	metricFresh = 6 * time.Hour
+	certTime    = 5 * time.Second // bounds all looks of one view
+	certLooks   = 16              // at once
 )
 
 // certificates remembers what was seen last. A master that is off still has certificates that end.
@@ -42,7 +43,8 @@ type certificates struct {
 
 type certKey struct{ machine, name string }
 
-// fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often: somebody may be at it.
+// fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often:
+// somebody may be at it.
 func fresh(c api.Certificate, now time.Time) bool {
 	span := certFresh
 	if c.Name == certKubeletClient && c.Ends.After(now.Add(certSoon)) {
@@ -58,23 +60,32 @@ type certLook struct {
 }
 
 // looks returns what there is to look at on the machine.
-func (o *Operations) looks(m director.Machine, p pki.ClusterPKI, client pki.Pair, kubelets func(context.Context, string) (time.Time, error)) []certLook {
+func (o *Operations) looks(
+	m director.Machine, p pki.ClusterPKI, client pki.Pair, kubelets func(context.Context, string) (time.Time, error),
+) []certLook {
 	serving := func(name string, port int, ca string, as pki.Pair) certLook {
 		return certLook{certKey{m.ID, name}, func(ctx context.Context) (api.Certificate, error) {
 			c, err := pki.Serving(ctx, net.JoinHostPort(m.Address, strconv.Itoa(port)), ca, as)
 			if err != nil {
 				return api.Certificate{}, err
 			}
-			return api.Certificate{Name: name, Ends: c.NotAfter, Unchecked: name == certKubelet && !pki.Signed(p.CA.Cert, c)}, nil
+			return api.Certificate{
+				Name: name, Ends: c.NotAfter, Unchecked: name == certKubelet && !pki.Signed(p.CA.Cert, c),
+			}, nil
 		}}
 	}
 	const etcdPort, kubeletPort = 2379, 10250
 	all := []certLook{serving(certKubelet, kubeletPort, "", pki.Pair{})}
 	if m.Role == director.RoleMaster {
-		all = append(all, serving(certAPI, planner.Port, p.CA.Cert, pki.Pair{}), serving(certEtcd, etcdPort, p.EtcdCA.Cert, client))
+		all = append(
+			all, serving(certAPI, planner.Port, p.CA.Cert, pki.Pair{}),
+			serving(certEtcd, etcdPort, p.EtcdCA.Cert, client),
+		)
 	}
 	if kubelets != nil {
-		all = append(all, certLook{certKey{m.ID, certKubeletClient}, func(ctx context.Context) (api.Certificate, error) {
+		all = append(all, certLook{certKey{
+			m.ID, certKubeletClient,
+		}, func(ctx context.Context) (api.Certificate, error) {
 			ends, err := kubelets(ctx, m.Name)
 			return api.Certificate{Name: certKubeletClient, Ends: ends}, err
 		}})
@@ -82,8 +93,8 @@ func (o *Operations) looks(m director.Machine, p pki.ClusterPKI, client pki.Pair
 	return all
 }
 
-// lookAtCertificates looks at the members' certificates that were not looked at lately, and puts what is known of them into the view. What does not
-// answer keeps what was seen last.
+// lookAtCertificates looks at the members' certificates that were not looked at lately, and puts what is known of them
+// into the view. What does not answer keeps what was seen last.
 func (o *Operations) lookAtCertificates(ctx context.Context, w planner.World, v *api.NodesView) {
 	authorities, err := o.Env.ClusterPKI(ctx, w.Cluster.UID)
 	if err != nil {
@@ -177,7 +188,8 @@ func (c *certificates) of(machine string) []api.Certificate {
 	return out
 }
 
-// endingCertificates says which certificates have ended or end soon, or "". ended reports whether one of them is of no use any more.
+// endingCertificates says which certificates have ended or end soon, or "". ended reports whether one of them is of no
+// use any more.
 func endingCertificates(certs []api.Certificate, now time.Time) (text string, ended bool) {
 	var said []string
 	for _, c := range certs {
@@ -190,7 +202,9 @@ func endingCertificates(certs []api.Certificate, now time.Time) (text string, en
 			said = append(said, fmt.Sprintf("its %s certificate ended on %s", c.Name, c.Ends.Format(time.DateOnly)))
 			continue
 		}
-		said = append(said, fmt.Sprintf("its %s certificate ends on %s, in %s", c.Name, c.Ends.Format(time.DateOnly), days(left)))
+		said = append(
+			said, fmt.Sprintf("its %s certificate ends on %s, in %s", c.Name, c.Ends.Format(time.DateOnly), days(left)),
+		)
 	}
 	return strings.Join(said, "; "), ended
 }

@@ -24,13 +24,20 @@ func TestEndingCertificates(t *testing.T) {
 		want  string
 		ended bool
 	}{
-		"none":         {},
-		"far":          {certs: []api.Certificate{in(certAPI, 31*day)}},
-		"soon":         {certs: []api.Certificate{in(certEtcd, 12*day), in(certAPI, 90*day)}, want: "its etcd certificate ends on 2026-03-13, in 12 days"},
-		"within a day": {certs: []api.Certificate{in(certAPI, time.Hour)}, want: "its apiserver certificate ends on 2026-03-01, in less than a day"},
+		"none": {},
+		"far":  {certs: []api.Certificate{in(certAPI, 31*day)}},
+		"soon": {
+			certs: []api.Certificate{in(certEtcd, 12*day), in(certAPI, 90*day)},
+			want:  "its etcd certificate ends on 2026-03-13, in 12 days",
+		},
+		"within a day": {
+			certs: []api.Certificate{in(certAPI, time.Hour)},
+			want:  "its apiserver certificate ends on 2026-03-01, in less than a day",
+		},
 		"ended": {
 			certs: []api.Certificate{in(certAPI, -day), in(certKubeletClient, day)}, ended: true,
-			want: "its apiserver certificate ended on 2026-02-28; its kubelet-client certificate ends on 2026-03-02, in 1 day",
+			want: "its apiserver certificate ended on 2026-02-28; its kubelet-client certificate ends on " +
+				"2026-03-02, in 1 day",
 		},
 		"unchecked": {certs: []api.Certificate{{Name: certKubelet, Ends: now.Add(-day), Unchecked: true}}},
 	} {
@@ -56,7 +63,11 @@ func TestCertificatesAreRemembered(t *testing.T) {
 	year := now.AddDate(1, 0, 0)
 	c.look(t.Context(), []certLook{look(certAPI, year, nil), look(certKubeletClient, year.AddDate(0, 1, 0), nil)}, now)
 	later := now.Add(time.Hour)
-	c.look(t.Context(), []certLook{look(certAPI, time.Time{}, errors.New("it is off")), look(certEtcd, year.AddDate(0, -1, 0), nil)}, later)
+	c.look(
+		t.Context(),
+		[]certLook{look(certAPI, time.Time{}, errors.New("it is off")), look(certEtcd, year.AddDate(0, -1, 0), nil)},
+		later,
+	)
 	want := []api.Certificate{
 		{Name: certEtcd, Ends: year.AddDate(0, -1, 0), Seen: later},
 		{Name: certAPI, Ends: year, Seen: now},

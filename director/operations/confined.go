@@ -24,7 +24,9 @@ func (o *Operations) imageFile(im model.Image) (string, error) {
 func (o *Operations) bundleDir(r model.Release) (string, error) {
 	dir, err := o.Confine.Bundles.Find(r.Bundle)
 	if errors.Is(err, confine.ErrOutside) {
-		return "", director.Errorf(director.KindInvalid, "operations.release", "the release bundle is not allowed: %s", err).
+		return "", director.Errorf(
+			director.KindInvalid, "operations.release", "the release bundle is not allowed: %s", err,
+		).
 			WithHint("move it there, or name its directory in bundleDirs of the director's configuration")
 	}
 	if err != nil {
@@ -33,8 +35,8 @@ func (o *Operations) bundleDir(r model.Release) (string, error) {
 	return dir, nil
 }
 
-// checkConfined refuses documents that name what the configuration does not allow. Back ends look again when they use it; a director that simulates
-// never does.
+// checkConfined refuses documents that name what the configuration does not allow. Back ends look again when they use
+// it; a director that simulates never does.
 func (o *Operations) checkConfined(d *model.Document) []director.Field {
 	var out []director.Field
 	look := func(in confine.Dirs, key, path, name string) {
@@ -42,7 +44,10 @@ func (o *Operations) checkConfined(d *model.Document) []director.Field {
 			return
 		}
 		if err := in.Check(name); err != nil {
-			out = append(out, director.Field{Path: d.Ref().String() + ": spec." + path, Msg: err.Error(), Hint: "move it there, or name its directory in " + key + " of the director's configuration"})
+			out = append(out, director.Field{
+				Path: d.Ref().String() + ": spec." + path, Msg: err.Error(),
+				Hint: "move it there, or name its directory in " + key + " of the director's configuration",
+			})
 		}
 	}
 	if d.Image != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/director-kaas/kaas/director/ledger"
 )
 
-// auditDisks adds the disks that outlived their VMs to the report, with what is wrong with them. A provider whose VMs were not seen is not asked
-// for disks either.
+// auditDisks adds the disks that outlived their VMs to the report, with what is wrong with them. A provider whose VMs
+// were not seen is not asked for disks either.
 func (o *Operations) auditDisks(ctx context.Context, r *ledger.Report, busy map[string]bool) error {
 	var names []string
 	for _, p := range r.Providers {

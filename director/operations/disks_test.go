@@ -37,7 +37,10 @@ func (l *lab) withDisk(t *testing.T, kind string, m director.Machine, undo bool,
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := plan.Run{Plan: &plan.Plan{ID: "p-" + kind}, Step: plan.Step{Kind: kind, Params: text}, Note: func(context.Context, string) {}}
+	r := plan.Run{
+		Plan: &plan.Plan{ID: "p-" + kind}, Step: plan.Step{Kind: kind, Params: text},
+		Note: func(context.Context, string) {},
+	}
 	h := steps.Handlers(l.Env)[kind]
 	if undo {
 		return h.(plan.Undoable).TakeBack(t.Context(), r)
@@ -73,7 +76,13 @@ func (l *lab) listed(t *testing.T) []string {
 	}
 	out := []string{}
 	for _, d := range v.Items {
-		out = append(out, fmt.Sprintf("%s %s %s/%s/%s %d", d.State, strings.Replace(d.ID, director.ForeignDiskID("lab", "pv-1"), "pv-1", 1), d.Cluster, d.Pool, d.Node, d.Size))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"%s %s %s/%s/%s %d", d.State, strings.Replace(d.ID, director.ForeignDiskID("lab", "pv-1"), "pv-1", 1),
+				d.Cluster, d.Pool, d.Node, d.Size,
+			),
+		)
 	}
 	slices.Sort(out)
 	return out
@@ -86,8 +95,9 @@ func (l *lab) wantDisks(t *testing.T, when string, want ...string) {
 	}
 }
 
-// A node's data disk and what others have attached outlive its VM, whatever is killed meanwhile; another node takes the disk over, and leaves it
-// behind in turn. None is lost and none is there twice, and only a person's word for it destroys it.
+// A node's data disk and what others have attached outlive its VM, whatever is killed meanwhile; another node takes the
+// disk over, and leaves it behind in turn. None is lost and none is there twice, and only a person's word for it
+// destroys it.
 func TestDisksOutliveTheirNodes(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
@@ -99,7 +109,10 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	l.world.AttachForeign(l.vm(t, first).ID, "pv-1", 5)
 	l.wantDisks(t, "while the node lives")
 
-	l.killed(t, func() error { return l.withDisk(t, planner.StepVMDelete, first, false, nil) }, sim.VerbList, sim.VerbListVolumes, sim.VerbDelete)
+	l.killed(
+		t, func() error { return l.withDisk(t, planner.StepVMDelete, first, false, nil) }, sim.VerbList,
+		sim.VerbListVolumes, sim.VerbDelete,
+	)
 	id := director.DiskID(first.ID, director.DataDiskSerial)
 	kept, pv := "kept "+id+" c000/w/c000-w-1 1073741824", "foreign pv-1 c000/w/c000-w-1 5"
 	l.wantDisks(t, "after the deletion", pv, kept)
@@ -112,11 +125,15 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	}
 
 	take := func(p *planner.VMParams) { p.TakeDisk = id }
-	l.killed(t, func() error { return l.withDisk(t, planner.StepVMEnsure, second, false, take) }, sim.VerbList, sim.VerbEnsure)
+	l.killed(
+		t, func() error { return l.withDisk(t, planner.StepVMEnsure, second, false, take) }, sim.VerbList,
+		sim.VerbEnsure,
+	)
 	l.wantDisks(t, "taken over", pv, strings.Replace(kept, "kept", "taken", 1))
 	_, err = l.disks().Delete(ctx, "admin", "lab", id)
 	wantKind(t, err, director.KindConflict)
-	if err := l.withDisk(t, planner.StepVMRemove, second, false, nil); err != nil { // its VM is made again, with the disk
+	// its VM is made again, with the disk
+	if err := l.withDisk(t, planner.StepVMRemove, second, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.withDisk(t, planner.StepVMEnsure, second, false, nil); err != nil {
@@ -128,7 +145,10 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 		t.Errorf("volumes: %+v, %v; want the one, in %s", all, err, second.Name)
 	}
 
-	l.killed(t, func() error { return l.withDisk(t, planner.StepVMDelete, second, false, nil) }, sim.VerbListVolumes, sim.VerbDelete)
+	l.killed(
+		t, func() error { return l.withDisk(t, planner.StepVMDelete, second, false, nil) }, sim.VerbListVolumes,
+		sim.VerbDelete,
+	)
 	l.wantDisks(t, "left behind again", pv, strings.Replace(kept, "c000-w-1", "c000-w-2", 1))
 
 	l.world.Inject(sim.Fault{Verb: sim.VerbDeleteVolume})
@@ -164,9 +184,15 @@ func TestOnlyNamedDisksAreDestroyed(t *testing.T) {
 	first, second := l.made["c000-w-1"], l.made["c000-w-2"]
 	named := func(p *planner.VMParams) { p.DeleteData = []string{director.DiskID(first.ID, director.DataDiskSerial)} }
 	for _, m := range []director.Machine{first, second} {
-		l.killed(t, func() error { return l.withDisk(t, planner.StepVMDelete, m, false, named) }, sim.VerbListVolumes, sim.VerbDelete, sim.VerbDeleteVolume)
+		l.killed(
+			t, func() error { return l.withDisk(t, planner.StepVMDelete, m, false, named) }, sim.VerbListVolumes,
+			sim.VerbDelete, sim.VerbDeleteVolume,
+		)
 	}
-	l.wantDisks(t, "after the deletions", "kept "+director.DiskID(second.ID, director.DataDiskSerial)+" c000/w/c000-w-2 1073741824")
+	l.wantDisks(
+		t, "after the deletions",
+		"kept "+director.DiskID(second.ID, director.DataDiskSerial)+" c000/w/c000-w-2 1073741824",
+	)
 }
 
 // Undoing a creation takes the data disk along only if the machine was never a node.
@@ -179,13 +205,17 @@ func TestUndoKeepsTheDisksOfNodes(t *testing.T) {
 		}
 	}
 	never, node := l.made["c000-w-1"], l.made["c000-w-2"]
-	if err := l.Store.SetMembership(t.Context(), node.ID, store.Membership{State: director.MachinePresent, Kubernetes: "v1.37.1"}); err != nil {
+	if err := l.Store.SetMembership(t.Context(), node.ID, store.Membership{
+		State: director.MachinePresent, Kubernetes: "v1.37.1",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []director.Machine{never, node} {
 		l.killed(t, func() error { return l.withDisk(t, planner.StepVMEnsure, m, true, nil) }, sim.VerbListVolumes)
 	}
-	l.wantDisks(t, "after the undo", "kept "+director.DiskID(node.ID, director.DataDiskSerial)+" c000/w/c000-w-2 1073741824")
+	l.wantDisks(
+		t, "after the undo", "kept "+director.DiskID(node.ID, director.DataDiskSerial)+" c000/w/c000-w-2 1073741824",
+	)
 }
 
 // A disk that the ledger has lost is found, with the node that its label names, and deleted by a person.

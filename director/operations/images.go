@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,15 +15,14 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
 )
 
 var _ api.Images = (*Operations)(nil)
 
-// checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the disks. A director that
-// simulates takes any file.
+// checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the
+// disks. A director that simulates takes any file.
 func (o *Operations) checkImage(ctx context.Context, w planner.World) []director.Field {
 	im, at := w.Image.Image, w.Image.Ref().String()
 	one := func(field, hint, format string, args ...any) []director.Field {
@@ -37,17 +35,28 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	}
 	switch {
 	case errors.Is(err, confine.ErrOutside):
-		return one("source", "move it there, or name its directory in imageDirs of the director's configuration", "%s", err)
+		return one(
+			"source", "move it there, or name its directory in imageDirs of the director's configuration", "%s", err,
+		)
 	case errors.Is(err, confine.ErrNotRegular):
 		return one("source", "name the image's file", "%s is not a regular file", im.Source)
 	case errors.Is(err, os.ErrNotExist) && im.Source == "":
-		return one("sha256", "import it: directorctl image import FILE "+w.Image.Metadata.Name+"; or name a file in spec.source", "this director has no imported image with this checksum")
+		return one(
+			"sha256",
+			"import it: directorctl image import FILE "+w.Image.Metadata.Name+"; or name a file in spec.source",
+			"this director has no imported image with this checksum",
+		)
 	case errors.Is(err, os.ErrNotExist):
-		return one("source", "copy the image there, or correct the path", "%s does not exist on the director", im.Source)
+		return one(
+			"source", "copy the image there, or correct the path", "%s does not exist on the director", im.Source,
+		)
 	case err != nil:
 		return one("source", "", "%s", err)
 	case sum != im.SHA256:
-		return one("sha256", "the file is damaged or another one: copy it again, or correct the checksum: sha256sum "+path, "the file has another checksum")
+		return one(
+			"sha256", "the file is damaged or another one: copy it again, or correct the checksum: sha256sum "+path,
+			"the file has another checksum",
+		)
 	case slices.Contains(o.ProviderTypes, model.ProviderSim):
 		return nil // a rehearsal takes stand-ins
 	}
@@ -57,13 +66,22 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	}
 	var out []director.Field
 	if info.Format != diskimage.QCOW2 {
-		out = append(out, one("source", "import it, which converts it: directorctl image import FILE "+w.Image.Metadata.Name, "the file is %s, and back ends take qcow2", info)...)
+		out = append(
+			out,
+			one(
+				"source", "import it, which converts it: directorctl image import FILE "+w.Image.Metadata.Name,
+				"the file is %s, and back ends take qcow2", info,
+			)...,
+		)
 	}
 	if info.Arch != "" && info.Arch != im.Arch {
 		out = append(out, one("arch", "name an image for "+im.Arch, "the image is for %s", info.Arch)...)
 	}
 	if info.Release != nil && info.Release.Kubernetes != im.Kubernetes {
-		out = append(out, one("kubernetes", "correct it, or name another image", "the image carries %s", info.Release.Kubernetes)...)
+		out = append(
+			out,
+			one("kubernetes", "correct it, or name another image", "the image carries %s", info.Release.Kubernetes)...,
+		)
 	}
 	return append(out, fits(w, info.Virtual)...)
 }
@@ -74,7 +92,10 @@ func fits(w planner.World, virtual int64) []director.Field {
 	small := func(path string, disk model.Size) {
 		if int64(disk) < virtual {
 			out = append(out, director.Field{
-				Path: w.Cluster.Ref().String() + ": spec." + path, Msg: fmt.Sprintf("%s are less than the disk of Image/%s has, %s", disk, w.Image.Metadata.Name, model.Size(virtual)),
+				Path: w.Cluster.Ref().String() + ": spec." + path,
+				Msg: fmt.Sprintf(
+					"%s are less than the disk of Image/%s has, %s", disk, w.Image.Metadata.Name, model.Size(virtual),
+				),
 				Hint: "at least " + model.Size(virtual).String(),
 			})
 		}
@@ -87,39 +108,48 @@ func fits(w planner.World, virtual int64) []director.Field {
 	return out
 }
 
-// deleteImage takes all contents that the document ever had off the providers.
-func (o *Operations) deleteImage(ctx context.Context, doc model.Stored) error {
+// placesOf returns where the contents of the image's document may be: what is known to be on providers, and what each
+// of them may have under its names.
+func placesOf(doc model.Stored, docs []model.Stored, brought []director.ProviderImage) []director.ProviderImage {
 	name := doc.Metadata.Name
-	docs, err := o.Store.Documents(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, d := range docs {
-		if d.Cluster != nil && d.Cluster.Image == name {
-			return director.Errorf(director.KindConflict, "operations.delete", "Image/%s is used by %s", name, d.Ref()).WithHint("delete %s first", d.Ref())
-		}
-	}
-	known, err := o.Store.ProviderImages(ctx)
-	if err != nil {
-		return err
-	}
+	var out []director.ProviderImage
 	for _, d := range docs {
 		if d.Provider == nil {
 			continue
 		}
-		there := []string{name, doc.Image.NameOnProviders(name)} // the first is how it was called before its checksum was part of the name
-		for _, k := range known {
+		// the first is how it was called before its checksum was part of the name
+		there := []string{name, doc.Image.NameOnProviders(name)}
+		for _, k := range brought {
 			if k.Provider == d.Metadata.Name && k.Image == name && !slices.Contains(there, k.Name) {
 				there = append(there, k.Name)
 			}
 		}
 		for _, n := range there {
-			if err := o.takeOff(ctx, d.Metadata.Name, n); err != nil {
-				return err
-			}
+			out = append(out, director.ProviderImage{
+				Provider: d.Metadata.Name, Name: n, Image: name, SHA256: doc.Image.SHA256,
+			})
 		}
 	}
-	return nil
+	return out
+}
+
+// clearOff takes the images of a document that is gone off their providers. What stays is in the record, and goes with
+// the next prune.
+func (o *Operations) clearOff(ctx context.Context, doc model.Stored, places []director.ProviderImage) error {
+	var left []error
+	for _, p := range places {
+		if err := o.takeOff(ctx, p.Provider, p.Name); err != nil {
+			left = append(left, fmt.Errorf("%s on provider %s: %w", p.Name, p.Provider, err))
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &director.Error{
+		Kind: director.KindOf(left[0]), Op: "operations.delete",
+		Msg:  doc.Ref().String() + " is deleted, and not yet all of its images: " + errors.Join(left...).Error(),
+		Hint: "take the rest off later: directorctl image prune", Err: errors.Join(left...),
+	}
 }
 
 // takeOff deletes an image on a provider. No error if it is gone; conflict while VMs are linked to it.
@@ -138,17 +168,15 @@ func (o *Operations) takeOff(ctx context.Context, provider, name string) error {
 
 // imageUse is who needs which image.
 type imageUse struct {
+	uses
 	docs      map[string]model.Stored // of images, by name
 	users     map[string][]string     // clusters of an image, by the name of its document
 	providers map[string]bool         // that there are
-	keys      map[string]string       // why an image stays on its provider, by its name there
-	files     map[string]string       // why a file stays, by its checksum
 	brought   []director.ProviderImage
 }
 
 func (o *Operations) imageUse(ctx context.Context) (imageUse, error) {
-	u := imageUse{docs: map[string]model.Stored{}, users: map[string][]string{}, providers: map[string]bool{}, keys: map[string]string{}, files: map[string]string{}}
-	// The plans are looked at last: what a plan takes up meanwhile is named by a document before.
+	u := imageUse{docs: map[string]model.Stored{}, users: map[string][]string{}, providers: map[string]bool{}}
 	docs, err := o.Store.Documents(ctx, "")
 	if err != nil {
 		return u, err
@@ -157,43 +185,14 @@ func (o *Operations) imageUse(ctx context.Context) (imageUse, error) {
 		switch {
 		case d.Image != nil:
 			u.docs[d.Metadata.Name] = d
-			u.keys[d.Image.NameOnProviders(d.Metadata.Name)] = d.Ref().String() + " names it"
-			if d.Image.Source == "" {
-				u.files[d.Image.SHA256] = d.Ref().String() + " names it"
-			}
 		case d.Cluster != nil:
 			u.users[d.Cluster.Image] = append(u.users[d.Cluster.Image], d.Metadata.Name)
 		case d.Provider != nil:
 			u.providers[d.Metadata.Name] = true
 		}
 	}
-	machines, err := o.Store.Machines(ctx, store.MachineFilter{})
-	if err != nil {
+	if u.uses, err = o.uses(ctx, docs); err != nil {
 		return u, err
-	}
-	for _, m := range machines {
-		u.keys[m.Image] = "the VM of " + m.Name + " was made from it"
-	}
-	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
-		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing, plan.PhaseFailed, plan.PhaseCancelled,
-	}})
-	if err != nil {
-		return u, err
-	}
-	for _, id := range ids {
-		p, _, err := o.Store.Plan(ctx, id)
-		if err != nil {
-			return u, err
-		}
-		for _, s := range p.Steps {
-			var params planner.ImageParams
-			if s.Kind == planner.StepImageEnsure && json.Unmarshal(s.Params, &params) == nil {
-				u.keys[params.Name] = "plan " + id + " can go on, and needs it"
-				if params.Image.Source == "" {
-					u.files[params.Image.SHA256] = "plan " + id + " can go on, and needs it"
-				}
-			}
-		}
 	}
 	u.brought, err = o.Store.ProviderImages(ctx)
 	return u, err
@@ -214,7 +213,7 @@ func (o *Operations) ImageViews(ctx context.Context) ([]api.ImageView, error) {
 		}
 		for i, f := range list {
 			files[f.SHA256] = &list[i]
-			if u.files[f.SHA256] == "" {
+			if _, used := u.files[f.SHA256]; !used {
 				loose = append(loose, f)
 			}
 		}
@@ -222,10 +221,13 @@ func (o *Operations) ImageViews(ctx context.Context) ([]api.ImageView, error) {
 	out := []api.ImageView{}
 	for _, name := range sorted(u.docs) {
 		im := u.docs[name].Image
-		v := api.ImageView{Name: name, SHA256: im.SHA256, Kubernetes: im.Kubernetes, Source: im.Source, Clusters: u.users[name]}
+		v := api.ImageView{
+			Name: name, SHA256: im.SHA256, Kubernetes: im.Kubernetes, Source: im.Source, Clusters: u.users[name],
+		}
 		if im.Source == "" {
 			v.File = files[im.SHA256]
 		}
+		o.provenance(&v, *im)
 		key := im.NameOnProviders(name)
 		for _, b := range u.brought {
 			if b.Image == name && b.Name == key {
@@ -237,7 +239,9 @@ func (o *Operations) ImageViews(ctx context.Context) ([]api.ImageView, error) {
 		out = append(out, v)
 	}
 	for _, f := range loose {
-		out = append(out, api.ImageView{SHA256: f.SHA256, Kubernetes: f.Kubernetes, File: &f})
+		v := api.ImageView{SHA256: f.SHA256, Kubernetes: f.Kubernetes, File: &f}
+		o.provenance(&v, model.Image{SHA256: f.SHA256, Kubernetes: f.Kubernetes, Unsigned: f.Unsigned})
+		out = append(out, v)
 	}
 	return out, nil
 }
@@ -251,16 +255,19 @@ func sorted[V any](m map[string]V) []string {
 	return names
 }
 
-// PruneImages removes what nobody needs: on providers the images that no document, no VM and no plan that can go on names, and on the director
-// the imported files that were imported before the time and that no document and no such plan names. A rehearsal changes nothing.
-func (o *Operations) PruneImages(ctx context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error) {
+// PruneImages removes what nobody needs: on providers the images that no document, no VM and no plan that can go on
+// names, and on the director the imported files that were imported before the time and that no document and no such
+// plan names. A rehearsal changes nothing.
+func (o *Operations) PruneImages(
+	ctx context.Context, actor string, before time.Time, rehearse bool,
+) ([]director.ImageLeft, error) {
 	u, err := o.imageUse(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []director.ImageLeft{}
 	for _, b := range u.brought {
-		if u.keys[b.Name] != "" {
+		if _, used := u.images[b.Name]; used {
 			continue
 		}
 		left := director.ImageLeft{Provider: b.Provider, Name: b.Name, SHA256: b.SHA256}
@@ -281,7 +288,7 @@ func (o *Operations) PruneImages(ctx context.Context, actor string, before time.
 		}
 	}
 	for _, f := range files {
-		if u.files[f.SHA256] != "" || f.At.After(before) {
+		if _, used := u.files[f.SHA256]; used || f.At.After(before) {
 			continue
 		}
 		if !rehearse {
@@ -307,9 +314,9 @@ func (o *Operations) DeleteImageFile(ctx context.Context, actor, sum string) err
 	if err != nil {
 		return err
 	}
-	if why := u.files[sum]; why != "" {
-		return director.Errorf(director.KindConflict, "operations.delete", "the image stays: %s", why).
-			WithHint("delete what needs it first")
+	if r, used := u.files[sum]; used {
+		return director.Errorf(director.KindConflict, "operations.delete", "the image stays: %s", r.why).
+			WithHint("%s", r.hint)
 	}
 	if err := s.Delete(sum); err != nil {
 		return err
@@ -338,7 +345,8 @@ type ImageStore interface {
 
 func (o *Operations) images() (ImageStore, error) {
 	if o.Images == nil {
-		return nil, director.Errorf(director.KindUnavailable, "operations.images", "this director keeps no images").WithHint("name the file of the image in spec.source of its document")
+		return nil, director.Errorf(director.KindUnavailable, "operations.images", "this director keeps no images").
+			WithHint("name the file of the image in spec.source of its document")
 	}
 	return o.Images, nil
 }
@@ -348,6 +356,11 @@ func (o *Operations) BeginUpload(ctx context.Context, r director.ImageRequest) (
 	s, err := o.images()
 	if err != nil {
 		return director.ImageUpload{}, err
+	}
+	if _, err := o.Env.Gate.Upload(director.ImageImport{
+		Upload: r.SHA256, Signed: r.Signed, Unsigned: r.Unsigned,
+	}); err != nil {
+		return director.ImageUpload{}, err // before anything is sent
 	}
 	return s.Begin(ctx, r)
 }
@@ -362,7 +375,9 @@ func (o *Operations) Upload(_ context.Context, id string) (director.ImageUpload,
 }
 
 // WriteUpload adds to the upload at the offset.
-func (o *Operations) WriteUpload(ctx context.Context, id string, offset int64, r io.Reader) (director.ImageUpload, error) {
+func (o *Operations) WriteUpload(
+	ctx context.Context, id string, offset int64, r io.Reader,
+) (director.ImageUpload, error) {
 	s, err := o.images()
 	if err != nil {
 		return director.ImageUpload{}, err
@@ -385,11 +400,18 @@ func (o *Operations) ImportImage(ctx context.Context, r director.ImageImport) (d
 	if err != nil {
 		return director.ImageJob{}, err
 	}
+	if r, err = o.Env.Gate.Upload(r); err != nil {
+		return director.ImageJob{}, err
+	}
 	j, err := s.Import(ctx, r)
 	if err != nil {
 		return j, err
 	}
-	return j, o.auditImage(ctx, r.By, "import", r.Upload)
+	verb := "import"
+	if r.Unsigned != "" {
+		verb = "import unsigned: " + r.Unsigned
+	}
+	return j, o.auditImage(ctx, r.By, verb, r.Upload)
 }
 
 // ConvertImage begins to make another image of an imported one.

@@ -44,32 +44,65 @@ func TestCheckImage(t *testing.T) {
 		"another Kubernetes, and small disks": {good, func(w *planner.World) {
 			w.Image.Image.Kubernetes = "v1.36.4"
 			w.Cluster.Cluster.Masters.Disk = model.GiB / 2
-			w.Cluster.Cluster.Workers = []model.WorkerPool{{VMSize: model.VMSize{Disk: 20 * model.GiB}}, {VMSize: model.VMSize{Disk: model.GiB / 4}}}
+			w.Cluster.Cluster.Workers = []model.WorkerPool{
+				{VMSize: model.VMSize{Disk: 20 * model.GiB}}, {VMSize: model.VMSize{Disk: model.GiB / 4}},
+			}
 		}, []string{
-			"Image/node: spec.kubernetes: the image carries v1.37.2", "Cluster/demo: spec.masters.disk: 512MiB are less", "Cluster/demo: spec.workers[1].disk: 256MiB",
+			"Image/node: spec.kubernetes: the image carries v1.37.2",
+			"Cluster/demo: spec.masters.disk: 512MiB are less", "Cluster/demo: spec.workers[1].disk: 256MiB",
 		}},
-		"another format": {diskimagetest.Convert(t, disk, "vmdk"), nil, []string{"Image/node: spec.source: the file is VMDK (monolithicSparse), and back ends take qcow2"}},
-		"another CPU": {
-			diskimagetest.Convert(t, diskimagetest.Disk(t, diskimagetest.RootARM64, nil), "qcow2"), nil, []string{"Image/node: spec.arch: the image is for arm64"},
+		"another format": {
+			diskimagetest.Convert(t, disk, "vmdk"), nil,
+			[]string{"Image/node: spec.source: the file is VMDK (monolithicSparse), and back ends take qcow2"},
 		},
-		"another checksum": {good, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.sha256: the file has another checksum"}},
-		"not there":        {good, func(w *planner.World) { w.Image.Image.Source = "/nowhere/image" }, []string{"Image/node: spec.source: /nowhere/image does not exist"}},
-		"elsewhere":        {good, func(w *planner.World) { w.Image.Image.Source = "/etc/passwd" }, []string{"Image/node: spec.source: /etc/passwd is not below"}},
-		"a FIFO":           {fifo, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.source: " + fifo + " is not a regular file"}},
-		"a way out":        {way, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) }, []string{"Image/node: spec.source: " + way + " leads out of"}},
-		"not imported":     {good, func(w *planner.World) { w.Image.Image.Source = "" }, []string{"Image/node: spec.sha256: this director has no imported image"}},
+		"another CPU": {
+			diskimagetest.Convert(t, diskimagetest.Disk(t, diskimagetest.RootARM64, nil), "qcow2"), nil,
+			[]string{"Image/node: spec.arch: the image is for arm64"},
+		},
+		"another checksum": {
+			good, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) },
+			[]string{"Image/node: spec.sha256: the file has another checksum"},
+		},
+		"not there": {
+			good, func(w *planner.World) { w.Image.Image.Source = "/nowhere/image" },
+			[]string{"Image/node: spec.source: /nowhere/image does not exist"},
+		},
+		"elsewhere": {
+			good, func(w *planner.World) { w.Image.Image.Source = "/etc/passwd" },
+			[]string{"Image/node: spec.source: /etc/passwd is not below"},
+		},
+		"a FIFO": {
+			fifo, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) },
+			[]string{"Image/node: spec.source: " + fifo + " is not a regular file"},
+		},
+		"a way out": {
+			way, func(w *planner.World) { w.Image.Image.SHA256 = strings.Repeat("1", 64) },
+			[]string{"Image/node: spec.source: " + way + " leads out of"},
+		},
+		"not imported": {
+			good, func(w *planner.World) { w.Image.Image.Source = "" },
+			[]string{"Image/node: spec.sha256: this director has no imported image"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ops := New(Config{Confine: confine.Rules{Images: confine.Dirs{"/nowhere", os.TempDir()}}, Env: steps.Env{Imported: func(string) string { return "/nowhere/imported" }}})
+			ops := New(Config{
+				Confine: confine.Rules{Images: confine.Dirs{"/nowhere", os.TempDir()}},
+				Env:     steps.Env{Imported: func(string) string { return "/nowhere/imported" }},
+			})
 			doc := func(kind model.Kind, name string) model.Stored {
 				return model.Stored{Document: model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}}
 			}
-			w := planner.World{Cluster: doc(model.KindCluster, "demo"), Image: doc(model.KindImage, "node"), Provider: doc(model.KindProvider, "lab")}
+			w := planner.World{
+				Cluster: doc(model.KindCluster, "demo"), Image: doc(model.KindImage, "node"),
+				Provider: doc(model.KindProvider, "lab"),
+			}
 			w.Provider.Provider = &model.Provider{Type: model.ProviderLibvirt}
 			w.Cluster.Cluster = &model.Cluster{Masters: model.Masters{VMSize: model.VMSize{Disk: 30 * model.GiB}}}
-			w.Image.Image = &model.Image{Source: test.path, SHA256: sumOf(t, test.path), Kubernetes: "v1.37.2", Arch: "amd64", Format: "qcow2"}
+			w.Image.Image = &model.Image{
+				Source: test.path, SHA256: sumOf(t, test.path), Kubernetes: "v1.37.2", Arch: "amd64", Format: "qcow2",
+			}
 			if test.edit != nil {
 				test.edit(&w)
 			}

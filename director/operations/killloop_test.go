@@ -27,8 +27,8 @@ import (
 
 var errKilled = errors.New("the director was killed")
 
-// life is what is left of one director's process: it dies before or after one of its calls to the ledger or the hypervisor. What it had asked for by then
-// is done, and nothing after it.
+// life is what is left of one director's process: it dies before or after one of its calls to the ledger or the
+// hypervisor. What it had asked for by then is done, and nothing after it.
 type life struct{ left atomic.Int64 }
 
 func (l *life) tick() error {
@@ -70,7 +70,8 @@ func (m mortalLedger) BuryMachine(ctx context.Context, id string, now time.Time)
 	return err
 }
 
-// mortalBackend is the connection of that process. late gets a creation that the hypervisor had taken and not begun when its director died.
+// mortalBackend is the connection of that process. late gets a creation that the hypervisor had taken and not begun
+// when its director died.
 type mortalBackend struct {
 	hypervisor.Backend
 	life *life
@@ -99,8 +100,11 @@ func (m mortalBackend) Delete(ctx context.Context, id hypervisor.ID, o hyperviso
 
 func (m mortalBackend) Unwrap() hypervisor.Backend { return m.Backend }
 
-// try runs a step in a process that may die, and again in a new one, until it ends by itself. deaths is how often it may die.
-func (l *lab) try(ctx context.Context, random *rand.Rand, kind string, m director.Machine, deaths int) (late []hypervisor.Spec, err error) {
+// try runs a step in a process that may die, and again in a new one, until it ends by itself. deaths is how often it
+// may die.
+func (l *lab) try(
+	ctx context.Context, random *rand.Rand, kind string, m director.Machine, deaths int,
+) (late []hypervisor.Spec, err error) {
 	real := sim.Open(l.world)
 	for {
 		alive := &life{}
@@ -115,7 +119,8 @@ func (l *lab) try(ctx context.Context, random *rand.Rand, kind string, m directo
 		switch {
 		case errors.Is(err, errKilled) && deaths > 0:
 			deaths--
-		case director.KindOf(err) == director.KindUnavailable && err != nil: // the hypervisor had a fault: the engine tries again
+		case director.KindOf(err) == director.KindUnavailable &&
+			err != nil: // the hypervisor had a fault: the engine tries again
 		case err != nil && plan.OutcomeOf(err).Kind == plan.NotReady: // half made: asked again
 		default:
 			return late, err
@@ -123,9 +128,10 @@ func (l *lab) try(ctx context.Context, random *rand.Rand, kind string, m directo
 	}
 }
 
-// 1,000 creations, each killed and cut off at random points, on a hypervisor with faults and with strangers of the same names, by directors whose database
-// was set back in between. One sweep with the ledger's own means then leaves no orphan, no twin, no stranger touched. Audits run all the time, and
-// none calls a VM an orphan that a plan is just making.
+// 1,000 creations, each killed and cut off at random points, on a hypervisor with faults and with strangers of the same
+// names, by directors whose database was set back in between. One sweep with the ledger's own means then leaves no
+// orphan, no twin, no stranger touched. Audits run all the time, and none calls a VM an orphan that a plan is just
+// making.
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
 	const clusters, workers = 100, 10
@@ -133,7 +139,9 @@ func TestKillLoop(t *testing.T) {
 	t.Logf("seed %d", seed)
 	l := openLab(t, clusters, workers)
 	l.world.SetAttempts(2)
-	l.world.SetWeather(seed, map[sim.Verb]sim.Timing{sim.VerbEnsure: {Faults: 0.1}, sim.VerbDelete: {Faults: 0.1}, sim.VerbList: {Faults: 0.02}})
+	l.world.SetWeather(seed, map[sim.Verb]sim.Timing{
+		sim.VerbEnsure: {Faults: 0.1}, sim.VerbDelete: {Faults: 0.1}, sim.VerbList: {Faults: 0.02},
+	})
 	planted := map[string]bool{}
 	other := sim.Open(l.world)
 	for i := range clusters {
@@ -145,7 +153,8 @@ func TestKillLoop(t *testing.T) {
 		}
 		for made := false; !made; {
 			_, err := other.Ensure(t.Context(), hypervisor.Spec{
-				Key: director.Stamp{Director: "theirs", Machine: l.made[name].ID}, Name: name, CPUs: 1, Memory: 1 << 30, Image: "node", RootDisk: 1 << 30,
+				Key: director.Stamp{Director: "theirs", Machine: l.made[name].ID}, Name: name, CPUs: 1, Memory: 1 << 30,
+				Image: "node", RootDisk: 1 << 30,
 				NICs: []hypervisor.NIC{{Network: "net", MAC: l.made[name].MAC}},
 			})
 			vms, lerr := other.List(t.Context(), hypervisor.Filter{Director: "theirs", Machine: l.made[name].ID})
@@ -220,7 +229,9 @@ func TestKillLoop(t *testing.T) {
 				}
 				for _, m := range lost { // the database is set back to before the plan
 					nobody(m)
-					if _, err := l.Store.SQL().ExecContext(t.Context(), "DELETE FROM machines WHERE id = ?", m.ID); err != nil {
+					if _, err := l.Store.SQL().ExecContext(
+						t.Context(), "DELETE FROM machines WHERE id = ?", m.ID,
+					); err != nil {
 						t.Error(err)
 					}
 				}
@@ -246,7 +257,11 @@ func TestKillLoop(t *testing.T) {
 	if got := l.orphans(t); len(got) > 0 {
 		t.Errorf("orphans are left: %v", got)
 	}
-	if twins := slices.DeleteFunc(l.world.Twins(), func(s string) bool { return strings.HasPrefix(s, "MAC  ") }); len(twins) > 0 {
+	if twins := slices.DeleteFunc(l.world.Twins(), func(
+		s string,
+	) bool {
+		return strings.HasPrefix(s, "MAC  ")
+	}); len(twins) > 0 {
 		t.Errorf("twins: %v", twins)
 	}
 	if diff := cmp.Diff(before, strangers()); diff != "" {
@@ -256,7 +271,9 @@ func TestKillLoop(t *testing.T) {
 }
 
 // create brings one VM about, or gives it up, with deaths on the way, and returns what became of it.
-func (l *lab) create(ctx context.Context, random *rand.Rand, m director.Machine, taken bool, nobody func(director.Machine)) (string, error) {
+func (l *lab) create(
+	ctx context.Context, random *rand.Rand, m director.Machine, taken bool, nobody func(director.Machine),
+) (string, error) {
 	late, err := l.try(ctx, random, planner.StepVMEnsure, m, 1+random.IntN(3))
 	if taken { // a stranger has its name
 		if director.KindOf(err) != director.KindConflict || err == nil {
@@ -309,7 +326,8 @@ func (l *lab) orphans(t *testing.T) []ledger.Finding {
 	}
 }
 
-// sweep is the one sweep: every other orphan is adopted where it can be, and all others are reclaimed. Directors that die at it begin again.
+// sweep is the one sweep: every other orphan is adopted where it can be, and all others are reclaimed. Directors that
+// die at it begin again.
 func (l *lab) sweep(t *testing.T) {
 	t.Helper()
 	adopted, reclaimed := 0, 0
@@ -317,7 +335,9 @@ func (l *lab) sweep(t *testing.T) {
 		if i%2 == 0 && f.Cluster != "" {
 			var err error
 			for range 20 {
-				if _, err = l.Adopt(t.Context(), "admin", "lab", string(f.VM), wire.VMAdopt{}); err == nil || director.KindOf(err) != director.KindUnavailable {
+				if _, err = l.Adopt(
+					t.Context(), "admin", "lab", string(f.VM), wire.VMAdopt{},
+				); err == nil || director.KindOf(err) != director.KindUnavailable {
 					break
 				}
 			}
@@ -329,7 +349,9 @@ func (l *lab) sweep(t *testing.T) {
 		}
 		var err error
 		for range 20 {
-			if _, err = l.Reclaim(t.Context(), "admin", "lab", string(f.VM), true); err == nil || director.KindOf(err) != director.KindUnavailable {
+			if _, err = l.Reclaim(
+				t.Context(), "admin", "lab", string(f.VM), true,
+			); err == nil || director.KindOf(err) != director.KindUnavailable {
 				break
 			}
 		}

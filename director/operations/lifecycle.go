@@ -42,11 +42,17 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 	}
 	now := o.Now()
 	if o.PlanLife > 0 && s.Phase != plan.PhaseDiscarded && now.After(p.CreatedAt.Add(o.PlanLife)) {
-		return director.Errorf(director.KindConflict, "operations.start", "plan %s was made %s ago and has expired", id, now.Sub(p.CreatedAt).Round(time.Minute)).
+		return director.Errorf(
+			director.KindConflict, "operations.start", "plan %s was made %s ago and has expired", id,
+			now.Sub(p.CreatedAt).Round(time.Minute),
+		).
 			WithHint("plan again: directorctl plan %s", p.Cluster)
 	}
 	if s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone {
-		return director.Errorf(director.KindConflict, "operations.start", "plan %s has to be approved first: %s", id, strings.Join(p.Approvals, "; ")).
+		return director.Errorf(
+			director.KindConflict, "operations.start", "plan %s has to be approved first: %s", id,
+			strings.Join(p.Approvals, "; "),
+		).
 			WithHint("somebody who has read it says: directorctl approve %s", id)
 	}
 	base, err := o.unmoved(ctx, p)
@@ -62,7 +68,12 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 			return err
 		}
 		// What they would do is done by this plan, or must not be done any more.
-		if err := discardPlans(tx, p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled); err != nil {
+		if err := discardPlans(
+			tx, p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled,
+		); err != nil {
+			return err
+		}
+		if err := o.declareLost(tx, p, actor); err != nil {
 			return err
 		}
 		if len(p.Facts) > 0 { // it may make machines: reserve those that are new
@@ -89,7 +100,8 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 	return err
 }
 
-// unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison was based on.
+// unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison
+// was based on.
 func (o *Operations) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 	base, err := pin(ctx, o.Store, p.Cluster)
 	if err != nil {
@@ -107,7 +119,9 @@ func (o *Operations) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 	if plan.HashOf(now) == p.Hash {
 		return base, nil
 	}
-	return base, director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now)).
+	return base, director.Errorf(
+		director.KindConflict, "operations.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now),
+	).
 		WithHint("plan again: directorctl plan %s", p.Cluster)
 }
 
@@ -133,6 +147,8 @@ func moved(was, is plan.Content) string {
 	for _, m := range is.Machines {
 		if b, ok := before[m.Name]; ok && b.Address != m.Address {
 			out = append(out, fmt.Sprintf("%s would get %s instead of %s", m.Name, m.Address, b.Address))
+		} else if ok && b.MAC != m.MAC {
+			out = append(out, fmt.Sprintf("%s would get the MAC address %s instead of %s", m.Name, m.MAC, b.MAC))
 		}
 	}
 	if len(was.Steps) != len(is.Steps) {
@@ -148,19 +164,25 @@ func sameHash(p plan.Plan, hash string) error {
 	if hash == p.Hash {
 		return nil
 	}
-	return director.Errorf(director.KindConflict, "operations.start", "plan %s has the hash %.12s, not %.12s", p.ID, p.Hash, hash).
+	return director.Errorf(
+		director.KindConflict, "operations.start", "plan %s has the hash %.12s, not %.12s", p.ID, p.Hash, hash,
+	).
 		WithHint("read the plan that you want to start: directorctl plans show %s", p.ID)
 }
 
-// supersede discards what was planned for the cluster and never started: it was made for a world that the new plan sees better.
+// supersede discards what was planned for the cluster and never started: it was made for a world that the new plan sees
+// better.
 func (o *Operations) supersede(ctx context.Context, actor, cluster, by string) error {
-	ids, err := o.Store.Plans(ctx, store.PlanFilter{Cluster: cluster, Phases: []plan.Phase{plan.PhasePlanned, plan.PhaseApproved}})
+	ids, err := o.Store.Plans(ctx, store.PlanFilter{
+		Cluster: cluster, Phases: []plan.Phase{plan.PhasePlanned, plan.PhaseApproved},
+	})
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
 		err := o.Engine.Discard(ctx, id, actor, "plan "+by+" was made in its place")
-		if err != nil && director.KindOf(err) != director.KindConflict { // somebody has just started it: then the new plan will be refused
+		// somebody has just started it: then the new plan will be refused
+		if err != nil && director.KindOf(err) != director.KindConflict {
 			return err
 		}
 	}
@@ -176,7 +198,11 @@ func (o *Operations) MovePlan(ctx context.Context, actor, id string, m api.Move)
 	if m.Step != "" {
 		object += " " + m.Step
 	}
-	if err := o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, string(m.Verb), object) }); err != nil {
+	if err := o.Store.Update(ctx, func(
+		tx *store.Tx,
+	) error {
+		return tx.Audit(o.Now(), actor, string(m.Verb), object)
+	}); err != nil {
 		return api.PlanView{}, err
 	}
 	return o.Plan(ctx, id)
@@ -211,7 +237,10 @@ func (o *Operations) approve(ctx context.Context, actor, id, hash string) error 
 		return err
 	}
 	if o.Approval == ApprovalOther && actor == p.CreatedBy {
-		return director.Errorf(director.KindForbidden, "operations.approve", "plan %s was made by %s, who cannot approve it too", id, actor).
+		return director.Errorf(
+			director.KindForbidden, "operations.approve", "plan %s was made by %s, who cannot approve it too", id,
+			actor,
+		).
 			WithHint("ask a second person: directorctl approve %s", id)
 	}
 	return o.Engine.Approve(ctx, id, actor)

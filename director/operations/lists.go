@@ -13,12 +13,18 @@ import (
 
 // ListPlans lists plans without their steps.
 func (o *Operations) ListPlans(ctx context.Context, q api.PlanQuery) ([]api.PlanItem, *director.Place, error) {
-	items, next, err := o.Store.PlanPage(ctx, store.PlanQuery{
+	list := o.Store.PlanPage
+	if q.Archived {
+		list = o.Store.PlanArchives
+	}
+	items, next, err := list(ctx, store.PlanQuery{
 		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Phases: q.Phases, Operations: q.Operations,
 	}, q.Page)
 	out := make([]api.PlanItem, len(items))
 	for i, item := range items {
-		out[i] = api.PlanItem{PlanView: api.PlanView{Plan: item.Plan, State: item.State}, Done: item.Done, Total: item.Total}
+		out[i] = api.PlanItem{
+			PlanView: api.PlanView{Plan: item.Plan, State: item.State}, Done: item.Done, Total: item.Total,
+		}
 	}
 	return out, next, err
 }
@@ -61,7 +67,8 @@ func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]ap
 		keep := make([]bool, len(views))
 		for i, v := range views {
 			keep[i] = q.Labels.Match(items[i].Labels) &&
-				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) && (len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
+				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
+				(len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
 			if keep[i] {
 				out = append(out, v)
 			}
@@ -71,10 +78,13 @@ func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]ap
 	return out[:min(len(out), q.Limit)], next, err
 }
 
-// scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the place after the last of them.
-// What a document is filtered by beside its name is in its text, so the database cannot do it.
+// scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the
+// place after the last of them. What a document is filtered by beside its name is in its text, so the database cannot
+// do it.
 func scan[T any](
-	p director.Page, read func(director.Page) ([]T, *director.Place, error), place func(T) *director.Place, pick func([]T) ([]bool, error),
+	p director.Page, read func(
+		director.Page,
+	) ([]T, *director.Place, error), place func(T) *director.Place, pick func([]T) ([]bool, error),
 ) (*director.Place, error) {
 	for kept := 0; ; {
 		items, next, err := read(p)
@@ -114,7 +124,9 @@ func (o *Operations) ClusterView(ctx context.Context, name string) (api.ClusterV
 }
 
 // clusterViews says what is known of the clusters, with or without their machines.
-func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem, withMachines bool) ([]api.ClusterView, error) {
+func (o *Operations) clusterViews(
+	ctx context.Context, items []store.ClusterItem, withMachines bool,
+) ([]api.ClusterView, error) {
 	var machines map[string][]director.Machine
 	if withMachines {
 		uids := make([]string, len(items))
@@ -129,7 +141,10 @@ func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem
 	views := make([]api.ClusterView, len(items))
 	for i, c := range items {
 		v := &views[i]
-		*v = api.ClusterView{Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Endpoint: c.Endpoint, Nodes: c.Nodes}
+		*v = api.ClusterView{
+			Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Endpoint: c.Endpoint,
+			Nodes: c.Nodes,
+		}
 		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineView(m))
 		}
@@ -146,8 +161,9 @@ func (o *Operations) clusterViews(ctx context.Context, items []store.ClusterItem
 
 func machineView(m director.Machine) api.MachineView {
 	return api.MachineView{
-		Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID, State: string(m.State),
-		CPUs: m.CPUs, Memory: model.Size(m.Memory), NICs: m.NICs,
+		Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID,
+		State: string(m.State),
+		CPUs:  m.CPUs, Memory: model.Size(m.Memory), NICs: m.NICs,
 	}
 }
 

@@ -13,22 +13,35 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// The conflict names the plan in the way, who started it (and not who made it) and since when; and what is not known of it is left out.
+// The conflict names the plan in the way, who started it (and not who made it) and since when; and what is not known of
+// it is left out.
 func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 	t.Parallel()
 	s, _ := scheduling(t)
 	at := time.Unix(1000, 0).UTC()
-	p := plan.Plan{ID: "p1", CreatedAt: at.Add(-time.Hour), CreatedBy: "ann", Content: plan.Content{Operation: plan.ClusterCreate, Cluster: "demo"}}
-	other := plan.Plan{ID: "p2", CreatedAt: at, CreatedBy: "eve", Content: plan.Content{Operation: plan.ClusterDelete, Cluster: "demo"}}
+	p := plan.Plan{
+		ID: "p1", CreatedAt: at.Add(-time.Hour), CreatedBy: "ann",
+		Content: plan.Content{Operation: plan.ClusterCreate, Cluster: "demo"},
+	}
+	other := plan.Plan{
+		ID: "p2", CreatedAt: at, CreatedBy: "eve",
+		Content: plan.Content{Operation: plan.ClusterDelete, Cluster: "demo"},
+	}
 	err := s.Store.Update(t.Context(), func(tx *store.Tx) error {
 		st := plan.NewState(&p)
-		return errors.Join(tx.AddPlan(p), tx.AddPlan(other), tx.Append(&st, plan.Event{Plan: "p1", Kind: plan.PlanStarted, At: at, By: "bob"}))
+		return errors.Join(
+			tx.AddPlan(p), tx.AddPlan(other),
+			tx.Append(&st, plan.Event{Plan: "p1", Kind: plan.PlanStarted, At: at, By: "bob"}),
+		)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]director.Holder{
-		"p1":   {Plan: "p1", Cluster: "demo", Operation: string(plan.ClusterCreate), Phase: string(plan.PhaseRunning), By: "bob", Since: at},
+		"p1": {
+			Plan: "p1", Cluster: "demo", Operation: string(plan.ClusterCreate), Phase: string(plan.PhaseRunning),
+			By: "bob", Since: at,
+		},
 		"gone": {Plan: "gone", Cluster: "demo"},
 	} {
 		err := s.heldBy(t.Context(), "t", id, "demo")
@@ -53,7 +66,8 @@ func TestAPlanExpires(t *testing.T) {
 	}
 	s.PlanLife, s.Now = 24*time.Hour, func() time.Time { return made.Add(25 * time.Hour) }
 	_, err := s.StartPlan(t.Context(), "admin", p.ID, p.Hash)
-	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "25h0m0s ago and has expired") || director.HintOf(err) != "plan again: directorctl plan demo" {
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "25h0m0s ago and has expired") ||
+		director.HintOf(err) != "plan again: directorctl plan demo" {
 		t.Errorf("%v, hint %q", err, director.HintOf(err))
 	}
 }

@@ -18,8 +18,8 @@ const pretends = "the cluster only pretends"
 // missing is the power state of a VM that the hypervisor does not have.
 const missing = "missing"
 
-// Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12), with their certificates. What cannot be
-// asked is left out, and said so.
+// Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12),
+// with their certificates. What cannot be asked is left out, and said so.
 func (o *Operations) Nodes(ctx context.Context, cluster string) (api.NodesView, error) {
 	w, err := o.world(ctx, cluster)
 	if err != nil {
@@ -72,17 +72,20 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 			nodes[n.Name] = n
 		}
 	}
-	power, err := o.power(ctx, w)
+	power, down, err := o.powerBeside(ctx, w)
 	if err != nil && ctx.Err() != nil {
 		return v, ctx.Err()
 	}
 	spare := w.Spare()
 	for _, m := range planner.FactsOf(w).Nodes {
 		n := api.NodeView{
-			Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, State: string(m.State), Version: m.Kubernetes,
-			Wanted: w.Release.Release.Kubernetes, KeptBy: m.KeptBy, Spare: spare[m.Name],
+			Name: m.Name, Role: string(
+				m.Role,
+			), Pool: m.Pool, Address: m.Address, Host: m.Host, State: string(m.State), Version: m.Kubernetes,
+			Wanted: w.Release.Release.Kubernetes, KeptBy: m.KeptBy, Spare: spare[m.Name], HostLost: w.Lost[m.Host],
+			HostDown: down[m.Host],
 		}
-		if power != nil {
+		if power != nil && !n.HostLost && n.HostDown == "" {
 			n.Power = power[m.ID]
 			if n.Power == "" {
 				n.Power = missing
@@ -101,10 +104,15 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 	return v, nil
 }
 
-// problemOf says what is wrong with a node and which operation mends it. The VM is looked at first: a node whose VM is off has no other trouble yet.
+// problemOf says what is wrong with a node and which operation mends it. The VM is looked at first: a node whose VM is
+// off has no other trouble yet.
 func problemOf(m director.Machine, n api.NodeView, joined, asked bool) (string, plan.Operation) {
 	member := m.Kubernetes != ""
 	switch {
+	case n.HostLost:
+		return "its host " + m.Host + " was declared lost", plan.NodeReplace
+	case n.HostDown != "":
+		return "its host " + m.Host + " does not answer", plan.NodeReplace
 	case m.State == director.MachineDetached:
 		return "it was taken out of the cluster", plan.NodeRejoin
 	case !member && m.State != director.MachinePresent:
@@ -137,10 +145,14 @@ func (o *Operations) lookAt(ctx context.Context, cluster string) ([]kube.Node, e
 
 // power returns the power state of each of the cluster's VMs by machine id, as the hypervisor says.
 func (o *Operations) power(ctx context.Context, w planner.World) (map[string]string, error) {
-	b, err := o.Env.Backends.Backend(ctx, w.Provider.Metadata.Name)
+	b, err := o.view(ctx, w)
 	if err != nil {
 		return nil, err
 	}
+	return o.powerIn(ctx, b)
+}
+
+func (o *Operations) powerIn(ctx context.Context, b hypervisor.Backend) (map[string]string, error) {
 	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 	if err != nil {
 		return nil, err
@@ -150,6 +162,35 @@ func (o *Operations) power(ctx context.Context, w planner.World) (map[string]str
 		out[vm.Stamp.Machine] = string(vm.Power)
 	}
 	return out, nil
+}
+
+// powerBeside is power also while hosts do not answer: down says why, by host, and nothing is known of the VMs there.
+func (o *Operations) powerBeside(ctx context.Context, w planner.World) (power, down map[string]string, err error) {
+	b, err := o.view(ctx, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	if power, err = o.powerIn(ctx, b); err == nil {
+		return power, nil, nil
+	}
+	hosts, ok := hypervisor.Capability[hypervisor.Hosts](b)
+	if !ok {
+		return nil, nil, err
+	}
+	states, serr := hosts.HostStates(ctx)
+	if serr != nil {
+		return nil, nil, err
+	}
+	down = map[string]string{}
+	out := keys(w.Lost)
+	for _, s := range states {
+		if s.Err != nil && !w.Lost[s.Host] {
+			down[s.Host] = message(s.Err)
+			out = append(out, s.Host)
+		}
+	}
+	power, err = o.powerIn(ctx, hosts.Without(out...))
+	return power, down, err
 }
 
 // Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).

@@ -1,5 +1,6 @@
-// Package operations is what people and programs can ask of the director: apply documents, plan, start, follow, fetch a kubeconfig. The API, and
-// later the hooks and the schedules, offer it; it works with the store, the engine and the planner.
+// Package operations is what people and programs can ask of the director: apply documents, plan, start, follow, fetch a
+// kubeconfig. The API, and later the hooks and the schedules, offer it; it works with the store, the engine and the
+// planner.
 package operations
 
 import (
@@ -20,7 +21,6 @@ import (
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
@@ -38,22 +38,25 @@ type Config struct {
 	Approval Approval         // who has to agree to plans that destroy
 	Now      func() time.Time //
 	Log      *slog.Logger
-	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without schedules.
+	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without
+	// schedules.
 	CheckSchedule func(model.Schedule) []director.Field
 	// Applied is called after documents have changed; nil for nobody.
 	Applied func()
 	// Support is what archives hold about the director itself; nil for nothing.
 	Support func(context.Context) Support
-	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director without peers.
+	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director
+	// without peers.
 	LogsOf func(instance string) bool
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
+	Archives      Archives      // of plans and of the audit trail
 	// Images keeps imported images; nil for a director without.
 	Images ImageStore
 }
 
-// Operations implements api.Operations. It is safe for concurrent use.
+// Operations is behind most ports of the API. It is safe for concurrent use.
 type Operations struct {
 	Config
 	sums  *checksums
@@ -63,23 +66,35 @@ type Operations struct {
 	phases  sync.Mutex // held by who moves a task of an outer plan
 }
 
-var _ api.Operations = (*Operations)(nil)
+var (
+	_ api.Documents = (*Operations)(nil)
+	_ api.Clusters  = (*Operations)(nil)
+	_ api.Plans     = (*Operations)(nil)
+	_ api.Journal   = (*Operations)(nil)
+	_ api.Phases    = (*Operations)(nil)
+)
 
 // New returns the operations.
 func New(c Config) *Operations {
 	return &Operations{
-		Config: c, sums: &checksums{known: map[fileKey]string{}}, certs: &certificates{known: map[certKey]api.Certificate{}},
+		Config: c, sums: &checksums{known: map[fileKey]string{}},
+		certs:   &certificates{known: map[certKey]api.Certificate{}},
 		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
 }
 
-// Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported at once.
-func (o *Operations) Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
+// Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported
+// at once.
+func (o *Operations) Apply(
+	ctx context.Context, actor string, text []byte, source string, dryRun bool,
+) ([]model.Change, error) {
 	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
 }
 
 // ApplyIf is Apply of a single document if it fulfils the condition when it is stored, and stale otherwise.
-func (o *Operations) ApplyIf(ctx context.Context, actor string, text []byte, source string, dryRun bool, c api.Condition) ([]model.Change, error) {
+func (o *Operations) ApplyIf(
+	ctx context.Context, actor string, text []byte, source string, dryRun bool, c api.Condition,
+) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
 		return nil, err
@@ -88,7 +103,9 @@ func (o *Operations) ApplyIf(ctx context.Context, actor string, text []byte, sou
 		return nil, err
 	}
 	if c.Any() && len(docs) != 1 {
-		return nil, director.Errorf(director.KindInvalid, "operations.apply", "a condition is for one document, and these are %d", len(docs)).
+		return nil, director.Errorf(
+			director.KindInvalid, "operations.apply", "a condition is for one document, and these are %d", len(docs),
+		).
 			WithHint("apply it by itself, or leave If-Match and If-None-Match out")
 	}
 	changes, err := o.store(ctx, actor, docs, dryRun, c)
@@ -114,7 +131,9 @@ func (o *Operations) validate(docs []model.Document) error {
 		problems = append(problems, o.checkType(&docs[i])...)
 		problems = append(problems, o.checkConfined(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
-			problems = append(problems, director.Field{Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one"})
+			problems = append(problems, director.Field{
+				Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one",
+			})
 		} else {
 			seen[ref] = true
 		}
@@ -122,9 +141,11 @@ func (o *Operations) validate(docs []model.Document) error {
 	return director.Invalid("operations.apply", "nothing was applied: the documents have problems", problems)
 }
 
-// checkType refuses a provider that only pretends, unless all of this director does: nobody shall take its clusters for real.
+// checkType refuses a provider that only pretends, unless all of this director does: nobody shall take its clusters for
+// real.
 func (o *Operations) checkType(d *model.Document) []director.Field {
-	if d.Provider == nil || d.Provider.Type != model.ProviderSim || o.ProviderTypes == nil || slices.Contains(o.ProviderTypes, model.ProviderSim) {
+	if d.Provider == nil || d.Provider.Type != model.ProviderSim || o.ProviderTypes == nil ||
+		slices.Contains(o.ProviderTypes, model.ProviderSim) {
 		return nil
 	}
 	return []director.Field{{
@@ -172,7 +193,9 @@ func merge(docs []model.Document, stored []model.Stored) ([]model.Change, error)
 		}
 	}
 	sort.SliceStable(problems, func(i, j int) bool { return problems[i].Path < problems[j].Path })
-	return changes, director.Invalid("operations.apply", "nothing was applied: the documents do not fit together", problems)
+	return changes, director.Invalid(
+		"operations.apply", "nothing was applied: the documents do not fit together", problems,
+	)
 }
 
 // Document returns one document, or not_found.
@@ -185,63 +208,16 @@ func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model
 	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
 }
 
-// DeleteDocumentIf is DeleteDocument if the document fulfils the condition when it is deleted, and stale otherwise.
-func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c api.Condition) error {
-	doc, err := o.Store.Document(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if err := c.Check(ref, &doc); err != nil {
-		return err // before anything is taken off a provider; it is looked at again below
-	}
-	if ref.Kind == model.KindNetwork { // a cluster whose document has left it may have machines on it still
-		user, err := o.Store.NetworkUser(ctx, doc.Network.Provider, ref.Name)
-		if err != nil {
-			return err
-		}
-		if user != "" {
-			return director.Errorf(director.KindConflict, "operations.delete", "machines of cluster %s are on network %s", user, ref.Name).
-				WithHint("replace those machines, or delete the cluster: directorctl delete cluster %s", user)
-		}
-	}
-	if ref.Kind == model.KindImage {
-		if err := o.deleteImage(ctx, doc); err != nil {
-			return err
-		}
-	}
-	return o.Store.Update(ctx, func(tx *store.Tx) error {
-		docs, err := tx.Documents()
-		if err == nil {
-			err = check(c, ref, docs)
-		}
-		if err != nil {
-			return err
-		}
-		for _, d := range docs {
-			if slices.Contains(d.References(), ref) {
-				return director.Errorf(director.KindConflict, "operations.delete", "%s is used by %s", ref, d.Ref()).
-					WithHint("delete %s first", d.Ref())
-			}
-		}
-		if i := slices.IndexFunc(docs, func(d model.Stored) bool { return d.Ref() == ref }); i >= 0 && ref.Kind == model.KindCluster {
-			if err := forget(tx, docs[i], actor, o.Now()); err != nil {
-				return err
-			}
-		}
-		if err := tx.DeleteDocument(ref); err != nil {
-			return err
-		}
-		return tx.Audit(o.Now(), actor, "delete", ref.String())
-	})
-}
-
-// MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the cluster that never ran are discarded.
+// MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the
+// cluster that never ran are discarded.
 func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
 	return o.makePlan(ctx, actor, cluster, r, func(*store.Tx, string) error { return nil })
 }
 
 // makePlan is MakePlan; with, called with the plan's id, belongs to the transaction that stores the plan.
-func (o *Operations) makePlan(ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error) (api.PlanView, error) {
+func (o *Operations) makePlan(
+	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
+) (api.PlanView, error) {
 	w, err := o.seen(ctx, cluster, r)
 	if err != nil {
 		return api.PlanView{}, err
@@ -256,7 +232,10 @@ func (o *Operations) makePlan(ctx context.Context, actor, cluster string, r plan
 		return api.PlanView{}, err
 	}
 	if err := content.Check(); err != nil {
-		return api.PlanView{}, &director.Error{Kind: director.KindInternal, Op: "operations.plan", Msg: "the planner wrote a plan that cannot run", Err: err}
+		return api.PlanView{}, &director.Error{
+			Kind: director.KindInternal, Op: "operations.plan", Msg: "the planner wrote a plan that cannot run",
+			Err: err,
+		}
 	}
 	p := plan.Plan{ID: o.NewID(), CreatedAt: o.Now().UTC(), CreatedBy: actor, Content: content}
 	p.Hash = plan.HashOf(content)
@@ -290,12 +269,15 @@ func (o *Operations) content(ctx context.Context, w planner.World, r plan.Reques
 	return content, err
 }
 
-// check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image and no quota.
+// check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image
+// and no quota.
 func (o *Operations) check(ctx context.Context, w planner.World, c *plan.Content) ([]api.AddressCheck, error) {
+	unsigned, problems := o.trusted(w, *c)
+	c.Warnings = append(c.Warnings, unsigned...)
 	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == planner.StepVMEnsure && !s.Back() }) {
-		return nil, nil
+		return nil, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
 	}
-	warnings, looked, err := o.precheck(ctx, w, *c)
+	warnings, looked, err := o.precheck(ctx, w, *c, problems)
 	c.Warnings = append(c.Warnings, warnings...)
 	return looked, err
 }
@@ -308,17 +290,26 @@ func (o *Operations) draft(w planner.World, r plan.Request) (plan.Content, error
 	switch {
 	case r.Operation == plan.ClusterDelete:
 		return planner.Delete(w, r)
+	case r.Operation == plan.ClusterRotatePull:
+		return planner.RotatePullPassword(w, r)
 	case r.Operation.OnNodes():
 		content, err = planner.Node(w, r)
 	case r.Operation == plan.ClusterCreate && w.Installed != nil:
 		return planner.Create(w)
 	case r.Operation == "" || slices.Contains(plan.Operations(), r.Operation):
-		if content, err = planner.Apply(w, r); err == nil && r.Operation != "" && content.Operation != r.Operation && len(content.Steps) > 0 {
-			return plan.Content{}, director.Errorf(director.KindConflict, "operations.plan", "cluster %s needs %s, and not %s", content.Cluster, content.Operation, r.Operation).
+		if content, err = planner.Apply(
+			w, r,
+		); err == nil && r.Operation != "" && content.Operation != r.Operation && len(content.Steps) > 0 {
+			return plan.Content{}, director.Errorf(
+				director.KindConflict, "operations.plan", "cluster %s needs %s, and not %s", content.Cluster,
+				content.Operation, r.Operation,
+			).
 				WithHint("leave the operation out, and the director chooses it")
 		}
 	default:
-		return plan.Content{}, director.Errorf(director.KindInvalid, "operations.plan", "there is no operation %q", r.Operation).
+		return plan.Content{}, director.Errorf(
+			director.KindInvalid, "operations.plan", "there is no operation %q", r.Operation,
+		).
 			WithHint("one of %s", joined(plan.Operations()))
 	}
 	return content, err
@@ -344,15 +335,21 @@ func (o *Operations) readBundle(r model.Release) (planner.Bundle, error) {
 	}
 	if got := b.Release().Kubernetes; got != r.Kubernetes {
 		return planner.Bundle{}, &director.Error{
-			Kind: director.KindInvalid, Op: "operations.release", Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
-			Fields: []director.Field{{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got}},
+			Kind: director.KindInvalid, Op: "operations.release",
+			Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
+			Fields: []director.Field{
+				{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got},
+			},
 		}
 	}
-	digest, err := steps.BundleDigest(dir)
+	reason, err := o.Env.Gate.Release(b, r.Unsigned)
 	if err != nil {
 		return planner.Bundle{}, err
 	}
-	out := planner.Bundle{Digest: digest, Components: b.Release().Components, ImageTags: map[string]string{}, Programs: map[string]string{}}
+	out := planner.Bundle{
+		Digest: b.Digest(), Unsigned: reason.Words, Components: b.Release().Components, ImageTags: map[string]string{},
+		Programs: map[string]string{},
+	}
 	for _, i := range b.Images() {
 		out.ImageTags[i.Name] = i.Tag
 	}
@@ -387,7 +384,9 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 }
 
 // Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.
-func (o *Operations) Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error) {
+func (o *Operations) Stream(
+	ctx context.Context, q director.StreamQuery, wait time.Duration,
+) (director.StreamPage, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -406,41 +405,6 @@ func (o *Operations) Stream(ctx context.Context, q director.StreamQuery, wait ti
 			return page, ctx.Err()
 		}
 	}
-}
-
-// kubeconfigLife is how long a kubeconfig is good for when nobody says: a working day, because it cannot be taken back.
-const kubeconfigLife = 12 * time.Hour
-
-// Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl, or for kubeconfigLife with 0.
-func (o *Operations) Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
-	if ttl == 0 {
-		ttl = kubeconfigLife
-	}
-	inst, ok, err := o.Store.Installed(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
-			return nil, err
-		}
-		return nil, director.Errorf(director.KindConflict, "operations.kubeconfig", "cluster %s is not installed", cluster).
-			WithHint("see what runs with: directorctl describe cluster %s", cluster)
-	}
-	authorities, err := o.Env.ClusterPKI(ctx, inst.UID)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := pki.ClientCert(authorities.CA, actor, []string{"system:masters"}, ttl)
-	if err != nil {
-		return nil, err
-	}
-	config, err := pki.Kubeconfig(cluster, "https://"+inst.Endpoint, authorities.CA.Cert, pair)
-	if err != nil {
-		return nil, err
-	}
-	err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "kubeconfig", "Cluster/"+cluster) })
-	return []byte(config.Reveal()), err
 }
 
 type fileKey struct {

@@ -15,13 +15,15 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// movePhase moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where it stands.
+// movePhase moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where
+// it stands.
 func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.PhaseView, error) {
 	if t.Finished.IsZero() && o.phases.TryLock() {
 		defer o.phases.Unlock()
 		whole := context.WithoutCancel(ctx)
 		var err error
-		if t, err = o.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() { // somebody may have moved it before we had the lock
+		// somebody may have moved it before we had the lock
+		if t, err = o.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() {
 			err = o.moveParts(whole, &t)
 		}
 		if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
@@ -64,7 +66,8 @@ func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error
 			continue
 		}
 		if err := o.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
-			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer", "it is tried again when somebody asks for the task"
+			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer",
+				"it is tried again when somebody asks for the task"
 		} else if err != nil {
 			return err
 		}
@@ -87,7 +90,8 @@ func (o *Operations) movePart(ctx context.Context, t *director.PhaseTask, p *dir
 		}
 	}
 	// Who has given up asking must not be surprised by a drain when somebody looks at the task days later.
-	if begun := len(p.Plans) > 1 || !s.StartedAt.IsZero(); !begun && o.PlanLife > 0 && o.Now().After(t.Started.Add(o.PlanLife)) {
+	if begun := len(p.Plans) > 1 ||
+		!s.StartedAt.IsZero(); !begun && o.PlanLife > 0 && o.Now().After(t.Started.Add(o.PlanLife)) {
 		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", o.PlanLife, p.Message), askAnew)
 		return nil
 	}
@@ -131,14 +135,16 @@ func held(err error) bool {
 	return ok && e.Holder != nil
 }
 
-// wantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made again instead.
+// wantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made
+// again instead.
 func (o *Operations) wantsApproval(p plan.Plan, s plan.State) bool {
 	expired := o.PlanLife > 0 && o.Now().After(p.CreatedAt.Add(o.PlanLife))
 	return s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone && !expired
 }
 
 func waitForApproval(p *director.PhasePart, pl plan.Plan) {
-	p.State, p.Message = director.PhaseWaiting, "plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
+	p.State, p.Message = director.PhaseWaiting,
+		"plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
 	p.Hint = "somebody who has read it says: directorctl approve " + pl.ID
 }
 
@@ -242,7 +248,8 @@ func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 		msg += ": " + s.Message
 	}
 	if newest.Operation == plan.ClusterUpgrade {
-		msg = "the document asks for another release, so the members are upgraded first, and then " + strings.Join(p.Nodes, ", ") + " come back at it; " + msg
+		msg = "the document asks for another release, so the members are upgraded first, and then " +
+			strings.Join(p.Nodes, ", ") + " come back at it; " + msg
 	}
 	switch s.Phase {
 	case plan.PhaseDone:
@@ -250,10 +257,13 @@ func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 	case plan.PhaseDiscarded, plan.PhaseUndone:
 		endPart(p, director.PhaseFailed, msg, askAnew)
 	case plan.PhaseParked, plan.PhasePaused:
-		p.State, p.Message, p.Hint = director.PhaseParked, msg, joinedHint(s.Hint, "when it is settled: directorctl retry "+id)
+		p.State, p.Message, p.Hint = director.PhaseParked, msg,
+			joinedHint(s.Hint, "when it is settled: directorctl retry "+id)
 	case plan.PhaseFailed, plan.PhaseCancelled:
 		p.State, p.Message = director.PhaseFailed, msg
-		p.Hint = joinedHint(s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id)
+		p.Hint = joinedHint(
+			s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id,
+		)
 		if slices.ContainsFunc(newest.Steps, func(step plan.Step) bool {
 			st := s.Step(step.ID)
 			return step.Back() && st != nil && st.Status == plan.Done
@@ -272,9 +282,12 @@ func joinedHint(first, second string) string {
 	return first + "; " + second
 }
 
-// judgePhase says where the task stands from where its parts stand: as long as anything moves it runs, and then the worst counts.
+// judgePhase says where the task stands from where its parts stand: as long as anything moves it runs, and then the
+// worst counts.
 func (o *Operations) judgePhase(t *director.PhaseTask) {
-	order := []director.PhaseState{director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning}
+	order := []director.PhaseState{
+		director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning,
+	}
 	worst := director.PhasePart{State: director.PhaseDone}
 	var said []string
 	final := true

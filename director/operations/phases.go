@@ -16,18 +16,23 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// phaseTime bounds how long plans are made for one question. That goes on without the asker: what was begun is of use to the next one.
+// phaseTime bounds how long plans are made for one question. That goes on without the asker: what was begun is of use
+// to the next one.
 const phaseTime = 45 * time.Second
 
-// AskPhase takes a task of an outer plan (requirement D5). It is written down before anything is planned, and every plan in the transaction that stores it, so
-// that a director which dies anywhere in between goes on where it was when somebody asks again.
+// AskPhase takes a task of an outer plan (requirement D5). It is written down before anything is planned, and every
+// plan in the transaction that stores it, so that a director which dies anywhere in between goes on where it was when
+// somebody asks again.
 func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (api.PhaseView, error) {
 	if err := checkPhase(r); err != nil {
 		return api.PhaseView{}, err
 	}
 	t, err := o.Store.PhaseTask(ctx, id)
 	if director.KindOf(err) == director.KindNotFound {
-		t = director.PhaseTask{ID: id, Request: r, By: actor, State: director.PhaseWaiting, Message: "nothing was begun yet", Started: o.instant()}
+		t = director.PhaseTask{
+			ID: id, Request: r, By: actor, State: director.PhaseWaiting, Message: "nothing was begun yet",
+			Started: o.instant(),
+		}
 		if err = o.acceptPhase(ctx, &t); err == nil {
 			t, err = o.addPhase(ctx, t)
 		}
@@ -36,7 +41,10 @@ func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.
 		return api.PhaseView{}, err
 	}
 	if t.Request != r {
-		return api.PhaseView{}, director.Errorf(director.KindConflict, "operations.phase", "task %s was given for %s, and is now asked for %s", id, phaseText(t.Request), phaseText(r)).
+		return api.PhaseView{}, director.Errorf(
+			director.KindConflict, "operations.phase", "task %s was given for %s, and is now asked for %s", id,
+			phaseText(t.Request), phaseText(r),
+		).
 			WithHint("use an id of its own for each task; look at this one: GET /phases/%s", id)
 	}
 	return o.movePhase(ctx, t)
@@ -94,7 +102,10 @@ func phaseText(r director.PhaseRequest) string {
 	if r.DrainTimeout != 0 {
 		how = append(how, "drain timeout "+r.DrainTimeout.String())
 	}
-	for word, set := range map[string]bool{"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained, "host keys of " + strings.Join(slices.Sorted(maps.Keys(r.KeysOfHosts())), ", "): r.HostKeys != ""} {
+	for word, set := range map[string]bool{
+		"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained,
+		"host keys of " + strings.Join(slices.Sorted(maps.Keys(r.KeysOfHosts())), ", "): r.HostKeys != "",
+	} {
 		if set {
 			how = append(how, word)
 		}
@@ -105,7 +116,8 @@ func phaseText(r director.PhaseRequest) string {
 	return text
 }
 
-// acceptPhase finds what a new task is about, and refuses it for what stands in its way beside other plans: those it waits for.
+// acceptPhase finds what a new task is about, and refuses it for what stands in its way beside other plans: those it
+// waits for.
 func (o *Operations) acceptPhase(ctx context.Context, t *director.PhaseTask) error {
 	parts, err := o.phaseParts(ctx, t.Request)
 	if err != nil {
@@ -114,12 +126,21 @@ func (o *Operations) acceptPhase(ctx context.Context, t *director.PhaseTask) err
 	t.Parts = parts
 	for node := range t.Request.KeysOfHosts() {
 		if !slices.ContainsFunc(parts, func(p director.PhasePart) bool { return slices.Contains(p.Nodes, node) }) {
-			return director.Errorf(director.KindConflict, "operations.phase", "there is a host key for %s, which is not out of its cluster there", node).
-				WithHint("lock its host before its VM is made anew, or rejoin it: directorctl node rejoin CLUSTER %s --host-key FILE", node)
+			return director.Errorf(
+				director.KindConflict, "operations.phase",
+				"there is a host key for %s, which is not out of its cluster there", node,
+			).
+				WithHint(
+					"lock its host before its VM is made anew, or rejoin it: directorctl node rejoin CLUSTER %s "+
+						"--host-key FILE",
+					node,
+				)
 		}
 	}
 	keys := t.Request.KeysOfHosts()
-	if _, err := planner.CheckHostKeys(plan.Request{Operation: plan.NodeRejoin, Nodes: slices.Collect(maps.Keys(keys)), HostKeys: keys}); err != nil {
+	if _, err := planner.CheckHostKeys(plan.Request{
+		Operation: plan.NodeRejoin, Nodes: slices.Collect(maps.Keys(keys)), HostKeys: keys,
+	}); err != nil {
 		return err
 	}
 	if len(parts) == 0 {
@@ -195,8 +216,9 @@ func (o *Operations) addPhase(ctx context.Context, t director.PhaseTask) (direct
 	return o.Store.PhaseTask(ctx, t.ID)
 }
 
-// phaseParts finds the clusters that the request concerns now, and their nodes in the order in which they are worked on. A cluster that a plan holds and
-// that has machines there is one of them whatever their state is, because the plan may change that.
+// phaseParts finds the clusters that the request concerns now, and their nodes in the order in which they are worked
+// on. A cluster that a plan holds and that has machines there is one of them whatever their state is, because the plan
+// may change that.
 func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([]director.PhasePart, error) {
 	if !r.Phase.OnNodes() {
 		if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: r.Cluster}); err != nil {
@@ -241,7 +263,8 @@ func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([
 		if err != nil {
 			return nil, err
 		}
-		if r.Phase == director.PhasePostNodeUnlock && len(nodes) > 0 { // machines of a creation that stopped half way have no cluster to come back to
+		// machines of a creation that stopped half way have no cluster to come back to
+		if r.Phase == director.PhasePostNodeUnlock && len(nodes) > 0 {
 			if _, installed, err := o.Store.Installed(ctx, cluster); err != nil {
 				return nil, err
 			} else if !installed {
@@ -256,7 +279,8 @@ func (o *Operations) phaseParts(ctx context.Context, r director.PhaseRequest) ([
 	return parts, nil
 }
 
-// leaveSpare takes the nodes off the lists, by cluster, whose VMs are kept and that no document asks for: they do not come back.
+// leaveSpare takes the nodes off the lists, by cluster, whose VMs are kept and that no document asks for: they do not
+// come back.
 func (o *Operations) leaveSpare(ctx context.Context, clusters map[string][]string) error {
 	for cluster, nodes := range clusters {
 		if len(nodes) == 0 {
@@ -283,8 +307,8 @@ func concerned(p director.PhaseName, m director.Machine) bool {
 	return m.Kubernetes != ""
 }
 
-// machinesAt lists the machines on the host, or the one that is the node. A host that no provider knows is an error: to say that it is free of nodes would
-// be a guess.
+// machinesAt lists the machines on the host, or the one that is the node. A host that no provider knows is an error: to
+// say that it is free of nodes would be a guess.
 func (o *Operations) machinesAt(ctx context.Context, r director.PhaseRequest) ([]director.Machine, error) {
 	const op = "operations.phase"
 	docs, err := o.Store.Documents(ctx, model.KindProvider)
@@ -304,11 +328,15 @@ func (o *Operations) machinesAt(ctx context.Context, r director.PhaseRequest) ([
 	if r.Node != "" {
 		switch len(here) {
 		case 0:
-			return nil, director.Errorf(director.KindNotFound, op, "no cluster has a node %q", r.Node).WithHint("see: directorctl node list CLUSTER")
+			return nil, director.Errorf(director.KindNotFound, op, "no cluster has a node %q", r.Node).
+				WithHint("see: directorctl node list CLUSTER")
 		case 1:
 			return here, nil
 		}
-		return nil, director.Errorf(director.KindConflict, op, "clusters %s and %s both have a node %s", here[0].Cluster, here[1].Cluster, r.Node).
+		return nil, director.Errorf(
+			director.KindConflict, op, "clusters %s and %s both have a node %s", here[0].Cluster, here[1].Cluster,
+			r.Node,
+		).
 			WithHint("name the provider, or the host")
 	}
 	var owners, hosts []string
@@ -319,15 +347,18 @@ func (o *Operations) machinesAt(ctx context.Context, r director.PhaseRequest) ([
 		}
 		known = true
 		hosts = append(hosts, d.Provider.HostNames()...)
-		if slices.Contains(d.Provider.HostNames(), r.Host) || slices.ContainsFunc(here, func(m director.Machine) bool { return m.Provider == d.Metadata.Name }) {
+		if slices.Contains(d.Provider.HostNames(), r.Host) ||
+			slices.ContainsFunc(here, func(m director.Machine) bool { return m.Provider == d.Metadata.Name }) {
 			owners = append(owners, d.Metadata.Name)
 		}
 	}
 	switch {
 	case r.Provider != "" && !known:
-		return nil, director.Errorf(director.KindNotFound, op, "there is no Provider/%s", r.Provider).WithHint("see: directorctl get providers")
+		return nil, director.Errorf(director.KindNotFound, op, "there is no Provider/%s", r.Provider).
+			WithHint("see: directorctl get providers")
 	case len(owners) == 0:
-		return nil, director.Errorf(director.KindNotFound, op, "no provider has a host %q", r.Host).WithHint("the hosts are %s", strings.Join(hosts, ", "))
+		return nil, director.Errorf(director.KindNotFound, op, "no provider has a host %q", r.Host).
+			WithHint("the hosts are %s", strings.Join(hosts, ", "))
 	case len(owners) > 1:
 		return nil, director.Invalid(op, "several providers have a host "+r.Host, []director.Field{
 			{Path: "provider", Msg: "is needed here", Hint: "one of " + strings.Join(owners, ", ")},
@@ -378,7 +409,8 @@ func (o *Operations) leaving(ctx context.Context, cluster string) ([]string, err
 	return p.Request.Nodes, nil
 }
 
-// allWell returns nil if the cluster is installed and every node of it is well, and otherwise a conflict that names those that are not.
+// allWell returns nil if the cluster is installed and every node of it is well, and otherwise a conflict that names
+// those that are not.
 func (o *Operations) allWell(ctx context.Context, cluster string) error {
 	const op = "operations.phase"
 	v, err := o.Nodes(ctx, cluster)
@@ -388,34 +420,44 @@ func (o *Operations) allWell(ctx context.Context, cluster string) error {
 	if _, installed, err := o.Store.Installed(ctx, cluster); err != nil {
 		return err
 	} else if !installed {
-		return director.Errorf(director.KindConflict, op, "cluster %s is not installed", cluster).WithHint("finish its creation first: directorctl plan %s", cluster)
+		return director.Errorf(director.KindConflict, op, "cluster %s is not installed", cluster).
+			WithHint("finish its creation first: directorctl plan %s", cluster)
 	}
 	if v.Unseen != "" && v.Unseen != pretends {
-		return director.Errorf(director.KindConflict, op, "nobody knows how the nodes of cluster %s are: %s", cluster, v.Unseen).
+		return director.Errorf(
+			director.KindConflict, op, "nobody knows how the nodes of cluster %s are: %s", cluster, v.Unseen,
+		).
 			WithHint("bring its Kubernetes API back first; see: directorctl node list %s", cluster)
 	}
 	var ill []string
 	for _, n := range v.Nodes {
 		switch soon, ended := endingCertificates(n.Certificates, o.Now()); {
-		case n.Problem != "" && (n.Problem != soon || ended): // certificates that only end soon do not stand in the way of a host
+		case n.Problem != "" &&
+			(n.Problem != soon || ended): // certificates that only end soon do not stand in the way of a host
 			ill = append(ill, n.Name+": "+n.Problem)
 		case n.Version == "" && !n.Spare:
 			ill = append(ill, n.Name+": it is not in the cluster yet")
 		}
 	}
 	if len(ill) > 0 {
-		return director.Errorf(director.KindConflict, op, "nodes of cluster %s are not well: %s", cluster, strings.Join(ill, "; ")).
+		return director.Errorf(
+			director.KindConflict, op, "nodes of cluster %s are not well: %s", cluster, strings.Join(ill, "; "),
+		).
 			WithHint("mend them first: directorctl node repair %s --wait", cluster)
 	}
 	return nil
 }
 
-// phasePlan returns the plan that the part needs next. Nodes cannot join while the document asks for a release that the masters do not run yet: then the
-// members are upgraded first, and the nodes come back at that release.
-func (o *Operations) phasePlan(ctx context.Context, r director.PhaseRequest, p director.PhasePart) (plan.Request, error) {
+// phasePlan returns the plan that the part needs next. Nodes cannot join while the document asks for a release that the
+// masters do not run yet: then the members are upgraded first, and the nodes come back at that release.
+func (o *Operations) phasePlan(
+	ctx context.Context, r director.PhaseRequest, p director.PhasePart,
+) (plan.Request, error) {
 	drain := plan.Drain{Timeout: r.DrainTimeout, Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}
 	if r.Phase == director.PhasePreNodeLock {
-		return plan.Request{Operation: plan.NodeDelete, Nodes: p.Nodes, KeepVM: true, Undrained: r.Undrained, Drain: drain}, nil
+		return plan.Request{
+			Operation: plan.NodeDelete, Nodes: p.Nodes, KeepVM: true, Undrained: r.Undrained, Drain: drain,
+		}, nil
 	}
 	w, err := o.world(ctx, p.Cluster)
 	if err != nil {

@@ -24,9 +24,11 @@ import (
 // opPrecheck is the operation of the error that holds every problem of a plan.
 const opPrecheck = "operations.precheck"
 
-// precheck looks at everything that would stop the plan half way, and returns all problems in one invalid error, each with the field and what to do
-// (requirement A7). Warnings do not stop it.
-func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Content) (warnings []string, looked []api.AddressCheck, err error) {
+// precheck looks at everything that would stop the plan half way, and returns all problems, with those that were found
+// before, in one invalid error, each with the field and what to do (requirement A7). Warnings do not stop it.
+func (o *Operations) precheck(
+	ctx context.Context, w planner.World, c plan.Content, problems []director.Field,
+) (warnings []string, looked []api.AddressCheck, err error) {
 	warnings, err = model.Validate(&w.Cluster.Document)
 	if err != nil {
 		return nil, nil, err
@@ -36,15 +38,12 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 		return nil, nil, err
 	}
 	warnings = append(warnings, budget...)
-	var problems []director.Field
 	problems = append(problems, o.checkImage(ctx, w)...)
 	facts, err := planner.DecodeFacts(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.NoBundle != nil {
-		problems = append(problems, director.Field{Path: w.Release.Ref().String(), Msg: message(w.NoBundle), Hint: director.HintOf(w.NoBundle)})
-	} else {
+	if w.NoBundle == nil {
 		problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
 	}
 	quota, err := o.checkQuota(ctx, w)
@@ -54,7 +53,9 @@ func (o *Operations) precheck(ctx context.Context, w planner.World, c plan.Conte
 	problems = append(problems, quota...)
 	host, looked, err := o.checkProvider(ctx, w, c, facts)
 	if err != nil {
-		problems = append(problems, director.Field{Path: w.Provider.Ref().String(), Msg: message(err), Hint: director.HintOf(err)})
+		problems = append(problems, director.Field{
+			Path: w.Provider.Ref().String(), Msg: message(err), Hint: director.HintOf(err),
+		})
 	}
 	problems = append(problems, host...)
 	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
@@ -103,7 +104,8 @@ func (c *checksums) of(ctx context.Context, path string) (string, error) {
 	return c.known[key], nil
 }
 
-// checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its own quota.
+// checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its
+// own quota.
 func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]director.Field, error) {
 	p := w.Provider.Provider
 	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
@@ -113,7 +115,9 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 	if err != nil {
 		return nil, err
 	}
-	others := capacity.UseOf(slices.DeleteFunc(machines, func(m director.Machine) bool { return m.ClusterUID == w.Cluster.UID }))
+	others := capacity.UseOf(
+		slices.DeleteFunc(machines, func(m director.Machine) bool { return m.ClusterUID == w.Cluster.UID }),
+	)
 	c := w.Cluster.Cluster
 	own := capacity.Use{}.Add(c.Masters.Count, c.Masters.CPUs, int64(c.Masters.Memory))
 	for _, pool := range c.Workers {
@@ -123,7 +127,8 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 	over := func(field string, q model.Quota, u capacity.Use) {
 		for _, e := range capacity.Over(q, u) {
 			out = append(out, director.Field{
-				Path: w.Provider.Ref().String() + ": spec." + field + "." + e.Name, Msg: fmt.Sprintf("%v would be used and %v are allowed", e.Need, e.Most),
+				Path: w.Provider.Ref().String() + ": spec." + field + "." + e.Name,
+				Msg:  fmt.Sprintf("%v would be used and %v are allowed", e.Need, e.Most),
 				Hint: "make the cluster smaller, or raise the quota",
 			})
 		}
@@ -137,7 +142,7 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 func (o *Operations) checkProvider(
 	ctx context.Context, w planner.World, c plan.Content, facts planner.Facts,
 ) ([]director.Field, []api.AddressCheck, error) {
-	b, err := o.Env.Backends.Backend(ctx, w.Provider.Metadata.Name)
+	b, err := o.view(ctx, w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,28 +150,7 @@ func (o *Operations) checkProvider(
 	if err != nil {
 		return nil, nil, err
 	}
-	var out []director.Field
-	existing := map[string]bool{}
-	byName := map[string]hypervisor.VM{}
-	for _, vm := range vms {
-		byName[vm.Name] = vm
-	}
-	for _, m := range c.Machines {
-		vm, taken := byName[m.Name]
-		if taken && vm.Stamp.Machine == m.ID && vm.Stamp.Director == o.Director.ID {
-			existing[m.Name] = true
-		} else if taken {
-			out = append(out, director.Field{
-				Path: "metadata.name", Msg: "a VM named " + m.Name + " that this cluster does not own is on host " + vm.Host,
-				Hint: "choose another cluster name, or remove that VM; see: directorctl vms audit " + w.Provider.Metadata.Name,
-			})
-		}
-	}
-	for _, m := range facts.Nodes { // those that the plan does not concern exist too
-		if vm, there := byName[m.Name]; there && vm.Stamp == (director.Stamp{Director: o.Director.ID, Machine: m.ID}) {
-			existing[m.Name] = true
-		}
-	}
+	existing, out := o.namesakes(w, c, facts, vms)
 	addresses, looked, err := o.checkAddresses(ctx, w, b, claims(w, c, facts, existing))
 	if err != nil {
 		return out, nil, err
@@ -180,11 +164,13 @@ func (o *Operations) checkProvider(
 	if err != nil {
 		return out, looked, err
 	}
-	return append(out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...), looked, nil
+	return append(
+		out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...,
+	), looked, nil
 }
 
-// tooSmall compares what the new VMs need with what their hosts have left under the provider's policy. Disks are thin, so only a tenth of their size must
-// be free.
+// tooSmall compares what the new VMs need with what their hosts have left under the provider's policy. Disks are thin,
+// so only a tenth of their size must be free.
 func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing map[string]bool) []director.Field {
 	needs := map[string]capacity.Need{}
 	sizes := map[string]model.VMSize{"master": w.Cluster.Cluster.Masters.VMSize}
@@ -204,7 +190,10 @@ func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing m
 	}
 	if need := needs[""].Memory; need > left {
 		return []director.Field{{
-			Path: w.Provider.Ref().String(), Msg: fmt.Sprintf("%s of memory are needed and %s are free on all its hosts together", inMiB(need), inMiB(left)),
+			Path: w.Provider.Ref().String(),
+			Msg: fmt.Sprintf(
+				"%s of memory are needed and %s are free on all its hosts together", inMiB(need), inMiB(left),
+			),
 			Hint: "choose smaller nodes, fewer of them, or add hosts" + fits,
 		}}
 	}
@@ -214,19 +203,27 @@ func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing m
 		at := w.Provider.Ref().String() + ": host " + h.Host
 		if need.CPUs > h.CPUsLeft {
 			out = append(out, director.Field{
-				Path: at, Msg: fmt.Sprintf("%d vCPUs are needed, and of its %d CPUs %d may be promised still", need.CPUs, h.CPUs, h.CPUsLeft),
+				Path: at,
+				Msg: fmt.Sprintf(
+					"%d vCPUs are needed, and of its %d CPUs %d may be promised still", need.CPUs, h.CPUs, h.CPUsLeft,
+				),
 				Hint: "choose smaller nodes or fewer of them, or raise spec.overcommit.cpuPercent" + fits,
 			})
 		}
 		if need.Memory > h.MemoryLeft {
 			out = append(out, director.Field{
-				Path: at, Msg: fmt.Sprintf("%s of memory are needed and %s are free", inMiB(need.Memory), inMiB(h.MemoryLeft)),
+				Path: at,
+				Msg:  fmt.Sprintf("%s of memory are needed and %s are free", inMiB(need.Memory), inMiB(h.MemoryLeft)),
 				Hint: "choose smaller nodes, fewer of them, or a host with more memory" + fits,
 			})
 		}
 		if need.Disk > h.DiskLeft {
 			out = append(out, director.Field{
-				Path: at, Msg: fmt.Sprintf("at least %s of disk are needed and %s are free in its storage pool", inMiB(need.Disk), inMiB(h.DiskLeft)),
+				Path: at,
+				Msg: fmt.Sprintf(
+					"at least %s of disk are needed and %s are free in its storage pool", inMiB(need.Disk),
+					inMiB(h.DiskLeft),
+				),
 				Hint: "free space in the pool, or choose smaller disks" + fits,
 			})
 		}

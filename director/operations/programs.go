@@ -2,18 +2,17 @@ package operations
 
 import (
 	"context"
-	"slices"
+	"maps"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
-	"github.com/director-kaas/kaas/director/store"
 )
 
-// UsedPrograms returns the digests of the bundles whose programs nodes may still fetch: of the releases that clusters run or are to run, and of plans that can
-// go on. It fails if one of them cannot be told: then nobody knows which programs are not used.
+// UsedPrograms returns the digests of the bundles whose programs nodes may still fetch: of the releases that clusters
+// run or are to run, and of plans that can go on. It fails if one of them cannot be told: then nobody knows which
+// programs are not used.
 func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 	docs, err := o.Store.Documents(ctx, "")
 	if err != nil {
@@ -39,7 +38,11 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 	for name := range names {
 		bundle, known := bundles[name]
 		if !known {
-			return nil, director.Errorf(director.KindConflict, "operations.programs", "a cluster runs the release %s, which has no document, so it is not known which programs are used", name).
+			return nil, director.Errorf(
+				director.KindConflict, "operations.programs",
+				"a cluster runs the release %s, which has no document, so it is not known which programs are used",
+				name,
+			).
 				WithHint("apply Release/%s again, or upgrade the cluster", name)
 		}
 		dir, err := o.bundleDir(bundle)
@@ -52,25 +55,21 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 		}
 		used[digest] = true
 	}
-	ends := []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDiscarded}
-	phases := slices.DeleteFunc(plan.Phases(), func(p plan.Phase) bool { return slices.Contains(ends, p) })
-	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: phases})
+	// also those that were not started: nodes that they put back fetch programs that no start brings again
+	var phases []plan.Phase
+	for _, p := range plan.Phases() {
+		if p != plan.PhaseDone && p != plan.PhaseUndone && p != plan.PhaseDiscarded {
+			phases = append(phases, p)
+		}
+	}
+	plans, err := o.Store.OpenPlans(ctx, phases...)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range ids {
-		p, _, err := o.Store.Plan(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if len(p.Facts) == 0 {
-			continue
-		}
-		facts, err := planner.DecodeFacts(p.Content)
-		if err != nil {
-			return nil, err
-		}
-		used[facts.Digest] = true
+	u := newUses()
+	if err := u.addPlans(docs, plans); err != nil {
+		return nil, err
 	}
+	maps.Copy(used, u.programs)
 	return used, nil
 }

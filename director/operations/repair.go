@@ -19,7 +19,8 @@ import (
 // repairActor is who makes and starts the plans of automatic repairs. No user can have a name with a space.
 const repairActor = "automatic repair"
 
-// repairs remembers since when nodes are ill, and what was said last. It is lost with the process: then a repair comes later, and none comes too soon.
+// repairs remembers since when nodes are ill, and what was said last. It is lost with the process: then a repair comes
+// later, and none comes too soon.
 type repairs struct {
 	mu    sync.Mutex
 	since map[string]map[string]time.Time // by cluster and node
@@ -66,8 +67,9 @@ func (r *repairs) saying(cluster string) string {
 	return r.said[cluster]
 }
 
-// Repair looks at every cluster whose document asks for automatic repair, and begins to mend at most one node of each (requirement B7). It is called again and
-// again; a node is mended when it was ill at every call for as long as the document says. Errors of one cluster do not keep others from being looked at.
+// Repair looks at every cluster whose document asks for automatic repair, and begins to mend at most one node of each
+// (requirement B7). It is called again and again; a node is mended when it was ill at every call for as long as the
+// document says. Errors of one cluster do not keep others from being looked at.
 func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 	docs, err := o.Store.Documents(ctx, model.KindCluster)
 	if err != nil {
@@ -93,7 +95,14 @@ func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 		}
 		if o.repairs.say(name, v.why) && v.stop {
 			o.Log.WarnContext(ctx, "automatic repair has stopped", "cluster", name, "why", v.why)
-			errs = append(errs, o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(now, repairActor, "stopped: "+v.why, "Cluster/"+name) }))
+			errs = append(
+				errs,
+				o.Store.Update(ctx, func(
+					tx *store.Tx,
+				) error {
+					return tx.Audit(now, repairActor, "stopped: "+v.why, "Cluster/"+name)
+				}),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -119,7 +128,8 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 	}
 	w := ward{care: care, now: now}
 	for _, n := range v.Nodes {
-		if n.Version == "" || n.Cordoned { // taken out, or somebody is at it
+		// taken out, or somebody is at it; what is on a lost host is a person's to give up
+		if n.Version == "" || n.Cordoned || n.HostLost {
 			continue
 		}
 		w.members++
@@ -147,24 +157,32 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 		return verdict{stop: true, why: d.why + "; and " + p.Plan.Summary}, nil
 	}
 	if o.wantsApproval(p.Plan, p.State) {
-		return verdict{stop: true, why: d.why + "; plan " + p.Plan.ID + " has to be approved and started: " + strings.Join(p.Plan.Approvals, "; ")}, nil
+		return verdict{
+			stop: true,
+			why: d.why + "; plan " + p.Plan.ID + " has to be approved and started: " +
+				strings.Join(p.Plan.Approvals, "; "),
+		}, nil
 	}
 	if err := o.start(ctx, repairActor, p.Plan.ID, p.Plan.Hash); err != nil {
 		return d, err
 	}
 	o.repairs.forget(cluster)
-	o.Log.InfoContext(ctx, "a repair was started", "cluster", cluster, "plan_id", p.Plan.ID, "operation", string(d.op), "node", d.node, "why", d.why)
+	o.Log.InfoContext(
+		ctx, "a repair was started", "cluster", cluster, "plan_id", p.Plan.ID, "operation", string(d.op), "node",
+		d.node, "why", d.why,
+	)
 	return verdict{why: d.why + "; plan " + p.Plan.ID + " mends it"}, nil
 }
 
-// unsure says why it is not known how the nodes are: then nothing is an illness. An outage of the API or of the hypervisor must not cost a VM.
+// unsure says why it is not known how the nodes are: then nothing is an illness. An outage of the API or of the
+// hypervisor must not cost a VM.
 func unsure(v api.NodesView) string {
 	switch {
 	case v.Plan != "":
 		return "plan " + v.Plan + " holds the cluster"
 	case v.Unseen != "" && v.Unseen != pretends:
 		return "nobody knows how the nodes are: " + v.Unseen
-	case slices.ContainsFunc(v.Nodes, func(n api.NodeView) bool { return n.Power == "" }):
+	case slices.ContainsFunc(v.Nodes, func(n api.NodeView) bool { return n.Power == "" && !n.HostLost }):
 		return "nobody knows how the VMs are: the hypervisor cannot be asked"
 	}
 	return ""
@@ -175,15 +193,19 @@ func (o *Operations) mildest(ctx context.Context, cluster string, n api.NodeView
 	if n.Repair != plan.NodeReplace || n.Power != string(hypervisor.PowerOn) {
 		return n.Repair
 	}
-	if up, err := o.Env.Answers(ctx, director.Machine{Cluster: cluster, Name: n.Name, Address: n.Address}); err == nil && up {
+	if up, err := o.Env.Answers(ctx, director.Machine{
+		Cluster: cluster, Name: n.Name, Address: n.Address,
+	}); err == nil && up {
 		return plan.NodeRejoin
 	}
 	return n.Repair
 }
 
-// pastRepairs returns the automatic repairs of the last day. half says which other plan was left half way, or was made just now by somebody who will want to
-// start it: then it is not the time to make another one.
-func (o *Operations) pastRepairs(ctx context.Context, cluster string, now time.Time, courtesy time.Duration) (past []pastRepair, half string, err error) {
+// pastRepairs returns the automatic repairs of the last day. half says which other plan was left half way, or was made
+// just now by somebody who will want to start it: then it is not the time to make another one.
+func (o *Operations) pastRepairs(
+	ctx context.Context, cluster string, now time.Time, courtesy time.Duration,
+) (past []pastRepair, half string, err error) {
 	const most = 200 // plans of a cluster within a day, and then some
 	ids, err := o.Store.Plans(ctx, store.PlanFilter{Cluster: cluster, Limit: most})
 	if err != nil {
@@ -207,7 +229,9 @@ func (o *Operations) pastRepairs(ctx context.Context, cluster string, now time.T
 				at = p.CreatedAt
 			}
 			if at.After(now.Add(-repairDay)) || unfinished(s.Phase) && newest {
-				past = append(past, pastRepair{plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, phase: s.Phase})
+				past = append(past, pastRepair{
+					plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, phase: s.Phase,
+				})
 			}
 		case waits && p.CreatedAt.After(now.Add(-courtesy)):
 			half = "plan " + id + " of " + p.CreatedBy + " waits to be started"

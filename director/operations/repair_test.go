@@ -15,7 +15,9 @@ func TestDecideOnARepair(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ill := func(node string, mend plan.Operation, minutes int) ailing {
-		return ailing{node: node, problem: "it is ill", mend: mend, since: now.Add(-time.Duration(minutes) * time.Minute)}
+		return ailing{
+			node: node, problem: "it is ill", mend: mend, since: now.Add(-time.Duration(minutes) * time.Minute),
+		}
 	}
 	past := func(id, node string, op plan.Operation, hours int, phase plan.Phase) pastRepair {
 		return pastRepair{plan: id, node: node, op: op, at: now.Add(-time.Duration(hours) * time.Hour), phase: phase}
@@ -29,32 +31,52 @@ func TestDecideOnARepair(t *testing.T) {
 		why  string
 		stop bool
 	}{
-		"well":                  {why: "all nodes are well"},
-		"not yet":               {ill: []ailing{ill("w1", rejoin, 9)}, why: "w1 is ill (it is ill); it is mended if that is so until 12:01:00"},
-		"long enough":           {ill: []ailing{ill("w1", rejoin, 10)}, op: rejoin, node: "w1"},
-		"the one that is due":   {ill: []ailing{ill("w1", rejoin, 1), ill("w2", replace, 30)}, op: replace, node: "w2"},
-		"one at a time":         {ill: []ailing{ill("w1", rejoin, 30), ill("w2", rejoin, 40)}, op: rejoin, node: "w1"},
-		"too many":              {ill: []ailing{ill("w1", rejoin, 30), ill("w2", rejoin, 1), ill("w3", rejoin, 1)}, stop: true, why: "3 of 5 nodes are ill at once"},
-		"switching on was vain": {ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseDone)}, op: replace, node: "w1"},
-		"switching on failed":   {ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseFailed)}, op: replace, node: "w1"},
+		"well": {why: "all nodes are well"},
+		"not yet": {
+			ill: []ailing{ill("w1", rejoin, 9)},
+			why: "w1 is ill (it is ill); it is mended if that is so until 12:01:00",
+		},
+		"long enough":         {ill: []ailing{ill("w1", rejoin, 10)}, op: rejoin, node: "w1"},
+		"the one that is due": {ill: []ailing{ill("w1", rejoin, 1), ill("w2", replace, 30)}, op: replace, node: "w2"},
+		"one at a time":       {ill: []ailing{ill("w1", rejoin, 30), ill("w2", rejoin, 40)}, op: rejoin, node: "w1"},
+		"too many": {
+			ill: []ailing{ill("w1", rejoin, 30), ill("w2", rejoin, 1), ill("w3", rejoin, 1)}, stop: true,
+			why: "3 of 5 nodes are ill at once",
+		},
+		"switching on was vain": {
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseDone)},
+			op: replace, node: "w1",
+		},
+		"switching on failed": {
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseFailed)},
+			op: replace, node: "w1",
+		},
 		"making anew was vain": {
-			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)}, stop: true, why: "w1 was made anew by plan p1 and is ill again",
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)},
+			stop: true, why: "w1 was made anew by plan p1 and is ill again",
 		},
 		"another one is ill too": {
-			ill: []ailing{ill("w1", rejoin, 10), ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)}, op: rejoin, node: "w2",
+			ill:  []ailing{ill("w1", rejoin, 10), ill("w2", rejoin, 10)},
+			past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)}, op: rejoin, node: "w2",
 		},
 		"a repair failed": {
-			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseFailed)}, stop: true, why: "plan p1, which was to mend w1, is failed",
+			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseFailed)},
+			stop: true, why: "plan p1, which was to mend w1, is failed",
 		},
 		"a person gave one up": {
-			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDiscarded)}, op: rejoin, node: "w2",
+			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDiscarded)},
+			op: rejoin, node: "w2",
 		},
 		"a repair is to be approved": {
-			ill: []ailing{ill("w1", replace, 10)}, past: []pastRepair{past("p1", "w1", replace, 0, plan.PhasePlanned)}, stop: true, why: "plan p1 is to mend w1 and has to be approved",
+			ill: []ailing{ill("w1", replace, 10)}, past: []pastRepair{past("p1", "w1", replace, 0, plan.PhasePlanned)},
+			stop: true, why: "plan p1 is to mend w1 and has to be approved",
 		},
 		"the budget is used up": {
-			ill: []ailing{ill("w3", rejoin, 10)}, stop: true, why: "w3 is ill (it is ill), and the budget of 2 repairs a day is used up until 2026-03-02 08:00:00",
-			past: []pastRepair{past("p2", "w2", replace, 1, plan.PhaseDone), past("p1", "w1", replace, 4, plan.PhaseDone)},
+			ill: []ailing{ill("w3", rejoin, 10)}, stop: true,
+			why: "w3 is ill (it is ill), and the budget of 2 repairs a day is used up until 2026-03-02 08:00:00",
+			past: []pastRepair{
+				past("p2", "w2", replace, 1, plan.PhaseDone), past("p1", "w1", replace, 4, plan.PhaseDone),
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,11 +98,15 @@ func TestUnsure(t *testing.T) {
 		view api.NodesView
 		want string
 	}{
-		"sure":                 {view: api.NodesView{Nodes: on}},
-		"pretended":            {view: api.NodesView{Nodes: on, Unseen: pretends}},
-		"a plan works":         {view: api.NodesView{Nodes: on, Plan: "p1"}, want: "plan p1 holds"},
-		"the API is away":      {view: api.NodesView{Nodes: on, Unseen: "no answer"}, want: "nobody knows how the nodes are: no answer"},
-		"the hypervisor is so": {view: api.NodesView{Nodes: []api.NodeView{{Name: "w1"}}}, want: "nobody knows how the VMs are"},
+		"sure":         {view: api.NodesView{Nodes: on}},
+		"pretended":    {view: api.NodesView{Nodes: on, Unseen: pretends}},
+		"a plan works": {view: api.NodesView{Nodes: on, Plan: "p1"}, want: "plan p1 holds"},
+		"the API is away": {
+			view: api.NodesView{Nodes: on, Unseen: "no answer"}, want: "nobody knows how the nodes are: no answer",
+		},
+		"the hypervisor is so": {
+			view: api.NodesView{Nodes: []api.NodeView{{Name: "w1"}}}, want: "nobody knows how the VMs are",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// Schedules is what can be asked of the schedules, and what their jobs ask of the director. It implements api.Schedules, schedule.Plans and
-// schedule.Auditor.
+// Schedules is what can be asked of the schedules, and what their jobs ask of the director. It implements
+// api.Schedules, schedule.Plans and schedule.Auditor.
 type Schedules struct {
 	*Operations
 	Scheduler *schedule.Scheduler
@@ -75,8 +75,8 @@ func (s Schedules) RunSchedule(ctx context.Context, actor, name string) (directo
 	return r, s.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(s.Now(), actor, "run", d.Ref().String()) })
 }
 
-// SuspendSchedule lets no slot of the schedule run any more, or lets them run again. It is the document that says so. No error if it is so
-// already.
+// SuspendSchedule lets no slot of the schedule run any more, or lets them run again. It is the document that says so.
+// No error if it is so already.
 func (s Schedules) SuspendSchedule(ctx context.Context, actor, name string, suspend bool) (api.ScheduleView, error) {
 	ref := model.Ref{Kind: model.KindSchedule, Name: name}
 	err := s.Store.Update(ctx, func(tx *store.Tx) error {
@@ -119,7 +119,8 @@ func (o *Operations) Begin(ctx context.Context, actor, cluster string, op plan.O
 // Busy lists the clusters that a plan holds, or that the newest plan has left half way.
 func (o *Operations) Busy(ctx context.Context) (map[string]bool, error) {
 	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
-		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing, plan.PhaseFailed, plan.PhaseCancelled,
+		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing,
+		plan.PhaseFailed, plan.PhaseCancelled,
 	}})
 	if err != nil {
 		return nil, err

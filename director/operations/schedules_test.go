@@ -34,10 +34,14 @@ func scheduling(t *testing.T) (Schedules, hypervisor.Backend) {
 	t.Cleanup(func() { _ = db.Close() })
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1"}))
 	ops := New(Config{
-		Store: db, Env: steps.Env{Backends: oneBackend{b}}, Director: planner.Director{ID: db.DirectorID()}, Now: time.Now,
+		Store: db, Env: steps.Env{Backends: oneBackend{b}}, Director: planner.Director{ID: db.DirectorID()},
+		Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 	})
-	s := Schedules{Operations: ops, Scheduler: schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ops)}})}
+	s := Schedules{
+		Operations: ops,
+		Scheduler:  schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ops)}}),
+	}
 	ops.CheckSchedule, ops.Applied = s.Scheduler.Check, s.Scheduler.Wake
 	t.Cleanup(func() {
 		if err := s.Scheduler.Stop(context.Background()); err != nil {
@@ -79,9 +83,14 @@ func TestDriftOfTheLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	ghost := director.Machine{
-		ID: "m1", ClusterUID: "u1", Cluster: "demo", Name: "demo-master-1", Provider: "lab", Network: "n", Address: "10.0.0.2", Host: "host1", CPUs: 2,
+		ID: "m1", ClusterUID: "u1", Cluster: "demo", Name: "demo-master-1", Provider: "lab", Network: "n",
+		Address: "10.0.0.2", Host: "host1", CPUs: 2,
 	}
-	if err := s.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.IntendMachine(ghost, time.Now()) }); err != nil {
+	if err := s.Store.Update(t.Context(), func(
+		tx *store.Tx,
+	) error {
+		return tx.IntendMachine(ghost, time.Now())
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := s.drift(t), "no drift: the ledger agrees with 0 VMs on 1 provider"; got != want {
@@ -90,7 +99,8 @@ func TestDriftOfTheLedger(t *testing.T) {
 	if err := s.Store.SetMachine(t.Context(), "m1", director.MachinePresent, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	want := "1 difference over 0 VMs on 1 provider:\nghost: machine demo-master-1 of cluster demo is in the ledger, and lab/host1 does not have it\n" +
+	want := "1 difference over 0 VMs on 1 provider:\nghost: machine demo-master-1 of cluster demo is in the ledger, " +
+		"and lab/host1 does not have it\n" +
 		"what to do about each: directorctl vms audit"
 	if diff := cmp.Diff(want, s.drift(t)); diff != "" {
 		t.Error(diff)
@@ -105,7 +115,8 @@ func TestDriftOfTheLedger(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want = "no drift: the ledger agrees with 0 VMs on 1 provider\nleft out, because a plan works on them: 1 cluster (demo)"
+	want = "no drift: the ledger agrees with 0 VMs on 1 provider\nleft out, because a plan works on them: 1 cluster " +
+		"(demo)"
 	if diff := cmp.Diff(want, s.drift(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -122,7 +133,8 @@ func TestSuspendKeepsTheRestOfTheDocument(t *testing.T) {
 	}
 	for i, suspend := range []bool{true, true, false} {
 		v, err := s.SuspendSchedule(t.Context(), "admin", "drift", suspend)
-		if err != nil || v.Document.Schedule.Suspend != suspend || v.Document.Schedule.Cron != "@daily" || v.Next.IsZero() != suspend {
+		if err != nil || v.Document.Schedule.Suspend != suspend || v.Document.Schedule.Cron != "@daily" ||
+			v.Next.IsZero() != suspend {
 			t.Fatalf("%d: %+v, next %s, %v", i, v.Document.Schedule, v.Next, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// pinned is what a plan was compared with before its start. The comparison looks at hypervisors and takes its time, so the transaction of the start looks once
-// more whether the database still holds the same.
+// pinned is what a plan was compared with before its start. The comparison looks at hypervisors and takes its time, so
+// the transaction of the start looks once more whether the database still holds the same.
 type pinned struct {
 	cluster  string
 	versions map[model.Ref]store.Version // of the documents that the plan is made from
@@ -77,7 +77,10 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	return director.Errorf(director.KindConflict, "operations.start", "plan %s is out of date: while it was checked, %s", id, strings.Join(changed, "; ")).
+	return director.Errorf(
+		director.KindConflict, "operations.start", "plan %s is out of date: while it was checked, %s", id,
+		strings.Join(changed, "; "),
+	).
 		WithHint("plan again: directorctl plan %s", b.cluster)
 }
 
@@ -92,15 +95,18 @@ func discardPlans(tx *store.Tx, cluster, reason, by string, at time.Time, phases
 		if err != nil {
 			return err
 		}
-		if err := tx.Append(&s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, At: at.UTC(), By: by, Message: reason}); err != nil {
+		if err := tx.Append(&s, plan.Event{
+			Plan: id, Kind: plan.PlanDiscarded, At: at.UTC(), By: by, Message: reason,
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the cluster's document is gone, or is another
-// one by now. Going on would make machines again that the newer plan took away, for a cluster that nobody sees.
+// Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the
+// cluster's document is gone, or is another one by now. Going on would make machines again that the newer plan took
+// away, for a cluster that nobody sees.
 func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	const op = "operations.move"
 	tx, ok := etx.(*store.Tx)
@@ -115,7 +121,10 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 		return err
 	}
 	if made := planner.ClusterUID(p.Content); made != "" && uid != made {
-		return director.Errorf(director.KindConflict, op, "plan %s cannot go on: the cluster %s that it was made for was deleted", p.ID, p.Cluster).
+		return director.Errorf(
+			director.KindConflict, op, "plan %s cannot go on: the cluster %s that it was made for was deleted", p.ID,
+			p.Cluster,
+		).
 			WithHint("give it up: directorctl discard %s", p.ID)
 	}
 	newest, err := tx.NewestStarted(p.Cluster)
@@ -123,14 +132,20 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 		return err
 	}
 	if newest != p.ID {
-		return director.Errorf(director.KindConflict, op, "plan %s cannot go on: plan %s of cluster %s was started after it", p.ID, newest, p.Cluster).
-			WithHint("give it up (directorctl discard %s), and plan from where the cluster is: directorctl plan %s", p.ID, p.Cluster)
+		return director.Errorf(
+			director.KindConflict, op, "plan %s cannot go on: plan %s of cluster %s was started after it", p.ID, newest,
+			p.Cluster,
+		).
+			WithHint(
+				"give it up (directorctl discard %s), and plan from where the cluster is: directorctl plan %s", p.ID,
+				p.Cluster,
+			)
 	}
 	return nil
 }
 
-// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be moved on. It refuses while the cluster has
-// machines, or while a plan holds it.
+// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be
+// moved on. It refuses while the cluster has machines, or while a plan holds it.
 func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 	const op = "operations.delete"
 	name := doc.Metadata.Name

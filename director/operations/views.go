@@ -15,9 +15,16 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
-// Plan returns the plan with its state, or not_found.
+// Plan returns the plan with its state, also one that is in an archive of this director, or not_found.
 func (o *Operations) Plan(ctx context.Context, id string) (api.PlanView, error) {
 	p, s, err := o.Store.Plan(ctx, id)
+	if director.KindOf(err) == director.KindNotFound && err != nil {
+		if _, archived, aerr := o.Store.PlanArchived(ctx, id); aerr != nil {
+			return api.PlanView{}, aerr
+		} else if archived {
+			return o.Archives.Plan(ctx, id)
+		}
+	}
 	v := api.PlanView{Plan: p, State: s}
 	if err != nil {
 		return v, err
@@ -30,7 +37,8 @@ func (o *Operations) Progress(ctx context.Context, id string) (plan.Phase, int64
 	return o.Store.Progress(ctx, id)
 }
 
-// StepLog opens the log of the step's attempt from a byte offset; attempt 0 is the latest. It ends where the file ends now.
+// StepLog opens the log of the step's attempt from a byte offset; attempt 0 is the latest. It ends where the file ends
+// now.
 func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
 	if _, _, err := o.Store.Progress(ctx, id); err != nil {
 		return nil, err
@@ -54,7 +62,9 @@ func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, 
 		return io.NopCloser(emptyReader{}), nil // it has written nothing yet, or is not a kind that does
 	}
 	if err != nil {
-		return nil, &director.Error{Kind: director.KindInternal, Op: "operations.log", Msg: "the log cannot be opened", Err: err}
+		return nil, &director.Error{
+			Kind: director.KindInternal, Op: "operations.log", Msg: "the log cannot be opened", Err: err,
+		}
 	}
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -71,7 +81,11 @@ func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt 
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.ID == step }); i < 0 || p.Steps[i].Kind != planner.StepPlay {
+	if i := slices.IndexFunc(p.Steps, func(
+		s plan.Step,
+	) bool {
+		return s.ID == step
+	}); i < 0 || p.Steps[i].Kind != planner.StepPlay {
 		return nil
 	}
 	events, err := o.Store.Events(ctx, id, 0, math.MaxInt32)
@@ -80,8 +94,14 @@ func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt 
 	}
 	for _, e := range events {
 		if e.Kind == plan.Started && e.Step == step && e.Attempt == attempt && e.By != "" && !o.LogsOf(e.By) {
-			return director.Errorf(director.KindNotFound, "operations.log", "the log of attempt %d of %s is on the director that ran it, %s", attempt, step, e.By).
-				WithHint("ask that director, or let the directors have the directory runs in common: docs/high-availability.md")
+			return director.Errorf(
+				director.KindNotFound, "operations.log",
+				"the log of attempt %d of %s is on the director that ran it, %s", attempt, step, e.By,
+			).
+				WithHint(
+					"ask that director, or let the directors have the directory runs in common: " +
+						"docs/operate/high-availability.md",
+				)
 		}
 	}
 	return nil

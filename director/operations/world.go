@@ -16,11 +16,14 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// seen is the world with a look at the cluster's own API, for requests that need one. A cluster that does not answer is not an error: the planner says what
-// cannot be done blindly.
+// seen is the world with a look at the cluster's own API, for requests that need one. A cluster that does not answer is
+// not an error: the planner says what cannot be done blindly.
 func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (planner.World, error) {
 	w, err := o.world(ctx, cluster)
 	if err != nil || w.Installed == nil || r.Operation == plan.ClusterDelete {
+		return w, err
+	}
+	if err := o.lookAtHosts(ctx, &w, r); err != nil {
 		return w, err
 	}
 	nodes, err := o.lookAt(ctx, cluster)
@@ -29,10 +32,16 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 		return w, ctx.Err()
 	case err != nil:
 		w.Blind = message(err)
-	case nodes != nil:
+		return w, o.signsOfLife(ctx, &w, r)
+	case nodes == nil:
+		return w, o.signsOfLife(ctx, &w, r)
+	default:
 		w.Seen = map[string]planner.Seen{}
 		for _, n := range nodes {
 			w.Seen[n.Name] = planner.Seen{Ready: n.Ready, Etcd: n.Etcd}
+		}
+		if err := o.signsOfLife(ctx, &w, r); err != nil {
+			return w, err
 		}
 		if err := o.unseeDead(ctx, w); err != nil {
 			return w, err
@@ -41,8 +50,8 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 	return w, nil
 }
 
-// unseeDead takes the hypervisor's word that a VM does not run: the cluster believes in a node for a minute after its VM has gone, and a quorum that is
-// counted meanwhile would be wrong. A hypervisor that does not answer has no say.
+// unseeDead takes the hypervisor's word that a VM does not run: the cluster believes in a node for a minute after its
+// VM has gone, and a quorum that is counted meanwhile would be wrong. A hypervisor that does not answer has no say.
 func (o *Operations) unseeDead(ctx context.Context, w planner.World) error {
 	power, err := o.power(ctx, w)
 	if err != nil {
@@ -71,7 +80,8 @@ func (o *Operations) look(ctx context.Context, inst store.Installed) ([]kube.Nod
 	return client.Nodes(ctx)
 }
 
-// onNetwork returns the addresses of the network that machines have, and which clusters but that with the uid have machines there.
+// onNetwork returns the addresses of the network that machines have, and which clusters but that with the uid have
+// machines there.
 func onNetwork(machines []director.Machine, network, uid string) (used map[netip.Addr]bool, sharers []string) {
 	used = map[netip.Addr]bool{}
 	for _, m := range machines {
@@ -90,9 +100,11 @@ func onNetwork(machines []director.Machine, network, uid string) (used map[netip
 	return used, sharers
 }
 
-// underlays returns the networks beside the first: those of the document, and those that machines of the cluster are on. One of the latter may have no
-// document any more; then nothing can be done about it, and nothing has to be.
-func (o *Operations) underlays(ctx context.Context, w planner.World, neighbours []director.Machine) (map[string]planner.Underlay, error) {
+// underlays returns the networks beside the first: those of the document, and those that machines of the cluster are
+// on. One of the latter may have no document any more; then nothing can be done about it, and nothing has to be.
+func (o *Operations) underlays(
+	ctx context.Context, w planner.World, neighbours []director.Machine,
+) (map[string]planner.Underlay, error) {
 	named := w.Cluster.Cluster.Networks()
 	names := slices.Clone(named)
 	for _, m := range w.Machines {
@@ -136,14 +148,16 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	}
 	c := w.Cluster.Cluster
 	for ref, into := range map[model.Ref]*model.Stored{
-		{Kind: model.KindProvider, Name: c.Provider}: &w.Provider, {Kind: model.KindNetwork, Name: c.Network}: &w.Network,
-		{Kind: model.KindImage, Name: c.Image}: &w.Image, {Kind: model.KindRelease, Name: c.Release}: &w.Release,
+		{Kind: model.KindProvider, Name: c.Provider}: &w.Provider,
+		{Kind: model.KindNetwork, Name: c.Network}:   &w.Network,
+		{Kind: model.KindImage, Name: c.Image}:       &w.Image, {Kind: model.KindRelease, Name: c.Release}: &w.Release,
 	} {
 		if *into, err = o.Store.Document(ctx, ref); err != nil {
 			return w, err
 		}
 	}
-	if w.Machines, err = o.Store.Machines(ctx, store.MachineFilter{ClusterUID: w.Cluster.UID, Tombstones: true}); err != nil {
+	if w.Machines,
+		err = o.Store.Machines(ctx, store.MachineFilter{ClusterUID: w.Cluster.UID, Tombstones: true}); err != nil {
 		return w, err
 	}
 	neighbours, err := o.Store.Machines(ctx, store.MachineFilter{Provider: c.Provider})
@@ -156,8 +170,14 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	if w.Disks, err = o.Store.KeptDisks(ctx, store.DiskFilter{Provider: c.Provider}); err != nil {
 		return w, err
 	}
+	if w.MACs, err = o.Store.MACs(ctx); err != nil {
+		return w, err
+	}
 	w.Used, w.Sharers = onNetwork(neighbours, c.Network, w.Cluster.UID)
 	if w.Underlays, err = o.underlays(ctx, w, neighbours); err != nil {
+		return w, err
+	}
+	if err := o.hostsOf(ctx, &w); err != nil {
 		return w, err
 	}
 	if inst, ok, err := o.Store.Installed(ctx, cluster); err != nil {
@@ -176,9 +196,11 @@ func (o *Operations) world(ctx context.Context, cluster string) (planner.World, 
 	return w, err
 }
 
-// formers finds the documents of what members run beside the cluster's own release, and of what their VMs were made from. A bundle that cannot be read is left
-// out: the planner says what cannot be done without it.
-func (o *Operations) formers(ctx context.Context, w planner.World) (map[string]planner.Release, map[string]planner.NodeImage, error) {
+// formers finds the documents of what members run beside the cluster's own release, and of what their VMs were made
+// from. A bundle that cannot be read is left out: the planner says what cannot be done without it.
+func (o *Operations) formers(
+	ctx context.Context, w planner.World,
+) (map[string]planner.Release, map[string]planner.NodeImage, error) {
 	wanted, from := map[string]bool{}, map[string]bool{}
 	for _, m := range w.Machines {
 		if m.Deleted.IsZero() && m.Kubernetes != "" {
@@ -222,4 +244,23 @@ func (o *Operations) formers(ctx context.Context, w planner.World) (map[string]p
 		}
 	}
 	return releases, images, nil
+}
+
+// Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.
+func (o *Operations) Facts(ctx context.Context, cluster string) (planner.Facts, error) {
+	w, err := o.world(ctx, cluster)
+	if err != nil {
+		return planner.Facts{}, err
+	}
+	if w.NoBundle != nil {
+		return planner.Facts{}, w.NoBundle
+	}
+	facts := planner.FactsOf(w)
+	if len(facts.Nodes) == 0 {
+		return planner.Facts{}, director.Errorf(
+			director.KindConflict, "operations.facts", "cluster %s has no machines yet", cluster,
+		).
+			WithHint("start a plan for it first")
+	}
+	return facts, nil
 }

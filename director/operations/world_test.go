@@ -20,7 +20,8 @@ import (
 	"github.com/director-kaas/kaas/director/steps"
 )
 
-// The cluster still believes in nodes whose VMs are off or gone; the director does not, and what was removed long ago takes nobody's name away.
+// The cluster still believes in nodes whose VMs are off or gone; the director does not, and what was removed long ago
+// takes nobody's name away.
 func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 	t.Parallel()
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 40}))
@@ -30,7 +31,9 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "image.qcow2")
 	content := []byte("a disk")
 	images, _ := hypervisor.Capability[hypervisor.Imaging](b)
-	image := hypervisor.ImageSpec{Name: "image", Path: file, SHA256: fmt.Sprintf("%x", sha256.Sum256(content)), Format: "qcow2"}
+	image := hypervisor.ImageSpec{
+		Name: "image", Path: file, SHA256: fmt.Sprintf("%x", sha256.Sum256(content)), Format: "qcow2",
+	}
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +49,10 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 		if name == "gone" {
 			continue
 		}
-		spec := hypervisor.Spec{Key: director.Stamp{Director: o.Director.ID, Machine: id}, Name: name, CPUs: 1, Memory: 1 << 30, Image: "image", RootDisk: 1 << 30}
+		spec := hypervisor.Spec{
+			Key: director.Stamp{Director: o.Director.ID, Machine: id}, Name: name, CPUs: 1, Memory: 1 << 30,
+			Image: "image", RootDisk: 1 << 30,
+		}
 		vm, err := b.Ensure(t.Context(), spec)
 		for err == nil && !vm.Ready {
 			vm, err = b.Ensure(t.Context(), spec)

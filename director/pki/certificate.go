@@ -83,10 +83,16 @@ func ValidateCA(ca Pair, now time.Time) error {
 			bad("cert", "may not sign certificates", "its key usage has keyCertSign")
 		}
 		if now.After(cert.NotAfter) {
-			bad("cert", "expired at "+cert.NotAfter.UTC().Format(time.RFC3339), "renew it with the same key, or give another")
+			bad(
+				"cert", "expired at "+cert.NotAfter.UTC().Format(time.RFC3339),
+				"renew it with the same key, or give another",
+			)
 		}
 		if now.Before(cert.NotBefore) {
-			bad("cert", "is valid only from "+cert.NotBefore.UTC().Format(time.RFC3339), "check the clock of this machine")
+			bad(
+				"cert", "is valid only from "+cert.NotBefore.UTC().Format(time.RFC3339),
+				"check the clock of this machine",
+			)
 		}
 		switch pub := cert.PublicKey.(type) {
 		case *rsa.PublicKey:
@@ -145,7 +151,9 @@ func serverCert(ca Pair, names []string, ips []netip.Addr, ttl time.Duration, no
 	case len(ips) > 0:
 		t.Subject.CommonName = ips[0].String()
 	default:
-		return Pair{}, director.Errorf(director.KindInvalid, "pki.server_cert", "a server certificate needs a name or an address")
+		return Pair{}, director.Errorf(
+			director.KindInvalid, "pki.server_cert", "a server certificate needs a name or an address",
+		)
 	}
 	return issue("pki.server_cert", ca, t, now)
 }
@@ -164,7 +172,9 @@ func Expiry(certs string) (time.Time, error) {
 		}
 		c, err := x509.ParseCertificate(b.Bytes)
 		if err != nil {
-			return time.Time{}, director.Errorf(director.KindInvalid, "pki.expiry", "a certificate cannot be read: %w", err)
+			return time.Time{}, director.Errorf(
+				director.KindInvalid, "pki.expiry", "a certificate cannot be read: %w", err,
+			)
 		}
 		if first.IsZero() || c.NotAfter.Before(first) {
 			first = c.NotAfter

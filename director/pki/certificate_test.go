@@ -67,17 +67,33 @@ func TestValidateCA(t *testing.T) {
 	}{
 		{"own", good, now, nil},
 		{"given with an RSA key", rawCA(t, 2048, func(*x509.Certificate) {}), now, nil},
-		{"empty", Pair{}, now, []string{"cert: is not a PEM certificate", "key: is not an unencrypted PEM private key"}},
-		{"key of another", Pair{Cert: good.Cert, Key: other.Key}, now, []string{"key: does not belong to the certificate"}},
+		{
+			"empty",
+			Pair{},
+			now,
+			[]string{"cert: is not a PEM certificate", "key: is not an unencrypted PEM private key"},
+		},
+		{
+			"key of another",
+			Pair{Cert: good.Cert, Key: other.Key},
+			now,
+			[]string{"key: does not belong to the certificate"},
+		},
 		{"a client certificate", leaf, now, []string{
 			"cert: is not the certificate of an authority", "cert: may not sign certificates",
 		}},
 		{"expired", good, now.Add(AuthorityLife + time.Minute), []string{"cert: expired at "}},
 		{"not yet valid", good, now.Add(-2 * time.Hour), []string{"cert: is valid only from "}},
-		{"weak and without the right to sign", rawCA(t, 1024, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), now, []string{
+		{"weak and without the right to sign", rawCA(t, 1024, func(
+			c *x509.Certificate,
+		) {
+			c.KeyUsage = x509.KeyUsageCRLSign
+		}), now, []string{
 			"cert: may not sign certificates", "cert: has an RSA key that is too short",
 		}},
-		{"damaged key", Pair{Cert: good.Cert, Key: "-----BEGIN EC PRIVATE KEY-----\nYWJj\n-----END EC PRIVATE KEY-----\n"}, now, []string{
+		{"damaged key", Pair{
+			Cert: good.Cert, Key: "-----BEGIN EC PRIVATE KEY-----\nYWJj\n-----END EC PRIVATE KEY-----\n",
+		}, now, []string{
 			"key: is not an unencrypted PEM private key",
 		}},
 	} {
@@ -120,14 +136,18 @@ func TestIssuedCertificatesVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := c.Verify(x509.VerifyOptions{
+		Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
 		t.Error(err)
 	}
 	if c.Subject.CommonName != "kaas-admin" || !cmp.Equal(c.Subject.Organization, []string{"system:masters"}) {
 		t.Errorf("subject %s", c.Subject)
 	}
 
-	server, err := ServerCert(ca, []string{"director.example"}, []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, 2*AuthorityLife)
+	server, err := ServerCert(
+		ca, []string{"director.example"}, []netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, 2*AuthorityLife,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +163,17 @@ func TestIssuedCertificatesVerify(t *testing.T) {
 	if !s.NotAfter.Equal(root.NotAfter) {
 		t.Errorf("lives until %s, longer than its authority (%s)", s.NotAfter, root.NotAfter)
 	}
-	if _, err := s.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
+	if _, err := s.Verify(x509.VerifyOptions{
+		Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err == nil {
 		t.Error("a server certificate passes for a client's")
 	}
 	if _, err := ServerCert(ca, nil, nil, time.Hour); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("no name: %v", err)
 	}
-	if _, err := ClientCert(Pair{Cert: ca.Cert, Key: client.Key}, "x", nil, time.Hour); director.KindOf(err) != director.KindInvalid {
+	if _, err := ClientCert(
+		Pair{Cert: ca.Cert, Key: client.Key}, "x", nil, time.Hour,
+	); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("wrong key of the authority: %v", err)
 	}
 }

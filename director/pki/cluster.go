@@ -55,7 +55,9 @@ func NewClusterWithCA(name string, ca Pair) (ClusterPKI, error) {
 	}
 	pub, err := x509.MarshalPKIXPublicKey(sa.Public())
 	if err != nil {
-		return ClusterPKI{}, director.Errorf(director.KindInternal, op, "cannot encode the service account key: %w", err)
+		return ClusterPKI{}, director.Errorf(
+			director.KindInternal, op, "cannot encode the service account key: %w", err,
+		)
 	}
 	p.ServiceAccountKey = director.Secret(encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(sa)))
 	p.ServiceAccountPublic = encode(pemPublicKey, pub)
@@ -126,7 +128,9 @@ func UnsealCluster(s Sealer, owner, name string, sealed []byte) (ClusterPKI, err
 	var w clusterWire
 	if json.Unmarshal(plain, &w) != nil || w.CACert == "" {
 		// The decoder's error is left out: it may quote what it read.
-		return ClusterPKI{}, director.Errorf(director.KindInternal, "pki.unseal", "the stored keys of the cluster cannot be read")
+		return ClusterPKI{}, director.Errorf(
+			director.KindInternal, "pki.unseal", "the stored keys of the cluster cannot be read",
+		)
 	}
 	return ClusterPKI{
 		CA:                   Pair{Cert: w.CACert, Key: director.Secret(w.CAKey)},

@@ -78,7 +78,9 @@ func TestClusterPKI(t *testing.T) {
 		if diff := cmp.Diff(vars, back.Vars()); diff != "" {
 			t.Error(diff)
 		}
-		if _, err := UnsealCluster(xorSealer{}, "u1", "pki", []byte("no cluster")); director.KindOf(err) != director.KindInternal {
+		if _, err := UnsealCluster(
+			xorSealer{}, "u1", "pki", []byte("no cluster"),
+		); director.KindOf(err) != director.KindInternal {
 			t.Errorf("damaged: %v", err)
 		}
 	})

@@ -124,20 +124,23 @@ func (s *Server) ensureCA() error {
 		": a new authority is made at the next start, and every node and client has to be told to trust it"
 	key, err := s.read(fileCAKey)
 	if err != nil {
-		return director.Errorf(director.KindInternal, op, "cannot read the key of the director's certificate authority: %w", err).
+		return director.Errorf(
+			director.KindInternal, op, "cannot read the key of the director's certificate authority: %w", err,
+		).
 			WithHint("%s", hint)
 	}
 	s.ca = Pair{Cert: cert, Key: director.Secret(key)}
 	if err := ValidateCA(s.ca, s.now()); err != nil {
 		return &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "the director's certificate authority cannot be used", Hint: hint, Err: err,
+			Kind: director.KindInternal, Op: op, Msg: "the director's certificate authority cannot be used", Hint: hint,
+			Err: err,
 		}
 	}
 	return nil
 }
 
-// load returns the certificate in the directory when it may be shown, and otherwise nil: whatever is wrong with it, a new
-// one mends it.
+// load returns the certificate in the directory when it may be shown, and otherwise nil: whatever is wrong with it, a
+// new one mends it.
 func (s *Server) load() *tls.Certificate {
 	c, err := tls.LoadX509KeyPair(filepath.Join(s.dir, fileServerCert), filepath.Join(s.dir, fileServerKey))
 	if err != nil || s.due(&c) || !covers(c.Leaf, s.names, s.ips) {

@@ -122,8 +122,14 @@ func TestEnsureServerAgain(t *testing.T) {
 		{name: "twenty-nine days left", names: testNames, after: serverLife - 29*24*time.Hour, wantNew: true},
 		{name: "key damaged", names: testNames, before: hurt(fileServerKey), wantNew: true},
 		{name: "certificate lost", names: testNames, before: drop(fileServerCert), wantNew: true},
-		{name: "everything lost", names: testNames, before: drop(fileServerCert, fileServerKey, fileCACert, fileCAKey), wantNew: true, newCA: true},
-		{name: "stopped before the authority was written", names: testNames, before: drop(fileCACert), wantNew: true, newCA: true},
+		{
+			name: "everything lost", names: testNames,
+			before: drop(fileServerCert, fileServerKey, fileCACert, fileCAKey), wantNew: true, newCA: true,
+		},
+		{
+			name: "stopped before the authority was written", names: testNames, before: drop(fileCACert), wantNew: true,
+			newCA: true,
+		},
 		{name: "key of the authority lost", names: testNames, before: drop(fileCAKey), fails: true},
 		{name: "authority damaged", names: testNames, before: hurt(fileCACert), fails: true},
 		{name: "authority expired", names: testNames, after: AuthorityLife + time.Hour, fails: true},
@@ -140,7 +146,8 @@ func TestEnsureServerAgain(t *testing.T) {
 			}
 			second, err := ensureServer(dir, tc.names, testIPs, func() time.Time { return time.Now().Add(tc.after) })
 			if tc.fails {
-				if e, ok := errors.AsType[*director.Error](err); !ok || e.Kind != director.KindInternal || e.Hint == "" {
+				if e, ok := errors.AsType[*director.Error](err); !ok || e.Kind != director.KindInternal ||
+					e.Hint == "" {
 					t.Fatalf("want an internal error with a hint, got %v", err)
 				}
 				return

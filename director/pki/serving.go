@@ -9,9 +9,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Serving connects to the address, as the client where that is not empty, and returns the certificate that is shown there. Nothing is sent. With ca, a
-// certificate that it has not signed is a conflict; one that has ended, or is not valid yet, is none, since that is what callers want to know. Errors:
-// unavailable if no TLS server answers.
+// Serving connects to the address, as the client where that is not empty, and returns the certificate that is shown
+// there. Nothing is sent. With ca, a certificate that it has not signed is a conflict; one that has ended, or is not
+// valid yet, is none, since that is what callers want to know. Errors: unavailable if no TLS server answers.
 func Serving(ctx context.Context, address, ca string, client Pair) (*x509.Certificate, error) {
 	const op = "pki.serving"
 	var leaf *x509.Certificate
@@ -29,7 +29,8 @@ func Serving(ctx context.Context, address, ca string, client Pair) (*x509.Certif
 	if client.Cert != "" {
 		pair, err := tls.X509KeyPair([]byte(client.Cert), []byte(client.Key.Reveal()))
 		if err != nil {
-			return nil, director.Errorf(director.KindInternal, op, "the client certificate cannot be used") // the cause may quote the key
+			// the cause may quote the key
+			return nil, director.Errorf(director.KindInternal, op, "the client certificate cannot be used")
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -39,7 +40,10 @@ func Serving(ctx context.Context, address, ca string, client Pair) (*x509.Certif
 		return leaf, nil
 	}
 	if stranger != nil {
-		return nil, director.Errorf(director.KindConflict, op, "the certificate at %s is not signed by the cluster's authority: %w", address, stranger).
+		return nil, director.Errorf(
+			director.KindConflict, op, "the certificate at %s is not signed by the cluster's authority: %w", address,
+			stranger,
+		).
 			WithHint("another host has the address, or the node belongs to another cluster")
 	}
 	if leaf != nil {

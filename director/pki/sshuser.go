@@ -52,12 +52,18 @@ func NewSSHAuthority() (SSHAuthority, error) {
 // end that has passed.
 func (a SSHAuthority) Issue(u SSHUser, now time.Time) (SSHCredential, error) {
 	const op = "pki.ssh_issue"
-	if len(u.Principals) == 0 || !u.Until.After(now) { // a certificate without principals would be good for every account
-		return SSHCredential{}, director.Errorf(director.KindInvalid, op, "an SSH certificate needs principals and an end in the future")
+	// a certificate without principals would be good for every account
+	if len(u.Principals) == 0 || !u.Until.After(now) {
+		return SSHCredential{}, director.Errorf(
+			director.KindInvalid, op, "an SSH certificate needs principals and an end in the future",
+		)
 	}
 	authority, err := ssh.ParsePrivateKey([]byte(a.Private.Reveal()))
 	if err != nil {
-		return SSHCredential{}, director.Errorf(director.KindInternal, op, "the key of the SSH authority cannot be read") // the cause may quote it
+		// the cause may quote it
+		return SSHCredential{}, director.Errorf(
+			director.KindInternal, op, "the key of the SSH authority cannot be read",
+		)
 	}
 	private, signer, err := newSSHKey(op)
 	if err != nil {
@@ -68,14 +74,19 @@ func (a SSHAuthority) Issue(u SSHUser, now time.Time) (SSHCredential, error) {
 		return SSHCredential{}, director.Errorf(director.KindInternal, op, "no random numbers: %w", err)
 	}
 	cert := &ssh.Certificate{
-		Key: signer.PublicKey(), Serial: binary.BigEndian.Uint64(serial[:]), CertType: ssh.UserCert, KeyId: u.ID, ValidPrincipals: u.Principals,
-		ValidAfter: uint64(now.Add(-sshBackdate).Unix()), ValidBefore: uint64(u.Until.Unix()), //nolint:gosec // long after 1970
+		Key: signer.PublicKey(), Serial: binary.BigEndian.Uint64(
+			serial[:],
+		), CertType: ssh.UserCert, KeyId: u.ID, ValidPrincipals: u.Principals,
+		ValidAfter:  uint64(now.Add(-sshBackdate).Unix()),
+		ValidBefore: uint64(u.Until.Unix()), //nolint:gosec // long after 1970
 	}
 	if u.Terminal {
 		cert.Extensions = map[string]string{"permit-pty": ""}
 	}
 	if err := cert.SignCert(rand.Reader, authority); err != nil {
-		return SSHCredential{}, director.Errorf(director.KindInternal, op, "the SSH certificate cannot be signed: %w", err)
+		return SSHCredential{}, director.Errorf(
+			director.KindInternal, op, "the SSH certificate cannot be signed: %w", err,
+		)
 	}
 	return SSHCredential{Private: private, Certificate: authorizedLine(cert)}, nil
 }

@@ -18,7 +18,9 @@ func TestSSHUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := a.Issue(pki.SSHUser{ID: "director d1 p1/s1", Principals: []string{"cluster-c1"}, Until: now.Add(time.Hour)}, now)
+	c, err := a.Issue(
+		pki.SSHUser{ID: "director d1 p1/s1", Principals: []string{"cluster-c1"}, Until: now.Add(time.Hour)}, now,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +29,8 @@ func TestSSHUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cert := signer.PublicKey().(*ssh.Certificate)
-	if cert.KeyId != "director d1 p1/s1" || cert.Serial == 0 || len(cert.Extensions) != 0 || len(cert.CriticalOptions) != 0 {
+	if cert.KeyId != "director d1 p1/s1" || cert.Serial == 0 || len(cert.Extensions) != 0 ||
+		len(cert.CriticalOptions) != 0 {
 		t.Errorf("certificate %+v", cert)
 	}
 	checker := func(at time.Time, public string) *ssh.CertChecker {
@@ -57,7 +60,9 @@ func TestSSHUser(t *testing.T) {
 	if checker(now, other.Public).IsUserAuthority(cert.SignatureKey) {
 		t.Error("it is signed by another authority too")
 	}
-	for name, u := range map[string]pki.SSHUser{"of everybody": {Until: now.Add(time.Hour)}, "that has ended": {Principals: []string{"x"}, Until: now}} {
+	for name, u := range map[string]pki.SSHUser{
+		"of everybody": {Until: now.Add(time.Hour)}, "that has ended": {Principals: []string{"x"}, Until: now},
+	} {
 		if _, err := a.Issue(u, now); director.KindOf(err) != director.KindInvalid {
 			t.Errorf("a certificate %s: %v", name, err)
 		}

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// The way back of a node in a window is the steps that undo others of it. It is frozen into the plan like all else, and begins by itself when one of those
-// others has failed. From then on the node goes no further in this plan: whoever has mended the cause plans again.
+// The way back of a node in a window is the steps that undo others of it. It is frozen into the plan like all else, and
+// begins by itself when one of those others has failed. From then on the node goes no further in this plan: whoever has
+// mended the cause plans again.
 
 // undoMark is what the ids of steps back have before the subject: vm.remove-undo/demo-worker-1.
 const undoMark = "-undo"
@@ -20,7 +21,8 @@ func UndoID(class, subject string) string { return class + undoMark + "/" + subj
 // Back reports whether s is a step back: one that only runs to undo others.
 func (s Step) Back() bool { return len(s.Undoes) > 0 }
 
-// checkBack returns an error if a step back undoes what does not stand before it in the same group, or what is a step back itself.
+// checkBack returns an error if a step back undoes what does not stand before it in the same group, or what is a step
+// back itself.
 func checkBack(s Step, before map[string]Step) error {
 	if marked := strings.Contains(s.ID, undoMark+"/"); marked != s.Back() {
 		return fmt.Errorf("plan: step %q must undo others if and only if its class ends with %s", s.ID, undoMark)
@@ -53,7 +55,8 @@ func checkBack(s Step, before map[string]Step) error {
 // begun reports whether the step has acted, or may have.
 func (s Status) begun() bool { return s != Pending && s != Skipped }
 
-// surveyBack finds the nodes that go back. It is only asked once something has failed, which spares plans that go well the look at every step back.
+// surveyBack finds the nodes that go back. It is only asked once something has failed, which spares plans that go well
+// the look at every step back.
 func (v *view) surveyBack(p *Plan, s *State) {
 	v.undone, v.backs = map[string]bool{}, map[string]*Step{}
 	for i := range p.Steps {
@@ -90,7 +93,8 @@ func (v *view) surveyBack(p *Plan, s *State) {
 	}
 }
 
-// backDue reports whether the step back may start: its node goes back and rests, what it undoes has begun, and the steps back before it are done.
+// backDue reports whether the step back may start: its node goes back and rests, what it undoes has begun, and the
+// steps back before it are done.
 func (v *view) backDue(step *Step) bool {
 	g := v.groups[groupKey{step.Window, step.Node}]
 	return g.back && !g.leased && v.wanted(step) && v.backBefore(step)
@@ -137,7 +141,8 @@ func Resumable(p *Plan, s *State) bool {
 	return moving(p, &next)
 }
 
-// Count returns how many steps of the plan are done or skipped, and how many there are. Steps back count from when they are begun.
+// Count returns how many steps of the plan are done or skipped, and how many there are. Steps back count from when they
+// are begun.
 func Count(p *Plan, s *State) (done, total int) {
 	for i, st := range s.Steps {
 		if i < len(p.Steps) && p.Steps[i].Back() && st.Status == Pending {
@@ -198,7 +203,9 @@ func standing(p *Plan, s *State) string {
 		if goal == "" {
 			goal = "finished"
 		}
-		parts = append(parts, fmt.Sprintf("of the %s %d %s, %d are not begun", w.ID, ended[w.ID], goal, untouched[w.ID]))
+		parts = append(
+			parts, fmt.Sprintf("of the %s %d %s, %d are not begun", w.ID, ended[w.ID], goal, untouched[w.ID]),
+		)
 		if n := open[w.ID]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d are half way", n))
 		}

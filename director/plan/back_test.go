@@ -18,7 +18,10 @@ func returning(nodes int, w Window) *Plan {
 		name := drain.Node
 		give := Step{ID: "uncordon/" + name, Node: name, Window: w.ID, Needs: []string{upgrade.ID}}
 		remake := Step{ID: UndoID("remake", name), Node: name, Window: w.ID, Undoes: []string{upgrade.ID}}
-		use := Step{ID: UndoID("uncordon", name), Node: name, Window: w.ID, Undoes: []string{drain.ID, upgrade.ID}, Needs: []string{remake.ID}}
+		use := Step{
+			ID: UndoID("uncordon", name), Node: name, Window: w.ID, Undoes: []string{drain.ID, upgrade.ID},
+			Needs: []string{remake.ID},
+		}
 		steps = append(steps, drain, upgrade, give, remake, use)
 	}
 	p.Steps = append(steps, Step{ID: "verify", Needs: []string{"uncordon/n0"}})
@@ -35,9 +38,15 @@ func TestReturningPlansCheck(t *testing.T) {
 		spoil func(steps []Step)
 		want  string
 	}{
-		"of another node":          {func(s []Step) { s[3].Undoes = []string{"upgrade/n1"} }, "no step of its node before it"},
-		"of a step back":           {func(s []Step) { s[4].Undoes = []string{s[3].ID} }, "no step of its node before it"},
-		"needs what goes forward":  {func(s []Step) { s[3].Needs = []string{"drain/n0"} }, "needs \"drain/n0\", which does not"},
+		"of another node": {
+			func(s []Step) { s[3].Undoes = []string{"upgrade/n1"} }, "no step of its node before it",
+		},
+		"of a step back": {
+			func(s []Step) { s[4].Undoes = []string{s[3].ID} }, "no step of its node before it",
+		},
+		"needs what goes forward": {
+			func(s []Step) { s[3].Needs = []string{"drain/n0"} }, "needs \"drain/n0\", which does not",
+		},
 		"needed by what goes on":   {func(s []Step) { s[10].Needs = []string{s[4].ID} }, "only runs after a failure"},
 		"without the mark":         {func(s []Step) { s[4].ID = "use/n0" }, "if and only if"},
 		"the mark and no way back": {func(s []Step) { s[10].ID = "verify-undo/x" }, "if and only if"},
@@ -63,10 +72,14 @@ func TestWayBack(t *testing.T) {
 		want  []string
 	}{
 		"nothing goes back while all is well": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Running, "drain/n1": Done}, []string{"upgrade/n1"},
+			PhaseRunning,
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Running, "drain/n1": Done},
+			[]string{"upgrade/n1"},
 		},
 		"from the first of what the failed step left; the neighbour goes on": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "drain/n1": Done}, []string{"remake-undo/n0", "upgrade/n1"},
+			PhaseRunning,
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "drain/n1": Done},
+			[]string{"remake-undo/n0", "upgrade/n1"},
 		},
 		"what was not begun is not undone": {
 			PhaseRunning, map[string]Status{"drain/n0": Failed}, []string{"uncordon-undo/n0"},
@@ -75,33 +88,43 @@ func TestWayBack(t *testing.T) {
 			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Running}, nil,
 		},
 		"to the end": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done}, []string{"uncordon-undo/n0"},
+			PhaseRunning,
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done},
+			[]string{"uncordon-undo/n0"},
 		},
 		"not past what a person has to mend": {
 			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Parked}, nil,
 		},
 		"but past what a person leaves out": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Skipped}, []string{"uncordon-undo/n0"},
+			PhaseRunning,
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Skipped},
+			[]string{"uncordon-undo/n0"},
 		},
 		"what is through its gate stays": {
 			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Failed}, nil,
 		},
 		"no step back begins of a person's skip": {
-			PhaseRunning, map[string]Status{"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running, "drain/n1": Running}, nil,
+			PhaseRunning,
+			map[string]Status{"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running, "drain/n1": Running},
+			nil,
 		},
 		"a parked step waits for a person, and nothing goes back": {
 			PhaseRunning, map[string]Status{"drain/n0": Parked, "drain/n1": Running}, nil,
 		},
 		"a plan that is taken back brings back what is half way alone": {
 			PhaseUndoing,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Parked},
+			map[string]Status{
+				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Parked,
+			},
 			[]string{"remake-undo/n1"},
 		},
 		"and waits for what still runs": {
 			PhaseUndoing, map[string]Status{"drain/n1": Done, "upgrade/n1": Running}, nil,
 		},
 		"a way back that was begun goes on in whatever phase it was stopped, and nothing new begins": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Waiting, "remake-undo/n0": Done}, []string{"uncordon-undo/n0"},
+			PhaseRunning,
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Waiting, "remake-undo/n0": Done},
+			[]string{"uncordon-undo/n0"},
 		},
 		"nothing while it is paused": {
 			PhasePaused, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed}, nil,
@@ -123,7 +146,10 @@ func TestWayBack(t *testing.T) {
 func TestEndsAfterAWayBack(t *testing.T) {
 	t.Parallel()
 	p := returning(3, Window{ID: "w", Size: 1, Goal: "run v2"})
-	through := map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Failed, "verify": Done}
+	through := map[string]Status{
+		"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Failed,
+		"verify": Done,
+	}
 	with := func(more map[string]Status) map[string]Status {
 		out := map[string]Status{}
 		for _, m := range []map[string]Status{through, more} {
@@ -144,14 +170,25 @@ func TestEndsAfterAWayBack(t *testing.T) {
 			PhaseRunning, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanFailed,
 			"upgrade/n1: broke. n1: put back as before, and in use; of the w 1 run v2, 1 are not begun",
 		},
-		"a step back that failed":        {PhaseRunning, with(map[string]Status{"remake-undo/n1": Parked}), PlanParked, "remake-undo/n1: broke"},
-		"stopped by a person on its way": {PhaseCancelling, with(map[string]Status{"remake-undo/n1": Done}), PlanFailed, "upgrade/n1: broke. n1: not put back yet; of the w 1 run v2, 1 are not begun"},
-		"a step back failed in an undo":  {PhaseUndoing, with(map[string]Status{"remake-undo/n1": Parked}), PlanFailed, "remake-undo/n1: broke"},
-		"undone":                         {PhaseUndoing, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanUndone, "everything that can be taken back is taken back"},
+		"a step back that failed": {
+			PhaseRunning, with(map[string]Status{"remake-undo/n1": Parked}), PlanParked, "remake-undo/n1: broke",
+		},
+		"stopped by a person on its way": {
+			PhaseCancelling, with(map[string]Status{"remake-undo/n1": Done}), PlanFailed,
+			"upgrade/n1: broke. n1: not put back yet; of the w 1 run v2, 1 are not begun",
+		},
+		"a step back failed in an undo": {
+			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Parked}), PlanFailed, "remake-undo/n1: broke",
+		},
+		"undone": {
+			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanUndone,
+			"everything that can be taken back is taken back",
+		},
 		"steps back that nobody needed": {
 			PhaseRunning, map[string]Status{
-				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Done, "uncordon/n1": Done,
-				"drain/n2": Done, "upgrade/n2": Done, "uncordon/n2": Done, "verify": Done,
+				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Done,
+				"uncordon/n1": Done,
+				"drain/n2":    Done, "upgrade/n2": Done, "uncordon/n2": Done, "verify": Done,
 			}, PlanDone, "",
 		},
 	} {
@@ -167,7 +204,8 @@ func TestEndsAfterAWayBack(t *testing.T) {
 			if due != (tt.want != "") || ev.Kind != tt.want && due || ev.Message != tt.text && due {
 				t.Errorf("got %v %s %q, want %s %q", due, ev.Kind, ev.Message, tt.want, tt.text)
 			}
-			if strings.Contains(tt.text, "put back") && ev.Hint != "mend the cause; then go on from there: directorctl plan demo" {
+			if strings.Contains(tt.text, "put back") &&
+				ev.Hint != "mend the cause; then go on from there: directorctl plan demo" {
 				t.Errorf("the hint is %q", ev.Hint)
 			}
 		})

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Event is one line of a plan's journal: what happened, to which step, in which attempt. Seq orders the events of one plan
-// without gaps, from 1.
+// Event is one line of a plan's journal: what happened, to which step, in which attempt. Seq orders the events of one
+// plan without gaps, from 1.
 type Event struct {
 	Plan    string    `json:"plan"`
 	Seq     int64     `json:"seq"`

@@ -32,8 +32,8 @@ func Park(err error, question string) error {
 	return &instruction{err: err, kind: NeedsHuman, text: question}
 }
 
-// ParkLast returns an error that is tried again like a plain one, and waits for a person when the attempts are used up: what was out of reach is not
-// broken, and may come back.
+// ParkLast returns an error that is tried again like a plain one, and waits for a person when the attempts are used up:
+// what was out of reach is not broken, and may come back.
 func ParkLast(err error, question string) error {
 	return &instruction{err: err, kind: Retry, text: question, last: true}
 }
@@ -41,8 +41,8 @@ func ParkLast(err error, question string) error {
 // DefaultPatience is how long a step may be not ready, over all its tries in a row, before it waits for a person.
 const DefaultPatience = 24 * time.Hour
 
-// After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of the wait. After
-// DefaultPatience a person is asked.
+// After returns an error that says: not ready yet, ask again in d. It costs no attempt. why is shown as the reason of
+// the wait. After DefaultPatience a person is asked.
 func After(d time.Duration, why string) error { return AfterWithin(DefaultPatience, d, why) }
 
 // AfterWithin is After with another limit for the whole wait, for what may take longer without being wrong.
@@ -50,8 +50,8 @@ func AfterWithin(most, d time.Duration, why string) error {
 	return &instruction{kind: NotReady, after: d, text: why, most: most}
 }
 
-// Interrupt returns an error that says: something outside of the step ended it half way. The step runs again and loses no attempt. Too many in a
-// row wait for a person.
+// Interrupt returns an error that says: something outside of the step ended it half way. The step runs again and loses
+// no attempt. Too many in a row wait for a person.
 func Interrupt(err error) error { return &instruction{err: err, kind: Interrupted} }
 
 // Outcome is what an error instructs.

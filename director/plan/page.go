@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// Page renders docs/state-machine.md from the tables that the engine runs on.
+// Page renders docs/reference/state-machine.md from the tables that the engine runs on.
 func Page() string {
 	var b strings.Builder
-	b.WriteString(`# How plans and steps move
+	b.WriteString(`# States of plans and steps
 
-This page is generated from ` + "`director/plan/status.go`" + ` by ` + "`make generate`" + `; do not edit it. The engine, the replay of the journal and the
-console use the same tables, and nothing else may change a status.
+This page is generated from ` + "`director/plan/status.go`" + ` by ` + "`make generate`" + `; do not edit it.
+The engine and
+the replay of the journal use the same tables, and nothing else changes a status.
 
 ## A step
 
@@ -45,12 +46,15 @@ console use the same tables, and nothing else may change a status.
 
 var statusMeaning = map[Status]string{
 	Pending: "The engine starts it when all that it needs is done. A crash leaves it so.",
-	Running: "Its handler acts under a lease. After a crash it becomes interrupted at the next start, or when the lease ends.",
-	Waiting: "The engine starts it again at its time: after an error, an interruption, or because something was not ready.",
+	Running: "Its handler acts under a lease. After a crash it becomes interrupted at the next start, or when the " +
+		"lease ends.",
+	Waiting: "The engine starts it again at its time: after an error, an interruption, or because something was not " +
+		"ready.",
 	Parked:  "It waits for a person: `directorctl retry` runs it again. Everything is kept.",
 	Done:    "It never runs again in this plan.",
 	Skipped: "A person said with `directorctl skip` that the plan goes on without it; the reason is in the journal.",
-	Failed:  "A person mends the cause and runs `directorctl retry`, leaves it out with `directorctl skip`, takes everything back with `directorctl undo`, or gives up with `directorctl discard`.",
+	Failed: "A person mends the cause and runs `directorctl retry`, leaves it out with `directorctl skip`, takes " +
+		"everything back with `directorctl undo`, or gives up with `directorctl discard`.",
 	UndoDue: "The engine takes back what it did, once all that stands on it is taken back.",
 	Undoing: "Its handler takes back, under a lease. After a crash it is due again.",
 	Undone:  "What it did is taken back. `directorctl retry` would run it again.",
@@ -58,16 +62,18 @@ var statusMeaning = map[Status]string{
 }
 
 var phaseMeaning = map[Phase]string{
-	PhasePlanned:    "It can be read. Nothing has happened yet, and it holds nothing.",
-	PhaseApproved:   "A person has said that it may be started. It holds nothing yet.",
-	PhaseRunning:    "The engine runs its steps. It holds its cluster: no other plan can start there.",
-	PhasePaused:     "No step starts any more and the running ones end. It still holds its cluster; `directorctl resume` goes on.",
+	PhasePlanned:  "It can be read. Nothing has happened yet, and it holds nothing.",
+	PhaseApproved: "A person has said that it may be started. It holds nothing yet.",
+	PhaseRunning:  "The engine runs its steps. It holds its cluster: no other plan can start there.",
+	PhasePaused: "No step starts any more and the running ones end. It still holds its cluster; `directorctl " +
+		"resume` goes on.",
 	PhaseCancelling: "No step starts any more; the running ones end.",
 	PhaseCancelled:  "It was stopped between steps. `directorctl retry` goes on, `directorctl discard` gives up.",
 	PhaseParked:     "A step waits for a person, and nothing else can run. It still holds its cluster.",
-	PhaseFailed:     "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is done.",
-	PhaseUndoing:    "The engine takes back what can be taken back, the last first. It holds its cluster.",
-	PhaseUndone:     "Everything that can be taken back is. Final.",
-	PhaseDone:       "Every step is done or skipped. Final.",
-	PhaseDiscarded:  "Given up. Final.",
+	PhaseFailed: "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is " +
+		"done.",
+	PhaseUndoing:   "The engine takes back what can be taken back, the last first. It holds its cluster.",
+	PhaseUndone:    "Everything that can be taken back is. Final.",
+	PhaseDone:      "Every step is done or skipped. Final.",
+	PhaseDiscarded: "Given up. Final.",
 }

@@ -21,18 +21,21 @@ const (
 	ClusterDelete  Operation = "cluster.delete"
 	ClusterScale   Operation = "cluster.scale"   // nodes to the numbers of the document
 	ClusterUpgrade Operation = "cluster.upgrade" // nodes to the release and the image of the document
-	NodeCordon     Operation = "node.cordon"     // nothing new is scheduled there
-	NodeUncordon   Operation = "node.uncordon"
-	NodeDrain      Operation = "node.drain"   // cordoned, and its pods moved away
-	NodeDelete     Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
-	NodeRejoin     Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
-	NodeReplace    Operation = "node.replace" // deleted, its VM made anew, and rejoined
+	// ClusterRotatePull gives the nodes another password for the director's registry.
+	ClusterRotatePull Operation = "cluster.rotate_pull_password"
+	NodeCordon        Operation = "node.cordon" // nothing new is scheduled there
+	NodeUncordon      Operation = "node.uncordon"
+	NodeDrain         Operation = "node.drain"   // cordoned, and its pods moved away
+	NodeDelete        Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
+	NodeRejoin        Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
+	NodeReplace       Operation = "node.replace" // deleted, its VM made anew, and rejoined
 )
 
 // Operations returns every operation.
 func Operations() []Operation {
 	return []Operation{
-		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, NodeCordon, NodeUncordon,
+		NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 
@@ -44,27 +47,34 @@ type Request struct {
 	Operation Operation `json:"operation,omitempty"` // empty for what brings the cluster to its document
 	Nodes     []string  `json:"nodes,omitempty"`     // of a node operation; of a scale, which go before others
 	KeepVM    bool      `json:"keep_vm,omitempty"`   // of a deletion or a scale: the VMs stay, outside of the cluster
-	// DeleteData is a person's word that the data disks of VMs that go are destroyed too. The plan names each of them for approval.
+	// DeleteData is a person's word that the data disks of VMs that go are destroyed too. The plan names each of them
+	// for approval.
 	DeleteData bool `json:"delete_data,omitempty"`
 	// AdoptDisks are the ids of kept disks that new nodes take over, by node.
 	AdoptDisks map[string]string `json:"adopt_disks,omitempty"`
 	// Undrained is a person's word that nodes are taken out without a drain.
 	Undrained bool  `json:"undrained,omitempty"`
 	Drain     Drain `json:"drain,omitzero"`
-	// HostKeys are the public SSH host keys of VMs that somebody else has made for nodes that rejoin, by node. It is a person's word that they are what
-	// they say.
+	// Host is where replaced nodes are made; empty for where they are, or for the planner's choice if that is lost.
+	Host string `json:"host,omitempty"`
+	// LostHost is a person's word that this host of the nodes is off, or cut off for good: what runs on it never runs
+	// again.
+	LostHost string `json:"lost_host,omitempty"`
+	// HostKeys are the public SSH host keys of VMs that somebody else has made for nodes that rejoin, by node. It is a
+	// person's word that they are what they say.
 	HostKeys map[string]string `json:"host_keys,omitempty"`
 }
 
-// Drain says how far a drain may go. The zero Drain evicts what a controller makes anew elsewhere, within the cluster's own time.
+// Drain says how far a drain may go. The zero Drain evicts what a controller makes anew elsewhere, within the cluster's
+// own time.
 type Drain struct {
 	Timeout        time.Duration `json:"timeout,omitempty"`
 	Unmanaged      bool          `json:"unmanaged,omitempty"`       // also pods that nothing makes anew
 	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"` // also pods whose local data goes with them
 }
 
-// Plan is frozen when it is made: nothing in it changes afterwards, and Hash covers all that a run depends on. The state of
-// its run is a State, folded from events.
+// Plan is frozen when it is made: nothing in it changes afterwards, and Hash covers all that a run depends on. The
+// state of its run is a State, folded from events.
 type Plan struct {
 	ID        string
 	CreatedAt time.Time
@@ -90,8 +100,9 @@ type Content struct {
 	Estimate  time.Duration   `json:"estimate"`            // along the longest path; not hashed
 }
 
-// Window bounds how many groups of steps are open at once. A group is all steps of one node in the window; it is open from the start of
-// its first step until all of them are done. A failure opens no further group, and those that are open go on to their end.
+// Window bounds how many groups of steps are open at once. A group is all steps of one node in the window; it is open
+// from the start of its first step until all of them are done. A failure opens no further group, and those that are
+// open go on to their end.
 type Window struct {
 	ID      string `json:"id"`
 	Size    int    `json:"size"`               // at least 1
@@ -133,16 +144,18 @@ type Step struct {
 	Estimate time.Duration   `json:"estimate"`          // not hashed
 	// UndoOnFailure takes the step back by itself when it has failed.
 	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
-	// Undoes makes it a step back: it only runs when one of these steps of its node has failed, and only if one of them had begun. See back.go.
+	// Undoes makes it a step back: it only runs when one of these steps of its node has failed, and only if one of them
+	// had begun. See back.go.
 	Undoes []string `json:"undoes,omitempty"`
-	// Keep says that nobody takes back what it did, though its kind could: it was there before, or others rely on it by now.
+	// Keep says that nobody takes back what it did, though its kind could: it was there before, or others rely on it by
+	// now.
 	Keep bool `json:"keep,omitempty"`
 	// Safety is what holds meanwhile if the step fails or waits for a person: a sentence without a final stop.
 	Safety string `json:"safety,omitempty"`
 }
 
-// Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by it. A step back is of the class of
-// those that do the same.
+// Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by
+// it. A step back is of the class of those that do the same.
 func (s Step) Class() string {
 	class, _, _ := strings.Cut(s.ID, "/")
 	return strings.TrimSuffix(class, undoMark)
@@ -150,14 +163,14 @@ func (s Step) Class() string {
 
 // Effect is one thing that a step changes in the world, for the reader of the plan.
 type Effect struct {
-	Verb   string `json:"verb"`   // create, change, delete, keep, restart, evict
+	Verb   string `json:"verb"`   // create, change, delete, keep, restart, evict, fence
 	Object string `json:"object"` // vm, network, volume, image, file, api, registry, address
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates are left out: they
-// follow what earlier runs took, and a plan does not go out of date because another one ended.
+// HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates
+// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended.
 func HashOf(c Content) string {
 	c.Estimate, c.Steps = 0, slices.Clone(c.Steps)
 	for i := range c.Steps {
@@ -181,8 +194,8 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
-// Check returns an error if step ids repeat, a need or a window is unknown, a step stands before one that it needs, or a step back is out of place. A
-// plan that passes has no cycle.
+// Check returns an error if step ids repeat, a need or a window is unknown, a step stands before one that it needs, or
+// a step back is out of place. A plan that passes has no cycle.
 func (c Content) Check() error {
 	seen := make(map[string]Step, len(c.Steps))
 	windows := map[string]bool{"": true}

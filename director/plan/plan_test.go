@@ -34,10 +34,10 @@ func TestLifeCycleGrid(t *testing.T) {
 	golden(t, "testdata/life-cycle.golden", b.String())
 }
 
-// docs/state-machine.md is written from the same table that the engine runs on.
+// docs/reference/state-machine.md is written from the same table that the engine runs on.
 func TestStateMachinePage(t *testing.T) {
 	t.Parallel()
-	golden(t, "../../docs/state-machine.md", Page())
+	golden(t, "../../docs/reference/state-machine.md", Page())
 }
 
 func golden(t *testing.T, path, got string) {
@@ -76,7 +76,9 @@ func TestStaleOutcomeIsFenced(t *testing.T) {
 	p := &Plan{Content: Content{Steps: []Step{{ID: "a"}}}}
 	s := NewState(p)
 	for i, e := range []Event{
-		{Step: "a", Kind: Started, Attempt: 1}, {Step: "a", Kind: Interrupted, Attempt: 1}, {Step: "a", Kind: Started, Attempt: 2},
+		{Step: "a", Kind: Started, Attempt: 1},
+		{Step: "a", Kind: Interrupted, Attempt: 1},
+		{Step: "a", Kind: Started, Attempt: 2},
 	} {
 		e.Seq = int64(i + 1)
 		if err := s.Apply(e); err != nil {
@@ -165,7 +167,10 @@ func TestOutcomeOf(t *testing.T) {
 func TestCriticalPath(t *testing.T) {
 	t.Parallel()
 	steps := []Step{
-		{ID: "a", Estimate: 1}, {ID: "b", Estimate: 5}, {ID: "c", Needs: []string{"a", "b"}, Estimate: 2}, {ID: "d", Needs: []string{"a"}, Estimate: 3},
+		{ID: "a", Estimate: 1},
+		{ID: "b", Estimate: 5},
+		{ID: "c", Needs: []string{"a", "b"}, Estimate: 2},
+		{ID: "d", Needs: []string{"a"}, Estimate: 3},
 	}
 	if got := CriticalPath(steps); got != 7 {
 		t.Errorf("got %d, want 7", got)

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Ready returns the ids of the steps that the engine may start now, in the plan's order. While the plan runs these are the steps that are
-// pending or waiting with their time come, have all their needs done or skipped, and fit into their window; and steps whose undo is due, with the steps
-// back of nodes that go back. While it is being undone only the latter two. Once a step has failed nothing new begins, except in groups of a window that are
-// open: their nodes are brought to their end, or back.
+// Ready returns the ids of the steps that the engine may start now, in the plan's order. While the plan runs these are
+// the steps that are pending or waiting with their time come, have all their needs done or skipped, and fit into their
+// window; and steps whose undo is due, with the steps back of nodes that go back. While it is being undone only the
+// latter two. Once a step has failed nothing new begins, except in groups of a window that are open: their nodes are
+// brought to their end, or back.
 func Ready(p *Plan, s *State, now time.Time) []string {
 	return ready(p, s, func(notBefore time.Time) bool { return !notBefore.After(now) })
 }
@@ -51,6 +52,7 @@ func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
 // view is what Ready has to know of a plan's steps together.
 type view struct {
 	status     map[string]Status
+	skipped    map[string]*Step    // steps that a person had skipped
 	failed     bool                // some step failed, or was taken back after it had
 	dependents map[string][]string // the steps that need one, by its id
 	free       map[string]bool     // what unneeded has found
@@ -90,6 +92,12 @@ func survey(p *Plan, s *State) *view {
 		v.failed = v.failed || broken
 		undo = undo || st.Status == UndoDue
 		step := &p.Steps[i]
+		if st.Status == Skipped {
+			if v.skipped == nil {
+				v.skipped = map[string]*Step{}
+			}
+			v.skipped[st.ID] = step
+		}
 		if step.Window == "" {
 			continue
 		}
@@ -103,7 +111,8 @@ func survey(p *Plan, s *State) *view {
 			g = &group{ended: true}
 			v.groups[key] = g
 		}
-		g.begun = g.begun || st.Status != Pending
+		// A step that was skipped before its turn has touched nothing.
+		g.begun = g.begun || st.Status != Pending && (st.Status != Skipped || st.Attempt > 0)
 		g.ended = g.ended && st.Status.Satisfied()
 		g.failed = g.failed || broken
 	}
@@ -142,10 +151,18 @@ func (v *view) count(key groupKey) {
 	v.onHost[groupKey{key.window, v.hosts[key.of]}]++
 }
 
+// needsMet reports whether all that the step needs is done. A skipped step takes no order away: what needs it still
+// waits for what the skipped step itself needs.
 func (v *view) needsMet(step *Step) bool {
 	for _, n := range step.Needs {
 		if !v.status[n].Satisfied() {
 			return false
+		}
+		if skipped, ok := v.skipped[n]; ok {
+			if !v.needsMet(skipped) {
+				return false
+			}
+			delete(v.skipped, n) // met once and for all
 		}
 	}
 	return true
@@ -163,7 +180,8 @@ func (v *view) admit(step *Step) bool {
 	}
 	w := v.windows[step.Window]
 	host := v.hosts[step.Node]
-	if v.failed || v.open[w.ID] >= w.Size || (w.PerHost > 0 && host != "" && v.onHost[groupKey{w.ID, host}] >= w.PerHost) {
+	if v.failed || v.open[w.ID] >= w.Size ||
+		(w.PerHost > 0 && host != "" && v.onHost[groupKey{w.ID, host}] >= w.PerHost) {
 		return false
 	}
 	g.begun = true
@@ -185,8 +203,8 @@ func (v *view) unneeded(id string) bool {
 	return free
 }
 
-// Settle returns the event that the plan is due for when no step runs any more, and false while something still moves or
-// nothing has changed.
+// Settle returns the event that the plan is due for when no step runs any more, and false while something still moves
+// or nothing has changed.
 func Settle(p *Plan, s *State) (Event, bool) {
 	n := map[Status]int{}
 	var parked, broken, stranded *StepState

@@ -50,16 +50,29 @@ func TestWindow(t *testing.T) {
 			rolling(4, Window{ID: "w", Size: 2}), nil, []string{"drain/n0", "drain/n1"},
 		},
 		"an open group goes on, and takes its place": {
-			rolling(4, Window{ID: "w", Size: 2}), map[string]Status{"drain/n0": Done, "drain/n1": Running}, []string{"upgrade/n0"},
+			rolling(4, Window{ID: "w", Size: 2}),
+			map[string]Status{"drain/n0": Done, "drain/n1": Running},
+			[]string{"upgrade/n0"},
 		},
 		"an ended group makes room": {
-			rolling(4, Window{ID: "w", Size: 2}), map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "drain/n1": Running}, []string{"drain/n2"},
+			rolling(4, Window{ID: "w", Size: 2}),
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "drain/n1": Running},
+			[]string{"drain/n2"},
+		},
+		"steps that were skipped before their turn open no group": {
+			rolling(4, Window{ID: "w", Size: 1}),
+			map[string]Status{"upgrade/n0": Skipped, "upgrade/n1": Skipped, "upgrade/n2": Skipped},
+			[]string{"drain/n0"},
 		},
 		"a skipped step ends its group": {
-			rolling(3, Window{ID: "w", Size: 1}), map[string]Status{"drain/n0": Done, "upgrade/n0": Skipped}, []string{"drain/n1"},
+			rolling(3, Window{ID: "w", Size: 1}),
+			map[string]Status{"drain/n0": Done, "upgrade/n0": Skipped},
+			[]string{"drain/n1"},
 		},
 		"a failure opens no group and brings the open ones to their end": {
-			rolling(4, Window{ID: "w", Size: 3}), map[string]Status{"drain/n0": Failed, "drain/n1": Done}, []string{"upgrade/n1"},
+			rolling(4, Window{ID: "w", Size: 3}),
+			map[string]Status{"drain/n0": Failed, "drain/n1": Done},
+			[]string{"upgrade/n1"},
 		},
 		"nothing more in the group that failed": {
 			rolling(4, Window{ID: "w", Size: 3}), map[string]Status{"drain/n0": Done, "upgrade/n0": Failed}, nil,
@@ -113,7 +126,10 @@ func TestWindowIsNeverExceeded(t *testing.T) {
 func TestUndoTakesTheLastFirst(t *testing.T) {
 	t.Parallel()
 	p := &Plan{Content: Content{Steps: []Step{
-		{ID: "net"}, {ID: "vm", Needs: []string{"net"}}, {ID: "boot", Needs: []string{"vm"}}, {ID: "join", Needs: []string{"boot"}},
+		{ID: "net"},
+		{ID: "vm", Needs: []string{"net"}},
+		{ID: "boot", Needs: []string{"vm"}},
+		{ID: "join", Needs: []string{"boot"}},
 	}}}
 	s := moved(p, PhaseUndoing, map[string]Status{"net": UndoDue, "vm": UndoDue, "boot": Done, "join": UndoDue})
 	var order []string
@@ -143,9 +159,11 @@ func TestSettle(t *testing.T) {
 		have  map[string]Status
 		want  EventKind
 	}{
-		"runs":                             {PhaseRunning, map[string]Status{"a": Running}, ""},
-		"something may start":              {PhaseRunning, nil, ""},
-		"done and skipped":                 {PhaseRunning, map[string]Status{"a": Done, "b": Skipped, "c": Done}, PlanDone},
+		"runs":                {PhaseRunning, map[string]Status{"a": Running}, ""},
+		"something may start": {PhaseRunning, nil, ""},
+		"done and skipped": {
+			PhaseRunning, map[string]Status{"a": Done, "b": Skipped, "c": Done}, PlanDone,
+		},
 		"failed, the rest waits for it":    {PhaseRunning, map[string]Status{"a": Failed, "b": Done}, PlanFailed},
 		"failed beside what could start":   {PhaseRunning, map[string]Status{"a": Failed}, PlanFailed},
 		"taken back by itself":             {PhaseRunning, map[string]Status{"a": Undone, "b": Done}, PlanFailed},
@@ -176,17 +194,26 @@ func TestWaitsSayWhy(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	p := rolling(3, Window{ID: "w", Size: 1})
-	p.Steps = append(p.Steps, Step{ID: "clone", Title: "Clone"}, Step{ID: "ask"}, Step{ID: "after", Needs: []string{"ask"}})
+	p.Steps = append(p.Steps, Step{
+		ID: "clone", Title: "Clone",
+	}, Step{ID: "ask"}, Step{ID: "after", Needs: []string{"ask"}})
 	s := moved(p, PhaseRunning, map[string]Status{"drain/n0": Running, "ask": Parked})
 	s.Step("drain/n0").Since, s.Step("ask").Message = now, "is the rack powered?"
 	p.Steps[0].Timeout = time.Minute
 	got := Waits(p, &s, Outside{
-		Now: now, Holders: map[string]string{"drain/n0": "d1"}, Lines: map[string]Line{"clone": {"clones/lab", now, []string{"p7"}}},
+		Now: now, Holders: map[string]string{"drain/n0": "d1"},
+		Lines: map[string]Line{"clone": {"clones/lab", now, []string{"p7"}}},
 	})
 	want := []Wait{
 		{Step: "drain/n0", Reason: "it runs: ", Owner: "d1", Since: now, Deadline: now.Add(time.Minute)},
-		{Step: "drain/n1", Reason: "it waits until fewer nodes of window w are worked on (1 at once)", Owner: "the director"},
-		{Step: "drain/n2", Reason: "it waits until fewer nodes of window w are worked on (1 at once)", Owner: "the director"},
+		{
+			Step: "drain/n1", Reason: "it waits until fewer nodes of window w are worked on (1 at once)",
+			Owner: "the director",
+		},
+		{
+			Step: "drain/n2", Reason: "it waits until fewer nodes of window w are worked on (1 at once)",
+			Owner: "the director",
+		},
 		{Step: "clone", Reason: "it waits for its turn: clones/lab is used up", Owner: "plan p7", Since: now},
 		{Step: "ask", Reason: "is the rack powered?", Owner: "a person"},
 	}
@@ -216,6 +243,32 @@ func BenchmarkReady(b *testing.B) {
 	for b.Loop() {
 		if len(Ready(p, &s, time.Now())) != 50 {
 			b.Fatal("not 50")
+		}
+	}
+}
+
+// A step that was skipped before its turn takes no order away: what is behind it waits for what is before it.
+func TestASkippedStepKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	p := &Plan{Content: Content{Steps: []Step{
+		{ID: "play"},
+		{ID: "ready", Needs: []string{"play"}},
+		{ID: "gate", Needs: []string{"ready"}},
+		{ID: "record", Needs: []string{"gate"}},
+	}}}
+	for _, tt := range []struct {
+		play Status
+		want []string
+	}{
+		{Pending, []string{"play"}},
+		{Running, nil},
+		{Failed, nil},
+		{Done, []string{"record"}},
+		{Skipped, []string{"record"}},
+	} {
+		s := moved(p, PhaseRunning, map[string]Status{"play": tt.play, "ready": Skipped, "gate": Skipped})
+		if diff := cmp.Diff(tt.want, Ready(p, &s, time.Time{})); diff != "" {
+			t.Errorf("play is %s (-want +got):\n%s", tt.play, diff)
 		}
 	}
 }

@@ -10,17 +10,20 @@ type Status string
 
 // The statuses of a step. Each says who moves it on and what a crash leaves.
 const (
-	Pending Status = "pending"  // the engine starts it when all its needs are done; a crash leaves it so
-	Running Status = "running"  // its handler acts, under a lease; a crash leaves it so until the lease's end, then it is interrupted
-	Waiting Status = "waiting"  // the engine starts it again at its time: after an error, an interruption, or because it was not ready
+	Pending Status = "pending" // the engine starts it when all its needs are done; a crash leaves it so
+	// its handler acts, under a lease; a crash leaves it so until the lease's end, then it is interrupted.
+	Running Status = "running"
+	// the engine starts it again at its time: after an error, an interruption, or because it was not ready.
+	Waiting Status = "waiting"
 	Parked  Status = "parked"   // a person answers; everything is kept
 	Done    Status = "done"     // final
 	Skipped Status = "skipped"  // final: a person said, with a reason, that the plan goes on without it
 	Failed  Status = "failed"   // a person retries, skips, undoes or gives up
 	UndoDue Status = "undo_due" // the engine takes back what it did, once all that stands on it is taken back
-	Undoing Status = "undoing"  // its handler takes back, under a lease; a crash leaves it so until the lease's end, then it is due again
-	Undone  Status = "undone"   // taken back; a person may run it again
-	Stuck   Status = "stuck"    // taking back failed; a person asks for it again, or runs the step again
+	// its handler takes back, under a lease; a crash leaves it so until the lease's end, then it is due again.
+	Undoing Status = "undoing"
+	Undone  Status = "undone" // taken back; a person may run it again
+	Stuck   Status = "stuck"  // taking back failed; a person asks for it again, or runs the step again
 )
 
 // Statuses returns every status in the order of a usual life.
@@ -49,7 +52,8 @@ const (
 	UndoFailed    EventKind = "undo_failed"    // plan.Abort or plan.Park, or no attempts left
 )
 
-// keepsReason reports whether a step's message stays when the event brings none: why it failed is still wanted while it is taken back.
+// keepsReason reports whether a step's message stays when the event brings none: why it failed is still wanted while it
+// is taken back.
 func (e EventKind) keepsReason() bool {
 	return e == UndoAsked || e == UndoStarted || e == UndoSucceeded || e == Interrupted
 }
@@ -76,7 +80,8 @@ var edges = map[Status]map[EventKind]Status{
 	Failed:  {Retried: Waiting, SkipAsked: Skipped, UndoAsked: UndoDue},
 	UndoDue: {UndoStarted: Undoing, Retried: Waiting},
 	Undoing: {
-		Noted: Undoing, UndoSucceeded: Undone, Retry: UndoDue, NotReady: UndoDue, Interrupted: UndoDue, UndoFailed: Stuck,
+		Noted: Undoing, UndoSucceeded: Undone, Retry: UndoDue, NotReady: UndoDue, Interrupted: UndoDue,
+		UndoFailed: Stuck,
 	},
 	Undone: {Retried: Waiting},
 	Stuck:  {UndoAsked: UndoDue, Retried: Waiting},
@@ -119,7 +124,8 @@ const (
 // Phases returns every phase in the order of a usual life.
 func Phases() []Phase {
 	return []Phase{
-		PhasePlanned, PhaseApproved, PhaseRunning, PhasePaused, PhaseCancelling, PhaseCancelled, PhaseParked, PhaseFailed,
+		PhasePlanned, PhaseApproved, PhaseRunning, PhasePaused, PhaseCancelling, PhaseCancelled, PhaseParked,
+		PhaseFailed,
 		PhaseUndoing, PhaseUndone, PhaseDone, PhaseDiscarded,
 	}
 }
@@ -134,7 +140,8 @@ const (
 	PlanParked    EventKind = "plan_parked"
 	PlanFailed    EventKind = "plan_failed"
 	PlanDone      EventKind = "plan_done"
-	PlanResumed   EventKind = "plan_resumed" // a person resumed a paused or cancelled plan, retried or skipped what failed or parked
+	// a person resumed a paused or cancelled plan, retried or skipped what failed or parked.
+	PlanResumed   EventKind = "plan_resumed"
 	PlanUndo      EventKind = "plan_undo_asked"
 	PlanUndone    EventKind = "plan_undone"
 	PlanDiscarded EventKind = "plan_discarded"
@@ -153,9 +160,12 @@ var phaseEdges = map[Phase]map[EventKind]Phase{
 	PhasePlanned:  {PlanApproved: PhaseApproved, PlanStarted: PhaseRunning, PlanDiscarded: PhaseDiscarded},
 	PhaseApproved: {PlanStarted: PhaseRunning, PlanDiscarded: PhaseDiscarded},
 	PhaseRunning: {
-		PlanPaused: PhasePaused, PlanCancel: PhaseCancelling, PlanParked: PhaseParked, PlanFailed: PhaseFailed, PlanDone: PhaseDone,
+		PlanPaused: PhasePaused, PlanCancel: PhaseCancelling, PlanParked: PhaseParked, PlanFailed: PhaseFailed,
+		PlanDone: PhaseDone,
 	},
-	PhasePaused:     {PlanResumed: PhaseRunning, PlanCancel: PhaseCancelling, PlanFailed: PhaseFailed, PlanDone: PhaseDone},
+	PhasePaused: {
+		PlanResumed: PhaseRunning, PlanCancel: PhaseCancelling, PlanFailed: PhaseFailed, PlanDone: PhaseDone,
+	},
 	PhaseCancelling: {PlanCancelled: PhaseCancelled, PlanDone: PhaseDone, PlanFailed: PhaseFailed},
 	PhaseCancelled:  {PlanResumed: PhaseRunning, PlanUndo: PhaseUndoing, PlanDiscarded: PhaseDiscarded},
 	PhaseParked: {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Wait is one answer to "why is nothing happening": what a plan waits for, who ends the wait, since when, and until when at most.
+// Wait is one answer to "why is nothing happening": what a plan waits for, who ends the wait, since when, and until
+// when at most.
 type Wait struct {
 	Step     string // empty for the plan as a whole
 	Reason   string
@@ -35,8 +36,8 @@ const (
 	engine  = "the director"
 )
 
-// Waits returns what the plan waits for now, the plan's own waits first and then by the plan's order. It is empty for a plan that has ended
-// well.
+// Waits returns what the plan waits for now, the plan's own waits first and then by the plan's order. It is empty for a
+// plan that has ended well.
 func Waits(p *Plan, s *State, o Outside) []Wait {
 	out := planWaits(p, s, o)
 	if s.Phase.Ended() || s.Phase == PhasePlanned || s.Phase == PhaseApproved {
@@ -81,7 +82,10 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 			case ready[st.ID]:
 				w.Reason = "it waits for a free worker of the director"
 			case step.Window != "" && !v.failed:
-				w.Reason = fmt.Sprintf("it waits until fewer nodes of window %s are worked on (%d at once)", step.Window, v.windows[step.Window].Size)
+				w.Reason = fmt.Sprintf(
+					"it waits until fewer nodes of window %s are worked on (%d at once)", step.Window,
+					v.windows[step.Window].Size,
+				)
 			default:
 				continue // the failed step says why
 			}

@@ -15,7 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// adapters is the demo's world in which masters have a storage adapter, and workers one for services, that has the default route, and one for storage.
+// adapters is the demo's world in which masters have a storage adapter, and workers one for services, that has the
+// default route, and one for storage.
 func adapters(t *testing.T) World {
 	t.Helper()
 	w := demo(t)
@@ -29,16 +30,23 @@ func adapters(t *testing.T) World {
 		d := model.Document{Kind: model.KindNetwork, Metadata: model.Metadata{Name: name}, Network: n}
 		return Underlay{Stored: model.Stored{Document: d, UID: "u-" + name, Generation: 1}, Used: map[netip.Addr]bool{}}
 	}
-	w.Underlays = map[string]Underlay{"nfs": underlay("nfs", "10.90.0.0/24", false), "front": underlay("front", "10.91.0.0/24", true)}
+	w.Underlays = map[string]Underlay{
+		"nfs": underlay("nfs", "10.90.0.0/24", false), "front": underlay("front", "10.91.0.0/24", true),
+	}
 	c := *w.Cluster.Cluster
 	c.Workers = slices.Clone(c.Workers)
-	c.Masters.Interfaces = []model.Interface{{Role: model.NICStorage, Network: "nfs", Addresses: []netip.Addr{netip.MustParseAddr("10.90.0.50")}}}
-	c.Workers[0].Interfaces = []model.Interface{{Role: model.NICStorage, Network: "nfs"}, {Role: model.NICServices, Network: "front", DefaultRoute: true}}
+	c.Masters.Interfaces = []model.Interface{
+		{Role: model.NICStorage, Network: "nfs", Addresses: []netip.Addr{netip.MustParseAddr("10.90.0.50")}},
+	}
+	c.Workers[0].Interfaces = []model.Interface{
+		{Role: model.NICStorage, Network: "nfs"}, {Role: model.NICServices, Network: "front", DefaultRoute: true},
+	}
 	w.Cluster.Cluster = &c
 	return w
 }
 
-// Each adapter has an address of its own network's pool or of the document, a MAC that stays, and its network is made before the VM.
+// Each adapter has an address of its own network's pool or of the document, a MAC that stays, and its network is made
+// before the VM.
 func TestAdapters(t *testing.T) {
 	t.Parallel()
 	w := adapters(t)
@@ -61,7 +69,8 @@ func TestAdapters(t *testing.T) {
 	}
 	want := []string{
 		"demo-master-1 demo 10.88.0.10", "demo-master-1 storage nfs 10.90.0.50",
-		"demo-worker-1 demo 10.88.0.12", "demo-worker-1 services front 10.91.0.2", "demo-worker-1 storage nfs 10.90.0.3",
+		"demo-worker-1 demo 10.88.0.12", "demo-worker-1 services front 10.91.0.2",
+		"demo-worker-1 storage nfs 10.90.0.3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(macs) != len(want) {
 		t.Errorf("%d MACs, addresses (-want +got):\n%s", len(macs), diff)
@@ -84,11 +93,13 @@ func TestAdapters(t *testing.T) {
 		if err := json.Unmarshal(s.Params, &p); err != nil {
 			t.Fatal(err)
 		}
-		if len(p.NICs) != 2 || p.NICs[0].Role != model.NICServices || !p.NICs[0].DefaultRoute || p.NICs[1].DefaultRoute {
+		if len(p.NICs) != 2 || p.NICs[0].Role != model.NICServices || !p.NICs[0].DefaultRoute ||
+			p.NICs[1].DefaultRoute {
 			t.Errorf("the adapters are %+v", p.NICs)
 		}
 		// With the default route elsewhere, the way back to the director is one of its own.
-		if len(p.Routes) != 1 || p.Routes[0].To.String() != "172.30.0.1/32" || p.Routes[0].Via != w.Network.Network.Gateway {
+		if len(p.Routes) != 1 || p.Routes[0].To.String() != "172.30.0.1/32" ||
+			p.Routes[0].Via != w.Network.Network.Gateway {
 			t.Errorf("the routes are %+v", p.Routes)
 		}
 	}
@@ -138,7 +149,8 @@ func TestAWorkerWithAdaptersHasAWayBack(t *testing.T) {
 	}
 }
 
-// A node that is made anew has the adapters of its row; one that is new has those of the document, and its networks are made.
+// A node that is made anew has the adapters of its row; one that is new has those of the document, and its networks are
+// made.
 func TestAdaptersOfARunningCluster(t *testing.T) {
 	t.Parallel()
 	w := runningAdapters(t)
@@ -176,14 +188,16 @@ func TestAdaptersWithoutAddresses(t *testing.T) {
 	want(&w, func(c *model.Cluster) { c.Workers[0].Count = 4 })
 	_, err := Create(w)
 	fields := fieldsOf(err)
-	if director.KindOf(err) != director.KindExhausted || len(fields) != 1 || fields[0].Path != "spec.workers[0].interfaces[1].network" {
+	if director.KindOf(err) != director.KindExhausted || len(fields) != 1 ||
+		fields[0].Path != "spec.workers[0].interfaces[1].network" {
 		t.Errorf("got %v, %v", err, fields)
 	}
 	w = adapters(t)
 	w.Underlays["nfs"].Used[netip.MustParseAddr("10.90.0.50")] = true
 	_, err = Create(w)
 	fields = fieldsOf(err)
-	if director.KindOf(err) != director.KindConflict || len(fields) != 1 || fields[0].Path != "spec.masters.interfaces[0].network" {
+	if director.KindOf(err) != director.KindConflict || len(fields) != 1 ||
+		fields[0].Path != "spec.masters.interfaces[0].network" {
 		t.Errorf("got %v, %v", err, fields)
 	}
 }
@@ -198,7 +212,8 @@ func TestDeletionOfUnderlays(t *testing.T) {
 	w.Underlays["nfs"] = shared
 	c, err := Delete(w, plan.Request{})
 	steps := ids(t, c, err)
-	if !slices.Contains(steps, "network.delete/front") || !slices.Contains(steps, "network.delete/demo") || slices.Contains(steps, "network.delete/nfs") {
+	if !slices.Contains(steps, "network.delete/front") || !slices.Contains(steps, "network.delete/demo") ||
+		slices.Contains(steps, "network.delete/nfs") {
 		t.Errorf("the steps are %v", steps)
 	}
 }

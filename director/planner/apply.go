@@ -8,9 +8,9 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Apply returns the plan that brings the cluster to its document, whatever that takes: its creation, an upgrade, other numbers of nodes, or nothing. A plan
-// without steps means that nothing is to be done. Errors: conflict if the document asks for what a running cluster cannot become, or for an upgrade and
-// other numbers at once.
+// Apply returns the plan that brings the cluster to its document, whatever that takes: its creation, an upgrade, other
+// numbers of nodes, or nothing. A plan without steps means that nothing is to be done. Errors: conflict if the document
+// asks for what a running cluster cannot become, or for an upgrade and other numbers at once.
 func Apply(w World, r plan.Request) (plan.Content, error) {
 	if w.Installed == nil {
 		c, err := Create(w)
@@ -33,11 +33,18 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 		}
 	}
 	if len(r.AdoptDisks) > 0 && (len(upgrade) > 0 || !scale) {
-		return plan.Content{}, conflict("planner.apply", "this plan of cluster "+w.Cluster.Metadata.Name+" adds no node that could take over a disk", "upgrade first, then add the node with its disk")
+		return plan.Content{}, conflict(
+			"planner.apply",
+			"this plan of cluster "+w.Cluster.Metadata.Name+" adds no node that could take over a disk",
+			"upgrade first, then add the node with its disk",
+		)
 	}
 	switch {
-	case len(upgrade) > 0 && len(roster.add)-back+len(roster.remove) > 0 && w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
-		return plan.Content{}, conflict("planner.apply", fmt.Sprintf("the document of cluster %s asks for another release and for other nodes at once", w.Cluster.Metadata.Name),
+	case len(upgrade) > 0 && len(roster.add)-back+len(roster.remove) > 0 &&
+		w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
+		return plan.Content{}, conflict("planner.apply", fmt.Sprintf(
+			"the document of cluster %s asks for another release and for other nodes at once", w.Cluster.Metadata.Name,
+		),
 			"apply one after the other: the numbers first, then the release")
 	case len(upgrade) > 0:
 		return Upgrade(w, r)
@@ -46,7 +53,8 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft("")
 	d.Request = r
-	if w.Installed.Generation != w.Cluster.Generation { // what changed concerns later work alone, and is only written down
+	// what changed concerns later work alone, and is only written down
+	if w.Installed.Generation != w.Cluster.Generation {
 		d.Operation = plan.ClusterScale
 		d.Summary = "Record the new document of cluster " + d.Cluster + ": no node is touched."
 		masters := mastersOf(roster.keep)
@@ -63,7 +71,8 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 func (w World) frozen() error {
 	was, is := w.Installed.Cluster, *w.Cluster.Cluster
 	// These may differ: they are what plans bring about, or concern what is made from now on.
-	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image, was.Maintenance
+	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image,
+		was.Maintenance
 	render := func(c model.Cluster) string {
 		b, err := model.Encode(model.Document{Kind: model.KindCluster, Metadata: w.Cluster.Metadata, Cluster: &c})
 		if err != nil {
@@ -72,12 +81,16 @@ func (w World) frozen() error {
 		return string(b)
 	}
 	if diff := model.Diff(render(was), render(is)); diff != "" {
-		return conflict("planner.apply", "cluster "+w.Cluster.Metadata.Name+" runs, and this of its document cannot be changed on a running cluster:\n"+diff,
-			"take the change back with apply; numbers and sizes of nodes, release, image and maintenance can be changed")
+		return conflict("planner.apply", "cluster "+w.Cluster.Metadata.Name+
+			" runs, and this of its document cannot be changed on a running cluster:\n"+diff,
+			"take the change back with apply; numbers and sizes of nodes, release, image and maintenance can be "+
+				"changed")
 	}
 	if was.Masters.Count == 1 && is.Masters.Count != w.Cluster.Cluster.Masters.Count && !was.API.VIP.IsValid() {
 		return &director.Error{
-			Kind: director.KindConflict, Op: "planner.apply", Msg: "cluster " + w.Cluster.Metadata.Name + " was made without a virtual address, so it cannot have more masters",
+			Kind: director.KindConflict, Op: "planner.apply",
+			Msg: "cluster " + w.Cluster.Metadata.Name +
+				" was made without a virtual address, so it cannot have more masters",
 			Hint:   "set spec.masters.count to 1 again; a cluster that is to grow is created with spec.api.vip",
 			Fields: []director.Field{{Path: "spec.masters.count", Msg: "needs spec.api.vip from the creation on"}},
 		}

@@ -19,7 +19,8 @@ func thousand(b *testing.B, machines bool) World {
 	w := demo(b)
 	w.Network.Network.CIDR = netip.MustParsePrefix("10.64.0.0/16")
 	w.Network.Network.Gateway = netip.MustParseAddr("10.64.0.1")
-	w.Network.Network.Pool.From, w.Network.Network.Pool.To = netip.MustParseAddr("10.64.1.0"), netip.MustParseAddr("10.64.255.254")
+	w.Network.Network.Pool.From, w.Network.Network.Pool.To = netip.MustParseAddr("10.64.1.0"),
+		netip.MustParseAddr("10.64.255.254")
 	w.Cluster.Cluster.Workers[0].Count = 999
 	if machines {
 		c, err := Create(w)
@@ -41,8 +42,8 @@ func thousand(b *testing.B, machines bool) World {
 	return w
 }
 
-// BenchmarkThousandNodes measures what it takes to plan for 1,000 nodes: the plan, its check and its hash. It fails if the same world does not
-// give the same bytes twice.
+// BenchmarkThousandNodes measures what it takes to plan for 1,000 nodes: the plan, its check and its hash. It fails if
+// the same world does not give the same bytes twice.
 func BenchmarkThousandNodes(b *testing.B) {
 	for _, op := range []struct {
 		name     string

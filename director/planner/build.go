@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -17,13 +18,20 @@ import (
 // draft is a plan that is being written.
 type draft struct {
 	plan.Content
-	w       World
-	masters []director.Machine // the cluster's members among them, looked up once, with those that the plan brings in their place
-	fresh   map[string]bool    // masters that the plan has brought in
+	w World
+	// the cluster's members among them, looked up once, with those that the plan brings in their place
+	masters []director.Machine
+	fresh   map[string]bool  // masters that the plan has brought in
+	moved   map[string]sized // what has followed nodes on other hosts so far, by name
 }
 
 func (w World) draft(op plan.Operation) *draft {
-	return &draft{w: w, masters: w.masters(), Content: plan.Content{Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs()}}
+	return &draft{
+		w: w, masters: w.masters(),
+		Content: plan.Content{
+			Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs(),
+		},
+	}
 }
 
 // concerns names machines that the plan makes, works on or takes away.
@@ -33,7 +41,8 @@ func (d *draft) concerns(machines ...sized) {
 	}
 }
 
-// done returns the finished content. Steps get what their like have taken of late in the place of the planner's own guesses.
+// done returns the finished content. Steps get what their like have taken of late in the place of the planner's own
+// guesses.
 func (d *draft) done() plan.Content {
 	for i := range d.Steps {
 		if took, known := d.w.Times[d.Steps[i].Class()]; known {
@@ -77,7 +86,8 @@ const (
 	deleteTime = 30 * time.Second
 )
 
-// play adds the run of a playbook. like gives the step what the group that it belongs to has in common, such as the window.
+// play adds the run of a playbook. like gives the step what the group that it belongs to has in common, such as the
+// window.
 func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 	s := like
 	if len(p.limit) == 1 {
@@ -90,7 +100,10 @@ func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 		p.id = p.name
 	}
 	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, StepPlay, p.title, needs, p.effects
-	s.Params = encode(PlayParams{Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars, Kubernetes: p.kubernetes})
+	s.Params = encode(PlayParams{
+		Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars, Kubernetes: p.kubernetes,
+		Moved: slices.Sorted(maps.Keys(d.moved)),
+	})
 	s.Attempts, s.Timeout, s.Estimate = 3, p.timeout, p.estimate
 	if s.Timeout == 0 {
 		s.Timeout = 30 * time.Minute
@@ -101,9 +114,18 @@ func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 func (d *draft) releasePush() string {
 	w, c := d.w, d.w.Cluster.Cluster
 	return d.add(plan.Step{
-		ID: StepReleasePush + "/" + c.Release, Kind: StepReleasePush, Title: "Bring the images of " + c.Release + " into the registry",
-		Params:   encode(ReleaseParams{Name: c.Release, Bundle: w.Release.Release.Bundle, Digest: w.Bundle.Digest}),
-		Effects:  []plan.Effect{{Verb: "create", Object: "registry", Name: w.Director.Registry, Detail: strconv.Itoa(len(w.Bundle.ImageTags)) + " images, unless they are there"}},
+		ID: StepReleasePush + "/" + c.Release, Kind: StepReleasePush,
+		Title: "Bring the images of " + c.Release + " into the registry",
+		Params: encode(ReleaseParams{
+			Name: c.Release, Bundle: w.Release.Release.Bundle, Digest: w.Bundle.Digest,
+			Unsigned: w.Release.Release.Unsigned,
+		}),
+		Effects: []plan.Effect{
+			{
+				Verb: "create", Object: "registry", Name: w.Director.Registry,
+				Detail: strconv.Itoa(len(w.Bundle.ImageTags)) + " images, unless they are there",
+			},
+		},
 		Attempts: 5, Timeout: 15 * time.Minute, Estimate: 15 * time.Second,
 	})
 }
@@ -111,8 +133,11 @@ func (d *draft) releasePush() string {
 func (d *draft) imageEnsure() string {
 	c := d.w.Cluster.Cluster
 	return d.add(plan.Step{
-		ID: StepImageEnsure + "/" + c.Image, Kind: StepImageEnsure, Title: "Bring image " + c.Image + " to provider " + c.Provider,
-		Params:   encode(ImageParams{Provider: c.Provider, Name: d.w.image(), Document: c.Image, Image: *d.w.Image.Image}),
+		ID: StepImageEnsure + "/" + c.Image, Kind: StepImageEnsure,
+		Title: "Bring image " + c.Image + " to provider " + c.Provider,
+		Params: encode(ImageParams{
+			Provider: c.Provider, Name: d.w.image(), Document: c.Image, Image: *d.w.Image.Image,
+		}),
 		Effects:  []plan.Effect{{Verb: "create", Object: "image", Name: c.Image, Detail: "unless it is there"}},
 		Attempts: 5, Timeout: 30 * time.Minute, Estimate: 15 * time.Second,
 	})
@@ -152,7 +177,8 @@ func (d *draft) underlays(m sized) []string {
 		id := StepNetworkEnsure + "/" + n.Network
 		if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == id }) {
 			d.add(networkStep(StepNetworkEnsure, "Make network ", n.Network, u.Stored, plan.Effect{
-				Verb: "create", Object: "network", Name: n.Network, Detail: u.Network.Mode + " " + u.Network.CIDR.String(),
+				Verb: "create", Object: "network", Name: n.Network,
+				Detail: u.Network.Mode + " " + u.Network.CIDR.String(),
 			}))
 		}
 		ids = append(ids, id)
@@ -171,7 +197,8 @@ func networkStep(kind, title, name string, doc model.Stored, effect plan.Effect)
 func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like plan.Step) string {
 	ensure := like
 	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
-	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"), clones(m.Provider, m.Host)
+	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"),
+		clones(m.Provider, m.Host)
 	if disk := d.w.Take[m.Name]; disk != "" && !like.Back() {
 		for i := range ensure.Effects {
 			if e := &ensure.Effects[i]; e.Object == "volume" {
@@ -181,34 +208,49 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like pla
 	}
 	ensure.Attempts, ensure.Timeout, ensure.Estimate = 5, 10*time.Minute, 4*time.Second
 	// What an undo would delete with its data disk was a node before this plan, or is a voice in etcd.
-	ensure.Keep = d.w.Installed != nil && !ensure.Back() && (m.Role == director.RoleMaster || slices.ContainsFunc(d.w.Machines, func(o director.Machine) bool { return o.ID == m.ID }))
+	_, moved := d.moved[m.Name]
+	ensure.Keep = d.w.Installed != nil && !ensure.Back() &&
+		(moved || m.Role == director.RoleMaster ||
+			slices.ContainsFunc(d.w.Machines, func(o director.Machine) bool { return o.ID == m.ID }))
 	return d.add(ensure)
 }
 
 // adopt takes over the VM that somebody else makes for m, which proves itself with the host key.
 func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) string {
-	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s that somebody else has made for this node, if it has the SSH host key %s: who holds that key is given what a node knows",
+	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s that somebody else has made for this "+
+		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
 	s := like
-	s.ID, s.Kind, s.Node, s.Title = StepVMAdopt+"/"+m.Name, StepVMAdopt, m.Name, "Take over VM "+m.Name+" that somebody else has made"
+	s.ID, s.Kind, s.Node, s.Title = StepVMAdopt+"/"+m.Name, StepVMAdopt, m.Name,
+		"Take over VM "+m.Name+" that somebody else has made"
 	s.Needs, s.Params = needs, encode(AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
-	s.Effects = []plan.Effect{{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"}, {Verb: "keep", Object: "address", Name: m.Address}}
+	s.Effects = []plan.Effect{
+		{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"},
+		{Verb: "keep", Object: "address", Name: m.Address},
+	}
 	if m.DataDisk > 0 {
-		s.Effects = append(s.Effects, plan.Effect{Verb: "change", Object: "volume", Name: m.Name + " data", Detail: "attached, unless the VM has one"})
+		s.Effects = append(s.Effects, plan.Effect{
+			Verb: "change", Object: "volume", Name: m.Name + " data", Detail: "attached, unless the VM has one",
+		})
 	}
 	s.Attempts, s.Timeout, s.Estimate = 5, 5*time.Minute, 5*time.Second
 	return d.add(s)
 }
 
-// deleteVM takes the VM of m away with its root disk and its row. Its data disks are kept unless the request says otherwise.
+// deleteVM takes the VM of m away with its root disk and its row. Its data disks are kept unless the request says
+// otherwise.
 func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 	s := like
 	s.ID, s.Kind, s.Node, s.Title = StepVMDelete+"/"+m.Name, StepVMDelete, m.Name, "Delete VM "+m.Name
 	params := d.w.vmParams(m)
-	disks, doomed := d.disksLeft(m, s.Back())
+	lost := d.w.lost(m.Machine)
+	disks, doomed := d.disksLeft(m, s.Back() || lost) // nobody can delete what is on a lost host
 	params.DeleteData = doomed
 	m.DataDisk = 0
 	s.Needs, s.Params, s.Effects = needs, encode(params), append(vmEffects(m, "delete"), disks...)
+	if lost {
+		s.Effects = append(d.giveUp(m), disks...)
+	}
 	s.Attempts, s.Timeout, s.Estimate = 5, 10*time.Minute, 5*time.Second
 	return d.add(s)
 }
@@ -216,21 +258,30 @@ func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
 func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title = StepVMRemove+"/"+m.Name, StepVMRemove, m.Name, "Remove VM "+m.Name+" so that it can be made anew"
+	s.ID, s.Kind, s.Node, s.Title = StepVMRemove+"/"+m.Name, StepVMRemove, m.Name,
+		"Remove VM "+m.Name+" so that it can be made anew"
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
-	s.Effects = []plan.Effect{{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"}, {Verb: "keep", Object: "address", Name: m.Address}}
+	s.Effects = []plan.Effect{
+		{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"},
+		{Verb: "keep", Object: "address", Name: m.Address},
+	}
 	for _, n := range m.NICs {
-		s.Effects = append(s.Effects, plan.Effect{Verb: "keep", Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network})
+		s.Effects = append(s.Effects, plan.Effect{
+			Verb: "keep", Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network,
+		})
 	}
 	if m.DataDisk > 0 {
-		s.Effects = append(s.Effects, plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
+		s.Effects = append(s.Effects, plan.Effect{
+			Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String(),
+		})
 	}
 	s.Attempts, s.Timeout, s.Estimate = 5, 10*time.Minute, 5*time.Second
 	return d.add(s)
 }
 
-// balance brings the balancers of the API on all masters to the masters that there are then. Masters that do not answer are left out, unless the plan brings
-// them back before: a machine that is off must not stop the others. They get theirs when they rejoin.
+// balance brings the balancers of the API on all masters to the masters that there are then. Masters that do not answer
+// are left out, unless the plan brings them back before: a machine that is off must not stop the others. They get
+// theirs when they rejoin.
 func (d *draft) balance(masters, gone []sized, needs []string) string {
 	var limit, dead []string
 	for _, m := range masters {
@@ -251,8 +302,14 @@ func (d *draft) balance(masters, gone []sized, needs []string) string {
 		id = "api_balancer-" + strconv.Itoa(n)
 	}
 	return d.play(playbook{
-		name: "api_balancer", id: id, subject: d.Cluster, title: "Balance the API over " + count(len(masters), "master"), limit: limit, without: names(gone),
-		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.API.VIP.String(), Detail: "haproxy and keepalived on the masters"}}, estimate: 20 * time.Second,
+		name: "api_balancer", id: id, subject: d.Cluster,
+		title: "Balance the API over " + count(len(masters), "master"), limit: limit, without: names(gone),
+		effects: []plan.Effect{
+			{
+				Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.API.VIP.String(),
+				Detail: "haproxy and keepalived on the masters",
+			},
+		}, estimate: 20 * time.Second,
 	}, needs, plan.Step{})
 }
 
@@ -270,7 +327,8 @@ func (d *draft) warn(text string) {
 
 func (d *draft) verify(needs ...string) string {
 	return d.play(playbook{
-		name: "install/verify", id: "verify", subject: d.Cluster, title: "Check DNS, pod network and registry from inside", estimate: 45 * time.Second,
+		name: "install/verify", id: "verify", subject: d.Cluster,
+		title: "Check DNS, pod network and registry from inside", estimate: 45 * time.Second,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "check pods", Detail: "removed again"}},
 	}, needs, plan.Step{})
 }
@@ -278,22 +336,26 @@ func (d *draft) verify(needs ...string) string {
 // record writes down that the cluster is as the document says.
 func (d *draft) record(cluster ClusterParams, needs ...string) string {
 	return d.add(plan.Step{
-		ID: StepClusterReady + "/" + d.Cluster, Kind: StepClusterReady, Title: "Record what was installed", Needs: needs, Params: encode(cluster),
+		ID: StepClusterReady + "/" + d.Cluster, Kind: StepClusterReady, Title: "Record what was installed",
+		Needs: needs, Params: encode(cluster),
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
 }
 
 func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
 	return ClusterParams{
-		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation, Document: *w.Cluster.Cluster,
-		Labels: w.Cluster.Metadata.Labels, Endpoint: endpoint, Nodes: names(machines), Kubernetes: w.Release.Release.Kubernetes,
+		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation,
+		Document: *w.Cluster.Cluster,
+		Labels:   w.Cluster.Metadata.Labels, Endpoint: endpoint, Nodes: names(machines),
+		Kubernetes: w.Release.Release.Kubernetes,
 	}
 }
 
 func (w World) vmParams(m sized) VMParams {
 	p := VMParams{
-		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network, NetworkID: w.Network.UID,
-		SSHKeys: w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
+		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network,
+		NetworkID: w.Network.UID,
+		SSHKeys:   w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
 		CleanUp: w.Image.Image.CleanUp,
 	}
 	w.nicParams(&p, m)
@@ -302,8 +364,8 @@ func (w World) vmParams(m sized) VMParams {
 	return p
 }
 
-// nicParams says what the machine's adapters are connected to, and which of them has the default route. Where that is not the first, the nodes still have to
-// find the director over the first: that is where it looks for them.
+// nicParams says what the machine's adapters are connected to, and which of them has the default route. Where that is
+// not the first, the nodes still have to find the director over the first: that is where it looks for them.
 func (w World) nicParams(p *VMParams, m sized) {
 	elsewhere := false
 	for _, n := range m.NICs {
@@ -328,23 +390,33 @@ func (w World) image() string { return w.Image.Image.NameOnProviders(w.Cluster.C
 
 func vmEffects(m sized, verb string) []plan.Effect {
 	effects := []plan.Effect{
-		{Verb: verb, Object: "vm", Name: m.Name, Detail: fmt.Sprintf("%d vCPU, %s, disk %s, on %s", m.VMSize.CPUs, m.VMSize.Memory, m.Disk, m.Host)},
+		{
+			Verb: verb, Object: "vm", Name: m.Name,
+			Detail: fmt.Sprintf("%d vCPU, %s, disk %s, on %s", m.VMSize.CPUs, m.VMSize.Memory, m.Disk, m.Host),
+		},
 		{Verb: verb, Object: "address", Name: m.Address},
 	}
 	for _, n := range m.NICs {
-		effects = append(effects, plan.Effect{Verb: verb, Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network})
+		effects = append(effects, plan.Effect{
+			Verb: verb, Object: "address", Name: n.Address, Detail: n.Role + ", Network/" + n.Network,
+		})
 	}
 	if m.DataDisk > 0 {
-		effects = append(effects, plan.Effect{Verb: verb, Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String()})
+		effects = append(effects, plan.Effect{
+			Verb: verb, Object: "volume", Name: m.Name + " data", Detail: m.DataDisk.String(),
+		})
 	}
 	return effects
 }
 
 func planMachine(m director.Machine) plan.Machine {
-	return plan.Machine{ID: m.ID, Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, MAC: m.MAC, Host: m.Host}
+	return plan.Machine{
+		ID: m.ID, Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, MAC: m.MAC, Host: m.Host,
+	}
 }
 
-// clones returns the budgets that a clone takes: an upload or a clone is work for the host's and the provider's storage.
+// clones returns the budgets that a clone takes: an upload or a clone is work for the host's and the provider's
+// storage.
 func clones(provider, host string) []string {
 	out := []string{BudgetClones + "/" + provider}
 	if host != "" {
@@ -353,7 +425,8 @@ func clones(provider, host string) []string {
 	return out
 }
 
-// BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider and host.
+// BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
+// and host.
 const BudgetClones = "clones"
 
 // conflict is an error of a request that does not fit the world.

@@ -99,12 +99,22 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		want             []string
 	}{
 		"nothing": {1, 1, nil, plan.Request{}, []string{}},
-		"one worker more": {1, 1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) }, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2",
+		"one worker more": {1, 1, func(
+			w *World,
+		) {
+			want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
+		}, plan.Request{}, []string{
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2",
+			"vm.boot/demo-worker-2", "join/demo-worker-2",
 			"node.ready/demo-worker-2", "cluster.ready/demo",
 		}},
-		"one worker less": {1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) }, plan.Request{}, []string{
-			"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
+		"one worker less": {1, 2, func(
+			w *World,
+		) {
+			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
+		}, plan.Request{}, []string{
+			"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2",
+			"cluster.ready/demo",
 		}},
 		"that worker less, and its VM stays": {
 			1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) },
@@ -114,16 +124,30 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		"a worker that was taken out comes back": {1, 1, func(w *World) {
 			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
 		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1",
+			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1",
+			"vm.boot/demo-worker-1", "join/demo-worker-1",
 			"node.ready/demo-worker-1", "cluster.ready/demo",
 		}},
-		"a worker that somebody else has made anew": {1, 1, nil, plan.Request{
-			Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}, HostKeys: map[string]string{"demo-worker-1": hostKey + " root@somewhere\n"},
-		}, []string{"vm.adopt/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"}},
-		"a dead worker goes without a drain": {1, 2, func(w *World) {
-			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
-			w.Seen["demo-worker-2"] = Seen{}
-		}, plan.Request{}, []string{"delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo"}},
+		"a worker that somebody else has made anew": {
+			1, 1, nil,
+			plan.Request{
+				Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"},
+				HostKeys: map[string]string{"demo-worker-1": hostKey + " root@somewhere\n"},
+			},
+			[]string{
+				"vm.adopt/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
+			},
+		},
+		"a dead worker goes without a drain": {
+			1, 2, func(w *World) {
+				want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
+				w.Seen["demo-worker-2"] = Seen{}
+			},
+			plan.Request{},
+			[]string{
+				"delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
+			},
+		},
 		"two masters more, one after the other": {1, 0, func(w *World) {
 			c := *w.Cluster.Cluster
 			c.API.VIP = netip.MustParseAddr("10.88.0.5")
@@ -132,43 +156,55 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}, plan.Request{}, []string{
 			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
 			"vm.ensure/demo-master-2", "vm.boot/demo-master-2", "join/demo-master-2", "node.ready/demo-master-2",
-			"vm.ensure/demo-master-3", "vm.boot/demo-master-3", "join/demo-master-3", "node.ready/demo-master-3", "api_balancer/demo", "cluster.ready/demo",
+			"vm.ensure/demo-master-3", "vm.boot/demo-master-3", "join/demo-master-3", "node.ready/demo-master-3",
+			"api_balancer/demo", "cluster.ready/demo",
 		}},
 		"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1", "pod_network/demo", "kube.traffic/demo",
-			"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1", "verify/demo", "cluster.ready/demo",
+			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1",
+			"pod_network/demo", "kube.traffic/demo",
+			"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1",
+			"verify/demo", "cluster.ready/demo",
 		}},
 		"an upgrade that stopped half way": {1, 2, func(w *World) {
 			release(w, "v1.38.0")
 			w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
 		}, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
-			"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2", "verify/demo", "cluster.ready/demo",
+			"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2",
+			"verify/demo", "cluster.ready/demo",
 		}},
 		"upgrade by new VMs of the same name": {3, 1, func(w *World) {
 			release(w, "v1.38.0")
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
 			w.Machines[1].Kubernetes, w.Machines[2].Kubernetes = "v1.38.0", "v1.38.0"
-			w.Machines[0].Image, w.Machines[1].Image, w.Machines[2].Image, w.Machines[3].Image = "old", w.Cluster.Cluster.Image, w.Cluster.Cluster.Image, "old"
+			w.Machines[0].Image, w.Machines[1].Image, w.Machines[2].Image, w.Machines[3].Image = "old",
+				w.Cluster.Cluster.Image, w.Cluster.Cluster.Image, "old"
 		}, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1",
-			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo", "kube.traffic/demo",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1",
+			"vm.ensure/demo-master-1", "vm.boot/demo-master-1",
+			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo",
+			"kube.traffic/demo",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
+			"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
-		// The document of the image names another file: VMs that were made of the old one are renewed, but never an only master.
+		// The document of the image names another file: VMs that were made of the old one are renewed, but never an
+		// only master.
 		"an image that moved on": {1, 1, func(w *World) {
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
-			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
+			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
+				"debian12-k8s-1.37-ffffffffffff"
 		}, plan.Request{}, []string{
 			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "kube.traffic/demo",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1", "vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
+			"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
 			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
 		}},
 		"an image that moved on, in place": {1, 1, func(w *World) {
-			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff", "debian12-k8s-1.37-ffffffffffff"
+			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
+				"debian12-k8s-1.37-ffffffffffff"
 		}, plan.Request{}, []string{}},
 		"upgrade by new nodes": {1, 1, func(w *World) {
 			release(w, "v1.38.0")
@@ -178,11 +214,18 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		}, plan.Request{}, []string{
 			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
 			"vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2", "node.ready/demo-worker-2",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1", "verify/demo", "cluster.ready/demo",
+			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1",
+			"verify/demo", "cluster.ready/demo",
 		}},
-		"drain": {1, 1, nil, plan.Request{Operation: plan.NodeDrain, Nodes: []string{"demo-worker-1"}}, []string{"drain/demo-worker-1"}},
+		"drain": {
+			1, 1, nil,
+			plan.Request{Operation: plan.NodeDrain, Nodes: []string{"demo-worker-1"}},
+			[]string{"drain/demo-worker-1"},
+		},
 		"cordon and the master too": {
-			1, 1, nil, plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}}, []string{"cordon/demo-worker-1", "cordon/demo-master-1"},
+			1, 1, nil,
+			plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}},
+			[]string{"cordon/demo-worker-1", "cordon/demo-master-1"},
 		},
 		"delete a worker and keep its VM": {
 			1, 1, nil,
@@ -200,12 +243,15 @@ func TestPlansOfARunningCluster(t *testing.T) {
 		"rejoin": {
 			1, 1, nil,
 			plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
-			[]string{"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1"},
+			[]string{
+				"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
+			},
 		},
 		"rejoin a master, and the balancers learn of it": {3, 0, func(w *World) {
 			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
 		}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-1"}}, []string{
-			"vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1", "node.ready/demo-master-1", "api_balancer/demo",
+			"vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1", "node.ready/demo-master-1",
+			"api_balancer/demo",
 		}},
 		"upgrade while nodes are out": {3, 1, func(w *World) {
 			release(w, "v1.38.0")
@@ -220,8 +266,13 @@ func TestPlansOfARunningCluster(t *testing.T) {
 			"drain/demo-master-3", "upgrade/demo-master-3", "node.ready/demo-master-3", "uncordon/demo-master-3",
 			"pod_network/demo", "verify/demo", "cluster.ready/demo",
 		}},
-		"replace a dead first master": {3, 0, func(w *World) { w.Seen["demo-master-1"] = Seen{} }, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
-			"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1",
+		"replace a dead first master": {3, 0, func(
+			w *World,
+		) {
+			w.Seen["demo-master-1"] = Seen{}
+		}, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
+			"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1",
+			"vm.boot/demo-master-1", "join/demo-master-1",
 			"node.ready/demo-master-1",
 		}},
 	}
@@ -310,125 +361,13 @@ func TestBalancersOfDeadMasters(t *testing.T) {
 			if diff := cmp.Diff(tt.limits, limits); diff != "" {
 				t.Error(diff)
 			}
-			warned := slices.ContainsFunc(c.Warnings, func(s string) bool { return strings.Contains(s, "does not answer: its balancer learns") })
+			warned := slices.ContainsFunc(c.Warnings, func(
+				s string,
+			) bool {
+				return strings.Contains(s, "does not answer: its balancer learns")
+			})
 			if warned != tt.warns {
 				t.Errorf("it warns of %q", c.Warnings)
-			}
-		})
-	}
-}
-
-// Who takes over a VM that somebody else has made says so, and is told which key that is about.
-func TestAnAdoptionIsAPersonsWord(t *testing.T) {
-	t.Parallel()
-	w := running(t, 3, 1, v)
-	c, err := Node(w, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-2", "demo-worker-1"}, HostKeys: map[string]string{"demo-master-2": hostKey}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.Approvals) != 1 || !strings.Contains(c.Approvals[0], "VM named demo-master-2 that somebody else has made") || !strings.Contains(c.Approvals[0], "SHA256:") {
-		t.Errorf("it asks for %q", c.Approvals)
-	}
-	for _, s := range c.Steps {
-		if s.ID == "node.ready/demo-master-2" && strings.Contains(string(s.Params), `"image"`) {
-			t.Errorf("it records the image of a VM that somebody else has made: %s", s.Params)
-		}
-	}
-}
-
-func TestBadHostKeys(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		op   plan.Operation
-		keys map[string]string
-		says string
-	}{
-		"of another node": {plan.NodeRejoin, map[string]string{"demo-worker-2": hostKey}, "host_keys.demo-worker-2: the node is not one of the request's"},
-		"a private key":   {plan.NodeRejoin, map[string]string{"demo-worker-1": "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"}, "is not one public SSH host key"},
-		"two keys":        {plan.NodeRejoin, map[string]string{"demo-worker-1": hostKey + "\n" + hostKey}, "is not one public SSH host key"},
-		"cut off":         {plan.NodeRejoin, map[string]string{"demo-worker-1": "ssh-ed25519 AAAA"}, "is not one public SSH host key"},
-		"of another type": {plan.NodeRejoin, map[string]string{"demo-worker-1": strings.Replace(hostKey, "ed25519", "rsa", 1)}, "is not one public SSH host key"},
-		"for a drain":     {plan.NodeDrain, map[string]string{"demo-worker-1": hostKey}, "host keys are for node.rejoin"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := Node(running(t, 1, 1, v), plan.Request{Operation: tt.op, Nodes: []string{"demo-worker-1"}, HostKeys: tt.keys})
-			if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
-func TestRefusalsOnARunningCluster(t *testing.T) {
-	t.Parallel()
-	node := func(op plan.Operation, names ...string) plan.Request {
-		return plan.Request{Operation: op, Nodes: names}
-	}
-	tests := map[string]struct {
-		masters int
-		change  func(*World)
-		request plan.Request
-		kind    director.Kind
-		says    string
-	}{
-		"a skipped minor":     {1, func(w *World) { release(w, "v1.39.0") }, plan.Request{}, director.KindConflict, "would skip 1 minor version"},
-		"a downgrade":         {1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back"},
-		"another network":     {1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) }, plan.Request{}, director.KindConflict, "mtu: 9000"},
-		"masters without VIP": {1, func(w *World) { want(w, func(c *model.Cluster) { c.Masters.Count = 3 }) }, plan.Request{}, director.KindConflict, "without a virtual address"},
-		"release and numbers at once": {1, func(w *World) {
-			release(w, "v1.38.0")
-			want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
-		}, plan.Request{}, director.KindConflict, "at once"},
-		"an unknown node":      {1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`},
-		"no node":              {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
-		"a node twice":         {1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice"},
-		"the last master":      {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
-		"the only master anew": {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
-		"two of three masters": {
-			3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2"), director.KindConflict,
-			"without demo-master-2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 must stay",
-		},
-		"a second master anew while one is out": {3, func(w *World) {
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, node(plan.NodeReplace, "demo-master-2"), director.KindConflict, "would have 1 of the 3 masters"},
-		"three of five masters": {
-			5, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict, "would have 2 of the 5 masters that its document asks for, and 3 must stay",
-		},
-		"an upgrade by new VMs while a master is out": {3, func(w *World) {
-			release(w, "v1.38.0")
-			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, plan.Request{}, director.KindConflict, "would have 1 of the 3 masters"},
-		"a rejoin before the upgrade": {3, func(w *World) {
-			release(w, "v1.38.0")
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "its document wants v1.38.0"},
-		"a master beside a dead one": {3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "lose its quorum"},
-		"a master that nobody sees": {
-			3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "connection refused",
-		},
-		"a drain of what is out": {
-			1, func(w *World) { w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached }, node(plan.NodeDrain, "demo-worker-1"), director.KindConflict, "not a node",
-		},
-		"a scale in of a node that stays": {
-			1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) }, plan.Request{Nodes: []string{"demo-worker-1"}}, director.KindConflict, "would stay",
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := running(t, tt.masters, 1, v)
-			if tt.change != nil {
-				tt.change(&w)
-			}
-			make := Apply
-			if tt.request.Operation != "" {
-				make = Node
-			}
-			_, err := make(w, tt.request)
-			if director.KindOf(err) != tt.kind || director.HintOf(err) == "" || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %v (hint %q), want kind %s, what to do, and %q", err, director.HintOf(err), tt.kind, tt.says)
 			}
 		})
 	}
@@ -465,7 +404,9 @@ func TestWorkersAreUpgradedInAWindow(t *testing.T) {
 	w.Cluster.Cluster.Maintenance.MaxUnavailable, w.Cluster.Cluster.Maintenance.PerHost = 4, 2
 	c, err := Apply(w, plan.Request{})
 	ids(t, c, err)
-	if diff := cmp.Diff([]plan.Window{{ID: "workers", Size: 4, PerHost: 2, Goal: "run v1.38.0"}}, c.Windows); diff != "" {
+	if diff := cmp.Diff(
+		[]plan.Window{{ID: "workers", Size: 4, PerHost: 2, Goal: "run v1.38.0"}}, c.Windows,
+	); diff != "" {
 		t.Error(diff)
 	}
 	mastersDone := -1
@@ -478,7 +419,13 @@ func TestWorkersAreUpgradedInAWindow(t *testing.T) {
 		}
 	}
 	// No master is begun before the one before it is back, and no worker before the last master is.
-	for _, pair := range [][2]string{{"drain/demo-master-2", "uncordon/demo-master-1"}, {"drain/demo-master-3", "uncordon/demo-master-2"}, {"drain/demo-worker-1", "kube.traffic/demo"}, {"kube.traffic/demo", "pod_network/demo"}, {"pod_network/demo", c.Steps[mastersDone].ID}} {
+	for _, pair := range [][2]string{
+		{"drain/demo-master-2", "uncordon/demo-master-1"},
+		{"drain/demo-master-3", "uncordon/demo-master-2"},
+		{"drain/demo-worker-1", "kube.traffic/demo"},
+		{"kube.traffic/demo", "pod_network/demo"},
+		{"pod_network/demo", c.Steps[mastersDone].ID},
+	} {
 		i := slices.IndexFunc(c.Steps, func(s plan.Step) bool { return s.ID == pair[0] })
 		if !slices.Contains(c.Steps[i].Needs, pair[1]) {
 			t.Errorf("%s needs %v, and not %s", pair[0], c.Steps[i].Needs, pair[1])
@@ -525,70 +472,5 @@ func TestUpgradeRecordsMembersAlone(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"demo-master-2", "demo-master-3", "demo-worker-2"}, p.Nodes); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestASecondHost(t *testing.T) {
-	t.Parallel()
-	onHost := func(w World, host string) (names []string) {
-		for _, m := range w.Machines {
-			if m.Host == host {
-				names = append(names, m.Name)
-			}
-		}
-		return names
-	}
-	out := func(w World, names ...string) {
-		for i := range w.Machines {
-			if slices.Contains(names, w.Machines[i].Name) {
-				w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
-			}
-		}
-	}
-	const again = "directorctl phase post-node-unlock --host h1 --task-id ID --wait"
-	tests := map[string]struct {
-		masters, workers, allowed int
-		away, leaving             []string
-		host                      string
-		says, hint                string // says "" for allowed
-	}{
-		"the first host":                    {3, 3, 1, nil, nil, "h1", "", ""},
-		"the first host, with many workers": {3, 9, 1, nil, nil, "h1", "", ""},
-		"the same host again":               {3, 3, 1, []string{"demo-worker-1"}, nil, "h1", "", ""},
-		"a master is out":                   {3, 3, 9, []string{"demo-master-1"}, nil, "h2", "host h1 is out with demo-master-1 of cluster demo, and without the masters on host h2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 must stay", again},
-		"a master is on its way out":        {3, 3, 9, nil, []string{"demo-master-1"}, "h2", "host h1 is out with demo-master-1", again},
-		"a master of five is out":           {5, 3, 9, []string{"demo-master-3"}, nil, "h2", "host h3 is out with demo-master-3 of cluster demo, and without the masters on host h2 cluster demo would have 2 of the 5 masters", "--host h3 "},
-		"a worker is out":                   {3, 3, 1, []string{"demo-worker-1"}, nil, "h2", "host h1 is out with demo-worker-1 of cluster demo, and with demo-worker-2 on host h2 2 workers would be out, and spec.maintenance.maxUnavailable is 1", again},
-		"a worker is out, and two may be":   {3, 3, 2, []string{"demo-worker-1"}, nil, "h2", "", ""},
-		"a worker is on its way out":        {3, 3, 1, nil, []string{"demo-worker-1"}, "h2", "host h1 is out with demo-worker-1", again},
-		"workers out on the other hosts":    {3, 6, 2, []string{"demo-worker-1"}, nil, "h2", "3 workers would be out", again},
-		"the only master":                   {1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "a cluster with one master stands still"},
-		"two of five masters on a host":     {5, 3, 1, nil, nil, "h1", "", ""},
-		"two hosts of five masters":         {5, 3, 9, []string{"demo-master-1"}, nil, "h2", "would have 2 of the 5 masters", again},
-		"most masters on one host":          {3, 0, 1, nil, nil, "same", "without the masters on host same cluster demo would have 0 of the 3 masters", "put them on different hosts"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := running(t, tt.masters, tt.workers, v)
-			w.Cluster.Cluster.Maintenance.MaxUnavailable = tt.allowed
-			for i := range w.Machines { // masters and workers by turns: demo-worker-2 is on h2
-				w.Machines[i].Host = "h" + strconv.Itoa((number(w.Machines[i])-1)%3+1)
-				if tt.host == "same" {
-					w.Machines[i].Host = tt.host
-				}
-			}
-			out(w, tt.away...)
-			err := TakeOut(w, tt.host, onHost(w, tt.host), tt.leaving)
-			if tt.says == "" {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), tt.says) || !strings.Contains(director.HintOf(err), tt.hint) {
-				t.Errorf("got %v\nhint %s\nwant %q\nhint %q", err, director.HintOf(err), tt.says, tt.hint)
-			}
-		})
 	}
 }

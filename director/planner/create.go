@@ -9,8 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Create returns the plan that brings the cluster of w from nothing, or from an unfinished creation, to its document. Errors: exhausted if the pool has
-// too few addresses, conflict if the cluster is installed already.
+// Create returns the plan that brings the cluster of w from nothing, or from an unfinished creation, to its document.
+// Errors: exhausted if the pool has too few addresses, conflict if the cluster is installed already.
 func Create(w World) (plan.Content, error) {
 	if w.Installed != nil {
 		return plan.Content{}, conflict("planner.create", "cluster "+w.Cluster.Metadata.Name+" is installed already",
@@ -24,7 +24,8 @@ func Create(w World) (plan.Content, error) {
 	d := w.draft(plan.ClusterCreate)
 	machines := r.all()
 	d.Summary = fmt.Sprintf("Create cluster %s: %s and %s, Kubernetes %s on provider %s.",
-		d.Cluster, count(c.Masters.Count, "master"), count(c.WorkerCount(), "worker"), w.Release.Release.Kubernetes, c.Provider)
+		d.Cluster, count(c.Masters.Count, "master"), count(c.WorkerCount(), "worker"), w.Release.Release.Kubernetes,
+		c.Provider)
 	for _, m := range r.remove { // the document has become smaller since an earlier try
 		d.deleteVM(m, nil, plan.Step{})
 	}
@@ -34,7 +35,8 @@ func Create(w World) (plan.Content, error) {
 	return d.done(), nil
 }
 
-// create writes the steps. VMs boot side by side; a worker is prepared while the control plane comes up; masters join one by one.
+// create writes the steps. VMs boot side by side; a worker is prepared while the control plane comes up; masters join
+// one by one.
 func (d *draft) create(machines []sized) {
 	w, c := d.w, d.w.Cluster.Cluster
 	masters := mastersOf(machines)
@@ -44,15 +46,27 @@ func (d *draft) create(machines []sized) {
 	release := d.releasePush()
 	network := d.add(plan.Step{
 		ID: StepNetworkEnsure + "/" + c.Network, Kind: StepNetworkEnsure, Title: "Make network " + c.Network,
-		Params:   encode(NetworkParams{Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network}),
-		Effects:  []plan.Effect{{Verb: "create", Object: "network", Name: c.Network, Detail: w.Network.Network.Mode + " " + w.Network.Network.CIDR.String()}},
+		Params: encode(NetworkParams{
+			Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
+		}),
+		Effects: []plan.Effect{
+			{
+				Verb: "create", Object: "network", Name: c.Network,
+				Detail: w.Network.Network.Mode + " " + w.Network.Network.CIDR.String(),
+			},
+		},
 		Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
 	})
 	image := d.imageEnsure()
 	pki := d.add(plan.Step{
 		ID: StepClusterPKI + "/" + d.Cluster, Kind: StepClusterPKI, Title: "Make the certificate authorities",
-		Params:   encode(cluster),
-		Effects:  []plan.Effect{{Verb: "create", Object: "secret", Name: d.Cluster, Detail: "cluster, etcd and front-proxy CA, service account key, encryption key; sealed"}},
+		Params: encode(cluster),
+		Effects: []plan.Effect{
+			{
+				Verb: "create", Object: "secret", Name: d.Cluster,
+				Detail: "cluster, etcd and front-proxy CA, service account key, encryption key; sealed",
+			},
+		},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
 	prepared := map[string]string{}
@@ -60,8 +74,14 @@ func (d *draft) create(machines []sized) {
 	for _, m := range machines {
 		boot := d.boot(m, []string{network, image}, plan.Step{})
 		prepared[m.Name] = d.play(playbook{
-			name: "install/prepare", id: "prepare", title: "Prepare " + m.Name, limit: []string{m.Name}, estimate: 50 * time.Second,
-			effects: []plan.Effect{{Verb: "change", Object: "file", Name: m.Name, Detail: "host name, registry trust, container runtime, time"}},
+			name: "install/prepare", id: "prepare", title: "Prepare " + m.Name, limit: []string{m.Name},
+			estimate: 50 * time.Second,
+			effects: []plan.Effect{
+				{
+					Verb: "change", Object: "file", Name: m.Name,
+					Detail: "host name, registry trust, container runtime, time",
+				},
+			},
 		}, []string{boot, release, pki}, plan.Step{})
 		if m.Role == director.RoleMaster {
 			mastersPrepared = append(mastersPrepared, prepared[m.Name])
@@ -79,28 +99,36 @@ func (d *draft) create(machines []sized) {
 			detail = "etcd, API server, controller manager, scheduler"
 		}
 		before = []string{d.play(playbook{
-			name: "install/control_plane", id: "control_plane", title: title, limit: []string{m.Name}, estimate: 3 * time.Minute,
-			effects: []plan.Effect{{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(Port), Detail: detail}},
+			name: "install/control_plane", id: "control_plane", title: title, limit: []string{m.Name},
+			estimate: 3 * time.Minute,
+			effects: []plan.Effect{
+				{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(Port), Detail: detail},
+			},
 		}, append([]string{prepared[m.Name]}, before...), plan.Step{})}
 		if i == 0 {
 			control = before[0]
-			// The other masters join behind it: a member that comes to etcd makes it wait for two disks, and the many objects of a pod network meanwhile are what makes
-			// slow hosts miss etcd's time limits.
+			// The other masters join behind it: a member that comes to etcd makes it wait for two disks, and the many
+			// objects of a pod network meanwhile are what makes slow hosts miss etcd's time limits.
 			before = append(before, d.play(playbook{
-				name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Install the pod network", estimate: 25 * time.Second,
-				effects: []plan.Effect{{Verb: "create", Object: "api", Name: c.Pods.Plugin, Detail: "pods " + c.Pods.CIDR.String()}},
+				name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Install the pod network",
+				estimate: 25 * time.Second,
+				effects: []plan.Effect{
+					{Verb: "create", Object: "api", Name: c.Pods.Plugin, Detail: "pods " + c.Pods.CIDR.String()},
+				},
 			}, before, plan.Step{}))
 		}
 	}
 	joined := before
 	for _, m := range machines[len(masters):] {
 		joined = append(joined, d.play(playbook{
-			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name}, estimate: 40 * time.Second,
-			effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
+			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name},
+			estimate: 40 * time.Second,
+			effects:  []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 		}, []string{control, prepared[m.Name]}, plan.Step{}))
 	}
 	ready := d.add(plan.Step{
-		ID: StepKubeReady + "/" + d.Cluster, Kind: StepKubeReady, Title: "Wait until all nodes are ready", Needs: unique(joined), Params: encode(cluster),
+		ID: StepKubeReady + "/" + d.Cluster, Kind: StepKubeReady, Title: "Wait until all nodes are ready",
+		Needs: unique(joined), Params: encode(cluster),
 		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
 	})
 	d.record(cluster, d.verify(ready))

@@ -10,8 +10,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Delete returns the plan that takes the cluster of w away with its VMs, addresses, secrets and document. Data disks are kept unless r says
-// otherwise.
+// Delete returns the plan that takes the cluster of w away with its VMs, addresses, secrets and document. Data disks
+// are kept unless r says otherwise.
 func Delete(w World, r plan.Request) (plan.Content, error) {
 	c := w.Cluster.Cluster
 	d := w.draft(plan.ClusterDelete)
@@ -24,8 +24,11 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	}
 	if len(w.Sharers) == 0 && len(w.Machines) > 0 { // a cluster that never had a machine never had its network made
 		gone = []string{d.add(plan.Step{
-			ID: StepNetworkDelete + "/" + c.Network, Kind: StepNetworkDelete, Title: "Delete network " + c.Network, Needs: gone,
-			Params:   encode(NetworkParams{Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network}),
+			ID: StepNetworkDelete + "/" + c.Network, Kind: StepNetworkDelete, Title: "Delete network " + c.Network,
+			Needs: gone,
+			Params: encode(NetworkParams{
+				Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
+			}),
 			Effects:  []plan.Effect{{Verb: "delete", Object: "network", Name: c.Network}},
 			Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
 		})}
@@ -33,25 +36,47 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	var left []string
 	for _, name := range slices.Sorted(maps.Keys(w.Underlays)) {
 		u := w.Underlays[name]
-		if len(u.Sharers) > 0 || !slices.ContainsFunc(w.Machines, func(m director.Machine) bool { return m.On(name) != "" }) {
+		if len(u.Sharers) > 0 ||
+			!slices.ContainsFunc(w.Machines, func(m director.Machine) bool { return m.On(name) != "" }) {
 			continue
 		}
-		s := networkStep(StepNetworkDelete, "Delete network ", name, u.Stored, plan.Effect{Verb: "delete", Object: "network", Name: name})
+		s := networkStep(StepNetworkDelete, "Delete network ", name, u.Stored, plan.Effect{
+			Verb: "delete", Object: "network", Name: name,
+		})
 		s.Needs = gone
 		left = append(left, d.add(s))
 	}
 	gone = append(gone, left...)
 	d.add(plan.Step{
 		ID: StepClusterForget + "/" + d.Cluster, Kind: StepClusterForget, Title: "Forget the cluster", Needs: gone,
-		Params:   encode(ClusterParams{UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c}),
-		Effects:  []plan.Effect{{Verb: "delete", Object: "document", Name: "Cluster/" + d.Cluster}, {Verb: "delete", Object: "secret", Name: d.Cluster}},
+		Params: encode(ClusterParams{
+			UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c,
+		}),
+		Effects: []plan.Effect{
+			{Verb: "delete", Object: "document", Name: "Cluster/" + d.Cluster},
+			{Verb: "delete", Object: "secret", Name: d.Cluster},
+		},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
-	d.Approvals = append([]string{fmt.Sprintf("it destroys cluster %s with %s and all data on their root disks", d.Cluster, count(len(d.Machines), "VM"))}, d.Approvals...)
-	d.Summary = fmt.Sprintf("Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster, count(len(d.Machines), "VM"), d.dataDisks())
+	d.Approvals = append(
+		[]string{
+			fmt.Sprintf(
+				"it destroys cluster %s with %s and all data on their root disks", d.Cluster,
+				count(len(d.Machines), "VM"),
+			),
+		},
+		d.Approvals...,
+	)
+	d.Summary = fmt.Sprintf(
+		"Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster,
+		count(len(d.Machines), "VM"), d.dataDisks(),
+	)
 	for _, m := range w.alive() {
 		if kept(m, nil) {
-			d.Approvals = append(d.Approvals, fmt.Sprintf("%s is one of them, whose VM %s keeps outside of the cluster", m.Name, m.KeptBy))
+			d.Approvals = append(
+				d.Approvals,
+				fmt.Sprintf("%s is one of them, whose VM %s keeps outside of the cluster", m.Name, m.KeptBy),
+			)
 		}
 	}
 	return d.done(), nil

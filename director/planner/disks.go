@@ -49,15 +49,17 @@ func (w World) dataDisks(m sized) []dataDisk {
 	return out
 }
 
-// disksLeft says what becomes of the data disks of m, whose VM goes for good: they are kept, unless the request says otherwise. What a plan takes
-// back by itself keeps them whatever the request says.
+// disksLeft says what becomes of the data disks of m, whose VM goes for good: they are kept, unless the request says
+// otherwise. What a plan takes back by itself keeps them whatever the request says.
 func (d *draft) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []string) {
 	for _, disk := range d.w.dataDisks(m) {
 		e := plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: disk.String()}
 		if d.Request.DeleteData && !back {
 			e.Verb = "delete"
 			doomed = append(doomed, disk.id)
-			d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys the data disk of %s (%s) with everything on it", m.Name, disk))
+			d.Approvals = append(
+				d.Approvals, fmt.Sprintf("it destroys the data disk of %s (%s) with everything on it", m.Name, disk),
+			)
 		}
 		effects = append(effects, e)
 	}
@@ -87,15 +89,17 @@ func (d *draft) dataDisks() string {
 	return ""
 }
 
-// takes checks which kept disks the new nodes take over, and binds the nodes to the hosts of the disks, in place. Errors: invalid, conflict or
-// not_found for a disk or a node that does not fit.
+// takes checks which kept disks the new nodes take over, and binds the nodes to the hosts of the disks, in place.
+// Errors: invalid, conflict or not_found for a disk or a node that does not fit.
 func (w World) takes(add []sized) error {
 	const op = "planner.disks"
 	used := map[string]string{}
 	for _, node := range slices.Sorted(maps.Keys(w.Take)) {
 		id := w.Take[node]
 		if other := used[id]; other != "" {
-			return invalid(op, fmt.Sprintf("the disk %s is for %s and for %s", id, other, node), "a disk is for one node")
+			return invalid(
+				op, fmt.Sprintf("the disk %s is for %s and for %s", id, other, node), "a disk is for one node",
+			)
 		}
 		used[id] = node
 		i := slices.IndexFunc(add, func(m sized) bool { return m.Name == node })
@@ -110,11 +114,19 @@ func (w World) takes(add []sized) error {
 		m := &add[i]
 		switch {
 		case m.DataDisk == 0:
-			return conflict(op, fmt.Sprintf("pool %s has no data disk, so %s cannot take over %s", m.Pool, node, id), "give the pool dataDisk in the document")
+			return conflict(
+				op, fmt.Sprintf("pool %s has no data disk, so %s cannot take over %s", m.Pool, node, id),
+				"give the pool dataDisk in the document",
+			)
 		case w.Installed == nil && m.Role == director.RoleMaster:
-			return conflict(op, "the disk of a former master cannot begin a new cluster: "+id, "restore the cluster from a backup of etcd, or let a worker take the disk over")
+			return conflict(
+				op, "the disk of a former master cannot begin a new cluster: "+id,
+				"restore the cluster from a backup of etcd, or let a worker take the disk over",
+			)
 		case w.Installed == nil && holdsNode(m.persist):
-			return conflict(op, fmt.Sprintf("%s would begin a new cluster with what its former one left in %s", node, strings.Join(m.persist, ", ")),
+			return conflict(op, fmt.Sprintf(
+				"%s would begin a new cluster with what its former one left in %s", node, strings.Join(m.persist, ", "),
+			),
 				"create the cluster first, and add the node with the disk afterwards")
 		}
 		if disk.Host != "" {
@@ -127,7 +139,8 @@ func (w World) takes(add []sized) error {
 // holdsNode tells whether a node's membership is among what is persisted.
 func holdsNode(persist []string) bool {
 	return slices.ContainsFunc(persist, func(p string) bool {
-		return strings.HasPrefix(p+"/", "/etc/kubernetes/") || strings.HasPrefix(p+"/", "/var/lib/kubelet/") || strings.HasPrefix(p+"/", "/var/lib/etcd/")
+		return strings.HasPrefix(p+"/", "/etc/kubernetes/") || strings.HasPrefix(p+"/", "/var/lib/kubelet/") ||
+			strings.HasPrefix(p+"/", "/var/lib/etcd/")
 	})
 }
 
@@ -151,7 +164,9 @@ func (w World) keptDisk(id string) (director.KeptDisk, error) {
 			return d, nil
 		}
 	}
-	return director.KeptDisk{}, director.Errorf(director.KindNotFound, op, "provider %s keeps no disk %q", w.Cluster.Cluster.Provider, id).
+	return director.KeptDisk{}, director.Errorf(
+		director.KindNotFound, op, "provider %s keeps no disk %q", w.Cluster.Cluster.Provider, id,
+	).
 		WithHint("it keeps: %s", strings.Join(free, ", "))
 }
 
@@ -162,7 +177,11 @@ func (d *draft) offer(m sized) {
 	}
 	for _, k := range d.w.Disks {
 		if k.Free() && k.Node == m.Name && k.Machine != m.ID {
-			d.warn(fmt.Sprintf("the data disk of an earlier %s was kept; to attach it: --adopt-disk %s=%s", m.Name, m.Name, k.ID))
+			d.warn(
+				fmt.Sprintf(
+					"the data disk of an earlier %s was kept; to attach it: --adopt-disk %s=%s", m.Name, m.Name, k.ID,
+				),
+			)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func volumes(t *testing.T, c plan.Content) (effects, doomed []string) {
 	return effects, doomed
 }
 
-// Whatever takes VMs away keeps their data disks, and destroys them only on a person's word, with an approval that names each.
+// Whatever takes VMs away keeps their data disks, and destroys them only on a person's word, with an approval that
+// names each.
 func TestDataDisksAreKept(t *testing.T) {
 	t.Parallel()
 	less := func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) }
@@ -55,8 +56,10 @@ func TestDataDisksAreKept(t *testing.T) {
 	}{
 		"delete the cluster": {nil, plan.Request{Operation: plan.ClusterDelete}, 6},
 		"scale in":           {less, plan.Request{}, 1},
-		"a pool less":        {func(w *World) { want(w, func(c *model.Cluster) { c.Workers = nil }) }, plan.Request{}, 3},
-		"delete a node":      {nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-3"}}, 1},
+		"a pool less": {
+			func(w *World) { want(w, func(c *model.Cluster) { c.Workers = nil }) }, plan.Request{}, 3,
+		},
+		"delete a node": {nil, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-3"}}, 1},
 	} {
 		for _, data := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -84,15 +87,20 @@ func TestDataDisksAreKept(t *testing.T) {
 					verb = "delete"
 				}
 				for _, a := range c.Approvals {
-					if strings.HasPrefix(a, "it destroys the data disk of demo-") && strings.Contains(a, ".kaas-data, ") {
+					if strings.HasPrefix(a, "it destroys the data disk of demo-") &&
+						strings.Contains(a, ".kaas-data, ") {
 						named++
 					}
 				}
-				if len(effects) != tt.disks || slices.ContainsFunc(effects, func(e string) bool { return !strings.HasPrefix(e, verb+" ") }) {
+				if len(effects) != tt.disks ||
+					slices.ContainsFunc(effects, func(e string) bool { return !strings.HasPrefix(e, verb+" ") }) {
 					t.Errorf("data=%t: the effects are %q, want %s of %d", data, effects, verb, tt.disks)
 				}
 				if wantDoomed := map[bool]int{true: tt.disks}[data]; len(doomed) != wantDoomed || named != wantDoomed {
-					t.Errorf("data=%t: %d disks are destroyed and %d named in %q, want %d", data, len(doomed), named, c.Approvals, wantDoomed)
+					t.Errorf(
+						"data=%t: %d disks are destroyed and %d named in %q, want %d", data, len(doomed), named,
+						c.Approvals, wantDoomed,
+					)
 				}
 				if c.Request.DeleteData != data {
 					t.Error("the request is not kept for the start")
@@ -129,7 +137,10 @@ func TestTheWayBackKeepsDisks(t *testing.T) {
 
 func TestTakeOverDisks(t *testing.T) {
 	t.Parallel()
-	disk := director.KeptDisk{ID: "mold.kaas-data", Provider: "lab", Host: "lab", Machine: "mold", Serial: "kaas-data", Size: 1 << 30, Node: "demo-worker-4", Cluster: "demo"}
+	disk := director.KeptDisk{
+		ID: "mold.kaas-data", Provider: "lab", Host: "lab", Machine: "mold", Serial: "kaas-data", Size: 1 << 30,
+		Node: "demo-worker-4", Cluster: "demo",
+	}
 	change := func(set func(*director.KeptDisk)) director.KeptDisk {
 		d := disk
 		set(&d)
@@ -140,12 +151,24 @@ func TestTakeOverDisks(t *testing.T) {
 		take map[string]string
 		want string // of the error; empty for a plan
 	}{
-		"taken over":        {disk, map[string]string{"demo-worker-4": disk.ID}, ""},
-		"another node":      {disk, map[string]string{"demo-worker-9": disk.ID}, "does not make a VM"},
-		"no such disk":      {disk, map[string]string{"demo-worker-4": "m9.kaas-data"}, "keeps no disk"},
-		"of somebody else":  {change(func(d *director.KeptDisk) { d.Machine = "" }), map[string]string{"demo-worker-4": disk.ID}, "did not make"},
-		"taken by another":  {change(func(d *director.KeptDisk) { d.Holder = "m7" }), map[string]string{"demo-worker-4": disk.ID}, "has taken over"},
-		"about to go":       {change(func(d *director.KeptDisk) { d.Holder = director.DiskGoing }), map[string]string{"demo-worker-4": disk.ID}, "is being deleted"},
+		"taken over":   {disk, map[string]string{"demo-worker-4": disk.ID}, ""},
+		"another node": {disk, map[string]string{"demo-worker-9": disk.ID}, "does not make a VM"},
+		"no such disk": {disk, map[string]string{"demo-worker-4": "m9.kaas-data"}, "keeps no disk"},
+		"of somebody else": {
+			change(func(d *director.KeptDisk) { d.Machine = "" }),
+			map[string]string{"demo-worker-4": disk.ID},
+			"did not make",
+		},
+		"taken by another": {
+			change(func(d *director.KeptDisk) { d.Holder = "m7" }),
+			map[string]string{"demo-worker-4": disk.ID},
+			"has taken over",
+		},
+		"about to go": {
+			change(func(d *director.KeptDisk) { d.Holder = director.DiskGoing }),
+			map[string]string{"demo-worker-4": disk.ID},
+			"is being deleted",
+		},
 		"offered, not used": {disk, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,11 +192,17 @@ func TestTakeOverDisks(t *testing.T) {
 					}
 				}
 			}
-			offered := slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "--adopt-disk demo-worker-4=mold.kaas-data") })
+			offered := slices.ContainsFunc(c.Warnings, func(
+				w string,
+			) bool {
+				return strings.Contains(w, "--adopt-disk demo-worker-4=mold.kaas-data")
+			})
 			if p.TakeDisk != tt.take["demo-worker-4"] || offered != (tt.take == nil) {
 				t.Errorf("it takes %q over, and offers: %q", p.TakeDisk, c.Warnings)
 			}
-			if effects, _ := volumes(t, c); tt.take != nil && !cmp.Equal(effects, []string{"change demo-worker-4 data"}) {
+			if effects, _ := volumes(
+				t, c,
+			); tt.take != nil && !cmp.Equal(effects, []string{"change demo-worker-4 data"}) {
 				t.Errorf("effects: %q", effects)
 			}
 		})
@@ -198,7 +227,8 @@ func TestNewClustersTakeOverData(t *testing.T) {
 		c.Masters.DataDisk, c.Workers[0].DataDisk, c.Workers[0].Persist = model.GiB, model.GiB, tt.persist
 		w.Cluster.Cluster = &c
 		w.Used = map[netip.Addr]bool{}
-		w.Disks, w.Take = []director.KeptDisk{{ID: "mold.kaas-data", Machine: "mold", Provider: "lab"}}, map[string]string{tt.node: "mold.kaas-data"}
+		w.Disks, w.Take = []director.KeptDisk{{ID: "mold.kaas-data", Machine: "mold", Provider: "lab"}},
+			map[string]string{tt.node: "mold.kaas-data"}
 		got, err := Create(w)
 		if tt.want == "" {
 			ids(t, got, err)

@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -22,6 +23,8 @@ type Facts struct {
 	Digest     string             `json:"digest"`   // of the bundle
 	Programs   map[string]string  `json:"programs"` // SHA-256 of what an upgrade puts on nodes, by name
 	Nodes      []director.Machine `json:"nodes"`    // masters first, by name
+	// Moves are the machines that follow those of the same name on another host.
+	Moves []director.Machine `json:"moves,omitempty"`
 	// Former are the releases that nodes are put back to, by version.
 	Former map[string]ReleaseFacts `json:"former,omitempty"`
 	// Networks are those beside the first that nodes are on, by name.
@@ -44,6 +47,21 @@ func (f Facts) At(version string) (Facts, error) {
 	}
 	f.Kubernetes, f.Bundle, f.Tags, f.Digest, f.Programs = version, r.Bundle, r.Tags, r.Digest, r.Programs
 	return f, nil
+}
+
+// Moved returns the facts with what follows the named nodes in their places.
+func (f Facts) Moved(names []string) Facts {
+	f.Nodes = slices.Clone(f.Nodes)
+	for i, m := range f.Nodes {
+		if slices.Contains(names, m.Name) {
+			for _, next := range f.Moves {
+				if next.Name == m.Name {
+					f.Nodes[i] = next
+				}
+			}
+		}
+	}
+	return f
 }
 
 // FactsOf returns the facts of a cluster whose machines exist, for an inventory outside a plan.
@@ -83,8 +101,9 @@ func ClusterUID(c plan.Content) string {
 func (w World) facts(machines []sized) Facts {
 	f := Facts{
 		Cluster: w.Cluster.Metadata.Name, UID: w.Cluster.UID, Document: *w.Cluster.Cluster, Network: *w.Network.Network,
-		Kubernetes: w.Release.Release.Kubernetes, Bundle: w.Release.Release.Bundle, Tags: w.Bundle.ImageTags, Registry: w.Director.Registry,
-		Digest: w.Bundle.Digest, Programs: w.Bundle.Programs,
+		Kubernetes: w.Release.Release.Kubernetes, Bundle: w.Release.Release.Bundle, Tags: w.Bundle.ImageTags,
+		Registry: w.Director.Registry,
+		Digest:   w.Bundle.Digest, Programs: w.Bundle.Programs,
 	}
 	for _, m := range machines {
 		f.Nodes = append(f.Nodes, m.Machine)

@@ -15,14 +15,17 @@ import (
 // hostKeyTypes are those that every SSH server of these years has one of.
 var hostKeyTypes = []string{"ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"}
 
-// CheckHostKeys refuses host keys that are none, or that are for other nodes than the request's, and brings them to their shortest form.
+// CheckHostKeys refuses host keys that are none, or that are for other nodes than the request's, and brings them to
+// their shortest form.
 func CheckHostKeys(r plan.Request) (map[string]string, error) {
 	const op = "planner.host_keys"
 	if len(r.HostKeys) == 0 {
 		return nil, nil
 	}
 	if r.Operation != plan.NodeRejoin {
-		return nil, invalid(op, "host keys are for "+string(plan.NodeRejoin)+", and not for "+string(r.Operation), "leave them out")
+		return nil, invalid(
+			op, "host keys are for "+string(plan.NodeRejoin)+", and not for "+string(r.Operation), "leave them out",
+		)
 	}
 	var problems []director.Field
 	out := map[string]string{}
@@ -31,10 +34,14 @@ func CheckHostKeys(r plan.Request) (map[string]string, error) {
 		fields := strings.Fields(r.HostKeys[node])
 		switch {
 		case !slices.Contains(r.Nodes, node):
-			problems = append(problems, director.Field{Path: at, Msg: "the node is not one of the request's", Hint: "name it among the nodes, or leave its key out"})
+			problems = append(problems, director.Field{
+				Path: at, Msg: "the node is not one of the request's",
+				Hint: "name it among the nodes, or leave its key out",
+			})
 		case strings.Contains(strings.TrimSpace(r.HostKeys[node]), "\n"), len(fields) < 2, !isKey(fields):
 			problems = append(problems, director.Field{
-				Path: at, Msg: "is not one public SSH host key of type " + strings.Join(hostKeyTypes, ", "), Hint: "give what is in /etc/ssh/ssh_host_ed25519_key.pub of the new VM",
+				Path: at, Msg: "is not one public SSH host key of type " + strings.Join(hostKeyTypes, ", "),
+				Hint: "give what is in /etc/ssh/ssh_host_ed25519_key.pub of the new VM",
 			})
 		default:
 			out[node] = fields[0] + " " + fields[1]

@@ -28,8 +28,9 @@ func NodeNames(cluster string, c *model.Cluster) []string {
 
 func nodeName(cluster, pool string, n int) string { return fmt.Sprintf("%s-%s-%d", cluster, pool, n) }
 
-// MadeFor reports whether the machine id is one that this planner gave to a node of that name in the cluster of that uid. An id comes from nothing
-// else, so that a VM's stamp proves which cluster it was made for, also when no row is left.
+// MadeFor reports whether the machine id is one that this planner gave to a node of that name in the cluster of that
+// uid. An id comes from nothing else, so that a VM's stamp proves which cluster it was made for, also when no row is
+// left.
 func MadeFor(clusterUID, name, id string) bool {
 	for serial := range mostSerials {
 		if MachineID(clusterUID, name, serial) == id {
@@ -42,7 +43,8 @@ func MadeFor(clusterUID, name, id string) bool {
 // fewSerials bounds how often a name was used before, as far as NodeWithID looks: it looks at many names.
 const fewSerials = 20
 
-// NodeWithID returns which of the names the planner gave the machine id to, in the cluster of that uid; false if to none of late.
+// NodeWithID returns which of the names the planner gave the machine id to, in the cluster of that uid; false if to
+// none of late.
 func NodeWithID(clusterUID string, names []string, id string) (string, bool) {
 	for _, n := range names {
 		for serial := range fewSerials {
@@ -54,28 +56,31 @@ func NodeWithID(clusterUID string, names []string, id string) (string, bool) {
 	return "", false
 }
 
-// Member returns the row of a node of that name and id as the cluster's document would have it, without addresses; false if the document has no
-// such pool.
-func Member(cluster model.Stored, name, id string) (director.Machine, bool) {
+// Member returns the row of a node of that name and id as the cluster's document would have it, without addresses;
+// false if the document has no such pool. hasMAC tells which MAC addresses its VM has; nil if that is not known.
+func Member(cluster model.Stored, name, id string, hasMAC func(mac string) bool) (director.Machine, bool) {
 	c := cluster.Cluster
 	rest, ours := strings.CutPrefix(name, cluster.Metadata.Name+"-")
 	pool, n, numbered := cutLast(rest, "-")
-	if !ours || !numbered || nodeName(cluster.Metadata.Name, pool, number(director.Machine{Name: name})) != name || n == "" {
+	if !ours || !numbered || nodeName(cluster.Metadata.Name, pool, number(director.Machine{Name: name})) != name ||
+		n == "" {
 		return director.Machine{}, false
 	}
+	mac := func(id string) string { return macAmong(id, hasMAC) }
 	m := director.Machine{
-		ID: id, ClusterUID: cluster.UID, Cluster: cluster.Metadata.Name, Name: name, Role: director.RoleWorker, Pool: pool, Provider: c.Provider,
-		Network: c.Network, Image: c.Image, MAC: macOf(id), State: director.MachinePresent,
+		ID: id, ClusterUID: cluster.UID, Cluster: cluster.Metadata.Name, Name: name, Role: director.RoleWorker,
+		Pool: pool, Provider: c.Provider,
+		Network: c.Network, Image: c.Image, MAC: mac(id), State: director.MachinePresent,
 	}
 	if pool == "master" {
 		m.Role, m.CPUs, m.Memory = director.RoleMaster, c.Masters.CPUs, int64(c.Masters.Memory)
-		m.NICs = furtherNICs(id, c.Masters.VMModel)
+		m.NICs = furtherNICs(id, c.Masters.VMModel, mac)
 		return m, true
 	}
 	for _, p := range c.Workers {
 		if p.Name == pool {
 			m.CPUs, m.Memory = p.CPUs, int64(p.Memory)
-			m.NICs = furtherNICs(id, p.VMModel)
+			m.NICs = furtherNICs(id, p.VMModel, mac)
 			return m, true
 		}
 	}

@@ -22,8 +22,8 @@ type sized struct {
 	vm      model.VMModel
 }
 
-// roster is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as in the document, then by
-// number.
+// roster is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as
+// in the document, then by number.
 type roster struct {
 	keep   []sized // members that stay
 	add    []sized // that become members: rows of the ledger first, then new ones
@@ -47,7 +47,8 @@ func mastersFirst(machines []sized) []sized {
 	return machines
 }
 
-// Spare returns the names of the machines whose VMs somebody keeps outside of the cluster, and that the document does not ask for: plans leave them alone.
+// Spare returns the names of the machines whose VMs somebody keeps outside of the cluster, and that the document does
+// not ask for: plans leave them alone.
 func (w World) Spare() map[string]bool {
 	out := map[string]bool{}
 	for _, m := range w.match(nil).spare {
@@ -56,9 +57,10 @@ func (w World) Spare() map[string]bool {
 	return out
 }
 
-// roster compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number and the next free address.
-// Of what is too many, the nodes that first names go before others, and higher numbers before lower ones. A VM that somebody keeps is never too many unless
-// first names it; it comes back when the document asks for more nodes.
+// roster compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number
+// and the next free address. Of what is too many, the nodes that first names go before others, and higher numbers
+// before lower ones. A VM that somebody keeps is never too many unless first names it; it comes back when the document
+// asks for more nodes.
 func (w World) roster(first []string) (roster, error) {
 	r := w.match(first)
 	if err := w.settle(r.add); err != nil {
@@ -70,7 +72,9 @@ func (w World) roster(first []string) (roster, error) {
 // match is roster before new machines have addresses and hosts.
 func (w World) match(first []string) roster {
 	c := w.Cluster.Cluster
-	pools := []pool{{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel}}
+	pools := []pool{
+		{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel},
+	}
 	for _, p := range c.Workers {
 		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist, p.VMModel})
 	}
@@ -83,6 +87,7 @@ func (w World) match(first []string) roster {
 		}
 	}
 	var r roster
+	macs := w.macs()
 	for _, p := range pools {
 		have := existing[p.name]
 		delete(existing, p.name)
@@ -106,7 +111,7 @@ func (w World) match(first []string) roster {
 		}
 		for n, missing := 1, p.count-len(have); missing > 0; n++ {
 			if !taken[n] {
-				r.add = append(r.add, w.newMachine(p, n, serial))
+				r.add = append(r.add, w.newMachine(p, n, serial, macs))
 				missing--
 			}
 		}
@@ -162,7 +167,10 @@ func rank(m director.Machine, first []string) int {
 
 // byPlace orders machines: masters first, then by pool and number.
 func byPlace(a, b director.Machine) int {
-	return cmp.Or(strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Pool, b.Pool), cmp.Compare(number(a), number(b)))
+	return cmp.Or(
+		strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Pool, b.Pool),
+		cmp.Compare(number(a), number(b)),
+	)
 }
 
 // number returns n of a machine named cluster-pool-n.
@@ -171,25 +179,19 @@ func number(m director.Machine) int {
 	return n
 }
 
-func (w World) newMachine(p pool, n int, serial map[string]int) sized {
+func (w World) newMachine(p pool, n int, serial map[string]int, macs macs) sized {
 	c, name := w.Cluster.Cluster, nodeName(w.Cluster.Metadata.Name, p.name, n)
 	m := director.Machine{
-		ID: MachineID(w.Cluster.UID, name, serial[name]), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
-		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: w.image(), CPUs: p.size.CPUs, Memory: int64(p.size.Memory),
-		State: director.MachineIntended,
+		ID: MachineID(
+			w.Cluster.UID, name, serial[name],
+		), ClusterUID: w.Cluster.UID, Cluster: w.Cluster.Metadata.Name, Name: name,
+		Role: p.role, Pool: p.name, Provider: c.Provider, Network: c.Network, Image: w.image(), CPUs: p.size.CPUs,
+		Memory: int64(p.size.Memory),
+		State:  director.MachineIntended,
 	}
-	m.MAC = macOf(m.ID)
-	m.NICs = furtherNICs(m.ID, p.vm)
+	m.MAC = macs.give(m.ID)
+	m.NICs = furtherNICs(m.ID, p.vm, macs.give)
 	return sized{m, p.size, p.persist, p.vm}
-}
-
-// furtherNICs are the adapters beside the first that a machine of that id has by the document, without addresses.
-func furtherNICs(id string, vm model.VMModel) []director.NIC {
-	var nics []director.NIC
-	for _, i := range vm.Further() {
-		nics = append(nics, director.NIC{Role: i.Role, Network: i.Network, MAC: macOf(id + "/" + i.Role)})
-	}
-	return nics
 }
 
 // settle gives new machines their addresses and hosts, in place. Masters go where the fewest masters are.
@@ -202,7 +204,7 @@ func (w World) settle(machines []sized) error {
 		return err
 	}
 	load, masters := map[string]int{}, map[string]int{}
-	for _, host := range w.Provider.Provider.HostNames() {
+	for _, host := range w.open() {
 		load[host] = w.Host[host]
 	}
 	for _, m := range w.alive() {
@@ -225,8 +227,8 @@ func (w World) settle(machines []sized) error {
 	return nil
 }
 
-// address gives the pending machines their addresses on every network that they are on: those that the document gives to their numbers, and the first free
-// ones of the pools.
+// address gives the pending machines the addresses that they lack on every network that they are on: those that the
+// document gives to their numbers, and the first free ones of the pools.
 func (w World) address(machines []sized, pending map[string]bool) error {
 	type slot struct {
 		into   *string
@@ -240,10 +242,19 @@ func (w World) address(machines []sized, pending map[string]bool) error {
 			continue
 		}
 		n := number(m.Machine)
-		slots[m.Network] = append(slots[m.Network], slot{&m.Address, m.vm.Interface(model.NICInternal).Static(n), "spec.network"})
+		if m.Address == "" {
+			slots[m.Network] = append(slots[m.Network], slot{
+				&m.Address, m.vm.Interface(model.NICInternal).Static(n), "spec.network",
+			})
+		}
 		for j := range m.NICs {
 			nic := &m.NICs[j]
-			slots[nic.Network] = append(slots[nic.Network], slot{&nic.Address, m.vm.Interface(nic.Role).Static(n), w.field(m.Machine, nic.Role)})
+			if nic.Address != "" {
+				continue
+			}
+			slots[nic.Network] = append(slots[nic.Network], slot{
+				&nic.Address, m.vm.Interface(nic.Role).Static(n), w.field(m.Machine, nic.Role),
+			})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(slots)) {
@@ -255,7 +266,11 @@ func (w World) address(machines []sized, pending map[string]bool) error {
 				missing++
 			case used[s.static]:
 				return &director.Error{
-					Kind: director.KindConflict, Op: "planner.addresses", Msg: fmt.Sprintf("%s of Network/%s, which the document gives to a new node, is in use by another machine", s.static, name),
+					Kind: director.KindConflict, Op: "planner.addresses",
+					Msg: fmt.Sprintf(
+						"%s of Network/%s, which the document gives to a new node, is in use by another machine",
+						s.static, name,
+					),
 					Hint:   "give the node another address, or take that machine away first: directorctl vms audit",
 					Fields: []director.Field{{Path: s.at, Msg: s.static.String() + " is in use"}},
 				}
@@ -267,7 +282,8 @@ func (w World) address(machines []sized, pending map[string]bool) error {
 		if err != nil {
 			at := slots[name][len(slots[name])-1].at
 			return &director.Error{
-				Kind: director.KindExhausted, Op: "planner.addresses", Msg: "Network/" + name + " has too few free addresses: " + err.Error(),
+				Kind: director.KindExhausted, Op: "planner.addresses",
+				Msg:    "Network/" + name + " has too few free addresses: " + err.Error(),
 				Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
 				Fields: []director.Field{{Path: at, Msg: err.Error()}},
 			}
@@ -310,8 +326,8 @@ func (w World) field(m director.Machine, role string) string {
 	return "spec.workers"
 }
 
-// leastLoaded takes the host with the fewest masters of the cluster, where that counts, and among those the one with the fewest VMs, the first by
-// name among equals. It counts the new VM.
+// leastLoaded takes the host with the fewest masters of the cluster, where that counts, and among those the one with
+// the fewest VMs, the first by name among equals. It counts the new VM.
 func leastLoaded(load, masters map[string]int) string {
 	hosts := slices.SortedFunc(maps.Keys(load), func(a, b string) int {
 		return cmp.Or(cmp.Compare(masters[a], masters[b]), cmp.Compare(load[a], load[b]), strings.Compare(a, b))
@@ -346,10 +362,4 @@ func names(machines []sized) []string {
 func MachineID(clusterUID, name string, serial int) string {
 	sum := sha256.Sum256([]byte(clusterUID + "/" + name + "/" + strconv.Itoa(serial)))
 	return "m" + hex.EncodeToString(sum[:8])
-}
-
-// macOf derives a locally administered address in QEMU's range from the machine's id.
-func macOf(id string) string {
-	sum := sha256.Sum256([]byte("mac/" + id))
-	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,20 +12,26 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Node returns the plan of a node operation for the nodes that r names, in the order in which it names them, one after the other. Errors: invalid for a
-// request that fits no cluster, not_found for a node that is not there, conflict for one that the operation does not fit, or a master without which etcd
-// would lose its quorum.
+// Node returns the plan of a node operation for the nodes that r names, in the order in which it names them, one after
+// the other. Errors: invalid for a request that fits no cluster, not_found for a node that is not there, conflict for
+// one that the operation does not fit, or a master without which etcd would lose its quorum.
 func Node(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.node"
 	if len(r.Nodes) == 0 {
 		return plan.Content{}, invalid(op, string(r.Operation)+" names no node", "name one or more")
 	}
 	if w.Installed == nil {
-		return plan.Content{}, conflict(op, "cluster "+w.Cluster.Metadata.Name+" is not installed", "finish its creation first: directorctl plan "+w.Cluster.Metadata.Name)
+		return plan.Content{}, conflict(
+			op, "cluster "+w.Cluster.Metadata.Name+" is not installed",
+			"finish its creation first: directorctl plan "+w.Cluster.Metadata.Name,
+		)
 	}
 	var err error
 	if len(r.AdoptDisks) > 0 {
-		return plan.Content{}, invalid(op, string(r.Operation)+" makes no new node that could take over a disk", "name the disk in a plan that adds the node: directorctl plan "+w.Cluster.Metadata.Name)
+		return plan.Content{}, invalid(
+			op, string(r.Operation)+" makes no new node that could take over a disk",
+			"name the disk in a plan that adds the node: directorctl plan "+w.Cluster.Metadata.Name,
+		)
 	}
 	if r.HostKeys, err = CheckHostKeys(r); err != nil {
 		return plan.Content{}, err
@@ -44,18 +51,30 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 		seen[name] = true
 		machines = append(machines, w.sized(m))
 	}
+	if err := w.checkHosts(r, machines); err != nil {
+		return plan.Content{}, err
+	}
 	if err := d.nodes(r, machines); err != nil {
 		return plan.Content{}, err
 	}
 	if len(d.Steps) == 0 {
 		return d.Content, nil
 	}
-	d.concerns(machines...)
+	for _, m := range machines {
+		if next, moves := d.moved[m.Name]; moves {
+			m = next
+		}
+		d.concerns(m)
+	}
 	var all []sized
 	for _, m := range w.alive() {
 		all = append(all, w.sized(m))
 	}
-	d.Facts = encode(w.facts(all))
+	facts := w.facts(all)
+	for _, name := range slices.Sorted(maps.Keys(d.moved)) {
+		facts.Moves = append(facts.Moves, d.moved[name].Machine)
+	}
+	d.Facts = encode(facts)
 	return d.done(), nil
 }
 
@@ -64,6 +83,13 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 	var before []string
 	out := map[string]bool{} // masters that the plan has taken out so far
 	var back []sized         // masters that the plan has brought back so far
+	elsewhere := map[string]sized{}
+	if r.Operation == plan.NodeReplace {
+		var err error
+		if elsewhere, err = d.moves(r, machines); err != nil {
+			return err
+		}
+	}
 	for _, m := range machines {
 		var last string
 		var err error
@@ -79,7 +105,11 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 		case plan.NodeRejoin:
 			last, err = d.rejoinAgain(m, &back, before)
 		case plan.NodeReplace:
-			last, err = d.replace(m, r, out, before)
+			if next, moves := elsewhere[m.Name]; moves {
+				last, err = d.move(m, next, r, out, before)
+			} else {
+				last, err = d.replace(m, r, out, before)
+			}
 		default:
 			return invalid("planner.node", "there is no node operation "+string(r.Operation), "")
 		}
@@ -91,7 +121,8 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 		}
 	}
 	verb := map[plan.Operation]string{
-		plan.NodeCordon: "Cordon", plan.NodeUncordon: "Uncordon", plan.NodeDrain: "Drain", plan.NodeDelete: "Take out of the cluster:",
+		plan.NodeCordon: "Cordon", plan.NodeUncordon: "Uncordon", plan.NodeDrain: "Drain",
+		plan.NodeDelete: "Take out of the cluster:",
 		plan.NodeRejoin: "Bring back into the cluster:", plan.NodeReplace: "Make anew:",
 	}[r.Operation]
 	d.Summary = fmt.Sprintf("%s %s.", verb, list)
@@ -103,7 +134,9 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 
 func (d *draft) wantMember(m sized) error {
 	if m.Kubernetes == "" {
-		return conflict("planner.node", fmt.Sprintf("%s is not a node of the cluster now: its machine is %s", m.Name, m.State),
+		return conflict("planner.node", fmt.Sprintf(
+			"%s is not a node of the cluster now: its machine is %s", m.Name, m.State,
+		),
 			fmt.Sprintf("bring it back first: directorctl node rejoin %s %s", d.Cluster, m.Name))
 	}
 	return nil
@@ -116,8 +149,11 @@ func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error)
 	}
 	if op == plan.NodeCordon {
 		return d.play(playbook{
-			name: "cordon", title: "Cordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m), estimate: 5 * time.Second,
-			effects: []plan.Effect{{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes no new pods"}},
+			name: "cordon", title: "Cordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m),
+			estimate: 5 * time.Second,
+			effects: []plan.Effect{
+				{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes no new pods"},
+			},
 		}, needs, plan.Step{}), nil
 	}
 	return d.uncordon(m, needs, plan.Step{}), nil
@@ -125,8 +161,11 @@ func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error)
 
 func (d *draft) uncordon(m sized, needs []string, like plan.Step) string {
 	return d.play(playbook{
-		name: "uncordon", title: "Uncordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m), estimate: 5 * time.Second,
-		effects: []plan.Effect{{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes new pods again"}},
+		name: "uncordon", title: "Uncordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m),
+		estimate: 5 * time.Second,
+		effects: []plan.Effect{
+			{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes new pods again"},
+		},
 	}, needs, like)
 }
 
@@ -135,7 +174,8 @@ func (d *draft) cluster(m sized) map[string]any {
 	return map[string]any{"acting_master": d.acting(m.Name), "node_reachable": d.w.up(m.Name)}
 }
 
-// acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and another one if there is any.
+// acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and
+// another one if there is any.
 func (d *draft) acting(node string) string {
 	up := func(name string) bool { return d.fresh[name] || d.w.up(name) }
 	for _, m := range d.masters {
@@ -160,30 +200,44 @@ func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) s
 	timeout := cmp.Or(how.Timeout, time.Duration(care.DrainTimeout))
 	vars := d.cluster(m)
 	vars["drain_timeout_seconds"] = int(timeout.Seconds())
-	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged || care.EvictUnmanaged, how.DeleteEmptyDir || care.DeleteEmptyDir
+	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged || care.EvictUnmanaged,
+		how.DeleteEmptyDir || care.DeleteEmptyDir
 	return d.play(playbook{
-		name: "drain_" + string(m.Role), id: "drain", title: "Drain " + m.Name, limit: []string{m.Name}, vars: vars, estimate: 30 * time.Second,
-		timeout: timeout + 10*time.Minute,
-		effects: []plan.Effect{{Verb: "evict", Object: "pod", Name: m.Name, Detail: "all but those of daemon sets and the control plane, as disruption budgets allow"}},
+		name: "drain_" + string(m.Role), id: "drain", title: "Drain " + m.Name, limit: []string{m.Name}, vars: vars,
+		estimate: 30 * time.Second,
+		timeout:  timeout + 10*time.Minute,
+		effects: []plan.Effect{
+			{
+				Verb: "evict", Object: "pod", Name: m.Name,
+				Detail: "all but those of daemon sets and the control plane, as disruption budgets allow",
+			},
+		},
 	}, needs, like)
 }
 
-// takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no more, or nobody knows. Neither is one
-// of which a person has said so: a drain that fails would stop the plan before the deletion.
+// takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no
+// more, or nobody knows. Neither is one of which a person has said so: a drain that fails would stop the plan before
+// the deletion.
 func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step) string {
 	up := d.w.up(m.Name)
 	switch {
 	case up && !r.Undrained:
 		needs = []string{d.drain(m, r.Drain, needs, like)}
 	case up:
-		d.Approvals = append(d.Approvals, fmt.Sprintf("%s is taken out without a drain, as was asked for: what runs there ends at once", m.Name))
+		d.Approvals = append(
+			d.Approvals,
+			fmt.Sprintf("%s is taken out without a drain, as was asked for: what runs there ends at once", m.Name),
+		)
 	default:
-		d.Approvals = append(d.Approvals, fmt.Sprintf("%s does not answer: its pods cannot be moved away, and are given up", m.Name))
+		d.Approvals = append(
+			d.Approvals, fmt.Sprintf("%s does not answer: its pods cannot be moved away, and are given up", m.Name),
+		)
 	}
 	vars := d.cluster(m)
 	vars["delete_undrained"] = r.Undrained || !up
 	return d.play(playbook{
-		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster", limit: []string{m.Name}, vars: vars, estimate: deleteTime,
+		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster",
+		limit: []string{m.Name}, vars: vars, estimate: deleteTime,
 		effects: []plan.Effect{{Verb: "delete", Object: "api", Name: "node/" + m.Name, Detail: outOf(m.Role)}},
 	}, needs, like)
 }
@@ -217,9 +271,11 @@ func (d *draft) endpointWithout(m sized) string {
 // left records that m is no member any more.
 func (d *draft) left(m sized, state director.MachineState, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeLeft+"/"+m.Name, StepNodeLeft, m.Name, "Record that "+m.Name+" has left", needs
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeLeft+"/"+m.Name, StepNodeLeft, m.Name,
+		"Record that "+m.Name+" has left", needs
 	s.Params = encode(NodeParams{
-		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.endpointWithout(m), Node: m.Name, Machine: m.ID, State: state, Keep: d.keeps(),
+		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.endpointWithout(m), Node: m.Name, Machine: m.ID,
+		State: state, Keep: d.keeps(),
 	})
 	s.Attempts, s.Timeout, s.Estimate = 3, time.Minute, time.Second
 	return d.add(s)
@@ -228,7 +284,8 @@ func (d *draft) left(m sized, state director.MachineState, needs []string, like 
 // ready waits until m is a node that is ready at the release's version, and records that.
 func (d *draft) ready(m sized, masters []sized, image string, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeReady+"/"+m.Name, StepNodeReady, m.Name, "Wait until "+m.Name+" is ready", needs
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeReady+"/"+m.Name, StepNodeReady, m.Name,
+		"Wait until "+m.Name+" is ready", needs
 	s.Params = encode(NodeParams{
 		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.w.endpoint(masters), Node: m.Name, Machine: m.ID,
 		Version: d.w.Release.Release.Kubernetes, Image: image, State: director.MachinePresent,
@@ -276,10 +333,13 @@ func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
 	return d.balance(stay, gone, needs)
 }
 
-// rejoinAgain is node.rejoin. The balancers of the other masters have forgotten a master that was out; they learn of it again.
+// rejoinAgain is node.rejoin. The balancers of the other masters have forgotten a master that was out; they learn of it
+// again.
 func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, error) {
 	if runs, wants := d.w.Behind(); runs != "" {
-		return "", conflict("planner.node", fmt.Sprintf("cluster %s runs %s and its document wants %s", d.Cluster, runs, wants),
+		return "", conflict("planner.node", fmt.Sprintf(
+			"cluster %s runs %s and its document wants %s", d.Cluster, runs, wants,
+		),
 			"finish the upgrade first: directorctl plan "+d.Cluster)
 	}
 	last, err := d.join(m, true, needs, plan.Step{})
@@ -295,8 +355,8 @@ func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, err
 	return d.balance(masters, nil, []string{last}), nil
 }
 
-// Behind returns the lowest version that a master runs and the one that the document wants if they differ, and "" otherwise: no node can join then before
-// the masters are upgraded.
+// Behind returns the lowest version that a master runs and the one that the document wants if they differ, and ""
+// otherwise: no node can join then before the masters are upgraded.
 func (w World) Behind() (runs, wants string) {
 	for _, m := range w.masters() {
 		if runs == "" || older(m.Kubernetes, runs) {
@@ -309,8 +369,12 @@ func (w World) Behind() (runs, wants string) {
 	return runs, wants
 }
 
-// join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of the same name has left.
+// join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of
+// the same name has left.
 func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (string, error) {
+	if err := d.w.onLostHost("planner.node", m.Machine); err != nil {
+		return "", err
+	}
 	others := 0
 	for _, o := range d.masters {
 		if o.Name != m.Name {
@@ -327,7 +391,8 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 		name, title = "rejoin_"+string(m.Role), "Bring "+m.Name+" back into the cluster"
 	}
 	joined := d.play(playbook{
-		name: name, id: "join", title: title, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
+		name: name, id: "join", title: title, limit: []string{m.Name},
+		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 	}, []string{boot}, like)
 	masters := []sized{}
@@ -347,7 +412,9 @@ func (d *draft) replace(m sized, r plan.Request, out map[string]bool, needs []st
 		if err := d.quorum(m, out); err != nil {
 			return "", err
 		}
-		needs = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, plan.Step{})}, plan.Step{})}
+		needs = []string{
+			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, plan.Step{})}, plan.Step{}),
+		}
 	}
 	d.Approvals = append(d.Approvals, "it makes VM "+m.Name+" anew: what is on its root disk is lost")
 	last, err := d.join(m, true, []string{d.removeVM(m, needs, plan.Step{})}, plan.Step{})

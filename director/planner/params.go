@@ -22,15 +22,21 @@ const (
 	StepKubeReady     = "kube.ready"
 	StepKubeTraffic   = "kube.traffic"
 	StepVMRemove      = "vm.remove"
+	StepVMMove        = "vm.move"
 	StepNodeReady     = "node.ready"
 	StepNodeLeft      = "node.left"
+	StepPullRenew     = "pull.renew"
+	StepPullSettle    = "pull.settle"
 )
 
 // StepKinds returns every kind that the planner writes; the engine must have a handler for each.
 func StepKinds() []string {
 	return []string{
-		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady, StepClusterForget,
-		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepPlay, StepKubeReady, StepKubeTraffic, StepNodeReady, StepNodeLeft,
+		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady,
+		StepClusterForget,
+		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepVMMove, StepPlay, StepKubeReady,
+		StepKubeTraffic, StepNodeReady, StepNodeLeft,
+		StepPullRenew, StepPullSettle,
 	}
 }
 
@@ -39,8 +45,8 @@ type VMParams struct {
 	Machine  director.Machine `json:"machine"`
 	Disk     model.Size       `json:"disk"`
 	DataDisk model.Size       `json:"data_disk,omitempty"`
-	// TakeDisk is the id of the kept disk that the machine takes over (vm.ensure), and DeleteData are those of the data disks that go with the VM
-	// (vm.delete): a person has agreed to each. All others are kept.
+	// TakeDisk is the id of the kept disk that the machine takes over (vm.ensure), and DeleteData are those of the data
+	// disks that go with the VM (vm.delete): a person has agreed to each. All others are kept.
 	TakeDisk   string            `json:"take_disk,omitempty"`
 	DeleteData []string          `json:"delete_data,omitempty"`
 	Persist    []string          `json:"persist,omitempty"`
@@ -91,6 +97,8 @@ type ReleaseParams struct {
 	Name   string `json:"name"`
 	Bundle string `json:"bundle"`
 	Digest string `json:"digest"`
+	// Unsigned is why the bundle may be used without a signature.
+	Unsigned string `json:"unsigned,omitempty"`
 }
 
 // PlayParams are the parameters of ansible.play. The inventory comes from the plan's facts.
@@ -101,6 +109,8 @@ type PlayParams struct {
 	Vars     map[string]any `json:"vars,omitempty"`    // of this run alone; never a secret
 	// Kubernetes is the version of the former release that the inventory is of; the plan's own if empty.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// Moved are the nodes that are on another host by then: the inventory has what follows them.
+	Moved []string `json:"moved,omitempty"`
 }
 
 // NodeParams are the parameters of node.ready and node.left.

@@ -1,4 +1,5 @@
-// Package planner compares what should be with what is and writes plans. It is pure: the same World gives the same bytes.
+// Package planner compares what should be with what is and writes plans. It is pure: the same World gives the same
+// bytes.
 package planner
 
 import (
@@ -22,22 +23,27 @@ type World struct {
 	Release  model.Stored
 	Bundle   Bundle // what the release's bundle holds
 	NoBundle error  // why Bundle is empty: a cluster can be deleted without it
-	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the name on the provider: as far as there
-	// are documents of them. A worker is put back to these.
+	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the
+	// name on the provider: as far as there are documents of them. A worker is put back to these.
 	Releases map[string]Release
 	Images   map[string]NodeImage
 	Machines []director.Machine // of this cluster's uid, tombstones too
-	// Disks are the disks on the provider that outlived their VMs, and Take are the ids of those that new nodes take over, by node.
+	// Disks are the disks on the provider that outlived their VMs, and Take are the ids of those that new nodes take
+	// over, by node.
 	Disks     []director.KeptDisk
 	Take      map[string]string
 	Seen      map[string]Seen // the nodes as the cluster's API shows them; nil if nobody has looked
 	Blind     string          // why somebody who looked saw nothing
 	Used      map[netip.Addr]bool
+	MACs      map[string]bool     // of every adapter that the ledger has, of any cluster
 	Sharers   []string            // other clusters with machines on the same network
 	Underlays map[string]Underlay // of the adapters beside the first, by the name of the network
 	Installed *Installed
-	Host      map[string]int           // VMs per hypervisor host of the provider, for placement
-	Times     map[string]time.Duration // what steps have taken of late, by class
+	HostsSeen
+	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
+	Times map[string]time.Duration // what steps have taken of late, by class
+
+	macHash func(string) [3]byte // of the tests; nil for the usual one
 }
 
 // Underlay is a network that nodes are on beside their first.
@@ -61,6 +67,7 @@ type Bundle struct {
 	Components map[string]string // versions by name
 	ImageTags  map[string]string // tag by image name
 	Programs   map[string]string // SHA-256 of the programs that an upgrade puts on nodes, by name
+	Unsigned   string            // why it is used although it has no signature
 }
 
 // Installed is what the last finished plan brought about.

@@ -121,7 +121,9 @@ func TestEveryStepSaysWhatIsSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Machines = append(w.Machines, director.Machine{ID: "m1", Name: "demo-master-1", Role: director.RoleMaster, State: director.MachinePresent})
+	w.Machines = append(w.Machines, director.Machine{
+		ID: "m1", Name: "demo-master-1", Role: director.RoleMaster, State: director.MachinePresent,
+	})
 	deleted, err := Delete(w, plan.Request{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +136,8 @@ func TestEveryStepSaysWhatIsSafe(t *testing.T) {
 		got[s.ID] = s.Safety
 	}
 	for id, want := range map[string]string{
-		"prepare/demo-master-1": safeNothingYet, "control_plane/demo-master-1": safeNoWorkloads, "verify/demo": safeNodesRun,
+		"prepare/demo-master-1": safeNothingYet, "control_plane/demo-master-1": safeNoWorkloads,
+		"verify/demo":        safeNodesRun,
 		"cluster.ready/demo": safeRuns, "vm.delete/demo-master-1": safeDeleting, "cluster.forget/demo": safeDeleted,
 	} {
 		if got[id] != want {
@@ -207,8 +210,13 @@ func TestRefusals(t *testing.T) {
 		change func(*World)
 		kind   director.Kind
 	}{
-		"pool exhausted":    {func(w *World) { w.Network.Network.Pool.To = w.Network.Network.Pool.From }, director.KindExhausted},
-		"installed already": {func(w *World) { w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster} }, director.KindConflict},
+		"pool exhausted": {
+			func(w *World) { w.Network.Network.Pool.To = w.Network.Network.Pool.From }, director.KindExhausted,
+		},
+		"installed already": {
+			func(w *World) { w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster} },
+			director.KindConflict,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

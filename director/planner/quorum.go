@@ -17,7 +17,8 @@ type voices struct {
 	wellOthers int // well without the master that is worked on
 }
 
-// voices counts the masters that the plan has not taken out. Those that it brings in are well: each is ready before the next step starts.
+// voices counts the masters that the plan has not taken out. Those that it brings in are well: each is ready before the
+// next step starts.
 func (d *draft) voices(m sized, out map[string]bool) voices {
 	var v voices
 	for _, o := range d.masters {
@@ -25,6 +26,9 @@ func (d *draft) voices(m sized, out map[string]bool) voices {
 			continue
 		}
 		v.members++
+		if d.w.lost(o) {
+			continue
+		}
 		if d.w.Seen != nil && !d.fresh[o.Name] && (!d.w.Seen[o.Name].Ready || !d.w.Seen[o.Name].Etcd) {
 			continue
 		}
@@ -41,15 +45,18 @@ func (d *draft) blind() error {
 	if d.w.Blind == "" {
 		return nil
 	}
-	return conflict(opQuorum, "the masters of cluster "+d.Cluster+" cannot be seen, so nobody knows whether etcd would keep its quorum: "+d.w.Blind,
+	return conflict(opQuorum, "the masters of cluster "+d.Cluster+
+		" cannot be seen, so nobody knows whether etcd would keep its quorum: "+d.w.Blind,
 		"bring the Kubernetes API back first; see: directorctl node list "+d.Cluster)
 }
 
-// quorum refuses to take master m out if etcd could not agree then. out holds the masters that the plan has taken out before; m is added to it.
+// quorum refuses to take master m out if etcd could not agree then. out holds the masters that the plan has taken out
+// before; m is added to it.
 //
-// A member is removed by a majority of the members that there are, m among them if it is well, and afterwards a majority of the others has to be well.
-// Beside that, a majority of the masters that the document asks for stays: what is taken out for a time is to come back to a cluster that can lose nothing
-// more, and not to one that is a single master by accident.
+// A member is removed by a majority of the members that there are, m among them if it is well, and afterwards a
+// majority of the others has to be well. Beside that, a majority of the masters that the document asks for stays: what
+// is taken out for a time is to come back to a cluster that can lose nothing more, and not to one that is a single
+// master by accident.
 func (d *draft) quorum(m sized, out map[string]bool) error { return d.quorumWith(m, out, 0) }
 
 // quorumWith is quorum behind steps that have added so many masters, each of which is ready by then.
@@ -60,7 +67,10 @@ func (d *draft) quorumWith(m sized, out map[string]bool, added int) error {
 	v := d.voices(m, out)
 	v.members, v.well, v.wellOthers = v.members+added, v.well+added, v.wellOthers+added
 	if v.members == 1 {
-		return conflict(opQuorum, m.Name+" is the last master of cluster "+d.Cluster+": without it there is no cluster", "delete the cluster instead: directorctl delete cluster "+d.Cluster)
+		return conflict(
+			opQuorum, m.Name+" is the last master of cluster "+d.Cluster+": without it there is no cluster",
+			"delete the cluster instead: directorctl delete cluster "+d.Cluster,
+		)
 	}
 	if err := d.blind(); err != nil {
 		return err
@@ -69,8 +79,10 @@ func (d *draft) quorumWith(m sized, out map[string]bool, added int) error {
 		return d.noQuorum(m, v)
 	}
 	if asked := d.w.Cluster.Cluster.Masters.Count; v.members-1 < majority(asked) {
-		return conflict(opQuorum, fmt.Sprintf("without %s cluster %s would have %d of the %s that its document asks for, and %d must stay", m.Name, d.Cluster, v.members-1,
-			count(asked, "master"), majority(asked)), "bring the other masters back first, one by one: directorctl node rejoin "+d.Cluster+" NODE")
+		return conflict(opQuorum, fmt.Sprintf("without %s cluster %s would have %d of the %s that its document asks "+
+			"for, and %d must stay", m.Name, d.Cluster, v.members-1,
+			count(asked, "master"), majority(asked)),
+			"bring the other masters back first, one by one: directorctl node rejoin "+d.Cluster+" NODE")
 	}
 	out[m.Name] = true
 	return nil
@@ -81,12 +93,14 @@ func (d *draft) noQuorum(m sized, v voices) error {
 	if runs, _ := d.w.Behind(); runs != "" {
 		hint = "name the release of " + runs + " in the document until all masters are well; " + hint
 	}
-	return conflict(opQuorum, fmt.Sprintf("without %s etcd would lose its quorum: %d of its %d members are well, and %d of the other %d", m.Name, v.well, v.members, v.wellOthers,
+	return conflict(opQuorum, fmt.Sprintf("without %s etcd would lose its quorum: %d of its %d members are well, "+
+		"and %d of the other %d", m.Name, v.well, v.members, v.wellOthers,
 		v.members-1), hint)
 }
 
-// quorumWithout refuses to stop master m for a while if the others could not agree meanwhile: m stays a member, so its voice counts and is not given. A single
-// master has no others. Of two neither can agree alone: if both are well the API only pauses, which the plan warns of.
+// quorumWithout refuses to stop master m for a while if the others could not agree meanwhile: m stays a member, so its
+// voice counts and is not given. A single master has no others. Of two neither can agree alone: if both are well the
+// API only pauses, which the plan warns of.
 func (d *draft) quorumWithout(m sized) error {
 	if m.Role != director.RoleMaster {
 		return nil
@@ -100,15 +114,18 @@ func (d *draft) quorumWithout(m sized) error {
 	}
 	switch {
 	case v.members == 2 && v.well == 2:
-		d.warn("etcd has two members, and neither can agree alone: the Kubernetes API does not answer while the etcd of a master restarts")
+		d.warn(
+			"etcd has two members, and neither can agree alone: the Kubernetes API does not answer while the etcd " +
+				"of a master restarts",
+		)
 	case v.wellOthers < majority(v.members):
 		return d.noQuorum(m, v)
 	}
 	return nil
 }
 
-// quorumSwap refuses to replace master m by another one that joins first if etcd could not agree at some point: when the new member has come, and when m has
-// gone.
+// quorumSwap refuses to replace master m by another one that joins first if etcd could not agree at some point: when
+// the new member has come, and when m has gone.
 func (d *draft) quorumSwap(m sized) error {
 	if m.Role != director.RoleMaster {
 		return nil
@@ -123,9 +140,10 @@ func (d *draft) quorumSwap(m sized) error {
 	return nil
 }
 
-// TakeOut refuses to take nodes of the host out for a time while nodes on other hosts are out, if fewer masters than a majority of what the document asks
-// for would stay, or more workers would be out than the document allows. A host is taken out as a whole when no other one is out, however many workers it
-// has. leaving are the nodes that another plan is taking out now.
+// TakeOut refuses to take nodes of the host out for a time while nodes on other hosts are out, if fewer masters than a
+// majority of what the document asks for would stay, or more workers would be out than the document allows. A host is
+// taken out as a whole when no other one is out, however many workers it has. leaving are the nodes that another plan
+// is taking out now.
 func TakeOut(w World, host string, nodes, leaving []string) error {
 	const op = "planner.take_out"
 	var away []director.Machine // on other hosts
@@ -157,9 +175,15 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 		}
 	}
 	name, asked := w.Cluster.Metadata.Name, w.Cluster.Cluster.Masters.Count
-	first, hint := "", fmt.Sprintf("the masters of cluster %s on host %s cannot be away together: put them on different hosts, or delete the cluster", name, host)
+	first, hint := "",
+		fmt.Sprintf(
+			"the masters of cluster %s on host %s cannot be away together: put them on different hosts, or delete "+
+				"the cluster",
+			name, host,
+		)
 	if asked == 1 {
-		hint = "a cluster with one master stands still without it: work on this host without the director when that is allowed, and repair the cluster afterwards: directorctl node repair " + name
+		hint = "a cluster with one master stands still without it: work on this host without the director when that " +
+			"is allowed, and repair the cluster afterwards: directorctl node repair " + name
 	}
 	if len(away) > 0 {
 		var out []string
@@ -169,15 +193,18 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 			}
 		}
 		first = fmt.Sprintf("host %s is out with %s of cluster %s, and ", away[0].Host, strings.Join(out, ", "), name)
-		hint = "finish that host first: directorctl phase post-node-unlock --host " + away[0].Host + " --task-id ID --wait"
+		hint = "finish that host first: directorctl phase post-node-unlock --host " + away[0].Host +
+			" --task-id ID --wait"
 	}
 	if left := masters - goingMasters; goingMasters > 0 && left < majority(asked) {
-		return conflict(op, fmt.Sprintf("%swithout the masters on host %s cluster %s would have %d of the %s that its document asks for, and %d must stay",
+		return conflict(op, fmt.Sprintf("%swithout the masters on host %s cluster %s would have %d of the %s that "+
+			"its document asks for, and %d must stay",
 			first, host, name, left, count(asked, "master"), majority(asked)), hint)
 	}
 	allowed := max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1)
 	if sum := workersAway + len(going); workersAway > 0 && len(going) > 0 && sum > allowed {
-		return conflict(op, fmt.Sprintf("%swith %s on host %s %s would be out, and spec.maintenance.maxUnavailable is %d",
+		return conflict(op, fmt.Sprintf("%swith %s on host %s %s would be out, and spec.maintenance.maxUnavailable "+
+			"is %d",
 			first, strings.Join(going, ", "), host, count(sum, "worker"), allowed), hint)
 	}
 	return nil

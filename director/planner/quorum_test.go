@@ -9,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// No strategy touches a master without whom etcd would lose its quorum, or while nobody sees the others, whichever master is the one that is not well.
+// No strategy touches a master without whom etcd would lose its quorum, or while nobody sees the others, whichever
+// master is the one that is not well.
 func TestEveryStrategyKeepsTheQuorum(t *testing.T) {
 	t.Parallel()
 	sick := func(names ...string) func(*World) {
@@ -45,7 +46,8 @@ func TestEveryStrategyKeepsTheQuorum(t *testing.T) {
 	}
 	for name, tt := range tests {
 		for strategy, says := range map[string]string{
-			model.UpgradeInPlace: tt.inPlace, model.UpgradeReconstitute: tt.reconstitute, model.UpgradeReplace: tt.replace,
+			model.UpgradeInPlace: tt.inPlace, model.UpgradeReconstitute: tt.reconstitute,
+			model.UpgradeReplace: tt.replace,
 		} {
 			t.Run(name+" "+strategy, func(t *testing.T) {
 				t.Parallel()
@@ -58,7 +60,8 @@ func TestEveryStrategyKeepsTheQuorum(t *testing.T) {
 					ids(t, c, err)
 					return
 				}
-				if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), says) || director.HintOf(err) == "" {
+				if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), says) ||
+					director.HintOf(err) == "" {
 					t.Errorf("got %v (hint %q), want a conflict that says %q", err, director.HintOf(err), says)
 				}
 			})
@@ -66,7 +69,8 @@ func TestEveryStrategyKeepsTheQuorum(t *testing.T) {
 	}
 }
 
-// A scale that adds masters and takes others out counts the new ones, and is refused like any other while the masters cannot be seen.
+// A scale that adds masters and takes others out counts the new ones, and is refused like any other while the masters
+// cannot be seen.
 func TestQuorumBehindNewMasters(t *testing.T) {
 	t.Parallel()
 	w := running(t, 3, 0, v)
@@ -76,7 +80,9 @@ func TestQuorumBehindNewMasters(t *testing.T) {
 	}
 	w.Seen, w.Blind = nil, "connection refused"
 	d = w.draft(plan.ClusterScale)
-	if err := d.quorumWith(w.sized(w.Machines[0]), map[string]bool{}, 2); director.KindOf(err) != director.KindConflict {
+	if err := d.quorumWith(
+		w.sized(w.Machines[0]), map[string]bool{}, 2,
+	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("while nobody sees the masters: %v", err)
 	}
 }

@@ -9,22 +9,28 @@ import (
 // What holds while a step has failed or waits for a person. Whoever is called at night wants to know this first.
 const (
 	safeNothingYet  = "the cluster does not exist yet; nothing runs on it"
-	safeNoWorkloads = "the control plane may run already, but the cluster was never handed over; nothing of yours runs on it"
-	safeNodesRun    = "the nodes that have joined run on; the cluster is not handed over before its checks have passed"
-	safeRuns        = "the cluster runs; only the director's record of it is missing"
-	safeDeleting    = "the cluster is being taken away: count on nothing that ran on it; nothing of other clusters is touched"
-	safeDeleted     = "the cluster is gone; what is left is to tidy up, and nothing of other clusters is touched"
-	safeUntouched   = "the cluster runs as before; nothing of it was touched yet"
-	safeNotYetNode  = "the cluster runs as before; the node that was to come is not in use yet"
-	safeDrain       = "the cluster runs, and the node is schedulable again unless the message says otherwise; nothing was deleted"
-	safeOut         = "the cluster runs without this node; its pods have moved to others, or were given up where the plan says so"
-	safeUpgrading   = "the other nodes run on; this one is cordoned and its pods have moved away"
-	safeBack        = "the other nodes run on; this worker is being put back to what it ran before"
-	safeShared      = "the cluster runs; what all nodes share may still be as it was before"
+	safeNoWorkloads = "the control plane may run already, but the cluster was never handed over; nothing of yours " +
+		"runs on it"
+	safeNodesRun = "the nodes that have joined run on; the cluster is not handed over before its checks have passed"
+	safeRuns     = "the cluster runs; only the director's record of it is missing"
+	safeDeleting = "the cluster is being taken away: count on nothing that ran on it; nothing of other clusters " +
+		"is touched"
+	safeDeleted    = "the cluster is gone; what is left is to tidy up, and nothing of other clusters is touched"
+	safeUntouched  = "the cluster runs as before; nothing of it was touched yet"
+	safeNotYetNode = "the cluster runs as before; the node that was to come is not in use yet"
+	safeDrain      = "the cluster runs, and the node is schedulable again unless the message says otherwise; " +
+		"nothing was deleted"
+	safeOut = "the cluster runs without this node; its pods have moved to others, or were given up where " +
+		"the plan says so"
+	safeUpgrading = "the other nodes run on; this one is cordoned and its pods have moved away"
+	safeBack      = "the other nodes run on; this worker is being put back to what it ran before"
+	safePulls     = "the cluster runs as before; its nodes pull with the former password or with the new one, and " +
+		"both are accepted"
+	safeShared = "the cluster runs; what all nodes share may still be as it was before"
 )
 
-// safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its playbook. "" is for
-// every other step of the operation.
+// safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its
+// playbook. "" is for every other step of the operation.
 var safety = map[plan.Operation]map[string]string{
 	plan.ClusterCreate: {
 		"":               safeNothingYet,
@@ -35,14 +41,15 @@ var safety = map[plan.Operation]map[string]string{
 		"verify":         safeNodesRun,
 		StepClusterReady: safeRuns,
 	},
-	plan.ClusterScale:   onNodes,
-	plan.ClusterUpgrade: onNodes,
-	plan.NodeCordon:     onNodes,
-	plan.NodeUncordon:   onNodes,
-	plan.NodeDrain:      onNodes,
-	plan.NodeDelete:     onNodes,
-	plan.NodeRejoin:     onNodes,
-	plan.NodeReplace:    onNodes,
+	plan.ClusterScale:      onNodes,
+	plan.ClusterUpgrade:    onNodes,
+	plan.ClusterRotatePull: {"": safePulls},
+	plan.NodeCordon:        onNodes,
+	plan.NodeUncordon:      onNodes,
+	plan.NodeDrain:         onNodes,
+	plan.NodeDelete:        onNodes,
+	plan.NodeRejoin:        onNodes,
+	plan.NodeReplace:       onNodes,
 	plan.ClusterDelete: {
 		"":                safeDeleting,
 		StepNetworkDelete: safeDeleted,
@@ -63,6 +70,7 @@ var onNodes = map[string]string{
 	StepNodeLeft:     safeOut,
 	StepVMDelete:     safeOut,
 	StepVMRemove:     safeOut,
+	StepVMMove:       safeOut,
 	"upgrade":        safeUpgrading,
 	"uncordon":       safeUpgrading,
 	"addons":         safeShared,

@@ -9,8 +9,9 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Scale returns the plan that brings the numbers of nodes to the document's: first what is missing, then what is too many. Only nodes that come or go, and
-// the balancers of masters, are touched. Of a pool that shrinks, the nodes that r names go first.
+// Scale returns the plan that brings the numbers of nodes to the document's: first what is missing, then what is too
+// many. Only nodes that come or go, and the balancers of masters, are touched. Of a pool that shrinks, the nodes that r
+// names go first.
 func Scale(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.scale"
 	roster, err := w.roster(r.Nodes)
@@ -22,7 +23,10 @@ func Scale(w World, r plan.Request) (plan.Content, error) {
 			if _, err := w.machine(op, name); err != nil {
 				return plan.Content{}, err
 			}
-			return plan.Content{}, conflict(op, name+" would stay: the document does not ask for fewer nodes of its pool", "lower the pool's count, or take the node out with: directorctl node delete")
+			return plan.Content{}, conflict(
+				op, name+" would stay: the document does not ask for fewer nodes of its pool",
+				"lower the pool's count, or take the node out with: directorctl node delete",
+			)
 		}
 	}
 	d := w.draft(plan.ClusterScale)
@@ -48,8 +52,11 @@ func Scale(w World, r plan.Request) (plan.Content, error) {
 	if n := len(roster.remove); n > 0 {
 		parts = append(parts, "remove "+strings.Join(names(roster.remove), ", "))
 	}
-	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster, count(len(masters), "master"),
-		count(len(roster.all())-len(masters), "worker"), strings.Join(parts, "; "), count(losses(len(masters)), "master"))
+	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster, count(
+		len(masters), "master",
+	),
+		count(len(roster.all())-len(masters), "worker"), strings.Join(parts, "; "),
+		count(losses(len(masters)), "master"))
 	d.concerns(append(slices.Clone(roster.add), roster.remove...)...)
 	d.Facts = encode(w.facts(roster.known()))
 	return d.done(), nil
@@ -85,7 +92,13 @@ func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, er
 		return nil, nil
 	}
 	if !ask.KeepVM {
-		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their root disks: %s", count(len(r.remove), "VM"), strings.Join(names(r.remove), ", ")))
+		d.Approvals = append(
+			d.Approvals,
+			fmt.Sprintf(
+				"it destroys %s with their root disks: %s", count(len(r.remove), "VM"),
+				strings.Join(names(r.remove), ", "),
+			),
+		)
 	}
 	window := d.window()
 	out := map[string]bool{}

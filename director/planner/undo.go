@@ -9,12 +9,14 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// A worker whose upgrade fails is put back to what it ran before, by steps that the plan has from the beginning. Masters are not: what a new API server or a
-// new etcd has written an old one may not be able to read, and a second change to a quorum that is one member short is a person's decision.
+// A worker whose upgrade fails is put back to what it ran before, by steps that the plan has from the beginning.
+// Masters are not: what a new API server or a new etcd has written an old one may not be able to read, and a second
+// change to a quorum that is one member short is a person's decision.
 //
-// Whatever the strategy, the way back of a worker that was touched is to make its VM anew from the image that it was made from, with its data disk, and to
-// join it at the version that it ran. Putting the old kubelet back would do where nothing but the kubelet has changed; but nobody knows what else a failed
-// upgrade has left: a full disk, a runtime that hangs, a VM that does not answer. A new root disk is right whatever it was. A kubelet that is one minor behind
+// Whatever the strategy, the way back of a worker that was touched is to make its VM anew from the image that it was
+// made from, with its data disk, and to join it at the version that it ran. Putting the old kubelet back would do where
+// nothing but the kubelet has changed; but nobody knows what else a failed upgrade has left: a full disk, a runtime
+// that hangs, a VM that does not answer. A new root disk is right whatever it was. A kubelet that is one minor behind
 // its masters is within Kubernetes' skew policy.
 
 // Release is a release with what its bundle holds.
@@ -76,15 +78,25 @@ func (d *draft) ways(workers []sized) map[string]way {
 		stuck[why] = append(stuck[why], m.Name)
 	}
 	for _, why := range reasons {
-		d.warn(fmt.Sprintf("should the upgrade of %s fail, a person has to mend it: it cannot be put back by itself, since %s", strings.Join(stuck[why], ", "), why))
+		d.warn(
+			fmt.Sprintf(
+				"should the upgrade of %s fail, a person has to mend it: it cannot be put back by itself, since %s",
+				strings.Join(stuck[why], ", "), why,
+			),
+		)
 	}
 	if anew > 0 {
-		d.Approvals = append(d.Approvals, "should the upgrade of a worker fail, it makes its VM anew from the image that it was made from: what is on its root disk is lost then")
+		d.Approvals = append(
+			d.Approvals,
+			"should the upgrade of a worker fail, it makes its VM anew from the image that it was made from: what "+
+				"is on its root disk is lost then",
+		)
 	}
 	return out
 }
 
-// formerImages makes sure that the images that workers are put back to are there before anything is touched, and returns the steps.
+// formerImages makes sure that the images that workers are put back to are there before anything is touched, and
+// returns the steps.
 func (d *draft) formerImages(workers []sized, ways map[string]way) []string {
 	var out []string
 	for _, m := range workers {
@@ -114,7 +126,8 @@ func (w World) before(to way) World {
 	return w
 }
 
-// putBack adds the way back of worker m after the steps of its upgrade, which begin at from. like is what its group has in common.
+// putBack adds the way back of worker m after the steps of its upgrade, which begin at from. like is what its group has
+// in common.
 func (d *draft) putBack(m sized, masters []sized, to way, from int, like plan.Step) {
 	var drained, touched []string
 	for _, s := range d.Steps[from:] {
@@ -133,7 +146,8 @@ func (d *draft) putBack(m sized, masters []sized, to way, from int, like plan.St
 	like.Undoes = touched
 	last := d.boot(m, []string{d.removeVM(m, nil, like)}, like)
 	join := playbook{
-		name: "rejoin_worker", id: "join", title: "Bring " + m.Name + " back at " + m.Kubernetes, limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)},
+		name: "rejoin_worker", id: "join", title: "Bring " + m.Name + " back at " + m.Kubernetes,
+		limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)},
 		estimate: joinTime, effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 	}
 	if m.Kubernetes != target {
@@ -145,8 +159,9 @@ func (d *draft) putBack(m sized, masters []sized, to way, from int, like plan.St
 	d.uncordon(m, []string{last}, like)
 }
 
-// takeBack adds the way back of a replacement after its steps, which begin at from: the old worker is used again, and its successor goes. Once the old one
-// is being taken out there is no way back, and none is needed: its successor is through its gate and does the work.
+// takeBack adds the way back of a replacement after its steps, which begin at from: the old worker is used again, and
+// its successor goes. Once the old one is being taken out there is no way back, and none is needed: its successor is
+// through its gate and does the work.
 func (d *draft) takeBack(m, fresh sized, r plan.Request, from int, like plan.Step) {
 	var drained, joined, all []string
 	for _, s := range d.Steps[from:] {
@@ -173,8 +188,11 @@ func (d *draft) takeBack(m, fresh sized, r plan.Request, from int, like plan.Ste
 	}
 	like.Undoes = joined
 	last = []string{d.play(playbook{
-		name: "delete_worker", id: "delete", title: "Take " + fresh.Name + " out of the cluster", limit: []string{fresh.Name}, estimate: deleteTime,
-		vars:    map[string]any{"acting_master": d.acting(fresh.Name), "node_reachable": false, "delete_undrained": true},
+		name: "delete_worker", id: "delete", title: "Take " + fresh.Name + " out of the cluster",
+		limit: []string{fresh.Name}, estimate: deleteTime,
+		vars: map[string]any{
+			"acting_master": d.acting(fresh.Name), "node_reachable": false, "delete_undrained": true,
+		},
 		effects: []plan.Effect{{Verb: "delete", Object: "api", Name: "node/" + fresh.Name}},
 	}, last, like)}
 	like.Undoes = all

@@ -22,8 +22,12 @@ func former(w *World) {
 		m := &w.Machines[i]
 		m.Image = old.NameOnProviders("old")
 		w.Releases[m.Kubernetes] = Release{
-			Name: "r-" + m.Kubernetes, Release: model.Release{Kubernetes: m.Kubernetes, Bundle: "/bundles/" + m.Kubernetes},
-			Bundle: Bundle{Digest: "d-" + m.Kubernetes, ImageTags: map[string]string{"pause": "v1"}, Programs: map[string]string{"kubelet": "s-" + m.Kubernetes}},
+			Name:    "r-" + m.Kubernetes,
+			Release: model.Release{Kubernetes: m.Kubernetes, Bundle: "/bundles/" + m.Kubernetes},
+			Bundle: Bundle{
+				Digest: "d-" + m.Kubernetes, ImageTags: map[string]string{"pause": "v1"},
+				Programs: map[string]string{"kubelet": "s-" + m.Kubernetes},
+			},
 		}
 		w.Images[m.Image] = NodeImage{Document: "old", Image: old}
 	}
@@ -44,7 +48,8 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 	t.Parallel()
 	const name = "demo-worker-1"
 	upgraded := "upgrade/" + name + " node.ready/" + name
-	remade := "delete/" + name + " node.left/" + name + " vm.remove/" + name + " vm.ensure/" + name + " vm.boot/" + name + " join/" + name + " node.ready/" + name
+	remade := "delete/" + name + " node.left/" + name + " vm.remove/" + name + " vm.ensure/" + name + " vm.boot/" +
+		name + " join/" + name + " node.ready/" + name
 	anew := func(touched string) []string {
 		return []string{
 			"vm.remove-undo/" + name + " <- : " + touched,
@@ -64,7 +69,8 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 			"uncordon-undo/" + name + " <- : drain/" + name,
 			"drain-undo/" + fresh + " <- uncordon-undo/" + name + ": drain/" + name,
 			"delete-undo/" + fresh + " <- drain-undo/" + fresh + ": " + joined,
-			"vm.delete-undo/" + fresh + " <- delete-undo/" + fresh + ": vm.ensure/" + fresh + " vm.boot/" + fresh + " " + joined,
+			"vm.delete-undo/" + fresh + " <- delete-undo/" + fresh + ": vm.ensure/" + fresh + " vm.boot/" + fresh +
+				" " + joined,
 		},
 	} {
 		t.Run(strategy, func(t *testing.T) {
@@ -90,7 +96,11 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 			if ensured != (strategy != model.UpgradeReplace) {
 				t.Errorf("the former image is brought before anything is touched: %t", ensured)
 			}
-			said := slices.ContainsFunc(c.Approvals, func(a string) bool { return strings.HasPrefix(a, "should the upgrade of a worker fail") })
+			said := slices.ContainsFunc(c.Approvals, func(
+				a string,
+			) bool {
+				return strings.HasPrefix(a, "should the upgrade of a worker fail")
+			})
 			if said != (strategy == model.UpgradeInPlace) || len(c.Warnings) > 0 {
 				t.Errorf("it asks for %v and warns of %v", c.Approvals, c.Warnings)
 			}
@@ -119,8 +129,12 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 	var there, back VMParams
 	params("vm.ensure/demo-worker-2", &there)
 	params("vm.ensure-undo/demo-worker-2", &back)
-	if back.ImageName != "old-abababababab" || there.ImageName == back.ImageName || back.Machine.ID != there.Machine.ID || back.DataDisk != there.DataDisk {
-		t.Errorf("the VM is made anew from %s as %s; forward from %s as %s", back.ImageName, back.Machine.ID, there.ImageName, there.Machine.ID)
+	if back.ImageName != "old-abababababab" || there.ImageName == back.ImageName ||
+		back.Machine.ID != there.Machine.ID || back.DataDisk != there.DataDisk {
+		t.Errorf(
+			"the VM is made anew from %s as %s; forward from %s as %s", back.ImageName, back.Machine.ID,
+			there.ImageName, there.Machine.ID,
+		)
 	}
 	var ready NodeParams
 	params("node.ready-undo/demo-worker-2", &ready)
@@ -134,7 +148,8 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, err := facts.At(join.Kubernetes)
-	if err != nil || join.Playbook != "rejoin_worker.yml" || old.Kubernetes != v || old.Digest != "d-"+v || old.Programs["kubelet"] != "s-"+v || facts.Kubernetes != "v1.38.0" {
+	if err != nil || join.Playbook != "rejoin_worker.yml" || old.Kubernetes != v || old.Digest != "d-"+v ||
+		old.Programs["kubelet"] != "s-"+v || facts.Kubernetes != "v1.38.0" {
 		t.Errorf("it joins by %+v with %+v: %v", join, old, err)
 	}
 	var was VMParams // the plan itself is not moved by its way back
@@ -166,7 +181,11 @@ func TestNoWayBackIsSaid(t *testing.T) {
 		change func(*World)
 		want   string
 	}{
-		"no release": {func(w *World) { w.Releases = nil }, "should the upgrade of demo-worker-1, demo-worker-2 fail, a person has to mend it: it cannot be put back by itself, since no Release document with a bundle is of v1.37.1"},
+		"no release": {
+			func(w *World) { w.Releases = nil },
+			"should the upgrade of demo-worker-1, demo-worker-2 fail, a person has to mend it: it cannot be put " +
+				"back by itself, since no Release document with a bundle is of v1.37.1",
+		},
 		"no image":   {func(w *World) { w.Images = nil }, "since no Image document is of old-abababababab"},
 		"not wanted": {func(w *World) { w.Cluster.Cluster.Maintenance.KeepFailed = true }, ""},
 	} {
@@ -188,7 +207,8 @@ func TestNoWayBackIsSaid(t *testing.T) {
 	}
 }
 
-// A replaced master is gone when the next ones and the workers are worked on: what is done on the cluster is done on one that is there.
+// A replaced master is gone when the next ones and the workers are worked on: what is done on the cluster is done on
+// one that is there.
 func TestWorkGoesThroughMastersThatAreThere(t *testing.T) {
 	t.Parallel()
 	w := running(t, 3, 1, v)

@@ -12,10 +12,11 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy makes VMs anew: masters first and one by
-// one, then workers in a window. Members that are there already are left alone, so an upgrade that stopped half way is gone on with by planning again.
-// Machines that are no members, such as nodes that were taken out for a time, are not touched: they join at the new release afterwards.
-// Errors: conflict for a downgrade or a skipped minor.
+// Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy
+// makes VMs anew: masters first and one by one, then workers in a window. Members that are there already are left
+// alone, so an upgrade that stopped half way is gone on with by planning again. Machines that are no members, such as
+// nodes that were taken out for a time, are not touched: they join at the new release afterwards. Errors: conflict for
+// a downgrade or a skipped minor.
 func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	target := w.Release.Release.Kubernetes
 	if err := w.reachable(target); err != nil {
@@ -61,7 +62,9 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		}
 		if fresh, ok := next[m.Name]; ok {
 			gone = append(gone, m)
-			masters = append(slices.DeleteFunc(slices.Clone(masters), func(o sized) bool { return o.Name == m.Name }), fresh)
+			masters = append(
+				slices.DeleteFunc(slices.Clone(masters), func(o sized) bool { return o.Name == m.Name }), fresh,
+			)
 			d.succeed(m, fresh)
 			if w.Cluster.Cluster.API.VIP.IsValid() {
 				last = d.balance(masters, gone, []string{last})
@@ -90,11 +93,17 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	}
 	stay := slices.DeleteFunc(slices.Clone(all), func(m sized) bool { _, goes := next[m.Name]; return goes })
 	d.record(w.clusterParams(w.endpoint(masters), mastersFirst(stay)), d.verify(last...))
-	d.Summary = fmt.Sprintf("Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster, target,
-		strings.ReplaceAll(w.Cluster.Cluster.Maintenance.Strategy, "_", " "), count(len(oldMasters), "master"), count(len(old)-len(oldMasters), "worker"),
+	d.Summary = fmt.Sprintf("Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster,
+		target,
+		strings.ReplaceAll(w.Cluster.Cluster.Maintenance.Strategy, "_", " "), count(len(oldMasters), "master"),
+		count(len(old)-len(oldMasters), "worker"),
 		max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1))
 	if len(masters) == 1 && len(oldMasters) == 1 && w.Cluster.Cluster.Maintenance.Strategy != model.UpgradeInPlace {
-		d.Warnings = append(d.Warnings, masters[0].Name+" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd")
+		d.Warnings = append(
+			d.Warnings,
+			masters[0].Name+
+				" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd",
+		)
 	}
 	d.concerns(old...)
 	var destroyed, anew []sized
@@ -107,10 +116,15 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		}
 	}
 	if n := len(destroyed); n > 0 {
-		d.Approvals = append(d.Approvals, fmt.Sprintf("it destroys %s with their disks, each after its successor has joined", count(n, "VM")))
+		d.Approvals = append(
+			d.Approvals,
+			fmt.Sprintf("it destroys %s with their disks, each after its successor has joined", count(n, "VM")),
+		)
 	}
 	if n := len(anew); n > 0 {
-		d.Approvals = append(d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")))
+		d.Approvals = append(
+			d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")),
+		)
 	}
 	facts := w.facts(mastersFirst(all))
 	for _, way := range ways {
@@ -118,56 +132,71 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 			if facts.Former == nil {
 				facts.Former = map[string]ReleaseFacts{}
 			}
-			facts.Former[r.Kubernetes] = ReleaseFacts{Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest, Programs: r.Bundle.Programs}
+			facts.Former[r.Kubernetes] = ReleaseFacts{
+				Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest,
+				Programs: r.Bundle.Programs,
+			}
 		}
 	}
 	d.Facts = encode(facts)
 	return d.done(), nil
 }
 
-// shared brings what all nodes share to the release, behind all masters, and returns what to wait for. Nothing changes where it is there already.
+// shared brings what all nodes share to the release, behind all masters, and returns what to wait for. Nothing changes
+// where it is there already.
 func (d *draft) shared(masters []sized, needs []string) []string {
 	if n := len(masters); n > 0 && d.strategy(masters[n-1]) != model.UpgradeInPlace {
 		// kubeadm brings CoreDNS and kube-proxy to the release only in an upgrade of a master, and these joined anew.
 		m := masters[n-1]
 		needs = []string{d.play(playbook{
-			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{m.Name},
-			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute, effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
+			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{
+				m.Name,
+			},
+			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute,
+			effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
 		}, needs, plan.Step{})}
 	}
 	return []string{d.play(playbook{
-		name: "install/pod_network", id: "pod_network", subject: d.Cluster, title: "Bring the pod network to the release", estimate: time.Minute,
+		name: "install/pod_network", id: "pod_network", subject: d.Cluster,
+		title: "Bring the pod network to the release", estimate: time.Minute,
 		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.Pods.Plugin}},
 	}, needs, plan.Step{})}
 }
 
-// traffic waits for the rollouts of kube-proxy and the pod network before workers are drained: a node whose kube-proxy is just being exchanged does not see the pods move.
-// They go from node to node.
+// traffic waits for the rollouts of kube-proxy and the pod network before workers are drained: a node whose kube-proxy
+// is just being exchanged does not see the pods move. They go from node to node.
 func (d *draft) traffic(masters []sized, needs []string) string {
 	nodes := time.Duration(len(d.w.members()))
 	return d.add(plan.Step{
-		ID: StepKubeTraffic + "/" + d.Cluster, Kind: StepKubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out", Needs: needs,
-		Params: encode(d.w.clusterParams(d.w.endpoint(masters), nil)), Attempts: 3, Timeout: 10*time.Minute + nodes*time.Minute, Estimate: 10*time.Second + nodes*10*time.Second,
+		ID: StepKubeTraffic + "/" +
+			d.Cluster, Kind: StepKubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out",
+		Needs:  needs,
+		Params: encode(d.w.clusterParams(d.w.endpoint(masters), nil)), Attempts: 3,
+		Timeout: 10*time.Minute + nodes*time.Minute, Estimate: 10*time.Second + nodes*10*time.Second,
 	})
 }
 
 // succeed has the rest of the plan work through fresh where it would through m: that is gone by then.
 func (d *draft) succeed(m, fresh sized) {
-	d.masters = append(slices.DeleteFunc(slices.Clone(d.masters), func(o director.Machine) bool { return o.Name == m.Name }), fresh.Machine)
+	d.masters = append(
+		slices.DeleteFunc(slices.Clone(d.masters), func(o director.Machine) bool { return o.Name == m.Name }),
+		fresh.Machine,
+	)
 	if d.fresh == nil {
 		d.fresh = map[string]bool{}
 	}
 	d.fresh[fresh.Name] = true
 }
 
-// outdated returns the members that do not run the document's release, or whose VM was made from another image where that matters. Members of a pool that
-// the document does not have any more are left alone: they are to go.
+// outdated returns the members that do not run the document's release, or whose VM was made from another image where
+// that matters. Members of a pool that the document does not have any more are left alone: they are to go.
 func (w World) outdated() []sized {
 	c, target := w.Cluster.Cluster, w.Release.Release.Kubernetes
 	var out []sized
 	masters := len(w.masters())
 	for _, m := range w.members() {
-		if m.Role == director.RoleWorker && !slices.ContainsFunc(c.Workers, func(p model.WorkerPool) bool { return p.Name == m.Pool }) {
+		if m.Role == director.RoleWorker &&
+			!slices.ContainsFunc(c.Workers, func(p model.WorkerPool) bool { return p.Name == m.Pool }) {
 			continue
 		}
 		// A row from before images had their checksum in their names tells no more than the document.
@@ -187,34 +216,43 @@ func (w World) reachable(target string) error {
 		return conflict(op, "cluster "+w.Cluster.Metadata.Name+" has no members", "")
 	}
 	oldest := slices.MinFunc(members, func(a, b director.Machine) int {
-		return cmp.Or(cmp.Compare(minor(a.Kubernetes), minor(b.Kubernetes)), strings.Compare(a.Kubernetes, b.Kubernetes))
+		return cmp.Or(
+			cmp.Compare(minor(a.Kubernetes), minor(b.Kubernetes)), strings.Compare(a.Kubernetes, b.Kubernetes),
+		)
 	})
 	for _, m := range members {
 		if older(target, m.Kubernetes) {
-			return conflict(op, fmt.Sprintf("%s runs %s, and Release/%s is %s: Kubernetes does not go back", m.Name, m.Kubernetes, w.Cluster.Cluster.Release, target),
+			return conflict(op, fmt.Sprintf(
+				"%s runs %s, and Release/%s is %s: Kubernetes does not go back", m.Name, m.Kubernetes,
+				w.Cluster.Cluster.Release, target,
+			),
 				"name a release of at least "+m.Kubernetes)
 		}
 	}
 	if step := minor(target) - minor(oldest.Kubernetes); step > 1 {
-		return conflict(op, fmt.Sprintf("%s runs %s, and %s would skip %s", oldest.Name, oldest.Kubernetes, target, count(step-1, "minor version")),
+		return conflict(op, fmt.Sprintf(
+			"%s runs %s, and %s would skip %s", oldest.Name, oldest.Kubernetes, target, count(step-1, "minor version"),
+		),
 			fmt.Sprintf("upgrade to v1.%d first", minor(oldest.Kubernetes)+1))
 	}
 	return nil
 }
 
-// strategy is how m is upgraded. The only master of a cluster is upgraded in place, since etcd lives on it alone, unless
-// another one may come first.
+// strategy is how m is upgraded. The only master of a cluster is upgraded in place, since etcd lives on it alone,
+// unless another one may come first.
 func (d *draft) strategy(m sized) string { return d.w.strategy(m.Machine, len(d.masters)) }
 
 func (w World) strategy(m director.Machine, masters int) string {
 	s := w.Cluster.Cluster.Maintenance.Strategy
-	if m.Role == director.RoleMaster && masters == 1 && (s != model.UpgradeReplace || !w.Cluster.Cluster.API.VIP.IsValid()) {
+	if m.Role == director.RoleMaster && masters == 1 &&
+		(s != model.UpgradeReplace || !w.Cluster.Cluster.API.VIP.IsValid()) {
 		return model.UpgradeInPlace
 	}
 	return cmp.Or(s, model.UpgradeInPlace)
 }
 
-// successors returns the machine that follows each of old where the strategy makes a new one first, by the old one's name.
+// successors returns the machine that follows each of old where the strategy makes a new one first, by the old one's
+// name.
 func (d *draft) successors(old []sized) (map[string]sized, error) {
 	taken := map[string]bool{}
 	serial := map[string]int{}
@@ -222,6 +260,7 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 		serial[m.Name]++
 		taken[m.Name] = taken[m.Name] || m.Deleted.IsZero()
 	}
+	macs := d.w.macs()
 	var fresh []sized
 	for _, m := range old {
 		if d.strategy(m) != model.UpgradeReplace {
@@ -229,9 +268,9 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 		}
 		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}
 		for n := 1; ; n++ {
-			if s := d.w.newMachine(p, n, serial); !taken[s.Name] {
-				taken[s.Name] = true
-				fresh = append(fresh, s)
+			if name := nodeName(d.w.Cluster.Metadata.Name, p.name, n); !taken[name] {
+				taken[name] = true
+				fresh = append(fresh, d.w.newMachine(p, n, serial, macs))
 				break
 			}
 		}
@@ -248,7 +287,8 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 	return next, nil
 }
 
-// swap brings fresh into the cluster, and then takes m out. Both are one group of a window, with the way back if there is one.
+// swap brings fresh into the cluster, and then takes m out. Both are one group of a window, with the way back if there
+// is one.
 func (d *draft) swap(m, fresh sized, r plan.Request, back bool, needs []string, like plan.Step) (string, error) {
 	if err := d.quorumSwap(m); err != nil {
 		return "", err
@@ -272,7 +312,12 @@ func (d *draft) swap(m, fresh sized, r plan.Request, back bool, needs []string, 
 }
 
 // renew brings one member to the release.
-func (d *draft) renew(m sized, masters []sized, r plan.Request, out map[string]bool, needs []string, like plan.Step) (string, error) {
+func (d *draft) renew(
+	m sized, masters []sized, r plan.Request, out map[string]bool, needs []string, like plan.Step,
+) (string, error) {
+	if err := d.w.onLostHost("planner.upgrade", m.Machine); err != nil {
+		return "", err
+	}
 	if d.strategy(m) == model.UpgradeReconstitute {
 		if err := d.quorum(m, out); err != nil {
 			return "", err
@@ -283,16 +328,23 @@ func (d *draft) renew(m sized, masters []sized, r plan.Request, out map[string]b
 		return last, err
 	}
 	if !d.w.up(m.Name) {
-		return "", conflict("planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place", fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name))
+		return "", conflict(
+			"planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place",
+			fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name),
+		)
 	}
 	if err := d.quorumWithout(m); err != nil {
 		return "", err
 	}
 	drained := d.drain(m, r.Drain, needs, like)
 	upgraded := d.play(playbook{
-		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + d.w.Release.Release.Kubernetes, limit: []string{m.Name},
+		name: "upgrade_" + string(m.Role), id: "upgrade",
+		title: "Upgrade " + m.Name + " to " + d.w.Release.Release.Kubernetes, limit: []string{m.Name},
 		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 3 * time.Minute,
-		effects: []plan.Effect{{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"}, {Verb: "restart", Object: "api", Name: "node/" + m.Name}},
+		effects: []plan.Effect{
+			{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"},
+			{Verb: "restart", Object: "api", Name: "node/" + m.Name},
+		},
 	}, []string{drained}, like)
 	ready := d.ready(m, masters, "", []string{upgraded}, like)
 	return d.uncordon(m, []string{ready}, like), nil

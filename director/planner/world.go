@@ -36,8 +36,17 @@ func (w World) masters() []director.Machine {
 	return slices.DeleteFunc(w.members(), func(m director.Machine) bool { return m.Role != director.RoleMaster })
 }
 
-// up reports whether the node answers, as far as anybody knows: without a look at the cluster a member is taken to be well.
+// up reports whether the node answers, as far as anybody knows: without a look at the cluster a member is taken to be
+// well.
 func (w World) up(node string) bool {
+	if len(w.Lost) > 0 &&
+		slices.ContainsFunc(w.Machines, func(
+			m director.Machine,
+		) bool {
+			return m.Name == node && m.Deleted.IsZero() && w.lost(m)
+		}) {
+		return false
+	}
 	if w.Seen == nil {
 		return true
 	}
@@ -62,11 +71,14 @@ func (w World) machine(op, name string) (director.Machine, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return director.Machine{}, director.Errorf(director.KindNotFound, op, "cluster %s has no node %q", w.Cluster.Metadata.Name, name).
+	return director.Machine{}, director.Errorf(
+		director.KindNotFound, op, "cluster %s has no node %q", w.Cluster.Metadata.Name, name,
+	).
 		WithHint("its nodes are %s", strings.Join(names, ", "))
 }
 
-// sized returns the machine with the size of its pool in the document; a machine of a pool that is gone has only what the ledger knows.
+// sized returns the machine with the size of its pool in the document; a machine of a pool that is gone has only what
+// the ledger knows.
 func (w World) sized(m director.Machine) sized {
 	c := w.Cluster.Cluster
 	if m.Role == director.RoleMaster {

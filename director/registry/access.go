@@ -12,29 +12,32 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Reader says whether the user may read. It is asked with an empty user for a request that shows no credentials.
-type Reader func(ctx context.Context, user string, password director.Secret) bool
+// Reader says whether the user may read. It is asked with an empty user for a request that shows no credentials. from
+// is the IP address that the request comes from.
+type Reader func(ctx context.Context, user string, password director.Secret, from string) bool
 
 // LivePath answers anyone, so that a node can prove that it reaches the registry.
 const LivePath = "/livez"
 
-// The limits of the listener. A connection that moves no byte for stall is cut off; how long a whole transfer takes is not limited, because a
-// layer takes long on a slow node.
+// The limits of the listener. A connection that moves no byte for stall is cut off; how long a whole transfer takes is
+// not limited, because a layer takes long on a slow node.
 const (
 	maxConnections = 1024
 	maxPerAddress  = 128
 	stall          = 2 * time.Minute
 )
 
-// guard lets those read whom the reader admits, and asks for the director's credentials for all the rest. The version check always asks for
-// some, because that is where clients learn that they have to show them.
+// guard lets those read whom the reader admits, and asks for the director's credentials for all the rest. The version
+// check always asks for some, because that is where clients learn that they have to show them.
 func (r *Registry) guard(next http.Handler) http.Handler {
 	user := sha256.Sum256([]byte(r.cfg.User))
 	password := sha256.Sum256([]byte(r.cfg.Password.Reveal()))
 	writer := func(u, p string) bool {
 		gotUser, gotPassword := sha256.Sum256([]byte(u)), sha256.Sum256([]byte(p))
 		// Both are always compared, so that the time tells nothing.
-		return subtle.ConstantTimeCompare(gotUser[:], user[:])&subtle.ConstantTimeCompare(gotPassword[:], password[:]) == 1
+		return subtle.ConstantTimeCompare(
+			gotUser[:], user[:],
+		)&subtle.ConstantTimeCompare(gotPassword[:], password[:]) == 1
 	}
 	allowed := func(req *http.Request) bool {
 		u, p, shown := req.BasicAuth()
@@ -44,13 +47,19 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead || r.cfg.Reader == nil {
 			return false
 		}
-		if !shown || u == "" && p == "" { // some clients answer the version check with nothing
-			return req.URL.Path != "/v2/" && r.cfg.Reader(req.Context(), "", "")
+		from, _, err := net.SplitHostPort(req.RemoteAddr)
+		if err != nil {
+			from = req.RemoteAddr
 		}
-		return u != "" && r.cfg.Reader(req.Context(), u, director.Secret(p))
+		if !shown || u == "" && p == "" { // some clients answer the version check with nothing
+			return req.URL.Path != "/v2/" && r.cfg.Reader(req.Context(), "", "", from)
+		}
+		return u != "" && r.cfg.Reader(req.Context(), u, director.Secret(p), from)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		w = &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		control := http.NewResponseController(w)
+		req.Body = r.pace.Body(req.Body, control)
+		w = &pacedWriter{ResponseWriter: w, control: control}
 		if req.URL.Path == LivePath {
 			_, _ = w.Write([]byte("ok\n"))
 			return
@@ -61,7 +70,8 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 			h.Set("Content-Type", "application/json")
 			h.Set("Docker-Distribution-API-Version", "registry/2.0")
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"the credentials of a cluster or of the director are needed"}]}` + "\n"))
+			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED",` +
+				`"message":"the credentials of a cluster or of the director are needed"}]}` + "\n"))
 			return
 		}
 		r.requests.RLock()
@@ -84,7 +94,8 @@ func (w *pacedWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limited is a listener that holds a bounded number of connections, and of one address fewer: what comes beyond that is closed at once.
+// limited is a listener that holds a bounded number of connections, and of one address fewer: what comes beyond that is
+// closed at once.
 type limited struct {
 	net.Listener
 	total, each int

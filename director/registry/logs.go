@@ -80,7 +80,8 @@ func (bridge) Fire(e *logrus.Entry) error {
 	}
 	attrs := []slog.Attr{slog.String("message", e.Message)}
 	for _, key := range []string{
-		"http.request.method", "http.request.uri", "http.request.remoteaddr", "http.response.status", "err.code", "err.detail", "error",
+		"http.request.method", "http.request.uri", "http.request.remoteaddr", "http.response.status", "err.code",
+		"err.detail", "error",
 	} {
 		if v, ok := e.Data[key]; ok {
 			switch t := v.(type) {

@@ -27,6 +27,7 @@ import (
 	"github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/pace"
 )
 
 const (
@@ -55,6 +56,7 @@ type Registry struct {
 	cfg    Config
 	driver storagedriver.StorageDriver
 	server *http.Server
+	pace   pace.Limits // of bodies
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -65,8 +67,8 @@ type Registry struct {
 	requests sync.RWMutex   // held for reading while a request is served
 }
 
-// New returns a registry on cfg.Root that does not serve yet. Errors: invalid for an incomplete Config, internal when the
-// directory cannot be made or written.
+// New returns a registry on cfg.Root that does not serve yet. Errors: invalid for an incomplete Config, internal when
+// the directory cannot be made or written.
 func New(cfg Config) (*Registry, error) {
 	const op = "registry.new"
 	var fields []director.Field
@@ -86,7 +88,9 @@ func New(cfg Config) (*Registry, error) {
 		err = probe(root)
 	}
 	if err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "the registry's directory %s cannot be written: %w", cfg.Root, err).
+		return nil, director.Errorf(
+			director.KindInternal, op, "the registry's directory %s cannot be written: %w", cfg.Root, err,
+		).
 			WithHint("check that it exists, that its file system has space and is not read-only, and who owns it")
 	}
 
@@ -104,6 +108,7 @@ func New(cfg Config) (*Registry, error) {
 		cfg:      cfg,
 		driver:   filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: maxThreads}),
 		listener: cfg.Listener,
+		pace:     pace.Default,
 	}
 	r.server = &http.Server{
 		Handler:           r.guard(app),
@@ -158,9 +163,9 @@ func (r *Registry) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the registry: requests in flight are finished until ctx ends and cut off then. It returns when nothing serves
-// any more; all that stays is one idle goroutine of distribution (go-events' Broadcaster), which cannot be ended. It is
-// idempotent, also before Start.
+// Stop ends the registry: requests in flight are finished until ctx ends and cut off then. It returns when nothing
+// serves any more; all that stays is one idle goroutine of distribution (go-events' Broadcaster), which cannot be
+// ended. It is idempotent, also before Start.
 func (r *Registry) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	started, first := r.started, !r.stopped
@@ -190,14 +195,19 @@ func (r *Registry) Stop(ctx context.Context) error {
 	return nil
 }
 
-// withArtifacts serves the files of dir beside the images. Directories are not listed: who fetches a file knows its name and its checksum.
+// withArtifacts serves the files of dir beside the images. Directories are not listed: who fetches a file knows its
+// name and its checksum.
 func withArtifacts(images http.Handler, dir string) (http.Handler, error) {
 	if err := probe(dir); err != nil {
-		return nil, director.Errorf(director.KindInternal, "registry.new", "the directory of artifacts %s cannot be written: %w", dir, err)
+		return nil, director.Errorf(
+			director.KindInternal, "registry.new", "the directory of artifacts %s cannot be written: %w", dir, err,
+		)
 	}
 	root, err := os.OpenRoot(dir) // nothing outside of it is ever opened
 	if err != nil {
-		return nil, director.Errorf(director.KindInternal, "registry.new", "the directory of artifacts %s cannot be opened: %w", dir, err)
+		return nil, director.Errorf(
+			director.KindInternal, "registry.new", "the directory of artifacts %s cannot be opened: %w", dir, err,
+		)
 	}
 	files := http.StripPrefix(ArtifactsPath, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		f, err := root.Open(req.URL.Path)

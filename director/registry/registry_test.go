@@ -55,7 +55,7 @@ type bundle struct {
 }
 
 // testReader admits a cluster, and whoever shows nothing.
-func testReader(_ context.Context, user string, password director.Secret) bool {
+func testReader(_ context.Context, user string, password director.Secret, _ string) bool {
 	return user == "" || user == "u1" && password == "of u1"
 }
 
@@ -64,7 +64,9 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	t.Helper()
 	if identity == nil {
 		var err error
-		identity, err = pki.EnsureServer(t.TempDir(), []string{"localhost"}, []netip.Addr{netip.MustParseAddr("127.0.0.1")})
+		identity, err = pki.EnsureServer(t.TempDir(), []string{
+			"localhost",
+		}, []netip.Addr{netip.MustParseAddr("127.0.0.1")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +76,8 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 		t.Fatal(err)
 	}
 	reg, err := New(Config{
-		Root: root, Artifacts: filepath.Join(root, "artifacts"), Listener: ln, TLS: identity.TLSConfig(), User: testUser, Password: testPassword,
+		Root: root, Artifacts: filepath.Join(root, "artifacts"), Listener: ln, TLS: identity.TLSConfig(),
+		User: testUser, Password: testPassword,
 		Reader: testReader,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
@@ -86,7 +89,9 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(identity.CA()))
-	client := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, ExpectContinueTimeout: time.Minute}
+	client := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, ExpectContinueTimeout: time.Minute,
+	}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
@@ -151,7 +156,9 @@ func TestPushAndPull(t *testing.T) {
 	if d, err := got.Digest(); err != nil || d != want {
 		t.Errorf("digest %s, %v; pushed %s", d, err, want)
 	}
-	if _, err := remote.Image(b.ref(t, "kaas/pause:absent"), b.as(t, authn.Anonymous)...); statusOf(err) != http.StatusNotFound {
+	if _, err := remote.Image(
+		b.ref(t, "kaas/pause:absent"), b.as(t, authn.Anonymous)...,
+	); statusOf(err) != http.StatusNotFound {
 		t.Errorf("an absent tag: %v", err)
 	}
 
@@ -162,7 +169,9 @@ func TestPushAndPull(t *testing.T) {
 			t.Fatal(err)
 		}
 		ref := b.ref(t, "kaas/many:1")
-		if err := remote.WriteIndex(ref, idx, b.as(t, &authn.Basic{Username: testUser, Password: testPassword})...); err != nil {
+		if err := remote.WriteIndex(
+			ref, idx, b.as(t, &authn.Basic{Username: testUser, Password: testPassword})...,
+		); err != nil {
 			t.Fatal(err)
 		}
 		got, err := remote.Index(ref, b.as(t, authn.Anonymous)...)
@@ -181,11 +190,16 @@ func TestNodesPullWithoutCredentials(t *testing.T) {
 	b := setup(t, t.TempDir(), nil)
 	b.pushTest(t, b.ref(t, "kaas/pause:1"))
 	for _, method := range []string{http.MethodHead, http.MethodGet} {
-		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+b.reg.Addr().String()+"/v2/kaas/pause/manifests/1", nil)
+		req, err := http.NewRequestWithContext(
+			t.Context(), method, "https://"+b.reg.Addr().String()+"/v2/kaas/pause/manifests/1", nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Accept", "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json, */*")
+		req.Header.Set(
+			"Accept",
+			"application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json, */*",
+		)
 		resp, err := b.client.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +219,8 @@ func TestArtifacts(t *testing.T) {
 	dir := filepath.Join(root, "artifacts", "d1", "bin")
 	outside := filepath.Join(root, "outside")
 	if err := errors.Join(
-		os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kubelet"), []byte("a kubelet"), 0o644), os.WriteFile(outside, []byte("secret"), 0o600),
+		os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kubelet"), []byte("a kubelet"), 0o644),
+		os.WriteFile(outside, []byte("secret"), 0o600),
 		os.Symlink(outside, filepath.Join(dir, "way-out")),
 	); err != nil {
 		t.Fatal(err)
@@ -225,7 +240,10 @@ func TestArtifacts(t *testing.T) {
 		"..%2f..%2foutside":      {status: 404},
 		"d1/bin/kubelet?written": {method: http.MethodPut, status: 401},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), cmp.Or(want.method, http.MethodGet), "https://"+b.reg.Addr().String()+ArtifactsPath+path, nil)
+		req, err := http.NewRequestWithContext(
+			t.Context(), cmp.Or(want.method, http.MethodGet), "https://"+b.reg.Addr().String()+ArtifactsPath+path,
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +258,8 @@ func TestArtifacts(t *testing.T) {
 		if err = errors.Join(err, resp.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode != want.status || (want.body != "" && string(body) != want.body) || strings.Contains(string(body), "secret") {
+		if resp.StatusCode != want.status || (want.body != "" && string(body) != want.body) ||
+			strings.Contains(string(body), "secret") {
 			t.Errorf("%q: %d %q, want %d %q", path, resp.StatusCode, body, want.status, want.body)
 		}
 	}
@@ -260,7 +279,9 @@ func TestWritingNeedsTheDirector(t *testing.T) {
 	} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			if err := remote.Write(b.ref(t, "kaas/evil:1"), img, b.as(t, a)...); statusOf(err) != http.StatusUnauthorized {
+			if err := remote.Write(
+				b.ref(t, "kaas/evil:1"), img, b.as(t, a)...,
+			); statusOf(err) != http.StatusUnauthorized {
 				t.Errorf("push: %v", err)
 			}
 			if err := remote.Delete(b.ref(t, "kaas/pause:1"), b.as(t, a)...); statusOf(err) != http.StatusUnauthorized {
@@ -280,7 +301,8 @@ func TestWritingNeedsTheDirector(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Basic ") {
+		if resp.StatusCode != http.StatusUnauthorized ||
+			!strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Basic ") {
 			t.Errorf("%s: %s, %v", method, resp.Status, resp.Header)
 		}
 	}
@@ -347,7 +369,9 @@ func TestInterruptedUploadsAreRemoved(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for file, text := range map[string]string{"startedat": time.Now().Add(-age).UTC().Format(time.RFC3339), "data": "half a layer"} {
+		for file, text := range map[string]string{
+			"startedat": time.Now().Add(-age).UTC().Format(time.RFC3339), "data": "half a layer",
+		} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -381,7 +405,9 @@ func TestStopWithATransferUnderWay(t *testing.T) {
 			body, feed := io.Pipe()
 			defer func() { _ = feed.Close() }()
 			base := "https://" + b.reg.Addr().String()
-			open, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v2/kaas/slow/blobs/uploads/", nil)
+			open, err := http.NewRequestWithContext(
+				t.Context(), http.MethodPost, base+"/v2/kaas/slow/blobs/uploads/", nil,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -486,7 +512,9 @@ func TestSkopeo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := src.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "x"})); err != nil {
+	if err := src.AppendImage(
+		img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "x"}),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{
@@ -504,7 +532,9 @@ func TestSkopeo(t *testing.T) {
 		}
 	}
 	run := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), skopeo, append([]string{"--policy", filepath.Join(dir, "policy.json")}, args...)...)
+		cmd := exec.CommandContext(
+			t.Context(), skopeo, append([]string{"--policy", filepath.Join(dir, "policy.json")}, args...)...,
+		)
 		cmd.Env = []string{"HOME=" + dir, "PATH=/usr/bin:/bin"}
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out

@@ -25,10 +25,12 @@ const (
 	backupTime   = "20060102T150405Z"
 )
 
-// BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy has its name only when it is whole and on
-// the disk. The sealing key is not in it: whoever steals a backup can read what is planned and where, and no secret.
+// BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy has its name
+// only when it is whole and on the disk. The sealing key is not in it: whoever steals a backup can read what is planned
+// and where, and no secret.
 func BackupJob(db Database, dir string, now func() time.Time) Job {
-	about := "Copies the database, while it is in use, into backups/ below the state directory. The sealing key is not part of it."
+	about := "Copies the database, while it is in use, into backups/ below the state directory. The sealing key is " +
+		"not part of it."
 	return Job{Name: "backup", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		keep := p.Number("keep", 7, 1, 1000)
 		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
@@ -37,7 +39,9 @@ func BackupJob(db Database, dir string, now func() time.Time) Job {
 				return Result{}, err
 			}
 			gone, err := rotate(dir, keep)
-			return Result{Message: fmt.Sprintf("%s (%s); %d older ones removed", filepath.Join(dir, name), megabytes(size), gone)}, err
+			return Result{
+				Message: fmt.Sprintf("%s (%s); %d older ones removed", filepath.Join(dir, name), megabytes(size), gone),
+			}, err
 		}
 	}}
 }
@@ -119,7 +123,9 @@ func rotate(dir string, keep int) (int, error) {
 	old := ours[:max(len(ours)-keep, 0)]
 	for _, name := range old {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			return 0, director.Errorf(director.KindInternal, "schedule.backup", "an old backup cannot be removed: %w", err)
+			return 0, director.Errorf(
+				director.KindInternal, "schedule.backup", "an old backup cannot be removed: %w", err,
+			)
 		}
 	}
 	return len(old), nil

@@ -16,9 +16,11 @@ type Auditor interface {
 	Audit(ctx context.Context, providers ...string) (ledger.Report, error)
 }
 
-// DriftJob compares the ledger of VMs with what the hypervisors have, as directorctl vms audit does, and reports. It changes nothing.
+// DriftJob compares the ledger of VMs with what the hypervisors have, as directorctl vms audit does, and reports. It
+// changes nothing.
 func DriftJob(a Auditor) Job {
-	about := "Compares the ledger of VMs with what the hypervisors have: VMs that nobody knows, VMs that are gone, that are off, moved, on another network or " +
+	about := "Compares the ledger of VMs with what the hypervisors have: VMs that nobody knows, VMs that are gone, " +
+		"that are off, moved, on another network or " +
 		"of another size, and VMs of others with the names of nodes. It reports and changes nothing."
 	return Job{Name: "drift", About: about, Repeatable: true, Prepare: func(*Params) Work {
 		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
@@ -43,7 +45,8 @@ const maxDrift = 100
 func unreachable(p ledger.Compared) error {
 	message, hint := explain(p.Err)
 	return &director.Error{
-		Kind: director.KindOf(p.Err), Op: "schedule.drift", Msg: "provider " + p.Name + " was not compared: " + message, Hint: hint, Err: p.Err,
+		Kind: director.KindOf(p.Err), Op: "schedule.drift", Msg: "provider " + p.Name + " was not compared: " + message,
+		Hint: hint, Err: p.Err,
 	}
 }
 
@@ -66,7 +69,10 @@ func report(r ledger.Report) string {
 		text += "\nwhat to do about each: directorctl vms audit"
 	}
 	if len(r.Busy) > 0 {
-		text += fmt.Sprintf("\nleft out, because a plan works on them: %s (%s)", count(len(r.Busy), "cluster"), strings.Join(r.Busy, ", "))
+		text += fmt.Sprintf(
+			"\nleft out, because a plan works on them: %s (%s)", count(len(r.Busy), "cluster"),
+			strings.Join(r.Busy, ", "),
+		)
 	}
 	return text
 }

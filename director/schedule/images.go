@@ -11,14 +11,16 @@ import (
 
 // Images takes images away that nobody needs.
 type Images interface {
-	// PruneImages takes off providers the images that no document, no VM and no plan that can go on names, and of the director's own files those of which the same is
-	// true and that were imported before the time. It returns what went, and what should have gone and stays, with the reason.
+	// PruneImages takes off providers the images that no document, no VM and no plan that can go on names, and of the
+	// director's own files those of which the same is true and that were imported before the time. It returns what
+	// went, and what should have gone and stays, with the reason.
 	PruneImages(ctx context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error)
 }
 
 // ImagesJob takes away the images that nobody needs, as directorctl image prune does.
 func ImagesJob(images Images, now func() time.Time) Job {
-	about := "Takes images off the providers that no document, no VM and no plan that can go on names, and removes such files from the director, as directorctl image prune does."
+	about := "Takes images off the providers that no document, no VM and no plan that can go on names, and removes " +
+		"such files from the director, as directorctl image prune does."
 	return Job{Name: "images", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		age := p.Span("olderThan", 7*day, day)
 		return func(ctx context.Context, run director.ScheduleRun) (Result, error) {
@@ -29,7 +31,10 @@ func ImagesJob(images Images, now func() time.Time) Job {
 			for _, i := range left {
 				switch {
 				case i.Kept != "":
-					errs = append(errs, director.Errorf(director.KindUnavailable, "schedule.images", "image %s stays on provider %s: %s", i.Name, i.Provider, i.Kept).
+					errs = append(errs, director.Errorf(
+						director.KindUnavailable, "schedule.images", "image %s stays on provider %s: %s", i.Name,
+						i.Provider, i.Kept,
+					).
 						WithHint("directorctl image prune --dry-run tells what is left"))
 				case i.Provider != "":
 					brought++
@@ -37,7 +42,12 @@ func ImagesJob(images Images, now func() time.Time) Job {
 					files, bytes = files+1, bytes+i.Size
 				}
 			}
-			return Result{Message: fmt.Sprintf("removed %s of providers and %s (%s)", count(brought, "image"), count(files, "file"), megabytes(bytes))}, errors.Join(errs...)
+			return Result{
+				Message: fmt.Sprintf(
+					"removed %s of providers and %s (%s)", count(brought, "image"), count(files, "file"),
+					megabytes(bytes),
+				),
+			}, errors.Join(errs...)
 		}
 	}}
 }

@@ -15,14 +15,16 @@ import (
 type Job struct {
 	Name  string // as documents write it
 	About string // one sentence for people
-	// Repeatable says that a run whose director died half way may be made again. A job that is not is left to the next slot.
+	// Repeatable says that a run whose director died half way may be made again. A job that is not is left to the next
+	// slot.
 	Repeatable bool
-	// Prepare reads the parameters of a document and returns the work with them. It reports every parameter that is wrong, and does nothing else:
-	// documents are checked with it before they are stored.
+	// Prepare reads the parameters of a document and returns the work with them. It reports every parameter that is
+	// wrong, and does nothing else: documents are checked with it before they are stored.
 	Prepare func(p *Params) Work
 }
 
-// Work does what one run is for. It returns soon after ctx is done; then the run counts as interrupted whatever it returns.
+// Work does what one run is for. It returns soon after ctx is done; then the run counts as interrupted whatever it
+// returns.
 type Work func(ctx context.Context, run director.ScheduleRun) (Result, error)
 
 // Result is what a run leaves in its record.
@@ -42,7 +44,9 @@ type Params struct {
 func NewParams(values map[string]any) *Params { return &Params{values: values} }
 
 func (p *Params) fail(key, hint, format string, args ...any) {
-	p.fields = append(p.fields, director.Field{Path: "spec.job.params." + key, Msg: fmt.Sprintf(format, args...), Hint: hint})
+	p.fields = append(p.fields, director.Field{
+		Path: "spec.job.params." + key, Msg: fmt.Sprintf(format, args...), Hint: hint,
+	})
 }
 
 func (p *Params) take(key string) (any, bool) {

@@ -96,7 +96,9 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("secret %q, %v", sealed, err)
 	}
 	var ok string
-	if err := restored.SQL().QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+	if err := restored.SQL().QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(
+		&ok,
+	); err != nil || ok != "ok" {
 		t.Errorf("integrity: %q, %v", ok, err)
 	}
 	if _, err := restored.AddSecret(t.Context(), "u2", "pki", []byte("new")); err != nil {
@@ -179,12 +181,16 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	for hash, expires := range map[string]time.Time{"dead": young, "alive": b.now().Add(time.Hour)} {
-		if err := b.db.PutToken(t.Context(), director.Token{Hash: hash, User: "u", Created: old, Expires: expires}); err != nil {
+		if err := b.db.PutToken(t.Context(), director.Token{
+			Hash: hash, User: "u", Created: old, Expires: expires,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, slot := range []time.Time{old, young} {
-		if _, err := b.db.AddRun(t.Context(), director.ScheduleRun{UID: "x", Slot: slot, Attempt: i + 1, Status: director.RunDone}); err != nil {
+		if _, err := b.db.AddRun(t.Context(), director.ScheduleRun{
+			UID: "x", Slot: slot, Attempt: i + 1, Status: director.RunDone,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,10 +198,15 @@ func TestPrune(t *testing.T) {
 	for digest, changed := range map[string]time.Time{"used": old, "unused": old, "unused-young": young} {
 		log(t, programs, digest, changed)
 	}
-	served := schedule.Programs{Dir: programs, Used: func(context.Context) (map[string]bool, error) { return map[string]bool{"used": true}, nil }}
+	served := schedule.Programs{
+		Dir:  programs,
+		Used: func(context.Context) (map[string]bool, error) { return map[string]bool{"used": true}, nil },
+	}
 	err := b.db.Update(t.Context(), func(tx *store.Tx) error {
 		for id, ended := range map[string]time.Time{"ended": old, "ended-young": young, "running": {}} {
-			if _, err := tx.AddPhaseTask(director.PhaseTask{ID: id, State: director.PhaseDone, Started: old, Finished: ended}); err != nil {
+			if _, err := tx.AddPhaseTask(director.PhaseTask{
+				ID: id, State: director.PhaseDone, Started: old, Finished: ended,
+			}); err != nil {
 				return err
 			}
 		}
@@ -204,11 +215,12 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := work(t, schedule.PruneJob(b.db, runs, served, b.now), nil)
+	res, err := work(t, schedule.PruneJob(b.db, runs, served, &filed{}, b.now), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "removed 2 events of 1 plan, 4 events of the stream, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules, " +
+	want := "archived 2 plans (3.0 MB) and 1 entry of the audit trail; removed 2 events of 1 plan, 4 events of the " +
+		"stream, logs of 2 plans (0.0 MB), 1 ended session, 1 record of schedules, " +
 		"1 task of outer plans, programs of 1 release (0.0 MB)"
 	if res.Message != want {
 		t.Errorf("said %q, want %q", res.Message, want)
@@ -225,7 +237,9 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	served.Used = func(context.Context) (map[string]bool, error) { return nil, errors.New("a bundle cannot be read") }
-	if _, err := work(t, schedule.PruneJob(b.db, runs, served, b.now), map[string]any{"programs": "1d"}); err == nil || len(list(t, programs)) != 2 {
+	if _, err := work(t, schedule.PruneJob(
+		b.db, runs, served, &filed{}, b.now,
+	), map[string]any{"programs": "1d"}); err == nil || len(list(t, programs)) != 2 {
 		t.Errorf("without knowing what is used it left %v: %v", list(t, programs), err)
 	}
 	for id, n := range map[string]int{"old-done": 0, "old-failed": 2, "young-done": 2} {
@@ -236,11 +250,59 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 	}
-	if res, err := work(t, schedule.PruneJob(b.db, filepath.Join(runs, "none"), schedule.Programs{Dir: filepath.Join(runs, "none"), Used: func(context.Context) (map[string]bool, error) {
+	if res, err := work(t, schedule.PruneJob(b.db, filepath.Join(
+		runs, "none",
+	), schedule.Programs{Dir: filepath.Join(runs, "none"), Used: func(context.Context) (map[string]bool, error) {
 		return nil, nil
-	}}, b.now), map[string]any{"logs": "2d"}); err != nil ||
-		!strings.HasPrefix(res.Message, "removed 0 events") {
+	}}, &filed{}, b.now), map[string]any{"logs": "2d"}); err != nil ||
+		!strings.Contains(res.Message, "; removed 0 events") {
 		t.Errorf("a second time: %q, %v", res.Message, err)
+	}
+}
+
+// filed is archives that note what they are asked for.
+type filed struct {
+	before, recent, trail time.Time
+	most                  int
+}
+
+func (f *filed) ArchivePlans(
+	_ context.Context, _ string, before, recent time.Time, most int,
+) (plans, bytes int64, err error) {
+	f.before, f.recent, f.most = before, recent, most
+	return 2, 3e6, nil
+}
+
+func (f *filed) ArchiveAudit(_ context.Context, before time.Time) (int64, error) {
+	f.trail = before
+	return 1, nil
+}
+
+// The parameters of prune say what is archived.
+func TestPruneArchives(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2026-01-01T03:00:00Z")
+	none := schedule.Programs{
+		Dir: t.TempDir(), Used: func(context.Context) (map[string]bool, error) { return nil, nil },
+	}
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		params map[string]any
+		want   filed
+	}{
+		{nil, filed{b.now().Add(-90 * day), b.now().Add(-day), b.now().Add(-400 * day), 200}},
+		{
+			map[string]any{"plans": "7d", "plansPerCluster": 3, "audit": "62d"},
+			filed{b.now().Add(-7 * day), b.now().Add(-day), b.now().Add(-62 * day), 3},
+		},
+	} {
+		var got filed
+		if _, err := work(t, schedule.PruneJob(b.db, t.TempDir(), none, &got, b.now), tt.params); err != nil {
+			t.Fatal(err)
+		}
+		if got != tt.want {
+			t.Errorf("%v: asked for %+v, want %+v", tt.params, got, tt.want)
+		}
 	}
 }
 
@@ -253,7 +315,8 @@ func addPlan(t *testing.T, db *store.Store, id string, ended time.Time, kind pla
 		}
 		s := plan.NewState(&p)
 		return errors.Join(
-			tx.Append(&s, plan.Event{Plan: id, Kind: plan.PlanStarted, At: ended}), tx.Append(&s, plan.Event{Plan: id, Kind: kind, At: ended}),
+			tx.Append(&s, plan.Event{Plan: id, Kind: plan.PlanStarted, At: ended}),
+			tx.Append(&s, plan.Event{Plan: id, Kind: kind, At: ended}),
 		)
 	})
 	if err != nil {
@@ -265,7 +328,10 @@ func log(t *testing.T, runs, id string, at time.Time) {
 	t.Helper()
 	dir := filepath.Join(runs, id)
 	path := filepath.Join(dir, "s.1.jsonl")
-	err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, []byte("{}\n"), 0o600), os.Chtimes(path, at, at), os.Chtimes(dir, at, at))
+	err := errors.Join(
+		os.MkdirAll(dir, 0o700), os.WriteFile(path, []byte("{}\n"), 0o600), os.Chtimes(path, at, at),
+		os.Chtimes(dir, at, at),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,13 +344,18 @@ func (a auditor) Audit(context.Context, ...string) (ledger.Report, error) { retu
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	fine := auditor{ledger.Report{Providers: []ledger.Compared{{Name: "a", VMs: 1}, {Name: "b"}}}}
-	if res, err := work(t, schedule.DriftJob(fine), nil); err != nil || res.Message != "no drift: the ledger agrees with 1 VM on 2 providers" {
+	if res, err := work(
+		t, schedule.DriftJob(fine), nil,
+	); err != nil || res.Message != "no drift: the ledger agrees with 1 VM on 2 providers" {
 		t.Errorf("got %q, %v", res.Message, err)
 	}
 	bad := auditor{ledger.Report{
-		Findings: []ledger.Finding{{Kind: ledger.Orphan, Problem: "VM x is nobody's"}, {Kind: ledger.Drift, Problem: "machine y is off"}},
+		Findings: []ledger.Finding{
+			{Kind: ledger.Orphan, Problem: "VM x is nobody's"}, {Kind: ledger.Drift, Problem: "machine y is off"},
+		},
 		Providers: []ledger.Compared{
-			{Name: "a", VMs: 4}, {Name: "b", Err: director.Errorf(director.KindUnavailable, "t", "no route").WithHint("look")},
+			{Name: "a", VMs: 4},
+			{Name: "b", Err: director.Errorf(director.KindUnavailable, "t", "no route").WithHint("look")},
 		},
 		Busy: []string{"c1"},
 	}}
@@ -311,7 +382,9 @@ type pruned struct {
 	before time.Time
 }
 
-func (p *pruned) PruneImages(_ context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error) {
+func (p *pruned) PruneImages(
+	_ context.Context, actor string, before time.Time, rehearse bool,
+) ([]director.ImageLeft, error) {
 	if rehearse {
 		return nil, errors.New("only a rehearsal")
 	}
@@ -323,7 +396,9 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
-	p := &pruned{left: []director.ImageLeft{{Provider: "lab", Name: "old"}, {SHA256: "a", Size: 2e6}, {SHA256: "b", Size: 1e6}}}
+	p := &pruned{
+		left: []director.ImageLeft{{Provider: "lab", Name: "old"}, {SHA256: "a", Size: 2e6}, {SHA256: "b", Size: 1e6}},
+	}
 	res, err := work(t, schedule.ImagesJob(p, clock), map[string]any{"olderThan": "3d"})
 	if err != nil || res.Message != "removed 1 image of providers and 2 files (3.0 MB)" {
 		t.Errorf("got %q, %v", res.Message, err)
@@ -331,9 +406,14 @@ func TestImages(t *testing.T) {
 	if p.before != now.Add(-72*time.Hour) || !strings.HasPrefix(p.actor, "schedule ") {
 		t.Errorf("asked by %q for what is older than %s", p.actor, p.before)
 	}
-	p = &pruned{left: []director.ImageLeft{{Provider: "lab", Name: "old", Kept: "host h1 does not answer"}, {Provider: "lab", Name: "older"}}}
+	p = &pruned{
+		left: []director.ImageLeft{
+			{Provider: "lab", Name: "old", Kept: "host h1 does not answer"}, {Provider: "lab", Name: "older"},
+		},
+	}
 	res, err = work(t, schedule.ImagesJob(p, clock), nil)
-	if res.Message != "removed 1 image of providers and 0 files (0.0 MB)" || err == nil || !strings.Contains(err.Error(), "image old stays on provider lab: host h1 does not answer") {
+	if res.Message != "removed 1 image of providers and 0 files (0.0 MB)" || err == nil ||
+		!strings.Contains(err.Error(), "image old stays on provider lab: host h1 does not answer") {
 		t.Errorf("got %q, %v", res.Message, err)
 	}
 	if p.before != now.Add(-7*24*time.Hour) {

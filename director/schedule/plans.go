@@ -9,14 +9,15 @@ import (
 
 // Plans makes plans and starts them, as a person would.
 type Plans interface {
-	// Begin freezes a plan of the operation for the cluster and starts it. It returns its id, or "" if nothing is to be done. Errors: conflict if
-	// another plan holds the cluster.
+	// Begin freezes a plan of the operation for the cluster and starts it. It returns its id, or "" if nothing is to be
+	// done. Errors: conflict if another plan holds the cluster.
 	Begin(ctx context.Context, actor, cluster string, op plan.Operation) (id string, err error)
 }
 
-// PlanJob is a job that makes a plan of the operation for the cluster that its parameter names, and starts it. Whatever a planner can plan can be
-// put on a schedule with it. Its run ends when the plan has started; from there the engine brings it to its end, over any crash. It is not
-// repeatable, because nobody can tell afterwards whether the plan was started before the crash; a second one would find the cluster held.
+// PlanJob is a job that makes a plan of the operation for the cluster that its parameter names, and starts it. Whatever
+// a planner can plan can be put on a schedule with it. Its run ends when the plan has started; from there the engine
+// brings it to its end, over any crash. It is not repeatable, because nobody can tell afterwards whether the plan was
+// started before the crash; a second one would find the cluster held.
 func PlanJob(name, about string, op plan.Operation, plans Plans) Job {
 	return Job{Name: name, About: about, Prepare: func(p *Params) Work {
 		cluster := p.Text("cluster")

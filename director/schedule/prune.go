@@ -31,12 +31,25 @@ type Programs struct {
 	Used func(ctx context.Context) (map[string]bool, error)
 }
 
+// Archives takes old plans and the old audit trail out of the database, into files.
+type Archives interface {
+	// ArchivePlans archives plans that are over for good: those that ended before the time, and of the others those
+	// beyond most of each cluster that ended before recent.
+	ArchivePlans(ctx context.Context, actor string, before, recent time.Time, most int) (plans, bytes int64, err error)
+	// ArchiveAudit archives the months of the audit trail that ended before the time.
+	ArchiveAudit(ctx context.Context, before time.Time) (entries int64, err error)
+}
+
 const day = 24 * time.Hour
 
-// PruneJob removes what is no longer needed: events and run logs of old plans, the old part of the director's stream, ended sessions, old records of schedules,
-// tasks of outer plans that have ended, programs of releases that no cluster uses. runs is the directory of run logs, with a directory for each plan.
-func PruneJob(records Records, runs string, programs Programs, now func() time.Time) Job {
-	about := "Removes events and run logs of old plans, old events of the director's stream, ended sessions, old records of schedules, ended tasks of outer plans and the served " +
+// PruneJob archives old plans and months of the audit trail, and removes what is no longer needed: events and run logs
+// of old plans, the old part of the director's stream, ended sessions, old records of schedules, tasks of outer plans
+// that have ended, programs of releases that no cluster uses. runs is the directory of run logs, with a directory for
+// each plan.
+func PruneJob(records Records, runs string, programs Programs, archives Archives, now func() time.Time) Job {
+	about := "Archives old plans and the old audit trail to files. Removes events and run logs of old plans, old " +
+		"events of the director's stream, ended sessions, old records of schedules, ended tasks of outer plans and " +
+		"the served " +
 		"programs of releases that no cluster uses. A plan that can still go on keeps all it has."
 	return Job{Name: "prune", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		events := p.Span("events", 90*day, day)
@@ -44,8 +57,16 @@ func PruneJob(records Records, runs string, programs Programs, now func() time.T
 		history := p.Span("runs", 90*day, day)
 		tasks := p.Span("phases", 90*day, day)
 		served := p.Span("programs", 30*day, day)
-		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
+		ended := p.Span("plans", 90*day, day)
+		most := p.Number("plansPerCluster", 200, 1, 1_000_000)
+		trail := p.Span("audit", 400*day, 31*day)
+		return func(ctx context.Context, run director.ScheduleRun) (Result, error) {
 			at := now()
+			// First, so that archives hold the events and logs that are removed below.
+			archived, size, err8 := archives.ArchivePlans(ctx, actorOf(run), at.Add(-ended), at.Add(-day), most)
+			entries, err9 := archives.ArchiveAudit(ctx, at.Add(-trail))
+			done := "archived " + count(archived, "plan") + " (" + megabytes(size) + ") and " + auditEntries(entries) +
+				"; removed "
 			var said []string
 			plans, n, err1 := records.PruneEvents(ctx, at.Add(-events))
 			said = append(said, count(n, "event")+" of "+count(plans, "plan"))
@@ -61,7 +82,9 @@ func PruneJob(records Records, runs string, programs Programs, now func() time.T
 			said = append(said, count(phases, "task")+" of outer plans")
 			releases, freed, err7 := prunePrograms(ctx, programs, at.Add(-served))
 			said = append(said, "programs of "+count(releases, "release")+" ("+megabytes(freed)+")")
-			return Result{Message: "removed " + strings.Join(said, ", ")}, errors.Join(err1, err2, err3, err4, err5, err6, err7, records.PruneOnce(ctx, at))
+			return Result{
+				Message: done + strings.Join(said, ", "),
+			}, errors.Join(err8, err9, err1, err2, err3, err4, err5, err6, err7, records.PruneOnce(ctx, at))
 		}
 	}}
 }
@@ -75,7 +98,8 @@ func pruneLogs(ctx context.Context, records Records, runs string, before time.Ti
 	return pruneDirs(ctx, runs, kept, before)
 }
 
-// prunePrograms removes the programs of releases that no node can want any more. Who needs them after all brings them again.
+// prunePrograms removes the programs of releases that no node can want any more. Who needs them after all brings them
+// again.
 func prunePrograms(ctx context.Context, p Programs, before time.Time) (dirs int, bytes int64, err error) {
 	used, err := p.Used(ctx)
 	if err != nil {
@@ -84,8 +108,11 @@ func prunePrograms(ctx context.Context, p Programs, before time.Time) (dirs int,
 	return pruneDirs(ctx, p.Dir, used, before)
 }
 
-// pruneDirs removes the directories below root that are not kept. A directory that was touched after the time stays, whatever the database says of it.
-func pruneDirs(ctx context.Context, root string, kept map[string]bool, before time.Time) (dirs int, bytes int64, err error) {
+// pruneDirs removes the directories below root that are not kept. A directory that was touched after the time stays,
+// whatever the database says of it.
+func pruneDirs(
+	ctx context.Context, root string, kept map[string]bool, before time.Time,
+) (dirs int, bytes int64, err error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
@@ -103,7 +130,9 @@ func pruneDirs(ctx context.Context, root string, kept map[string]bool, before ti
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			return dirs, bytes, director.Errorf(director.KindInternal, "schedule.prune", "%s cannot be removed: %w", dir, err)
+			return dirs, bytes, director.Errorf(
+				director.KindInternal, "schedule.prune", "%s cannot be removed: %w", dir, err,
+			)
 		}
 		dirs, bytes = dirs+1, bytes+size
 	}
@@ -132,6 +161,13 @@ func usage(dir string) (size int64, newest time.Time) {
 		return size, time.Now()
 	}
 	return size, newest
+}
+
+func auditEntries(n int64) string {
+	if n == 1 {
+		return "1 entry of the audit trail"
+	}
+	return fmt.Sprintf("%d entries of the audit trail", n)
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -42,7 +42,8 @@ func (s *Scheduler) run(ctx context.Context, r director.ScheduleRun, work Work) 
 		s.giveUp(stored)
 		return
 	case errors.Is(cause, errLease):
-		r.Status, r.Finished, r.Message = director.RunInterrupted, s.cfg.Now(), "the director could not keep its lease: the database did not answer"
+		r.Status, r.Finished, r.Message = director.RunInterrupted, s.cfg.Now(),
+			"the director could not keep its lease: the database did not answer"
 		r.Hint = "see the director's log; run it again with: directorctl schedules run " + r.Schedule
 		s.store(stored, r)
 		return
@@ -66,8 +67,9 @@ func safely(ctx context.Context, r director.ScheduleRun, work Work) (result Resu
 	defer func() {
 		if v := recover(); v != nil {
 			err = &director.Error{
-				Kind: director.KindInternal, Op: "schedule.run", Msg: "the job hit a defect of the director", Hint: "report it with the director's log",
-				Err: fmt.Errorf("panic: %v\n%s", v, debug.Stack()),
+				Kind: director.KindInternal, Op: "schedule.run", Msg: "the job hit a defect of the director",
+				Hint: "report it with the director's log",
+				Err:  fmt.Errorf("panic: %v\n%s", v, debug.Stack()),
 			}
 		}
 	}()
@@ -94,7 +96,9 @@ func (s *Scheduler) store(ctx context.Context, r director.ScheduleRun) {
 		won, err := s.cfg.Store.EndRun(ctx, r)
 		if err == nil {
 			if !won {
-				s.cfg.Log.WarnContext(ctx, "the outcome of a scheduled run came too late", "schedule", r.Schedule, "slot", r.Slot)
+				s.cfg.Log.WarnContext(
+					ctx, "the outcome of a scheduled run came too late", "schedule", r.Schedule, "slot", r.Slot,
+				)
 			}
 			return
 		}

@@ -1,9 +1,10 @@
 // Package schedule does work at certain times: once per due slot, however many directors share the database.
 //
-// A slot is claimed by storing its run under a unique key in the same transaction that moves the schedule's cursor on; whoever loses that race has
-// nothing to do. The director that won holds a lease on the run while it works. A lease that ends without an outcome means that the director died:
-// the run is recorded as interrupted, and made again if its job says that it is repeatable. Slots that nobody was there for are recorded as missed,
-// with their number, and the last of them is still run if it is within the schedule's deadline.
+// A slot is claimed by storing its run under a unique key in the same transaction that moves the schedule's cursor on;
+// whoever loses that race has nothing to do. The director that won holds a lease on the run while it works. A lease
+// that ends without an outcome means that the director died: the run is recorded as interrupted, and made again if its
+// job says that it is repeatable. Slots that nobody was there for are recorded as missed, with their number, and the
+// last of them is still run if it is within the schedule's deadline.
 package schedule
 
 import (
@@ -37,9 +38,10 @@ type Store interface {
 type Config struct {
 	Store Store
 	Jobs  []Job
-	Lease time.Duration    // how long a silent director keeps its runs; 30 s if zero
-	Now   func() time.Time // of this machine, for spans of time alone; time.Now if nil. Slots and leases follow the database's clock
-	Log   *slog.Logger
+	Lease time.Duration // how long a silent director keeps its runs; 30 s if zero
+	// of this machine, for spans of time alone; time.Now if nil. Slots and leases follow the database's clock
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Scheduler runs schedules. Methods are safe for concurrent use.
@@ -93,7 +95,8 @@ func New(c Config) *Scheduler {
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // crypto/rand.Read never fails
 	s := &Scheduler{
-		cfg: c, jobs: map[string]Job{}, owner: hex.EncodeToString(id), wake: make(chan struct{}, 1), active: map[key]context.CancelCauseFunc{},
+		cfg: c, jobs: map[string]Job{}, owner: hex.EncodeToString(id), wake: make(chan struct{}, 1),
+		active: map[key]context.CancelCauseFunc{},
 	}
 	for _, j := range c.Jobs {
 		s.jobs[j.Name] = j
@@ -101,7 +104,8 @@ func New(c Config) *Scheduler {
 	return s
 }
 
-// Check returns what is wrong with a schedule beyond what the model can tell: its times, its job and the job's parameters.
+// Check returns what is wrong with a schedule beyond what the model can tell: its times, its job and the job's
+// parameters.
 func (s *Scheduler) Check(d model.Schedule) []director.Field {
 	var fields []director.Field
 	if _, err := ParseSlots(d); err != nil {
@@ -118,7 +122,9 @@ func (s *Scheduler) Check(d model.Schedule) []director.Field {
 			}
 			names += j.Name
 		}
-		return append(fields, director.Field{Path: "spec.job.name", Msg: fmt.Sprintf("there is no job %q", d.Job.Name), Hint: "one of " + names})
+		return append(fields, director.Field{
+			Path: "spec.job.name", Msg: fmt.Sprintf("there is no job %q", d.Job.Name), Hint: "one of " + names,
+		})
 	}
 	p := NewParams(d.Job.Params)
 	job.Prepare(p)
@@ -134,8 +140,8 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the running jobs, gives their leases up so that another director need not wait for them, and returns when all is quiet. It is
-// idempotent.
+// Stop ends the running jobs, gives their leases up so that another director need not wait for them, and returns when
+// all is quiet. It is idempotent.
 func (s *Scheduler) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true
@@ -195,7 +201,8 @@ func (s *Scheduler) work(ctx context.Context) {
 	}
 }
 
-// renew keeps the leases. When it could not for as long as a lease, somebody else may have the runs, and they are ended here.
+// renew keeps the leases. When it could not for as long as a lease, somebody else may have the runs, and they are ended
+// here.
 func (s *Scheduler) renew(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Lease / 3)
 	defer tick.Stop()

@@ -60,12 +60,19 @@ func (b *bundle) set(now string) {
 // apply stores a schedule named s that runs the job.
 func (b *bundle) apply(job string, change ...func(*model.Schedule)) model.Stored {
 	b.t.Helper()
-	d := model.Schedule{Cron: "0 * * * *", TimeZone: "UTC", Job: model.ScheduledJob{Name: job}, Deadline: model.Duration(30 * time.Minute)}
+	d := model.Schedule{
+		Cron: "0 * * * *", TimeZone: "UTC", Job: model.ScheduledJob{Name: job},
+		Deadline: model.Duration(30 * time.Minute),
+	}
 	for _, c := range change {
 		c(&d)
 	}
 	doc := model.Document{Kind: model.KindSchedule, Metadata: model.Metadata{Name: "s"}, Schedule: &d}
-	if err := b.db.Update(b.t.Context(), func(tx *store.Tx) error { return tx.PutDocument(doc, "admin", b.now()) }); err != nil {
+	if err := b.db.Update(b.t.Context(), func(
+		tx *store.Tx,
+	) error {
+		return tx.PutDocument(doc, "admin", b.now())
+	}); err != nil {
 		b.t.Fatal(err)
 	}
 	return b.stored()
@@ -113,8 +120,11 @@ func (b *bundle) directorAt(now func() time.Time, more ...schedule.Job) *schedul
 		}
 	}
 	s := schedule.New(schedule.Config{
-		Store: clocked{b.db, b.now}, Now: now, Lease: time.Minute, Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
-		Jobs: append([]schedule.Job{{Name: "once", Prepare: work}, {Name: "again", Repeatable: true, Prepare: work}}, more...),
+		Store: clocked{b.db, b.now}, Now: now, Lease: time.Minute,
+		Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
+		Jobs: append(
+			[]schedule.Job{{Name: "once", Prepare: work}, {Name: "again", Repeatable: true, Prepare: work}}, more...,
+		),
 	})
 	b.t.Cleanup(func() {
 		if err := s.Stop(context.Background()); err != nil {
@@ -225,7 +235,8 @@ func TestALostClaimStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "2026-01-01T09:30:00Z")
 	uid := b.apply("once").UID
-	slot, run := at("2026-01-01T10:00:00Z"), director.ScheduleRun{UID: uid, Slot: at("2026-01-01T10:00:00Z"), Attempt: 1, Status: director.RunRunning}
+	slot, run := at("2026-01-01T10:00:00Z"),
+		director.ScheduleRun{UID: uid, Slot: at("2026-01-01T10:00:00Z"), Attempt: 1, Status: director.RunRunning}
 	for i, want := range []bool{true, false} {
 		won, err := b.db.ClaimSlots(t.Context(), uid, time.Time{}, slot, []director.ScheduleRun{run})
 		if err != nil || won != want {
@@ -256,9 +267,15 @@ func TestMissedSlots(t *testing.T) {
 	b.tick(s)
 	b.tick(s)
 	b.want(
-		record{Slot: "16:00", Attempt: 1, Status: director.RunMissed, Missed: 3, Message: "no director was there, and 40m0s is past the deadline of 30m0s"},
+		record{
+			Slot: "16:00", Attempt: 1, Status: director.RunMissed, Missed: 3,
+			Message: "no director was there, and 40m0s is past the deadline of 30m0s",
+		},
 		record{Slot: "13:00", Attempt: 1, Status: director.RunDone, Message: "did it"},
-		record{Slot: "12:00", Attempt: 1, Status: director.RunMissed, Missed: 3, Message: "no director was there; the last slot is run late"},
+		record{
+			Slot: "12:00", Attempt: 1, Status: director.RunMissed, Missed: 3,
+			Message: "no director was there; the last slot is run late",
+		},
 	)
 }
 
@@ -294,14 +311,18 @@ func TestARunThatIsNotOver(t *testing.T) {
 		t.Errorf("a second run at once: %v", err)
 	}
 	b.set("2026-01-01T11:00:00Z")
-	if err := b.db.LeaseRuns(t.Context(), ownerOf(t, b), b.now().Add(time.Minute)); err != nil { // as the scheduler does while it runs
+	// as the scheduler does while it runs
+	if err := b.db.LeaseRuns(t.Context(), ownerOf(t, b), b.now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b.tick(s)
 	close(b.hold)
 	s.Wait()
 	b.want(
-		record{Slot: "11:00", Attempt: 1, Status: director.RunMissed, Missed: 1, Message: "the run of 2026-01-01T10:00:00Z had not ended"},
+		record{
+			Slot: "11:00", Attempt: 1, Status: director.RunMissed, Missed: 1,
+			Message: "the run of 2026-01-01T10:00:00Z had not ended",
+		},
 		record{Slot: "10:00", Attempt: 1, Status: director.RunDone, Message: "did it"},
 	)
 }
@@ -345,9 +366,12 @@ func TestCrashBetweenClaimAndOutcome(t *testing.T) {
 			uid := b.apply(job).UID
 			slot := at("2026-01-01T10:00:00Z")
 			dead := director.ScheduleRun{
-				UID: uid, Schedule: "s", Slot: slot, Attempt: 1, Job: job, Status: director.RunRunning, Started: slot, Owner: "dead", Lease: slot.Add(time.Minute),
+				UID: uid, Schedule: "s", Slot: slot, Attempt: 1, Job: job, Status: director.RunRunning, Started: slot,
+				Owner: "dead", Lease: slot.Add(time.Minute),
 			}
-			if won, err := b.db.ClaimSlots(t.Context(), uid, time.Time{}, slot, []director.ScheduleRun{dead}); err != nil || !won {
+			if won, err := b.db.ClaimSlots(t.Context(), uid, time.Time{}, slot, []director.ScheduleRun{
+				dead,
+			}); err != nil || !won {
 				t.Fatal(won, err)
 			}
 			s := b.director()
@@ -429,7 +453,10 @@ func TestAPanicIsAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Wait()
-	b.want(record{Slot: "09:30", By: "admin", Attempt: 1, Status: director.RunFailed, Message: "the job hit a defect of the director"})
+	b.want(record{
+		Slot: "09:30", By: "admin", Attempt: 1, Status: director.RunFailed,
+		Message: "the job hit a defect of the director",
+	})
 }
 
 type fakePlans struct{ begun []string }
@@ -462,7 +489,9 @@ func TestAJobThatMakesPlans(t *testing.T) {
 		b.tick(s)
 		want.Slot, want.Attempt = "10:00", 1
 		b.want(want)
-		if runs, err := b.db.Runs(t.Context(), b.stored().UID, 1); err != nil || (runs[0].Plan == "p1") != (cluster == "demo") {
+		if runs, err := b.db.Runs(
+			t.Context(), b.stored().UID, 1,
+		); err != nil || (runs[0].Plan == "p1") != (cluster == "demo") {
 			t.Errorf("%s: the record names plan %q, %v", cluster, runs[0].Plan, err)
 		}
 	}
@@ -471,8 +500,8 @@ func TestAJobThatMakesPlans(t *testing.T) {
 	}
 }
 
-// Machines whose clocks differ by more than a lease agree on the database's: a run is neither taken from a director that works on it, nor begun
-// before its time.
+// Machines whose clocks differ by more than a lease agree on the database's: a run is neither taken from a director
+// that works on it, nor begun before its time.
 func TestClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	for name, skew := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {

@@ -14,8 +14,9 @@ import (
 
 // Slots tells when a schedule is due.
 //
-// A spec with fixed hours has each of its times on the wall clock once: a time that the change to summer time leaves out is due at the change, and
-// one that the change back repeats is due the first time. A spec with every hour (*) and @every follow the time that really passes.
+// A spec with fixed hours has each of its times on the wall clock once: a time that the change to summer time leaves
+// out is due at the change, and one that the change back repeats is due the first time. A spec with every hour (*) and
+// @every follow the time that really passes.
 type Slots struct {
 	spec  cron.Schedule
 	fixed *cron.SpecSchedule // set for a spec with fixed hours; its zone is UTC
@@ -42,7 +43,10 @@ func ParseSlots(s model.Schedule) (Slots, error) {
 	if strings.Contains(s.Cron, "TZ=") {
 		bad("spec.cron", "write the zone in spec.timeZone", "has a time zone in it")
 	} else if out.spec, err = parser.Parse(s.Cron); err != nil {
-		bad("spec.cron", "minute, hour, day of month, month, day of week, such as 30 2 * * *, or @daily", "%q is not a time to come back: %v", s.Cron, err)
+		bad(
+			"spec.cron", "minute, hour, day of month, month, day of week, such as 30 2 * * *, or @daily",
+			"%q is not a time to come back: %v", s.Cron, err,
+		)
 	}
 	switch spec := out.spec.(type) {
 	case *cron.SpecSchedule:
@@ -68,7 +72,8 @@ func (s Slots) Next(after time.Time) time.Time {
 	if s.fixed == nil {
 		return s.spec.Next(after.In(s.zone)).UTC()
 	}
-	// The wall clock stands still or jumps back at some slots, so it begins a little before: an hour covers every change that there is.
+	// The wall clock stands still or jumps back at some slots, so it begins a little before: an hour covers every
+	// change that there is.
 	for wall := onWall(after.In(s.zone)).Add(-2 * time.Hour); ; {
 		wall = s.fixed.Next(wall)
 		if wall.IsZero() {
@@ -99,7 +104,9 @@ func (s Slots) instant(wall time.Time) time.Time {
 	if !start.IsZero() {
 		_, offset := at.Zone()
 		_, before := start.Add(-time.Second).Zone()
-		if first := at.Add(time.Duration(offset-before) * time.Second); first.Before(start) && onWall(first.In(s.zone)).Equal(wall) {
+		if first := at.Add(
+			time.Duration(offset-before) * time.Second,
+		); first.Before(start) && onWall(first.In(s.zone)).Equal(wall) {
 			return first
 		}
 	}

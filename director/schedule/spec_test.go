@@ -52,17 +52,20 @@ func TestSlotsOverTheChangesOfTheClock(t *testing.T) {
 			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"},
 		},
 		"UTC knows no change": {
-			"30 2 * * *", "UTC", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z", []string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"},
+			"30 2 * * *", "UTC", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z",
+			[]string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"},
 		},
 		"a zone south of the equator": {
 			"30 2 * * *", "Australia/Sydney", "2026-10-02T20:00:00Z", "2026-10-04T20:00:00Z",
 			[]string{"2026-10-03T16:00:00Z", "2026-10-04T15:30:00Z"},
 		},
 		"every six hours": {
-			"@every 6h", "Europe/Berlin", "2026-03-28T20:00:00Z", "2026-03-29T09:00:00Z", []string{"2026-03-29T02:00:00Z", "2026-03-29T08:00:00Z"},
+			"@every 6h", "Europe/Berlin", "2026-03-28T20:00:00Z", "2026-03-29T09:00:00Z",
+			[]string{"2026-03-29T02:00:00Z", "2026-03-29T08:00:00Z"},
 		},
 		"the days of a week": {
-			"0 6 * * mon-fri", "Europe/Berlin", "2026-03-27T12:00:00Z", "2026-03-30T12:00:00Z", []string{"2026-03-30T04:00:00Z"},
+			"0 6 * * mon-fri", "Europe/Berlin", "2026-03-27T12:00:00Z", "2026-03-30T12:00:00Z",
+			[]string{"2026-03-30T04:00:00Z"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +123,9 @@ func TestDueSlots(t *testing.T) {
 func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
 	s := schedule.New(schedule.Config{Jobs: []schedule.Job{schedule.BackupJob(nil, "", nil), schedule.DriftJob(nil)}})
-	good := model.Schedule{Cron: "@daily", TimeZone: "UTC", Job: model.ScheduledJob{Name: "backup", Params: map[string]any{"keep": 3}}}
+	good := model.Schedule{
+		Cron: "@daily", TimeZone: "UTC", Job: model.ScheduledJob{Name: "backup", Params: map[string]any{"keep": 3}},
+	}
 	if f := s.Check(good); len(f) > 0 {
 		t.Errorf("a good schedule: %v", f)
 	}
@@ -128,16 +133,38 @@ func TestWrongSchedules(t *testing.T) {
 		change func(*model.Schedule)
 		want   string
 	}{
-		"no cron":       {func(d *model.Schedule) { d.Cron = "often" }, `spec.cron: "often" is not a time to come back`},
-		"a zone inside": {func(d *model.Schedule) { d.Cron = "TZ=UTC 0 0 * * *" }, "spec.cron: has a time zone in it (write the zone in spec.timeZone)"},
-		"too often":     {func(d *model.Schedule) { d.Cron = "@every 5s" }, "is too often"},
-		"never":         {func(d *model.Schedule) { d.Cron = "0 0 30 2 *" }, "never comes"},
-		"no zone":       {func(d *model.Schedule) { d.TimeZone = "Berlin" }, `spec.timeZone: "Berlin" is not a time zone`},
-		"no job":        {func(d *model.Schedule) { d.Job.Name = "bakup" }, `spec.job.name: there is no job "bakup" (one of backup, drift)`},
-		"wrong number":  {func(d *model.Schedule) { d.Job.Params = map[string]any{"keep": 0} }, "spec.job.params.keep: 0 is not allowed (a whole number from 1 to 1000)"},
-		"no number":     {func(d *model.Schedule) { d.Job.Params = map[string]any{"keep": "x"} }, "spec.job.params.keep: x is not allowed"},
-		"unknown":       {func(d *model.Schedule) { d.Job.Params = map[string]any{"kept": 1} }, "spec.job.params.kept: is not a parameter of the job (known: keep)"},
-		"no parameters": {func(d *model.Schedule) { d.Job = model.ScheduledJob{Name: "drift", Params: map[string]any{"a": 1}} }, "this job has no parameters"},
+		"no cron": {
+			func(d *model.Schedule) { d.Cron = "often" }, `spec.cron: "often" is not a time to come back`,
+		},
+		"a zone inside": {
+			func(d *model.Schedule) { d.Cron = "TZ=UTC 0 0 * * *" },
+			"spec.cron: has a time zone in it (write the zone in spec.timeZone)",
+		},
+		"too often": {func(d *model.Schedule) { d.Cron = "@every 5s" }, "is too often"},
+		"never":     {func(d *model.Schedule) { d.Cron = "0 0 30 2 *" }, "never comes"},
+		"no zone": {
+			func(d *model.Schedule) { d.TimeZone = "Berlin" }, `spec.timeZone: "Berlin" is not a time zone`,
+		},
+		"no job": {
+			func(d *model.Schedule) { d.Job.Name = "bakup" },
+			`spec.job.name: there is no job "bakup" (one of backup, drift)`,
+		},
+		"wrong number": {
+			func(d *model.Schedule) { d.Job.Params = map[string]any{"keep": 0} },
+			"spec.job.params.keep: 0 is not allowed (a whole number from 1 to 1000)",
+		},
+		"no number": {
+			func(d *model.Schedule) { d.Job.Params = map[string]any{"keep": "x"} },
+			"spec.job.params.keep: x is not allowed",
+		},
+		"unknown": {
+			func(d *model.Schedule) { d.Job.Params = map[string]any{"kept": 1} },
+			"spec.job.params.kept: is not a parameter of the job (known: keep)",
+		},
+		"no parameters": {
+			func(d *model.Schedule) { d.Job = model.ScheduledJob{Name: "drift", Params: map[string]any{"a": 1}} },
+			"this job has no parameters",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +179,9 @@ func TestWrongSchedules(t *testing.T) {
 
 func TestParseSpan(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"30d": 720 * time.Hour, "12h": 12 * time.Hour, "d": 0, "1.5d": 0, "-3d": 0, "x": 0, "3dd": 0} {
+	for text, want := range map[string]time.Duration{
+		"30d": 720 * time.Hour, "12h": 12 * time.Hour, "d": 0, "1.5d": 0, "-3d": 0, "x": 0, "3dd": 0,
+	} {
 		got, err := schedule.ParseSpan(text)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%s: %s, %v", text, got, err)

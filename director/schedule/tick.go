@@ -10,8 +10,8 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// Tick does what is due by the database's clock and returns when something will be due next, or zero for never. Jobs go on behind it. One schedule that cannot be run
-// does not stop the others.
+// Tick does what is due by the database's clock and returns when something will be due next, or zero for never. Jobs go
+// on behind it. One schedule that cannot be run does not stop the others.
 func (s *Scheduler) Tick(ctx context.Context) (next time.Time, err error) {
 	now, err := s.cfg.Store.Clock(ctx)
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *Scheduler) takeOver(ctx context.Context, now time.Time) error {
 			continue
 		}
 		fresh := director.ScheduleRun{
-			UID: r.UID, Schedule: r.Schedule, Slot: r.Slot, Attempt: r.Attempt + 1, Job: r.Job, By: r.By, Status: director.RunRunning, Started: now,
+			UID: r.UID, Schedule: r.Schedule, Slot: r.Slot, Attempt: r.Attempt + 1, Job: r.Job, By: r.By,
+			Status: director.RunRunning, Started: now,
 			Owner: s.owner, Lease: now.Add(s.cfg.Lease),
 		}
 		won, err := s.cfg.Store.EndRun(ctx, r, fresh)
@@ -106,7 +107,8 @@ func (s *Scheduler) prepare(d model.Schedule) (Work, error) {
 	return work, director.Invalid("schedule.run", "the parameters of the job are wrong", p.problems())
 }
 
-// Next returns the next slot of a schedule whose slots are dealt with up to cursor, and zero for one that is suspended or wrong.
+// Next returns the next slot of a schedule whose slots are dealt with up to cursor, and zero for one that is suspended
+// or wrong.
 func Next(d model.Stored, cursor time.Time) time.Time {
 	slots, err := ParseSlots(*d.Schedule)
 	if err != nil || d.Schedule.Suspend {
@@ -115,7 +117,8 @@ func Next(d model.Stored, cursor time.Time) time.Time {
 	return slots.Next(since(d, cursor))
 }
 
-// since is from when on slots count: what was due before the document last changed was another schedule's, or was suspended.
+// since is from when on slots count: what was due before the document last changed was another schedule's, or was
+// suspended.
 func since(d model.Stored, cursor time.Time) time.Time {
 	if cursor.Before(d.Updated) {
 		return d.Updated
@@ -150,7 +153,8 @@ func (s *Scheduler) tick(ctx context.Context, d model.Stored, now time.Time) (ne
 	runs := []director.ScheduleRun{}
 	missed := func(n int, slot time.Time, why string) {
 		runs = append(runs, director.ScheduleRun{
-			UID: d.UID, Schedule: d.Metadata.Name, Slot: slot, Attempt: 1, Job: d.Schedule.Job.Name, Status: director.RunMissed, Missed: n,
+			UID: d.UID, Schedule: d.Metadata.Name, Slot: slot, Attempt: 1, Job: d.Schedule.Job.Name,
+			Status: director.RunMissed, Missed: n,
 			Finished: now, Message: why,
 		})
 	}
@@ -159,7 +163,13 @@ func (s *Scheduler) tick(ctx context.Context, d model.Stored, now time.Time) (ne
 	case running:
 		missed(n, last, "the run of "+busy.Slot.UTC().Format(time.RFC3339)+" had not ended")
 	case late > time.Duration(d.Schedule.Deadline):
-		missed(n, last, fmt.Sprintf("no director was there, and %s is past the deadline of %s", late.Round(time.Second), d.Schedule.Deadline))
+		missed(
+			n, last,
+			fmt.Sprintf(
+				"no director was there, and %s is past the deadline of %s", late.Round(time.Second),
+				d.Schedule.Deadline,
+			),
+		)
 	default:
 		if n > 1 {
 			missed(n-1, before, "no director was there; the last slot is run late")
@@ -179,7 +189,8 @@ func (s *Scheduler) tick(ctx context.Context, d model.Stored, now time.Time) (ne
 // fresh is the first attempt of a slot by this director.
 func (s *Scheduler) fresh(d model.Stored, slot time.Time, by string, now time.Time) director.ScheduleRun {
 	return director.ScheduleRun{
-		UID: d.UID, Schedule: d.Metadata.Name, Slot: slot, Attempt: 1, Job: d.Schedule.Job.Name, By: by, Status: director.RunRunning, Started: now,
+		UID: d.UID, Schedule: d.Metadata.Name, Slot: slot, Attempt: 1, Job: d.Schedule.Job.Name, By: by,
+		Status: director.RunRunning, Started: now,
 		Owner: s.owner, Lease: now.Add(s.cfg.Lease),
 	}
 }
@@ -188,14 +199,18 @@ func (s *Scheduler) fresh(d model.Stored, slot time.Time, by string, now time.Ti
 func (s *Scheduler) tell(ctx context.Context, runs []director.ScheduleRun, work Work) {
 	for _, r := range runs {
 		if r.Status == director.RunMissed {
-			s.cfg.Log.WarnContext(ctx, "slots of a schedule were missed", "schedule", r.Schedule, "slots", r.Missed, "last", r.Slot, "why", r.Message)
+			s.cfg.Log.WarnContext(
+				ctx, "slots of a schedule were missed", "schedule", r.Schedule, "slots", r.Missed, "last", r.Slot,
+				"why", r.Message,
+			)
 			continue
 		}
 		s.launch(ctx, r, work)
 	}
 }
 
-// RunNow runs the schedule's job once, beside its slots, also if it is suspended. Errors: conflict while a run of it has not ended.
+// RunNow runs the schedule's job once, beside its slots, also if it is suspended. Errors: conflict while a run of it
+// has not ended.
 func (s *Scheduler) RunNow(ctx context.Context, d model.Stored, actor string) (director.ScheduleRun, error) {
 	work, err := s.prepare(*d.Schedule)
 	if err != nil {
@@ -206,8 +221,10 @@ func (s *Scheduler) RunNow(ctx context.Context, d model.Stored, actor string) (d
 		return director.ScheduleRun{}, err
 	}
 	if running {
-		return director.ScheduleRun{}, director.Errorf(director.KindConflict, "schedule.run", "schedule %s runs already, since %s", d.Metadata.Name,
-			busy.Started.UTC().Format(time.RFC3339)).WithHint("see it with: directorctl schedules show %s", d.Metadata.Name)
+		return director.ScheduleRun{}, director.Errorf(director.KindConflict, "schedule.run",
+			"schedule %s runs already, since %s", d.Metadata.Name,
+			busy.Started.UTC().Format(time.RFC3339)).
+			WithHint("see it with: directorctl schedules show %s", d.Metadata.Name)
 	}
 	now, err := s.cfg.Store.Clock(ctx)
 	if err != nil {
@@ -220,7 +237,10 @@ func (s *Scheduler) RunNow(ctx context.Context, d model.Stored, actor string) (d
 	r := s.fresh(d, slot.UTC().Truncate(time.Microsecond), actor, now)
 	won, err := s.cfg.Store.AddRun(ctx, r)
 	if err == nil && !won {
-		err = director.Errorf(director.KindConflict, "schedule.run", "schedule %s was run this moment", d.Metadata.Name).WithHint("try again")
+		err = director.Errorf(
+			director.KindConflict, "schedule.run", "schedule %s was run this moment", d.Metadata.Name,
+		).
+			WithHint("try again")
 	}
 	if err != nil {
 		return director.ScheduleRun{}, err

@@ -12,12 +12,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// A sealed value is bound to its row by a stanza of its own in the age header. Its body is a tag over owner, name and the key of the
-// content, made with a key that is derived from the sealing key. So sealed bytes open in no other row, and who knows only the public half,
-// which is enough to encrypt, cannot make bytes that open at all. The age tool and directors that know nothing of the stanza skip it.
+// A sealed value is bound to its row by a stanza of its own in the age header. Its body is a tag over owner, name and
+// the key of the content, made with a key that is derived from the sealing key. So sealed bytes open in no other row,
+// and who knows only the public half, which is enough to encrypt, cannot make bytes that open at all. The age tool and
+// directors that know nothing of the stanza skip it.
 const stanzaType = "director-bound"
 
-// BoundFile lies beside the key file once every row of the database is bound. The daemon keeps it; it is here for the hint.
+// BoundFile lies beside the key file once every row of the database is bound. The daemon keeps it; it is here for the
+// hint.
 const BoundFile = "sealing.bound"
 
 var (
@@ -28,15 +30,19 @@ var (
 func newBox(identity *age.X25519Identity, path string) (*Box, error) {
 	key, err := hkdf.Key(sha256.New, []byte(identity.String()), nil, "director sealing: binding", sha256.Size)
 	if err != nil {
-		return nil, director.Errorf(director.KindInternal, "seal.open", "cannot derive from the sealing key %s: %w", path, err)
+		return nil, director.Errorf(
+			director.KindInternal, "seal.open", "cannot derive from the sealing key %s: %w", path, err,
+		)
 	}
 	return &Box{identity: identity, binding: key, path: path}, nil
 }
 
-// AcceptUnbound says whether Unseal opens what an older director sealed without a binding. A box that was just opened does not.
+// AcceptUnbound says whether Unseal opens what an older director sealed without a binding. A box that was just opened
+// does not.
 func (b *Box) AcceptUnbound(yes bool) { b.lenient.Store(yes) }
 
-// Bind returns sealed bound to owner and name if it has no binding yet, and nil if it has one, whichever. Errors are those of Unseal.
+// Bind returns sealed bound to owner and name if it has no binding yet, and nil if it has one, whichever. Errors are
+// those of Unseal.
 func (b *Box) Bind(owner, name string, sealed []byte) ([]byte, error) {
 	_, err := b.open(place{b, owner, name}, sealed)
 	if err == nil || errors.Is(err, errElsewhere) {

@@ -51,7 +51,8 @@ func TestUnsealRefusesAnotherRow(t *testing.T) {
 	}
 	for _, at := range [][2]string{{"u2", "pki"}, {"u1", "token"}, {"u1p", "ki"}, {"", "u1pki"}, {"pki", "u1"}} {
 		plain, err := box.Unseal(at[0], at[1], sealed)
-		if plain != nil || director.KindOf(err) != director.KindInternal || !strings.Contains(director.HintOf(err), "changed the database") {
+		if plain != nil || director.KindOf(err) != director.KindInternal ||
+			!strings.Contains(director.HintOf(err), "changed the database") {
 			t.Errorf("%v: got %q, %v (hint %q)", at, plain, err, director.HintOf(err))
 		}
 	}
@@ -65,7 +66,9 @@ func TestUnsealRefusesWhatAnyoneCanSeal(t *testing.T) {
 	t.Parallel()
 	box := testBox(t)
 	forged := unbound(t, box.Public(), "a key that the attacker knows")
-	if plain, err := box.Unseal("u1", "pki", forged); plain != nil || !strings.Contains(director.HintOf(err), BoundFile) {
+	if plain, err := box.Unseal(
+		"u1", "pki", forged,
+	); plain != nil || !strings.Contains(director.HintOf(err), BoundFile) {
 		t.Errorf("got %q, %v (hint %q)", plain, err, director.HintOf(err))
 	}
 	// A tag from elsewhere does not help: it is over the key of another content.
@@ -107,7 +110,9 @@ func TestBind(t *testing.T) {
 			t.Errorf("bound again at %v: %q, %v", at, again, err)
 		}
 	}
-	for name, sealed := range map[string][]byte{"damaged": []byte("plain"), "another key": unbound(t, other.Public(), "x")} {
+	for name, sealed := range map[string][]byte{
+		"damaged": []byte("plain"), "another key": unbound(t, other.Public(), "x"),
+	} {
 		if got, err := box.Bind("u1", "pki", sealed); got != nil || director.KindOf(err) != director.KindInternal {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

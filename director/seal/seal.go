@@ -48,7 +48,9 @@ func Open(path string, create bool) (*Box, error) {
 	case err != nil:
 		return nil, director.Errorf(director.KindInternal, op, "cannot read the sealing key %s: %w", path, err)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, director.Errorf(director.KindForbidden, op, "others may read the sealing key %s (mode %04o)", path, info.Mode().Perm()).
+		return nil, director.Errorf(
+			director.KindForbidden, op, "others may read the sealing key %s (mode %04o)", path, info.Mode().Perm(),
+		).
 			WithHint("chmod 600 %s", path)
 	}
 	text, err := os.ReadFile(path)
@@ -83,8 +85,8 @@ func (b *Box) Seal(owner, name string, plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unseal returns what Seal was given for that owner and name. The error is internal, and its hint says whether the key is another one, the
-// sealed bytes are damaged, or they belong to another row.
+// Unseal returns what Seal was given for that owner and name. The error is internal, and its hint says whether the key
+// is another one, the sealed bytes are damaged, or they belong to another row.
 func (b *Box) Unseal(owner, name string, sealed []byte) ([]byte, error) {
 	plain, err := b.open(place{b, owner, name}, sealed)
 	if b.lenient.Load() && errors.Is(err, errUnbound) {
@@ -112,19 +114,24 @@ func (b *Box) explain(owner, name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, errElsewhere):
-		return director.Errorf(director.KindInternal, op, "what was sealed as %s of %s belongs to another row: %w", name, owner, err).
+		return director.Errorf(
+			director.KindInternal, op, "what was sealed as %s of %s belongs to another row: %w", name, owner, err,
+		).
 			WithHint("someone changed the database: find out who can write to it, and restore it from a backup")
 	case errors.Is(err, errUnbound):
-		return director.Errorf(director.KindInternal, op, "what was sealed as %s of %s is not bound to its row: %w", name, owner, err).
-			WithHint("if the database comes from a backup by an older director, stop this one, remove %s and start it again; otherwise someone changed "+
+		return director.Errorf(
+			director.KindInternal, op, "what was sealed as %s of %s is not bound to its row: %w", name, owner, err,
+		).
+			WithHint("if the database comes from a backup by an older director, stop this one, remove %s and start "+
+				"it again; otherwise someone changed "+
 				"the database: find out who can write to it", filepath.Join(filepath.Dir(b.path), BoundFile))
 	}
 	return director.Errorf(director.KindInternal, op, "what was sealed is damaged: %w", err).
 		WithHint("restore the database from a backup")
 }
 
-// ensure makes the key file when there is none. It is linked into place, so that it is there as a whole or not at all and
-// never replaces another.
+// ensure makes the key file when there is none. It is linked into place, so that it is there as a whole or not at all
+// and never replaces another.
 func ensure(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -142,7 +149,9 @@ func ensure(path string) error {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = fmt.Fprintf(f, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id.Recipient(), id)
+	_, err = fmt.Fprintf(
+		f, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id.Recipient(), id,
+	)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ import (
 // standInImages are the images that inventories ask the tags of.
 var standInImages = []string{"coredns", "etcd", "pause", "toolbox"}
 
-// Documents reads the documents in files and directories. An image file or a release bundle that is not on this machine gets a stand-in below
-// dir, and notes say so: a rehearsal needs neither.
+// Documents reads the documents in files and directories. An image file or a release bundle that is not on this machine
+// gets a stand-in below dir, and notes say so: a rehearsal needs neither.
 func Documents(ctx context.Context, dir string, paths []string) (docs []model.Document, notes []string, err error) {
 	files, err := yamlFiles(paths)
 	if err != nil {
@@ -97,7 +97,9 @@ func standIn(ctx context.Context, dir string, d *model.Document) (note string, e
 	}
 	switch {
 	case d.Image != nil && missing(d.Image.Source):
-		note = fmt.Sprintf("%s: %s is not here; a stand-in takes its place", d.Ref(), cmp.Or(d.Image.Source, "the imported file"))
+		note = fmt.Sprintf(
+			"%s: %s is not here; a stand-in takes its place", d.Ref(), cmp.Or(d.Image.Source, "the imported file"),
+		)
 		d.Image.Source, d.Image.SHA256, err = imageFile(filepath.Join(dir, "images"), d.Metadata.Name)
 	case d.Release != nil && missing(filepath.Join(d.Release.Bundle, bundle.DocumentName)):
 		note = fmt.Sprintf("%s: there is no bundle in %s; a stand-in takes its place", d.Ref(), d.Release.Bundle)
@@ -105,7 +107,8 @@ func standIn(ctx context.Context, dir string, d *model.Document) (note string, e
 	}
 	if err != nil {
 		err = &director.Error{
-			Kind: director.KindInternal, Op: "simulate.stand_in", Msg: "a stand-in for " + d.Ref().String() + " cannot be made", Err: err,
+			Kind: director.KindInternal, Op: "simulate.stand_in",
+			Msg: "a stand-in for " + d.Ref().String() + " cannot be made", Err: err,
 			Hint: "check that " + dir + " is writable and has room",
 		}
 	}
@@ -133,7 +136,9 @@ func Bundle(ctx context.Context, dir, name, kubernetes string) (string, error) {
 		return "", err
 	}
 	for _, image := range standInImages {
-		err := images.AppendImage(empty.Image, layout.WithAnnotations(map[string]string{bundle.AnnotationRefName: image + ":v0.0.0"}))
+		err := images.AppendImage(
+			empty.Image, layout.WithAnnotations(map[string]string{bundle.AnnotationRefName: image + ":v0.0.0"}),
+		)
 		if err != nil {
 			return "", err
 		}

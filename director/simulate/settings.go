@@ -51,9 +51,15 @@ type PlayFault struct {
 // DefaultSettings returns a rehearsal that goes faster than life, and without faults.
 func DefaultSettings() Settings {
 	return Settings{
-		Verbs: []Verb{{Verb: "ensure", Latency: model.Duration(time.Second)}, {Verb: "delete", Latency: model.Duration(500 * time.Millisecond)}},
-		Boot:  model.Duration(3 * time.Second), BootJitter: model.Duration(2 * time.Second),
-		Plays: Plays{Tasks: 5, Latency: model.Duration(200 * time.Millisecond), Jitter: model.Duration(200 * time.Millisecond), Changed: 40},
+		Verbs: []Verb{
+			{Verb: "ensure", Latency: model.Duration(time.Second)},
+			{Verb: "delete", Latency: model.Duration(500 * time.Millisecond)},
+		},
+		Boot: model.Duration(3 * time.Second), BootJitter: model.Duration(2 * time.Second),
+		Plays: Plays{
+			Tasks: 5, Latency: model.Duration(200 * time.Millisecond), Jitter: model.Duration(200 * time.Millisecond),
+			Changed: 40,
+		},
 	}
 }
 
@@ -71,20 +77,29 @@ func (s Settings) Problems(at string) []director.Field {
 			want(d >= 0, path, "such as 500ms", "%s is negative", d)
 		}
 	}
-	double := model.Document{Kind: model.KindProvider, Metadata: model.Metadata{Name: "settings"}, Provider: &model.Provider{Type: model.ProviderSim}}
+	double := model.Document{
+		Kind: model.KindProvider, Metadata: model.Metadata{Name: "settings"},
+		Provider: &model.Provider{Type: model.ProviderSim},
+	}
 	double.Provider.Sim = s.sim()
 	double.Provider.Sim.Hosts = []model.SimHost{{Name: "host", CPUs: 1, Memory: model.GiB, Disk: model.GiB}}
 	if _, err := model.Validate(&double); err != nil {
 		want(false, "verbs", "verbs and percentages as in spec.sim.verbs of a Provider", "%v", err)
 	}
-	want(s.Worlds == "" || filepath.IsAbs(s.Worlds), "worlds", "beginning with /", "%q is not an absolute path", s.Worlds)
+	want(
+		s.Worlds == "" || filepath.IsAbs(s.Worlds), "worlds", "beginning with /", "%q is not an absolute path",
+		s.Worlds,
+	)
 	want(s.Plays.Tasks >= 0 && s.Plays.Tasks <= 10_000, "plays.tasks", "0 to 10000", "%d is not allowed", s.Plays.Tasks)
 	percent(s.Plays.Changed, "plays.changed")
 	positive("plays.latency", s.Plays.Latency, s.Plays.Jitter)
 	positive("boot", s.Boot, s.BootJitter)
 	for i, f := range s.Plays.Faults {
 		path := fmt.Sprintf("plays.faults[%d]", i)
-		want(f.Outcome == "failed" || f.Outcome == "unreachable", path+".outcome", "failed or unreachable", "%q is not known", f.Outcome)
+		want(
+			f.Outcome == "failed" || f.Outcome == "unreachable", path+".outcome", "failed or unreachable",
+			"%q is not known", f.Outcome,
+		)
 		percent(f.Percent, path+".percent")
 	}
 	return p
@@ -96,7 +111,9 @@ func (s Settings) WorldDir(own string) string { return cmp.Or(s.Worlds, own) }
 func (s Settings) sim() *model.Sim {
 	out := &model.Sim{Boot: s.Boot, BootJitter: s.BootJitter, Seed: int(s.Seed)}
 	for _, v := range s.Verbs {
-		out.Verbs = append(out.Verbs, model.SimVerb{Verb: v.Verb, Latency: v.Latency, Jitter: v.Jitter, Faults: v.Faults})
+		out.Verbs = append(out.Verbs, model.SimVerb{
+			Verb: v.Verb, Latency: v.Latency, Jitter: v.Jitter, Faults: v.Faults,
+		})
 	}
 	return out
 }
@@ -116,7 +133,8 @@ func (s Settings) double(p model.Provider) *model.Sim {
 
 func (s Settings) pretend() pretend.Settings {
 	p := pretend.Settings{
-		Tasks: s.Plays.Tasks, Latency: time.Duration(s.Plays.Latency), Jitter: time.Duration(s.Plays.Jitter), Changed: s.Plays.Changed, Seed: uint64(s.Seed),
+		Tasks: s.Plays.Tasks, Latency: time.Duration(s.Plays.Latency), Jitter: time.Duration(s.Plays.Jitter),
+		Changed: s.Plays.Changed, Seed: uint64(s.Seed),
 	}
 	for _, f := range s.Plays.Faults {
 		p.Faults = append(p.Faults, pretend.Fault(f))

@@ -1,5 +1,6 @@
-// Package simulate is what a director works with that rehearses: worlds of the pretend hypervisor in the place of every provider, a stand-in for
-// ansible-playbook, nodes that have booted when their time has come, and clusters that are as healthy as their nodes.
+// Package simulate is what a director works with that rehearses: worlds of the pretend hypervisor in the place of every
+// provider, a stand-in for ansible-playbook, nodes that have booted when their time has come, and clusters that are as
+// healthy as their nodes.
 //
 // The director itself does not know: its planner, engine, steps and database are those of every day.
 package simulate
@@ -41,13 +42,17 @@ type world struct {
 	boot, jitter time.Duration
 }
 
-// Open returns the simulation of the director with that id. It keeps its worlds below dir unless the settings name another directory, and writes
-// the stand-in for ansible-playbook to dir.
+// Open returns the simulation of the director with that id. It keeps its worlds below dir unless the settings name
+// another directory, and writes the stand-in for ansible-playbook to dir.
 func Open(dir, directorID string, settings Settings) (*Simulation, error) {
-	s := &Simulation{dir: dir, worldDir: settings.WorldDir(dir), director: directorID, settings: settings, worlds: map[string]*world{}}
+	s := &Simulation{
+		dir: dir, worldDir: settings.WorldDir(dir), director: directorID, settings: settings,
+		worlds: map[string]*world{},
+	}
 	if err := s.writePlaybook(); err != nil {
 		return nil, &director.Error{
-			Kind: director.KindInternal, Op: "simulate.open", Msg: "the simulation cannot be set up in " + dir, Err: err,
+			Kind: director.KindInternal, Op: "simulate.open", Msg: "the simulation cannot be set up in " + dir,
+			Err:  err,
 			Hint: "check that the directory is writable and has room",
 		}
 	}
@@ -69,7 +74,8 @@ func (s *Simulation) Close() error {
 // Playbook returns the path of the stand-in for ansible-playbook.
 func (s *Simulation) Playbook() string { return filepath.Join(s.dir, pretend.Name) }
 
-// writePlaybook links the stand-in: to the small program beside the director's own, or else to the director itself, which plays it under that name.
+// writePlaybook links the stand-in: to the small program beside the director's own, or else to the director itself,
+// which plays it under that name.
 func (s *Simulation) writePlaybook() error {
 	if err := errors.Join(os.MkdirAll(s.dir, 0o700), os.MkdirAll(s.worldDir, 0o700)); err != nil {
 		return err
@@ -99,8 +105,8 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// Backend returns a back end of the pretended provider. Providers of type sim are as their documents say; of all others there is a double, with hosts of
-// the same names and plenty of room.
+// Backend returns a back end of the pretended provider. Providers of type sim are as their documents say; of all others
+// there is a double, with hosts of the same names and plenty of room.
 func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Backend, error) {
 	w, err := s.world(provider)
 	if err != nil {
@@ -116,7 +122,11 @@ func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Back
 	}
 	timings := map[sim.Verb]sim.Timing{}
 	for _, v := range settings.Verbs {
-		timings[sim.Verb(v.Verb)] = sim.Timing{Latency: time.Duration(v.Latency), Jitter: time.Duration(v.Jitter), Faults: float64(v.Faults) / 100}
+		timings[sim.Verb(
+			v.Verb,
+		)] = sim.Timing{
+			Latency: time.Duration(v.Latency), Jitter: time.Duration(v.Jitter), Faults: float64(v.Faults) / 100,
+		}
 	}
 	w.SetHosts(hosts...)
 	w.SetWeather(uint64(settings.Seed), timings) //nolint:gosec // any number will do
@@ -235,7 +245,9 @@ func (Cluster) Rehearse(ctx context.Context, _ string) ([]kube.Eviction, error) 
 
 // KubeletClientEnd says that there is no certificate: a pretended kubelet needs none.
 func (Cluster) KubeletClientEnd(_ context.Context, node string) (time.Time, error) {
-	return time.Time{}, director.Errorf(director.KindNotFound, "simulate.certificate", "the kubelet of %s only pretends", node)
+	return time.Time{}, director.Errorf(
+		director.KindNotFound, "simulate.certificate", "the kubelet of %s only pretends", node,
+	)
 }
 
 // Workloads says that all that should run does: there is nothing.

@@ -60,7 +60,9 @@ func MachinePrincipal(id string) string { return "machine-" + id }
 // concurrently.
 func (a SSHAccess) Authority(ctx context.Context, uid string) (pki.SSHAuthority, error) {
 	if uid == "" {
-		return pki.SSHAuthority{}, director.Errorf(director.KindInternal, "steps.ssh", "the SSH authority of no cluster was asked for")
+		return pki.SSHAuthority{}, director.Errorf(
+			director.KindInternal, "steps.ssh", "the SSH authority of no cluster was asked for",
+		)
 	}
 	key, err := a.keys().ensure(ctx, uid, SecretSSHAuthority)
 	return pki.SSHAuthority(key), err
@@ -72,7 +74,9 @@ func (a SSHAccess) Guest(ctx context.Context, uid, machine string) (cloudinit.Us
 	if err != nil {
 		return cloudinit.UserCA{}, err
 	}
-	return cloudinit.UserCA{Public: authority.Public, Principals: []string{ClusterPrincipal(uid), MachinePrincipal(machine)}}, nil
+	return cloudinit.UserCA{
+		Public: authority.Public, Principals: []string{ClusterPrincipal(uid), MachinePrincipal(machine)},
+	}, nil
 }
 
 // AuthorizedKey returns the line of authorized_keys with which a VM that somebody else makes lets the director of the
@@ -82,7 +86,8 @@ func (a SSHAccess) AuthorizedKey(ctx context.Context, uid string) (string, error
 	if err != nil {
 		return "", err
 	}
-	return `cert-authority,principals="` + ClusterPrincipal(uid) + `" ` + authority.Public + " director@" + a.Director, nil
+	return `cert-authority,principals="` + ClusterPrincipal(uid) + `" ` + authority.Public + " director@" +
+		a.Director, nil
 }
 
 // trusted records by whose certificates the machine is reached from now on.
@@ -102,7 +107,9 @@ func (a SSHAccess) trust(ctx context.Context, machine string) (t trust, err erro
 		return trust{}, err
 	}
 	if err := json.Unmarshal(text, &t); err != nil {
-		return trust{}, director.Errorf(director.KindInternal, "steps.ssh", "what machine %s trusts cannot be read: %w", machine, err)
+		return trust{}, director.Errorf(
+			director.KindInternal, "steps.ssh", "what machine %s trusts cannot be read: %w", machine, err,
+		)
 	}
 	return t, nil
 }
@@ -126,7 +133,9 @@ func (a SSHAccess) Machine(ctx context.Context, m director.Machine) ([]ssh.Signe
 		if t.Adopted {
 			principals = append(principals, ClusterPrincipal(t.Cluster))
 		}
-		login, err := a.issue(ctx, t.Cluster, pki.SSHUser{ID: "director " + a.Director + " " + m.Name, Principals: principals, Until: a.Now().Add(sshMargin)})
+		login, err := a.issue(ctx, t.Cluster, pki.SSHUser{
+			ID: "director " + a.Director + " " + m.Name, Principals: principals, Until: a.Now().Add(sshMargin),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +153,8 @@ func (a SSHAccess) Machine(ctx context.Context, m director.Machine) ([]ssh.Signe
 		if old != "" {
 			signer, err := ssh.ParsePrivateKey([]byte(old.Reveal()))
 			if err != nil {
-				return nil, director.Errorf(director.KindInternal, op, "the director's SSH key cannot be read") // the cause may quote the key
+				// the cause may quote the key
+				return nil, director.Errorf(director.KindInternal, op, "the director's SSH key cannot be read")
 			}
 			signers = append(signers, signer)
 		}
@@ -164,7 +174,8 @@ func (a SSHAccess) Play(ctx context.Context, uid, id string, nodes []director.Ma
 		until = deadline
 	}
 	login, err := a.issue(ctx, uid, pki.SSHUser{
-		ID: "director " + a.Director + " " + id, Principals: []string{ClusterPrincipal(uid)}, Until: until.Add(sshMargin), Terminal: true,
+		ID: "director " + a.Director + " " + id, Principals: []string{ClusterPrincipal(uid)},
+		Until: until.Add(sshMargin), Terminal: true,
 	})
 	if err != nil {
 		return SSHLogin{}, err
@@ -180,7 +191,8 @@ func (a SSHAccess) Play(ctx context.Context, uid, id string, nodes []director.Ma
 // Export returns what a person runs playbooks of the cluster with, for that long.
 func (a SSHAccess) Export(ctx context.Context, uid, user string, life time.Duration) (pki.SSHCredential, error) {
 	return a.issue(ctx, uid, pki.SSHUser{
-		ID: "director " + a.Director + " export " + user, Principals: []string{ClusterPrincipal(uid)}, Until: a.Now().Add(life), Terminal: true,
+		ID: "director " + a.Director + " export " + user, Principals: []string{ClusterPrincipal(uid)},
+		Until: a.Now().Add(life), Terminal: true,
 	})
 }
 
@@ -233,7 +245,9 @@ func clusterUID(r plan.Run, m director.Machine) (string, error) {
 		uid = planner.ClusterUID(r.Plan.Content)
 	}
 	if uid == "" {
-		return "", plan.Abort(director.Errorf(director.KindInternal, "steps.facts", "the plan does not say which cluster %s is of", m.Name).
+		return "", plan.Abort(director.Errorf(
+			director.KindInternal, "steps.facts", "the plan does not say which cluster %s is of", m.Name,
+		).
 			WithHint("the plan was made by another version: discard it and plan again"))
 	}
 	return uid, nil

@@ -21,7 +21,8 @@ func adapters() planner.VMParams {
 	a := netip.MustParseAddr
 	return planner.VMParams{
 		Machine: director.Machine{
-			ID: "m1", Cluster: "demo", Name: "demo-w-1", Role: director.RoleWorker, Pool: "w", Provider: "lab", Network: "demo", Address: "10.88.0.20", MAC: "52:54:00:00:00:01", CPUs: 2, Memory: 1 << 32,
+			ID: "m1", Cluster: "demo", Name: "demo-w-1", Role: director.RoleWorker, Pool: "w", Provider: "lab",
+			Network: "demo", Address: "10.88.0.20", MAC: "52:54:00:00:00:01", CPUs: 2, Memory: 1 << 32,
 			NICs: []director.NIC{
 				{Role: "services", Network: "front", Address: "10.91.0.20", MAC: "52:54:00:00:00:02"},
 				{Role: "storage", Network: "nfs", Address: "10.90.0.20", MAC: "52:54:00:00:00:03"},
@@ -31,9 +32,17 @@ func adapters() planner.VMParams {
 		Network: model.Network{CIDR: prefix, Gateway: a("10.88.0.1"), DNS: []netip.Addr{a("10.88.0.1")}},
 		Routes:  []model.Route{{To: netip.MustParsePrefix("172.30.0.1/32"), Via: a("10.88.0.1")}},
 		NICs: []planner.NICParams{
-			{Role: "services", Network: model.Network{CIDR: netip.MustParsePrefix("10.91.0.0/24"), Gateway: a("10.91.0.1"), PortGroup: "/DC/network/front"}, DefaultRoute: true},
+			{
+				Role: "services",
+				Network: model.Network{
+					CIDR: netip.MustParsePrefix("10.91.0.0/24"), Gateway: a("10.91.0.1"),
+					PortGroup: "/DC/network/front",
+				},
+				DefaultRoute: true,
+			},
 			{Role: "storage", Network: model.Network{
-				CIDR: netip.MustParsePrefix("10.90.0.0/24"), Gateway: a("10.90.0.1"), Routes: []model.Route{{To: netip.MustParsePrefix("10.200.0.0/16"), Via: a("10.90.0.254")}},
+				CIDR: netip.MustParsePrefix("10.90.0.0/24"), Gateway: a("10.90.0.1"),
+				Routes: []model.Route{{To: netip.MustParsePrefix("10.200.0.0/16"), Via: a("10.90.0.254")}},
 			}},
 		},
 	}
@@ -77,7 +86,10 @@ func TestAdaptersOfASpec(t *testing.T) {
 			routes = append(routes, r.To+">"+r.Via)
 		}
 		n := spec.NICs[device[3]-'0']
-		if got := strings.Join(routes, " "); got != want.routes || strings.Join(e.Addresses, " ") != want.address || e.Optional != want.optional || n.MAC != want.mac || n.Network != want.network {
+		if got := strings.Join(
+			routes, " ",
+		); got != want.routes || strings.Join(e.Addresses, " ") != want.address || e.Optional != want.optional ||
+			n.MAC != want.mac || n.Network != want.network {
 			t.Errorf("%s: %+v on %s %s, want %+v", device, e, n.Network, n.MAC, want)
 		}
 		if !strings.Contains(string(spec.Seed.NetworkConfig), want.mac) {
@@ -89,7 +101,9 @@ func TestAdaptersOfASpec(t *testing.T) {
 	}
 	broken := adapters()
 	broken.Machine.NICs = nil
-	if _, err := env.vmSpec(t.Context(), "c1", broken); director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
+	if _, err := env.vmSpec(
+		t.Context(), "c1", broken,
+	); director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
 		t.Errorf("adapters without addresses: %v", err)
 	}
 }
@@ -101,11 +115,15 @@ func TestAdaptersInTheInventory(t *testing.T) {
 	f := planner.Facts{
 		Cluster: "demo", UID: "u", Kubernetes: "v1.37.1", Registry: "172.30.0.1:5000",
 		Document: model.Cluster{
-			Network: "demo", Pods: model.PodNetwork{Plugin: "calico", CIDR: netip.MustParsePrefix("10.244.0.0/16"), MTU: 1450},
+			Network:  "demo",
+			Pods:     model.PodNetwork{Plugin: "calico", CIDR: netip.MustParsePrefix("10.244.0.0/16"), MTU: 1450},
 			Services: model.ServiceNetwork{CIDR: netip.MustParsePrefix("10.96.0.0/16"), Domain: "cluster.local"},
 		},
 		Network: p.Network, Tags: map[string]string{"etcd": "1", "coredns": "1", "pause": "1", "toolbox": "1"},
-		Nodes: []director.Machine{{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"}, p.Machine},
+		Nodes: []director.Machine{
+			{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"},
+			p.Machine,
+		},
 	}
 	plain := f
 	plain.Nodes = []director.Machine{f.Nodes[0]}
@@ -128,14 +146,17 @@ func TestAdaptersInTheInventory(t *testing.T) {
 	if err := yaml.Unmarshal(files["group_vars/all.yml"], &all); err != nil {
 		t.Fatal(err)
 	}
-	if host.NodeIP != "10.88.0.20" || len(host.Interfaces) != 3 || host.Interfaces[2].Device != "eth2" || host.Interfaces[2].Address != "10.90.0.20/24" {
+	if host.NodeIP != "10.88.0.20" || len(host.Interfaces) != 3 || host.Interfaces[2].Device != "eth2" ||
+		host.Interfaces[2].Address != "10.90.0.20/24" {
 		t.Errorf("the worker has %+v", host)
 	}
-	if len(all.Networks) != 3 || all.Networks[0].Name != "demo" || all.Networks[1].Role != "services" || all.Networks[2].CIDR != "10.90.0.0/24" {
+	if len(all.Networks) != 3 || all.Networks[0].Name != "demo" || all.Networks[1].Role != "services" ||
+		all.Networks[2].CIDR != "10.90.0.0/24" {
 		t.Errorf("the networks are %+v", all.Networks)
 	}
 	for path, text := range files {
-		if path != "group_vars/all.yml" && path != "host_vars/demo-w-1.yml" && strings.Contains(string(text), "10.90.") {
+		if path != "group_vars/all.yml" && path != "host_vars/demo-w-1.yml" &&
+			strings.Contains(string(text), "10.90.") {
 			t.Errorf("%s speaks of storage", path)
 		}
 	}

@@ -24,7 +24,9 @@ func (e Env) vmAdopt(ctx context.Context, r plan.Run, p planner.AdoptParams) err
 	}
 	a, ok := hypervisor.Capability[hypervisor.Adopter](b)
 	if !ok {
-		return director.Errorf(director.KindInvalid, op, "provider %s cannot take over a VM that somebody else has made", m.Provider).
+		return director.Errorf(
+			director.KindInvalid, op, "provider %s cannot take over a VM that somebody else has made", m.Provider,
+		).
 			WithHint("have the director make it: discard this plan and rejoin the node without a host key")
 	}
 	disks, err := e.dataDisks(ctx, p.VMParams)

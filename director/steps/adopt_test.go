@@ -97,8 +97,8 @@ func (b booting) Script(_ context.Context, _ director.Machine, _, script string)
 	return nil
 }
 
-// A VM that somebody else has made is taken over with its host key, gets its persisted directories back, and is the director's from then on; the one that
-// follows it has the director's own key again.
+// A VM that somebody else has made is taken over with its host key, gets its persisted directories back, and is the
+// director's from then on; the one that follows it has the director's own key again.
 func TestAdoptedVM(t *testing.T) {
 	t.Parallel()
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMBe3Lkx1Wd8XFJdJ5dEhvmEEHsLQYmoLY4n0UfLZkYi"
@@ -108,14 +108,22 @@ func TestAdoptedVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, ledger, script := sim.Open(world), places{id: map[string]string{}}, ""
-	env := Env{Director: "d1", Backends: oneBackend{back}, Ledger: ledger, Secrets: vault{}, Sealer: box, Nodes: booting{key, &script}, Now: time.Now}
+	env := Env{
+		Director: "d1", Backends: oneBackend{back}, Ledger: ledger, Secrets: vault{}, Sealer: box,
+		Nodes: booting{key, &script}, Now: time.Now,
+	}
 	r := plan.Run{Note: func(context.Context, string) {}}
 	p := planner.VMParams{
-		Machine: director.Machine{ID: "m1", ClusterUID: "c1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20", MAC: "52:54:00:00:00:01"}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
+		Machine: director.Machine{
+			ID: "m1", ClusterUID: "c1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20",
+			MAC: "52:54:00:00:00:01",
+		}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
 	}
 	adopt := func() error { return env.vmAdopt(t.Context(), r, planner.AdoptParams{VMParams: p, HostKey: key}) }
 
-	if o := plan.OutcomeOf(adopt()); o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for somebody to make VM demo-w-1") {
+	if o := plan.OutcomeOf(
+		adopt(),
+	); o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for somebody to make VM demo-w-1") {
 		t.Fatalf("before there is one: %+v", o)
 	}
 	id := world.AddStranger("demo-w-1")
@@ -124,7 +132,9 @@ func TestAdoptedVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := env.vmBoot(t.Context(), r, p); err != nil || !strings.Contains(script, "persist /var/lib/etcd") || ledger.id["m1"] != string(id) {
+	if err := env.vmBoot(
+		t.Context(), r, p,
+	); err != nil || !strings.Contains(script, "persist /var/lib/etcd") || ledger.id["m1"] != string(id) {
 		t.Fatalf("the VM %v was prepared with %q: %v", ledger.id, script, err)
 	}
 	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got != key || !adopted || err != nil {
@@ -138,7 +148,9 @@ func TestAdoptedVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm, err := back.Get(t.Context(), id)
-	if want := (director.Stamp{Director: "d1", Machine: "m1"}); err != nil || vm.Power != hypervisor.PowerOn || !cmp.Equal(vm.Stamp, want) {
+	if want := (director.Stamp{
+		Director: "d1", Machine: "m1",
+	}); err != nil || vm.Power != hypervisor.PowerOn || !cmp.Equal(vm.Stamp, want) {
 		t.Errorf("it is not switched on as it is: %+v, %v", vm, err)
 	}
 	if err := env.vmRemove(t.Context(), r, p); err != nil {
@@ -147,7 +159,9 @@ func TestAdoptedVM(t *testing.T) {
 	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got == key || got == "" || adopted || err != nil {
 		t.Errorf("the next VM would have the key %q, %t, %v", got, adopted, err)
 	}
-	if err := env.vmBoot(t.Context(), r, p); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "--host-key") {
+	if err := env.vmBoot(
+		t.Context(), r, p,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "--host-key") {
 		t.Errorf("another host key than the known one: %v", err)
 	}
 }

@@ -65,7 +65,8 @@ func (e Env) guestDisk(p planner.VMParams, disks []hypervisor.Disk) *cloudinit.D
 	}
 	owner := disks[i].Owner(e.stamp(p.Machine.ID))
 	return &cloudinit.DataDisk{
-		Serial: director.DataDiskSerial, WWN: hypervisor.DiskWWN(owner, director.DataDiskSerial), Mount: DataDiskMount, Persist: p.Persist,
+		Serial: director.DataDiskSerial, WWN: hypervisor.DiskWWN(owner, director.DataDiskSerial), Mount: DataDiskMount,
+		Persist: p.Persist,
 	}
 }
 
@@ -92,13 +93,15 @@ func (e Env) member(ctx context.Context, machine string) (bool, error) {
 	return m.Kubernetes != "", err
 }
 
-// outliving are the disks that outlive the machine's VMs: those that others have attached, and if the machine goes for good its data disks too,
-// whether it has a VM or not.
+// outliving are the disks that outlive the machine's VMs: those that others have attached, and if the machine goes for
+// good its data disks too, whether it has a VM or not.
 func (e Env) outliving(
 	ctx context.Context, r plan.Run, b hypervisor.Backend, vms []hypervisor.VM, p planner.VMParams, forGood bool,
 ) ([]director.KeptDisk, error) {
 	m := p.Machine
-	kept := director.KeptDisk{Provider: m.Provider, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Pool: m.Pool, Node: m.Name, Kept: e.Now()}
+	kept := director.KeptDisk{
+		Provider: m.Provider, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Pool: m.Pool, Node: m.Name, Kept: e.Now(),
+	}
 	if r.Plan != nil {
 		kept.Plan = r.Plan.ID
 	}
@@ -111,7 +114,8 @@ func (e Env) outliving(
 		return nil, err
 	}
 	for _, d := range taken { // also one that the hypervisor does not show: the audit says so then
-		d.ClusterUID, d.Cluster, d.Pool, d.Node, d.Plan, d.Kept, d.Holder = kept.ClusterUID, kept.Cluster, kept.Pool, kept.Node, kept.Plan, kept.Kept, ""
+		d.ClusterUID, d.Cluster, d.Pool, d.Node, d.Plan, d.Kept, d.Holder = kept.ClusterUID, kept.Cluster, kept.Pool,
+			kept.Node, kept.Plan, kept.Kept, ""
 		out = append(out, d)
 	}
 	volumes, ok := hypervisor.Capability[hypervisor.Volumes](b)
@@ -128,14 +132,17 @@ func (e Env) outliving(
 			continue
 		}
 		d := kept
-		d.ID, d.Name, d.Host, d.Size, d.Machine, d.Serial = director.DiskID(m.ID, v.Serial), v.Name, v.Host, v.Size, m.ID, v.Serial
+		d.ID, d.Name, d.Host, d.Size, d.Machine, d.Serial = director.DiskID(m.ID, v.Serial), v.Name, v.Host, v.Size,
+			m.ID, v.Serial
 		out = append(out, d)
 	}
 	return out, nil
 }
 
 // foreignDisks are the disks of the VMs that the director did not make, each described like kept.
-func (e Env) foreignDisks(ctx context.Context, b hypervisor.Backend, vms []hypervisor.VM, kept director.KeptDisk) ([]director.KeptDisk, error) {
+func (e Env) foreignDisks(
+	ctx context.Context, b hypervisor.Backend, vms []hypervisor.VM, kept director.KeptDisk,
+) ([]director.KeptDisk, error) {
 	teller, ok := hypervisor.Capability[hypervisor.DiskTeller](b)
 	if !ok {
 		return nil, nil
@@ -162,7 +169,9 @@ func (e Env) foreignDisks(ctx context.Context, b hypervisor.Backend, vms []hyper
 }
 
 // dropDisks deletes those of the disks that the plan names, and tells which are kept.
-func (e Env) dropDisks(ctx context.Context, r plan.Run, b hypervisor.Backend, p planner.VMParams, left []director.KeptDisk) error {
+func (e Env) dropDisks(
+	ctx context.Context, r plan.Run, b hypervisor.Backend, p planner.VMParams, left []director.KeptDisk,
+) error {
 	volumes, able := hypervisor.Capability[hypervisor.Volumes](b)
 	for _, d := range left {
 		if !able || d.Foreign() || !slices.Contains(p.DeleteData, d.ID) {

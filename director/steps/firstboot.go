@@ -31,7 +31,9 @@ func describe(g *cloudinit.Guest, p planner.VMParams) {
 	}
 	g.Packages = m.Packages
 	for _, s := range m.Scripts {
-		g.Scripts = append(g.Scripts, cloudinit.Script{Name: s.Name, Content: s.Content, Timeout: time.Duration(s.Timeout)})
+		g.Scripts = append(g.Scripts, cloudinit.Script{
+			Name: s.Name, Content: s.Content, Timeout: time.Duration(s.Timeout),
+		})
 	}
 	for _, s := range m.Shares {
 		share := cloudinit.Share{Path: s.Path, Server: s.Server, Export: s.Export, Options: s.Options}
@@ -48,8 +50,9 @@ func describe(g *cloudinit.Guest, p planner.VMParams) {
 // healthLimit is how long one health check may take: the director's commands on nodes are short.
 const healthLimit = 20 * time.Second
 
-// firstBoot holds a node that has booted to its document: its first-boot scripts have succeeded, and it is well. A VM that somebody else has made was given no
-// scripts; whether it is well is asked of it too. A step that is tried again runs the scripts again that have failed.
+// firstBoot holds a node that has booted to its document: its first-boot scripts have succeeded, and it is well. A VM
+// that somebody else has made was given no scripts; whether it is well is asked of it too. A step that is tried again
+// runs the scripts again that have failed.
 func (e Env) firstBoot(ctx context.Context, r plan.Run, p planner.VMParams, key string, adopted bool) error {
 	if !adopted && len(p.VM.Scripts)+len(p.VM.Shares) > 0 {
 		if err := e.scripts(ctx, r, p, key); err != nil {
@@ -81,7 +84,10 @@ func (e Env) scripts(ctx context.Context, r plan.Run, p planner.VMParams, key st
 		}
 		select {
 		case <-ctx.Done():
-			return director.Errorf(director.KindUnavailable, "vm.boot", "the first-boot scripts of %s have not ended: %w", m.Name, errors.Join(err, ctx.Err())).
+			return director.Errorf(
+				director.KindUnavailable, "vm.boot", "the first-boot scripts of %s have not ended: %w", m.Name,
+				errors.Join(err, ctx.Err()),
+			).
 				WithHint("look what they wait for in %s on the node", cloudinit.FirstBootDir)
 		case <-tick.C:
 		}
@@ -118,14 +124,17 @@ func scriptsResult(ctx context.Context, r plan.Run, p planner.VMParams, report c
 		return nil
 	}
 	return director.Errorf(director.KindConflict, "vm.boot", "%s", strings.Join(failed, "\n")).
-		WithHint("the whole output is in %s on the node. Mend what it misses and retry the step, which runs again what has failed; or correct the script in the document of the cluster and make the node anew",
+		WithHint("the whole output is in %s on the node. Mend what it misses and retry the step, which runs again "+
+			"what has failed; or correct the script in the document of the cluster and make the node anew",
 			strings.Join(logs, ", "))
 }
 
 // healthy tries the node's health check until it passes, or its time is over.
 func (e Env) healthy(ctx context.Context, r plan.Run, p planner.VMParams, key string) error {
 	h := p.VM.Health
-	script := fmt.Sprintf("timeout %d sh -c '%s'", int(healthLimit.Seconds()), strings.ReplaceAll(h.Command, "'", `'\''`))
+	script := fmt.Sprintf(
+		"timeout %d sh -c '%s'", int(healthLimit.Seconds()), strings.ReplaceAll(h.Command, "'", `'\''`),
+	)
 	limit := time.NewTimer(time.Duration(h.Timeout))
 	defer limit.Stop()
 	tick := time.NewTicker(max(time.Duration(h.Interval), time.Millisecond))
@@ -139,8 +148,14 @@ func (e Env) healthy(ctx context.Context, r plan.Run, p planner.VMParams, key st
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			return director.Errorf(director.KindConflict, "vm.boot", "%s is not well %s after its boot: %s", p.Machine.Name, h.Timeout, said(err)).
-				WithHint("run %s on the node; mend it and retry the step, or correct health in the document of the cluster", cloudinit.HealthFile)
+			return director.Errorf(
+				director.KindConflict, "vm.boot", "%s is not well %s after its boot: %s", p.Machine.Name, h.Timeout,
+				said(err),
+			).
+				WithHint(
+					"run %s on the node; mend it and retry the step, or correct health in the document of the cluster",
+					cloudinit.HealthFile,
+				)
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
 		}

@@ -58,11 +58,17 @@ func (g *guest) Script(_ context.Context, _ director.Machine, _, script string) 
 func TestFirstBoot(t *testing.T) {
 	t.Parallel()
 	good := cloudinit.ScriptResult{Name: "good", Ran: true, Ended: true}
-	bad := cloudinit.ScriptResult{Name: "bad", Log: "/var/lib/kaas/first-boot/01-bad.log", Ran: true, Ended: true, Code: 3, Tail: "one\n\x1b[31mtwo"}
+	bad := cloudinit.ScriptResult{
+		Name: "bad", Log: "/var/lib/kaas/first-boot/01-bad.log", Ran: true, Ended: true, Code: 3,
+		Tail: "one\n\x1b[31mtwo",
+	}
 	loud := cloudinit.ScriptResult{Name: "loud", Ran: true, Ended: true, Code: 1}
 	vm := model.VMModel{
 		Scripts: []model.Script{{Name: "good"}, {Name: "bad"}, {Name: "loud", IgnoreFailure: true}},
-		Health:  &model.Health{Command: "test 'a' = a", Interval: model.Duration(time.Millisecond), Timeout: model.Duration(50 * time.Millisecond)},
+		Health: &model.Health{
+			Command: "test 'a' = a", Interval: model.Duration(time.Millisecond),
+			Timeout: model.Duration(50 * time.Millisecond),
+		},
 	}
 	for name, tt := range map[string]struct {
 		guest   guest
@@ -71,13 +77,37 @@ func TestFirstBoot(t *testing.T) {
 		again   int
 		notes   string
 	}{
-		"all is well":         {guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{good}}}}},
-		"one fails":           {guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{good, bad}}}}, want: []string{"script bad on w ended with exit code 3; its last lines:\none\ntwo", "01-bad.log", "retry the step"}},
-		"one may fail":        {guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{loud}}}}, notes: "script loud on w ended with exit code 1, which its document ignores"},
-		"they run still":      {guest: guest{reports: []cloudinit.Report{{Busy: true, Scripts: []cloudinit.ScriptResult{{Name: "good", Ran: true}}}, {Scripts: []cloudinit.ScriptResult{good}}}}, notes: "first-boot scripts run: good"},
-		"the second try":      {guest: guest{reports: []cloudinit.Report{{Busy: true}, {Scripts: []cloudinit.ScriptResult{good}}}}, attempt: 2, again: 1, notes: "first-boot scripts run"},
-		"ill for a moment":    {guest: guest{reports: []cloudinit.Report{{}}, ill: 2}, notes: "is not well yet"},
-		"ill for too long":    {guest: guest{reports: []cloudinit.Report{{}}, ill: 1 << 30}, want: []string{"w is not well 50ms after its boot: a script failed on w: disk is full", "/var/lib/kaas/health"}},
+		"all is well": {guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{good}}}}},
+		"one fails": {
+			guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{good, bad}}}},
+			want: []string{
+				"script bad on w ended with exit code 3; its last lines:\none\ntwo", "01-bad.log", "retry the step",
+			},
+		},
+		"one may fail": {
+			guest: guest{reports: []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{loud}}}},
+			notes: "script loud on w ended with exit code 1, which its document ignores",
+		},
+		"they run still": {
+			guest: guest{
+				reports: []cloudinit.Report{
+					{Busy: true, Scripts: []cloudinit.ScriptResult{{Name: "good", Ran: true}}},
+					{Scripts: []cloudinit.ScriptResult{good}},
+				},
+			},
+			notes: "first-boot scripts run: good",
+		},
+		"the second try": {
+			guest:   guest{reports: []cloudinit.Report{{Busy: true}, {Scripts: []cloudinit.ScriptResult{good}}}},
+			attempt: 2, again: 1, notes: "first-boot scripts run",
+		},
+		"ill for a moment": {guest: guest{reports: []cloudinit.Report{{}}, ill: 2}, notes: "is not well yet"},
+		"ill for too long": {
+			guest: guest{reports: []cloudinit.Report{{}}, ill: 1 << 30},
+			want: []string{
+				"w is not well 50ms after its boot: a script failed on w: disk is full", "/var/lib/kaas/health",
+			},
+		},
 		"a machine of before": {guest: guest{reports: []cloudinit.Report{{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,14 +116,17 @@ func TestFirstBoot(t *testing.T) {
 			again := 0
 			tt.guest.again, tt.guest.ran = &again, &ran
 			env := Env{Nodes: &tt.guest}
-			r := plan.Run{Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) }}
+			r := plan.Run{
+				Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) },
+			}
 			p := planner.VMParams{Machine: director.Machine{Name: "w"}, VM: vm}
 			err := env.firstBoot(t.Context(), r, p, "", false)
 			if len(tt.want) == 0 && err != nil {
 				t.Fatal(err)
 			}
 			for _, part := range tt.want {
-				if director.KindOf(err) != director.KindConflict || !strings.Contains(fmt.Sprint(err)+director.HintOf(err), part) {
+				if director.KindOf(err) != director.KindConflict ||
+					!strings.Contains(fmt.Sprint(err)+director.HintOf(err), part) {
 					t.Errorf("%q is not in %v (%s)", part, err, director.HintOf(err))
 				}
 			}
@@ -119,7 +152,13 @@ func sshServer(t *testing.T, key cloudinit.HostKey, dir string) (port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return &ssh.Permissions{}, nil }}
+	config := &ssh.ServerConfig{
+		PublicKeyCallback: func(
+			ssh.ConnMetadata, ssh.PublicKey,
+		) (*ssh.Permissions, error) {
+			return &ssh.Permissions{}, nil
+		},
+	}
 	config.AddHostKey(signer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,9 +224,11 @@ func TestFirstBootOverSSH(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// sudo does as it is told; the paths of the node lead below the test's directory.
-	sudo := "#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%s' \"$4\" | sed 's|" + cloudinit.FirstBootDir + "|" + dir + "|g')\"\n"
+	sudo := "#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%s' \"$4\" | sed 's|" +
+		cloudinit.FirstBootDir + "|" + dir + "|g')\"\n"
 	tail := base64.StdEncoding.EncodeToString([]byte("it's broken\n"))
-	run := "#!/bin/sh\n[ \"$1\" = report ] || exec touch " + dir + "/again\necho '00-good 0 600 '\necho '01-bad 7 60 " + tail + "'\n"
+	run := "#!/bin/sh\n[ \"$1\" = report ] || exec touch " + dir + "/again\necho '00-good 0 600 '\necho '01-bad 7 60 " +
+		tail + "'\n"
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "sudo"), []byte(sudo), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +245,8 @@ func TestFirstBootOverSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := nodes.FirstBoot(t.Context(), m, key.Public, false)
-	if err != nil || len(r.Scripts) != 2 || r.Scripts[0].Failed() || r.Scripts[1].Code != 7 || r.Scripts[1].Tail != "it's broken" || r.Scripts[1].Limit != time.Minute {
+	if err != nil || len(r.Scripts) != 2 || r.Scripts[0].Failed() || r.Scripts[1].Code != 7 ||
+		r.Scripts[1].Tail != "it's broken" || r.Scripts[1].Limit != time.Minute {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "again")); err == nil {
@@ -221,7 +263,9 @@ func TestFirstBootOverSSH(t *testing.T) {
 			t.Fatal("the scripts were not run again")
 		}
 	}
-	if err := nodes.Script(t.Context(), m, key.Public, "echo no; exit 4"); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "no") {
+	if err := nodes.Script(
+		t.Context(), m, key.Public, "echo no; exit 4",
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "no") {
 		t.Errorf("a script that fails: %v", err)
 	}
 	other, err := cloudinit.NewHostKey()
@@ -239,16 +283,26 @@ func TestDescribe(t *testing.T) {
 	p := planner.VMParams{
 		Machine: director.Machine{Name: "demo-w-1", Cluster: "demo"},
 		VM: model.VMModel{
-			SSHKeys: []string{"k"}, NTP: []string{"t"}, Packages: []string{"htop"}, HostAliases: []model.HostAlias{{Address: netip.MustParseAddr("10.0.0.9"), Names: []string{"nfs"}}},
-			Repositories: []model.Repository{{Name: "x", Source: "deb x", Key: "y"}}, Scripts: []model.Script{{Name: "s", Content: "true", Timeout: model.Duration(time.Minute)}},
-			Shares: []model.Share{{Path: "/a/b", Server: "nfs", Export: "/x", Options: "o"}, {Path: "/c", Server: "nfs", Export: "/y", Options: "o", Common: true}},
+			SSHKeys: []string{
+				"k",
+			}, NTP: []string{"t"}, Packages: []string{"htop"},
+			HostAliases:  []model.HostAlias{{Address: netip.MustParseAddr("10.0.0.9"), Names: []string{"nfs"}}},
+			Repositories: []model.Repository{{Name: "x", Source: "deb x", Key: "y"}},
+			Scripts:      []model.Script{{Name: "s", Content: "true", Timeout: model.Duration(time.Minute)}},
+			Shares: []model.Share{
+				{Path: "/a/b", Server: "nfs", Export: "/x", Options: "o"},
+				{Path: "/c", Server: "nfs", Export: "/y", Options: "o", Common: true},
+			},
 			Health: &model.Health{Command: "true"},
 		},
 	}
 	g := cloudinit.Guest{AuthorizedKeys: []string{"own"}, NTP: []string{"network"}}
 	describe(&g, p)
-	want := "[own k] [t] [htop] [{10.0.0.9 [nfs]}] [{x deb x y}] [{s true 1m0s}] [{/a/b nfs /x demo/demo-w-1/a/b o} {/c nfs /y  o}] true"
-	if got := fmt.Sprint(g.AuthorizedKeys, g.NTP, g.Packages, g.HostAliases, g.Repositories, g.Scripts, g.Shares, " ", g.Health); strings.ReplaceAll(got, "  true", " true") != want {
+	want := "[own k] [t] [htop] [{10.0.0.9 [nfs]}] [{x deb x y}] [{s true 1m0s}] [{/a/b nfs /x demo/demo-w-1/a/b o} " +
+		"{/c nfs /y  o}] true"
+	if got := fmt.Sprint(
+		g.AuthorizedKeys, g.NTP, g.Packages, g.HostAliases, g.Repositories, g.Scripts, g.Shares, " ", g.Health,
+	); strings.ReplaceAll(got, "  true", " true") != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	g = cloudinit.Guest{NTP: []string{"network"}}

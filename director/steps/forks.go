@@ -10,7 +10,9 @@ import (
 
 // reserver is a player whose forks can be taken before a play.
 type reserver interface {
-	Reserve(ctx context.Context, limit []string, waits func()) (reserved context.Context, release func(), err error)
+	Reserve(
+		ctx context.Context, plan string, limit []string, waits func(),
+	) (reserved context.Context, release func(), err error)
 }
 
 // playHandler runs playbooks. It waits for forks before the step's time begins to run.
@@ -26,5 +28,5 @@ func (h playHandler) Prepare(ctx context.Context, r plan.Run) (prepared context.
 	if err := json.Unmarshal(r.Step.Params, &p); err != nil || !ok {
 		return ctx, func() {}, nil //nolint:nilerr // Run says what is wrong with the parameters
 	}
-	return player.Reserve(ctx, p.Limit, func() { r.Note(ctx, "waits for a free Ansible fork") })
+	return player.Reserve(ctx, r.Plan.ID, p.Limit, func() { r.Note(ctx, "waits for a free Ansible fork") })
 }

@@ -99,7 +99,9 @@ func encodeKey(key cloudinit.HostKey) ([]byte, error) {
 func decodeKey(owner, name string, plain []byte) (cloudinit.HostKey, error) {
 	var s storedKey
 	if err := json.Unmarshal(plain, &s); err != nil {
-		return cloudinit.HostKey{}, director.Errorf(director.KindInternal, "steps.keys", "the SSH key %s of %s cannot be read", name, owner)
+		return cloudinit.HostKey{}, director.Errorf(
+			director.KindInternal, "steps.keys", "the SSH key %s of %s cannot be read", name, owner,
+		)
 	}
 	return cloudinit.HostKey{Private: director.Secret(s.Private), Public: s.Public}, nil
 }

@@ -14,13 +14,18 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 )
 
-// kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director through the API.
+// kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director
+// through the API.
 func (e Env) kubeReady(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
-	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) { return notReady(ctx, client, p.Nodes) })
+	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(
+		ctx context.Context, client API,
+	) (string, error) {
+		return notReady(ctx, client, p.Nodes)
+	})
 }
 
-// kubeTraffic waits until no rollout of kube-proxy or of the pod network is in the way of traffic: a node whose kube-proxy is just being exchanged goes on sending to pods
-// that a drain has moved.
+// kubeTraffic waits until no rollout of kube-proxy or of the pod network is in the way of traffic: a node whose
+// kube-proxy is just being exchanged goes on sending to pods that a drain has moved.
 func (e Env) kubeTraffic(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
 	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) {
 		missing, err := client.RollingOut(ctx)
@@ -61,9 +66,12 @@ func (e Env) nodeLeft(ctx context.Context, r plan.Run, p planner.NodeParams) err
 	return e.Clusters.SetNode(ctx, p)
 }
 
-// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not answer is asked again. One that does
-// not accept our certificate is asked again with a new one; if it does not accept that either, the wait is over.
-func (e Env) await(ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error)) error {
+// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not
+// answer is asked again. One that does not accept our certificate is asked again with a new one; if it does not accept
+// that either, the wait is over.
+func (e Env) await(
+	ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error),
+) error {
 	client, err := e.Cluster(ctx, uid, cluster, endpoint)
 	if err != nil {
 		return err
@@ -96,8 +104,13 @@ func (e Env) await(ctx context.Context, r plan.Run, uid, cluster, endpoint strin
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return director.Errorf(director.KindUnavailable, "kube.ready", "cluster %s is not ready: %s: %w", cluster, why, errors.Join(err, ctx.Err())).
-				WithHint("look at it with: directorctl kubeconfig %s, and kubectl -n kube-system get pods,events", cluster)
+			return director.Errorf(
+				director.KindUnavailable, "kube.ready", "cluster %s is not ready: %s: %w", cluster, why,
+				errors.Join(err, ctx.Err()),
+			).
+				WithHint(
+					"look at it with: directorctl kubeconfig %s, and kubectl -n kube-system get pods,events", cluster,
+				)
 		case <-tick.C:
 		}
 	}
@@ -149,7 +162,8 @@ func credentialLife(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), 0) + lifeMargin
 }
 
-// Cluster connects to a cluster as the director. Its certificate is good for longer than ctx has time, and for ten minutes if ctx has no deadline.
+// Cluster connects to a cluster as the director. Its certificate is good for longer than ctx has time, and for ten
+// minutes if ctx has no deadline.
 func (e Env) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {

@@ -88,17 +88,25 @@ func TestWaitsDoNotOutliveTheirCertificate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
-		err := env.await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(context.Context, API) (string, error) { return "", nil })
+		err := env.await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(
+			context.Context, API,
+		) (string, error) {
+			return "", nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if end.Before(deadline.Add(lifeMargin - 2*time.Second)) {
-			t.Errorf("a step of %s waits with a certificate that ends %s before its deadline and the margin", long, deadline.Add(lifeMargin).Sub(end))
+			t.Errorf(
+				"a step of %s waits with a certificate that ends %s before its deadline and the margin", long,
+				deadline.Add(lifeMargin).Sub(end),
+			)
 		}
 	}
 }
 
-// A certificate that is refused in the middle of a wait is replaced once in a row; one that is refused at once again ends the wait.
+// A certificate that is refused in the middle of a wait is replaced once in a row; one that is refused at once again
+// ends the wait.
 func TestWaitConnectsAgainWhenRefused(t *testing.T) {
 	t.Parallel()
 	expired := director.Errorf(director.KindUnauthenticated, "kube", "the certificate has expired")
@@ -116,27 +124,32 @@ func TestWaitConnectsAgainWhenRefused(t *testing.T) {
 				connected++
 				return refusing{err: tt.apis[connected-1]}, nil
 			})
-			err := env.await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(ctx context.Context, a API) (string, error) {
+			err := env.await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(
+				ctx context.Context, a API,
+			) (string, error) {
 				_, err := a.RollingOut(ctx)
 				return "", err
 			})
-			if (err == nil) != (tt.want == "") || err != nil && director.KindOf(err) != tt.want || connected != len(tt.apis) {
+			if (err == nil) != (tt.want == "") || err != nil && director.KindOf(err) != tt.want ||
+				connected != len(tt.apis) {
 				t.Errorf("got %v after %d connections", err, connected)
 			}
 		})
 	}
 }
 
-// No wait outlives a credential that it holds: handlers connect in await alone, which connects again, and every client certificate that the director
-// signs for itself lives as long as its caller has time. Those that are named here are for people, or are used at once.
+// No wait outlives a credential that it holds: handlers connect in await alone, which connects again, and every client
+// certificate that the director signs for itself lives as long as its caller has time. Those that are named here are
+// for people, or are used at once.
 func TestEveryCredentialFollowsItsDeadline(t *testing.T) {
 	t.Parallel()
 	others := map[string]string{
-		"../operations/operations.go":   "a person's kubeconfig, with the time that they ask for",
+		"../access/access.go":           "a person's kubeconfig, with the time that they ask for",
 		"../operations/certificates.go": "a look at etcd's certificates, within one request",
 	}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.HasSuffix(filepath.Dir(path), "test") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -166,7 +179,10 @@ func TestEveryCredentialFollowsItsDeadline(t *testing.T) {
 						name, named = life.Fun.(*ast.Ident)
 					}
 					if !named || name.Name != "credentialLife" {
-						t.Errorf("%s: %s signs a certificate whose life does not follow its caller's deadline", path, fn.Name.Name)
+						t.Errorf(
+							"%s: %s signs a certificate whose life does not follow its caller's deadline", path,
+							fn.Name.Name,
+						)
 					}
 				case inSteps && sel.Sel.Name == "Cluster" && fn.Name.Name != "await" && len(call.Args) == 4:
 					t.Errorf("%s: %s holds a connection to a cluster outside of await", path, fn.Name.Name)

@@ -27,11 +27,15 @@ type reserved struct {
 
 func (r reserved) NetworkUser(context.Context, string, string) (string, error) { return r.cluster, nil }
 
-// Whether a network can go is decided when it goes: a creation may have been started since the plan of the deletion was made.
+// Whether a network can go is decided when it goes: a creation may have been started since the plan of the deletion was
+// made.
 func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	t.Parallel()
 	world := sim.NewWorld(sim.Host{Name: "h1", CPUs: 8, Memory: 1 << 36, Disk: 1 << 40})
-	p := planner.NetworkParams{Provider: "lab", Name: "demo", UID: "u1", Network: model.Network{Mode: "nat", CIDR: prefix, Gateway: netip.MustParseAddr("10.88.0.1")}}
+	p := planner.NetworkParams{
+		Provider: "lab", Name: "demo", UID: "u1",
+		Network: model.Network{Mode: "nat", CIDR: prefix, Gateway: netip.MustParseAddr("10.88.0.1")},
+	}
 	var notes []string
 	r := plan.Run{Note: func(_ context.Context, text string) { notes = append(notes, text) }}
 	env := Env{Director: "d1", Backends: oneBackend{sim.Open(world)}, Ledger: reserved{cluster: "other"}}
@@ -40,7 +44,9 @@ func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	if err := env.networkEnsure(t.Context(), r, p); err != nil || !there() {
 		t.Fatalf("the network was not made: %v, %v", err, world.Inventory(""))
 	}
-	if err := env.networkDelete(t.Context(), r, p); err != nil || !there() || len(notes) != 1 || !strings.Contains(notes[0], "other") {
+	if err := env.networkDelete(
+		t.Context(), r, p,
+	); err != nil || !there() || len(notes) != 1 || !strings.Contains(notes[0], "other") {
 		t.Errorf("used by another cluster: %v, notes %q, %v", err, notes, world.Inventory(""))
 	}
 	env.Ledger = reserved{}

@@ -32,13 +32,21 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 			return plan.Abort(err)
 		}
 	}
+	facts = facts.Moved(p.Moved)
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
 		return err
 	}
-	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m director.Machine) bool { return slices.Contains(p.Without, m.Name) })
+	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(
+		m director.Machine,
+	) bool {
+		return slices.Contains(p.Without, m.Name)
+	})
 	templates, err := inventory.TemplatesOf(tree)
 	if err != nil {
+		return err
+	}
+	if facts.Bundle, err = e.checked(ctx, facts); err != nil {
 		return err
 	}
 	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
@@ -59,7 +67,8 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
 	_, err = e.Player.Play(ctx, ansible.Play{
 		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
-		SSHKey: []byte(login.Private.Reveal()), SSHCertificate: []byte(login.Certificate), OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
+		SSHKey: []byte(login.Private.Reveal()), SSHCertificate: []byte(login.Certificate),
+		OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
 		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt), OnEvent: watch.event, OnFailure: watch.failure,
 	})
 	return playOutcome(err)
@@ -68,8 +77,9 @@ func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
 // stillRunning is how long a step may wait for the end of its former run, which was told to end.
 const stillRunning = 10 * time.Minute
 
-// playOutcome says what a failed run asks for. Hosts that could not be reached come back, and so does what fails for a cause that is known to
-// pass by itself. What a person can mend from outside parks; all else is final at once, because trying it again would only hide it for minutes.
+// playOutcome says what a failed run asks for. Hosts that could not be reached come back, and so does what fails for a
+// cause that is known to pass by itself. What a person can mend from outside parks; all else is final at once, because
+// trying it again would only hide it for minutes.
 func playOutcome(err error) error {
 	if errors.Is(err, ansible.ErrRunning) {
 		return plan.AfterWithin(stillRunning, 2*time.Second, "waits for the end of its former run")
@@ -85,7 +95,9 @@ func playOutcome(err error) error {
 	case ansible.ClassInterrupted:
 		return plan.Interrupt(err)
 	case ansible.ClassUnreachable:
-		return plan.ParkLast(retry(err), "bring the machine back, or see why the director does not reach it, and retry the step")
+		return plan.ParkLast(
+			retry(err), "bring the machine back, or see why the director does not reach it, and retry the step",
+		)
 	case ansible.ClassCancelled, ansible.ClassTimeout:
 		return retry(err)
 	case ansible.ClassFailed:
@@ -107,7 +119,8 @@ func retry(err error) error {
 	return &again
 }
 
-// Inventory renders the inventory of the cluster as runs of this director's playbooks get it. It holds no secret. Host keys that do not exist yet are made.
+// Inventory renders the inventory of the cluster as runs of this director's playbooks get it. It holds no secret. Host
+// keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
 	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		key, _, err := e.nodeKey(ctx, machine)
@@ -115,7 +128,8 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 	})
 }
 
-// ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left out.
+// ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left
+// out.
 func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
 	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
@@ -133,15 +147,20 @@ func (e Env) CheckInventory(f planner.Facts) error {
 }
 
 func (e Env) inventory(
-	f planner.Facts, render func(inventory.Input) (inventory.Files, error), hostKey func(machine string) (string, error),
+	f planner.Facts, render func(
+		inventory.Input,
+	) (inventory.Files, error), hostKey func(machine string) (string, error),
 ) (inventory.Files, error) {
 	c := f.Document
 	in := inventory.Input{
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
-		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU, ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
-		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle, NTP: f.Network.NTP,
+		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU,
+		ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
+		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle,
+		NTP:         f.Network.NTP,
 		BinariesURL: "https://" + f.Registry + e.ArtifactsPath + f.Digest + "/bin", Binaries: f.Programs,
-		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout), Vars: c.Vars,
+		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout),
+		Vars: c.Vars,
 	}
 	if c.API.VIP.IsValid() {
 		in.APIVIP = c.API.VIP.String()
@@ -179,6 +198,7 @@ func (e Env) inventory(
 // own gives the node what its pool has in the place of what all nodes have.
 func own(n *inventory.Node, c model.Cluster, vm model.VMModel) {
 	n.NTP = vm.NTP
+	n.KubeReserved, n.SystemReserved = vm.Reserved.Kubelet.Quantities(), vm.Reserved.System.Quantities()
 	if len(vm.HostAliases) == 0 {
 		return
 	}
@@ -226,7 +246,9 @@ func interfacesOf(f planner.Facts, m director.Machine) ([]inventory.Interface, e
 	if err != nil {
 		return nil, err
 	}
-	out := []inventory.Interface{{Role: model.NICInternal, Device: "eth0", Network: m.Network, Address: first.String(), MAC: m.MAC}}
+	out := []inventory.Interface{
+		{Role: model.NICInternal, Device: "eth0", Network: m.Network, Address: first.String(), MAC: m.MAC},
+	}
 	for _, n := range m.NICs {
 		network, known := f.Networks[n.Network]
 		if !known {
@@ -237,7 +259,8 @@ func interfacesOf(f planner.Facts, m director.Machine) ([]inventory.Interface, e
 			return nil, err
 		}
 		out = append(out, inventory.Interface{
-			Role: n.Role, Device: fmt.Sprintf("eth%d", len(out)), Network: n.Network, Address: address.String(), MAC: n.MAC,
+			Role: n.Role, Device: fmt.Sprintf("eth%d", len(out)), Network: n.Network, Address: address.String(),
+			MAC: n.MAC,
 		})
 	}
 	return out, nil
@@ -284,7 +307,9 @@ func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 		return pki.ClusterPKI{}, err
 	}
 	if sealed == nil {
-		return pki.ClusterPKI{}, director.Errorf(director.KindNotFound, "steps.pki", "the cluster has no certificate authorities yet").
+		return pki.ClusterPKI{}, director.Errorf(
+			director.KindNotFound, "steps.pki", "the cluster has no certificate authorities yet",
+		).
 			WithHint("they are made when its plan runs")
 	}
 	return pki.UnsealCluster(e.Sealer, uid, SecretPKI, sealed)

@@ -19,7 +19,9 @@ import (
 func TestPlayOutcome(t *testing.T) {
 	t.Parallel()
 	known := func(r ansible.Remedy) []ansible.Group {
-		return []ansible.Group{{Hosts: []string{"h1"}, Cause: &ansible.Cause{ID: "x", Class: r, Explain: "it is so", Hint: "mend it"}}}
+		return []ansible.Group{
+			{Hosts: []string{"h1"}, Cause: &ansible.Cause{ID: "x", Class: r, Explain: "it is so", Hint: "mend it"}},
+		}
 	}
 	for name, tt := range map[string]struct {
 		err  ansible.PlayError
@@ -27,22 +29,59 @@ func TestPlayOutcome(t *testing.T) {
 		want plan.EventKind
 		ask  string
 	}{
-		"unreachable":                   {ansible.PlayError{Class: ansible.ClassUnreachable}, director.KindUnavailable, plan.Retry, "bring the machine back, or see why the director does not reach it, and retry the step"},
-		"unreachable for a person":      {ansible.PlayError{Class: ansible.ClassUnreachable, Groups: known(ansible.Person)}, director.KindUnavailable, plan.NeedsHuman, "On host h1: it is so. Then: mend it."},
-		"timeout":                       {ansible.PlayError{Class: ansible.ClassTimeout}, director.KindUnavailable, plan.Retry, ""},
-		"cancelled":                     {ansible.PlayError{Class: ansible.ClassCancelled}, director.KindUnavailable, plan.Retry, ""},
-		"interrupted":                   {ansible.PlayError{Class: ansible.ClassInterrupted}, director.KindUnavailable, plan.Interrupted, ""},
-		"failed, cause unknown":         {ansible.PlayError{Class: ansible.ClassFailed}, director.KindInternal, plan.Aborted, ""},
-		"failed, passes by itself":      {ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.Transient)}, director.KindInternal, plan.Retry, ""},
-		"failed for good":               {ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.NotByTrying)}, director.KindInternal, plan.Aborted, ""},
-		"failed for a person":           {ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.Person)}, director.KindInternal, plan.NeedsHuman, "On host h1: it is so. Then: mend it."},
-		"for good outweighs the person": {ansible.PlayError{Class: ansible.ClassFailed, Groups: append(known(ansible.Person), known(ansible.NotByTrying)...)}, director.KindInternal, plan.Aborted, ""},
-		"broken":                        {ansible.PlayError{Class: ansible.ClassBroken}, director.KindInternal, plan.Aborted, ""},
+		"unreachable": {
+			ansible.PlayError{Class: ansible.ClassUnreachable},
+			director.KindUnavailable, plan.Retry,
+			"bring the machine back, or see why the director does not reach it, and retry the step",
+		},
+		"unreachable for a person": {
+			ansible.PlayError{Class: ansible.ClassUnreachable, Groups: known(ansible.Person)},
+			director.KindUnavailable,
+			plan.NeedsHuman, "On host h1: it is so. Then: mend it.",
+		},
+		"timeout": {
+			ansible.PlayError{Class: ansible.ClassTimeout}, director.KindUnavailable, plan.Retry, "",
+		},
+		"cancelled": {
+			ansible.PlayError{Class: ansible.ClassCancelled}, director.KindUnavailable, plan.Retry, "",
+		},
+		"interrupted": {
+			ansible.PlayError{Class: ansible.ClassInterrupted}, director.KindUnavailable, plan.Interrupted, "",
+		},
+		"failed, cause unknown": {
+			ansible.PlayError{Class: ansible.ClassFailed}, director.KindInternal, plan.Aborted, "",
+		},
+		"failed, passes by itself": {
+			ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.Transient)},
+			director.KindInternal,
+			plan.Retry, "",
+		},
+		"failed for good": {
+			ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.NotByTrying)},
+			director.KindInternal,
+			plan.Aborted, "",
+		},
+		"failed for a person": {
+			ansible.PlayError{Class: ansible.ClassFailed, Groups: known(ansible.Person)},
+			director.KindInternal,
+			plan.NeedsHuman, "On host h1: it is so. Then: mend it.",
+		},
+		"for good outweighs the person": {
+			ansible.PlayError{
+				Class: ansible.ClassFailed, Groups: append(known(ansible.Person), known(ansible.NotByTrying)...),
+			},
+			director.KindInternal, plan.Aborted, "",
+		},
+		"broken": {
+			ansible.PlayError{Class: ansible.ClassBroken}, director.KindInternal, plan.Aborted, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cause := tt.err
-			err := classify(playOutcome(&director.Error{Kind: tt.kind, Op: "ansible.play", Msg: "m", Hint: "h", Err: &cause}))
+			err := classify(
+				playOutcome(&director.Error{Kind: tt.kind, Op: "ansible.play", Msg: "m", Hint: "h", Err: &cause}),
+			)
 			o := plan.OutcomeOf(err)
 			if o.Kind != tt.want || o.Text != tt.ask {
 				t.Errorf("got %s %q, want %s %q", o.Kind, o.Text, tt.want, tt.ask)
@@ -56,7 +95,9 @@ func TestPlayOutcome(t *testing.T) {
 		})
 	}
 	// A former attempt that has not ended yet costs nothing.
-	running := classify(playOutcome(director.Errorf(director.KindConflict, "ansible.play", "it runs: %w", ansible.ErrRunning)))
+	running := classify(
+		playOutcome(director.Errorf(director.KindConflict, "ansible.play", "it runs: %w", ansible.ErrRunning)),
+	)
 	if o := plan.OutcomeOf(running); o.Kind != plan.NotReady || o.Most != stillRunning {
 		t.Errorf("of a play that is running already: %+v", o)
 	}
@@ -75,10 +116,13 @@ func TestPlayWatch(t *testing.T) {
 	w := &playWatch{note: func(text string) { notes = append(notes, text) }}
 	w.event(ansible.Event{Type: ansible.TaskStart, Task: "Join"})
 	f := ansible.Failure{Role: "worker", Task: "Join", Msg: "no"}
-	w.failure(ansible.Group{Hosts: []string{"n1"}, Failure: f, Cause: &ansible.Cause{Explain: "because", Hint: "mend it"}})
+	w.failure(ansible.Group{
+		Hosts: []string{"n1"}, Failure: f, Cause: &ansible.Cause{Explain: "because", Hint: "mend it"},
+	})
 	w.event(ansible.Event{Type: ansible.TaskStart, Task: "Gate"})
 	want := []string{
-		"task: Join", "host n1: task 'worker : Join' failed: no (because); next: mend it", "task: Gate (1 host has failed)",
+		"task: Join", "host n1: task 'worker : Join' failed: no (because); next: mend it",
+		"task: Gate (1 host has failed)",
 	}
 	if diff := cmp.Diff(want, notes); diff != "" {
 		t.Error(diff)
@@ -103,7 +147,9 @@ func TestPlayWatch(t *testing.T) {
 func TestPlaysWaitForSpace(t *testing.T) {
 	t.Parallel()
 	full := &ansible.PlayError{Class: ansible.ClassBroken, Err: syscall.ENOSPC}
-	o := plan.OutcomeOf(classify(playOutcome(&director.Error{Kind: director.KindInternal, Op: "ansible.play", Msg: "m", Err: full})))
+	o := plan.OutcomeOf(
+		classify(playOutcome(&director.Error{Kind: director.KindInternal, Op: "ansible.play", Msg: "m", Err: full})),
+	)
 	if o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for space on the director's disk") {
 		t.Errorf("got %s %q, want a wait for space", o.Kind, o.Text)
 	}

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -8,38 +9,68 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// SecretPull is the password with which the nodes of a cluster pull from the director. The user is the cluster's uid.
-const SecretPull = "registry-pull"
+const (
+	// SecretPull is the password with which the nodes of a cluster pull from the director. The user is the cluster's
+	// uid.
+	SecretPull = "registry-pull"
+	// SecretPullNext is the password that the nodes are being given in its place. Both are accepted meanwhile.
+	SecretPullNext = "registry-pull-next"
+)
 
-// PullPassword returns the password of the cluster with that uid, and "" if it has none.
-func (e Env) PullPassword(ctx context.Context, uid string) (director.Secret, error) {
-	sealed, err := e.Secrets.Secret(ctx, uid, SecretPull)
+// PullPasswords returns the passwords that are accepted from the nodes of the cluster with that uid: none, one, or two
+// while they are given another one.
+func (e Env) PullPasswords(ctx context.Context, uid string) ([]director.Secret, error) {
+	var out []director.Secret
+	for _, name := range []string{SecretPull, SecretPullNext} {
+		password, err := e.pullSecret(ctx, uid, name)
+		if err != nil {
+			return nil, err
+		}
+		if password != "" {
+			out = append(out, password)
+		}
+	}
+	return out, nil
+}
+
+func (e Env) pullSecret(ctx context.Context, uid, name string) (director.Secret, error) {
+	sealed, err := e.Secrets.Secret(ctx, uid, name)
 	if err != nil || sealed == nil {
 		return "", err
 	}
-	plain, err := e.Sealer.Unseal(uid, SecretPull, sealed)
+	plain, err := e.Sealer.Unseal(uid, name, sealed)
 	return director.Secret(plain), err
 }
 
-// pullAuthorization returns the header with which the nodes of the cluster pull, and makes the password at the first call.
+// pullAuthorization returns the header with which the nodes of the cluster pull: with the next password if there is
+// one. The first call makes the password.
 func (e Env) pullAuthorization(ctx context.Context, uid string) (director.Secret, error) {
-	password, err := e.PullPassword(ctx, uid)
+	next, err := e.pullSecret(ctx, uid, SecretPullNext)
 	if err != nil {
 		return "", err
 	}
-	if password == "" {
-		fresh := make([]byte, 32)
-		_, _ = rand.Read(fresh) // crypto/rand.Read never fails
-		sealed, err := e.Sealer.Seal(uid, SecretPull, []byte(base64.RawURLEncoding.EncodeToString(fresh)))
-		if err != nil {
-			return "", err
-		}
-		if _, err = e.Secrets.AddSecret(ctx, uid, SecretPull, sealed); err != nil {
-			return "", err
-		}
-		if password, err = e.PullPassword(ctx, uid); err != nil { // of two that make one, both get the same
-			return "", err
-		}
+	password, err := e.makePull(ctx, uid, SecretPull)
+	if err != nil {
+		return "", err
 	}
+	password = cmp.Or(next, password)
 	return director.Secret("Basic " + base64.StdEncoding.EncodeToString([]byte(uid+":"+password.Reveal()))), nil
+}
+
+// makePull returns the password of that name, and makes it if there is none. Of two that make one, both get the same.
+func (e Env) makePull(ctx context.Context, uid, name string) (director.Secret, error) {
+	password, err := e.pullSecret(ctx, uid, name)
+	if err != nil || password != "" {
+		return password, err
+	}
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // crypto/rand.Read never fails
+	sealed, err := e.Sealer.Seal(uid, name, []byte(base64.RawURLEncoding.EncodeToString(fresh)))
+	if err != nil {
+		return "", err
+	}
+	if _, err = e.Secrets.AddSecret(ctx, uid, name, sealed); err != nil {
+		return "", err
+	}
+	return e.pullSecret(ctx, uid, name)
 }

@@ -68,7 +68,8 @@ func (e Env) takeHostKey(ctx context.Context, m director.Machine, given, next st
 	if !errors.Is(err, errHostKey) {
 		return err
 	}
-	if err := e.Nodes.TakeHostKey(ctx, m, given); err != nil && !errors.Is(err, errHostKey) { // it may have switched meanwhile
+	// it may have switched meanwhile
+	if err := e.Nodes.TakeHostKey(ctx, m, given); err != nil && !errors.Is(err, errHostKey) {
 		return err
 	}
 	if err = shown(); errors.Is(err, errHostKey) {

@@ -26,9 +26,10 @@ const (
 	neighborTime = 300 * time.Millisecond
 )
 
-// Look asks the networks themselves whether somebody is at the addresses of the machines, which do not exist yet. ours are the MACs that the ledger knows: what
-// the kernel remembers of a machine that has just been deleted is no sighting. It is a best effort in bounded time: a host that drops packets is seen only on a
-// network that the director is on itself.
+// Look asks the networks themselves whether somebody is at the addresses of the machines, which do not exist yet. ours
+// are the MACs that the ledger knows: what the kernel remembers of a machine that has just been deleted is no sighting.
+// It is a best effort in bounded time: a host that drops packets is seen only on a network that the director is on
+// itself.
 func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[string]bool) Sight {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -76,7 +76,9 @@ func TestLook(t *testing.T) {
 		ask = append(ask, director.Machine{Address: a})
 	}
 	got := Env{Nodes: answering{at: map[string]bool{"10.1.0.2": true}}}.Look(t.Context(), ask, nil)
-	if diff := cmp.Diff(map[string]string{"10.1.0.2": "a host answers at its SSH port"}, got.Taken); diff != "" || len(got.ARP) > 0 {
+	if diff := cmp.Diff(
+		map[string]string{"10.1.0.2": "a host answers at its SSH port"}, got.Taken,
+	); diff != "" || len(got.ARP) > 0 {
 		t.Errorf("%v %s", got, diff)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +92,9 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range own {
-		if p, err := netip.ParsePrefix(i.String()); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && p.Bits() < 31 {
+		if p, err := netip.ParsePrefix(
+			i.String(),
+		); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && p.Bits() < 31 {
 			near := onLink([]director.Machine{{Address: p.Masked().Addr().Next().String()}, {Address: "203.0.113.77"}})
 			if len(near) != 1 {
 				t.Errorf("near are %v, by %s", near, p)

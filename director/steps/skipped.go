@@ -4,14 +4,18 @@ import (
 	"context"
 	"slices"
 
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 )
 
-// A step that a person has had skipped did nothing, or somebody did its work by hand. What the steps behind it record must be true all the same: they record
-// what the plan's own steps have done, and of a node with a skipped step what the cluster itself says.
+// A step that a person has had skipped did nothing, or was done by hand. What the steps behind it record must be true
+// all the same: they record what the plan's own steps have done, and of a node with a skipped step what the cluster
+// itself says.
 
-// members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps for keep the record that they have.
+// members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps
+// for keep the record that they have.
 func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) ([]string, error) {
 	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
 	if err != nil {
@@ -48,10 +52,10 @@ func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) (
 	return out, nil
 }
 
-// stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the cluster knows the node.
+// stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the
+// cluster knows the node.
 func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool, error) {
-	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
-	if err != nil || !slices.ContainsFunc(r.Step.Needs, func(n string) bool { return skipped[n] }) {
+	if skipped, err := e.skipped(ctx, r); err != nil || !skipped {
 		return false, err
 	}
 	if p.Endpoint == "" {
@@ -65,7 +69,38 @@ func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool,
 	return there || seen == nil, nil
 }
 
-// versions asks the cluster for the versions of its nodes that are ready, "" for those that are not, by name; nil from a cluster that only pretends.
+// wasMade is a conflict if the making of m was skipped and the hypervisor has no VM of it: there is nothing to wait
+// for.
+func (e Env) wasMade(ctx context.Context, r plan.Run, m director.Machine) error {
+	skipped, err := e.skipped(ctx, r)
+	if err != nil || !skipped {
+		return err
+	}
+	b, err := e.backend(ctx, m.Provider)
+	if err != nil {
+		return err
+	}
+	vms, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: m.ID})
+	if err != nil || len(vms) > 0 {
+		return err
+	}
+	return director.Errorf(
+		director.KindConflict, "vm.boot", "there is no VM of %s, since the step that makes it was skipped", m.Name,
+	).
+		WithHint("skip this step too, or discard the plan and plan again")
+}
+
+// skipped reports whether a step that the run's step needs was skipped.
+func (e Env) skipped(ctx context.Context, r plan.Run) (bool, error) {
+	if e.Clusters == nil || r.Plan == nil {
+		return false, nil
+	}
+	steps, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
+	return slices.ContainsFunc(r.Step.Needs, func(n string) bool { return steps[n] }), err
+}
+
+// versions asks the cluster for the versions of its nodes that are ready, "" for those that are not, by name; nil from
+// a cluster that only pretends.
 func (e Env) versions(ctx context.Context, r plan.Run, uid, cluster, endpoint string) (map[string]string, error) {
 	var out map[string]string
 	err := e.await(ctx, r, uid, cluster, endpoint, func(ctx context.Context, client API) (string, error) {

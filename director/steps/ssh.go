@@ -51,8 +51,11 @@ func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey str
 	if err != nil {
 		return "", err
 	}
-	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else runs.
-	out, err := node.run(ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`)
+	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else
+	// runs.
+	out, err := node.run(
+		ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`,
+	)
 	return out, hostKeyError(m, err)
 }
 
@@ -60,8 +63,14 @@ func hostKeyError(m director.Machine, err error) error {
 	if !errors.Is(err, errHostKey) {
 		return err
 	}
-	return director.Errorf(director.KindConflict, "vm.boot", "%s answers with a host key that the director does not know as its own: %w", m.Address, err).
-		WithHint("another host has the address, or somebody has made the VM anew: look at its console; if it is so, rejoin it with its --host-key")
+	return director.Errorf(
+		director.KindConflict, "vm.boot", "%s answers with a host key that the director does not know as its own: %w",
+		m.Address, err,
+	).
+		WithHint(
+			"another host has the address, or somebody has made the VM anew: look at its console; if it is so, " +
+				"rejoin it with its --host-key",
+		)
 }
 
 // Script runs the script with sudo.
@@ -72,8 +81,13 @@ func (s sshNodes) Script(ctx context.Context, m director.Machine, hostKey, scrip
 	}
 	out, err := node.run(ctx, asRoot(script)+" 2>&1")
 	if _, failed := errors.AsType[*ssh.ExitError](err); failed {
-		return director.Errorf(director.KindConflict, "vm.script", "a script failed on %s: %s", m.Name, strings.TrimSpace(out)).
-			WithHint("mend that on the machine and retry; the user %s must have sudo without a password", cloudinit.DefaultUser)
+		return director.Errorf(
+			director.KindConflict, "vm.script", "a script failed on %s: %s", m.Name, strings.TrimSpace(out),
+		).
+			WithHint(
+				"mend that on the machine and retry; the user %s must have sudo without a password",
+				cloudinit.DefaultUser,
+			)
 	}
 	return hostKeyError(m, err)
 }
@@ -90,7 +104,9 @@ func (s sshNodes) NextHostKey(ctx context.Context, m director.Machine, hostKey s
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(out))
 	if err != nil {
-		return "", director.Errorf(director.KindUnavailable, "vm.boot", "%s made no host key: %s", m.Name, strings.TrimSpace(out))
+		return "", director.Errorf(
+			director.KindUnavailable, "vm.boot", "%s made no host key: %s", m.Name, strings.TrimSpace(out),
+		)
 	}
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), nil
 }
@@ -101,7 +117,9 @@ func (s sshNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey s
 }
 
 // FirstBoot asks the machine's own runner.
-func (s sshNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error) {
+func (s sshNodes) FirstBoot(
+	ctx context.Context, m director.Machine, hostKey string, again bool,
+) (cloudinit.Report, error) {
 	node, err := s.node(ctx, m, hostKey)
 	if err != nil {
 		return cloudinit.Report{}, err
@@ -121,7 +139,8 @@ func (s sshNodes) FirstBoot(ctx context.Context, m director.Machine, hostKey str
 func (s sshNodes) node(ctx context.Context, m director.Machine, hostKey string) (sshNode, error) {
 	signers, err := s.login(ctx, m)
 	return sshNode{
-		address: m.Address, port: cmp.Or(s.port, "22"), user: cmp.Or(s.user, cloudinit.DefaultUser), hostKey: hostKey, signers: signers,
+		address: m.Address, port: cmp.Or(s.port, "22"), user: cmp.Or(s.user, cloudinit.DefaultUser), hostKey: hostKey,
+		signers: signers,
 	}, err
 }
 

@@ -56,7 +56,9 @@ func startNode(t *testing.T, seed hypervisor.Seed) realNode {
 	}
 	put := func(name, text string, mode os.FileMode) {
 		file := filepath.Join(n.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,8 +73,19 @@ func startNode(t *testing.T, seed hypervisor.Seed) realNode {
 		}
 	}
 	// The node's paths lead below the directory.
-	put("bin/sudo", fmt.Sprintf("#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%%s' \"$4\" | sed 's|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g')\"\n", n.dir), 0o755)
-	put("bin/systemctl", fmt.Sprintf("#!/bin/sh\n[ \"$1 $2\" = 'reload ssh' ] && kill -HUP $(cat %s/sshd.pid)\n", n.dir), 0o755)
+	put(
+		"bin/sudo",
+		fmt.Sprintf(
+			"#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%%s' \"$4\" | sed "+
+				"'s|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g')\"\n",
+			n.dir,
+		),
+		0o755,
+	)
+	put(
+		"bin/systemctl",
+		fmt.Sprintf("#!/bin/sh\n[ \"$1 $2\" = 'reload ssh' ] && kill -HUP $(cat %s/sshd.pid)\n", n.dir), 0o755,
+	)
 	put("cloud/instance/obj.pkl", "", 0o600)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -177,10 +190,12 @@ func TestCertificatesOpenOneNode(t *testing.T) {
 		now     func() time.Time
 		open    bool
 	}{
-		"its own":                       {"m1", trust{Cluster: "c1"}, time.Now, true},
-		"another machine's":             {"m2", trust{Cluster: "c1"}, time.Now, false},
-		"another cluster's":             {"m1", trust{Cluster: "c2"}, time.Now, false},
-		"one that has ended":            {"m1", trust{Cluster: "c1"}, func() time.Time { return time.Now().Add(-sshMargin - time.Minute) }, false},
+		"its own":           {"m1", trust{Cluster: "c1"}, time.Now, true},
+		"another machine's": {"m2", trust{Cluster: "c1"}, time.Now, false},
+		"another cluster's": {"m1", trust{Cluster: "c2"}, time.Now, false},
+		"one that has ended": {
+			"m1", trust{Cluster: "c1"}, func() time.Time { return time.Now().Add(-sshMargin - time.Minute) }, false,
+		},
 		"of a VM that somebody made":    {"m3", trust{Cluster: "c1", Adopted: true}, time.Now, true},
 		"of another cluster's such one": {"m3", trust{Cluster: "c2", Adopted: true}, time.Now, false},
 	} {
@@ -225,7 +240,9 @@ func TestFormerKey(t *testing.T) {
 		t.Errorf("a new node is offered %d keys, %v", len(signers), err)
 	}
 	nodes := []director.Machine{localMachine("m1").Machine}
-	if login, err := env.SSH().Play(t.Context(), "c1", "p/s", nodes); err != nil || login.Old != "" || login.Certificate == "" {
+	if login, err := env.SSH().Play(
+		t.Context(), "c1", "p/s", nodes,
+	); err != nil || login.Old != "" || login.Certificate == "" {
 		t.Errorf("a run on new nodes gets the former key: %t, %v", login.Old != "", err)
 	}
 	nodes = append(nodes, localMachine("m9").Machine)
@@ -309,13 +326,17 @@ func TestHostKeyIsRotated(t *testing.T) {
 			if err != nil || own == given.Public || kept.Public != own || kept.Private != "" {
 				t.Errorf("the director keeps %+v of %s, given was %s: %v", kept, own, given.Public, err)
 			}
-			if _, err := n.as(env).CloudInit(t.Context(), m, given.Public); director.KindOf(err) != director.KindConflict {
+			if _, err := n.as(env).CloudInit(
+				t.Context(), m, given.Public,
+			); director.KindOf(err) != director.KindConflict {
 				t.Errorf("the node still shows the key of its seed: %v", err)
 			}
 			if key, _, err := env.nodeKey(t.Context(), "m1"); key != own || err != nil {
 				t.Errorf("known_hosts gets %s: %v", key, err)
 			}
-			if left, err := filepath.Glob(filepath.Join(n.dir, "etc/ssh/ssh_host_ed25519_key.next*")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(
+				filepath.Join(n.dir, "etc/ssh/ssh_host_ed25519_key.next*"),
+			); err != nil || len(left) > 0 {
 				t.Errorf("left on the node: %v", left)
 			}
 		})
@@ -327,17 +348,24 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 	t.Parallel()
 	env := sshEnv(t)
 	n := env.born(t, "c1", "m1")
-	if err := env.Secrets.SetSecret(t.Context(), "m1", SecretHostKey, nil); err != nil { // the server keeps the one that was there
+	// the server keeps the one that was there
+	if err := env.Secrets.SetSecret(t.Context(), "m1", SecretHostKey, nil); err != nil {
 		t.Fatal(err)
 	}
 	env.Nodes = n.as(env)
-	if _, _, _, err := env.contact(t.Context(), localMachine("m1").Machine); director.KindOf(err) != director.KindConflict {
+	if _, _, _, err := env.contact(
+		t.Context(), localMachine("m1").Machine,
+	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("before the rotation: %v", err)
 	}
-	if err := (keyring{env.Secrets, env.Sealer}).write(t.Context(), "m1", SecretNextHostKey, []byte(otherKey(t))); err != nil {
+	if err := (keyring{env.Secrets, env.Sealer}).write(
+		t.Context(), "m1", SecretNextHostKey, []byte(otherKey(t)),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := env.contact(t.Context(), localMachine("m1").Machine); director.KindOf(err) != director.KindConflict {
+	if _, _, _, err := env.contact(
+		t.Context(), localMachine("m1").Machine,
+	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("in the middle of it: %v", err)
 	}
 }
@@ -356,7 +384,9 @@ func otherKey(t *testing.T) string {
 func TestSeedOfTheNextVM(t *testing.T) {
 	t.Parallel()
 	env := sshEnv(t)
-	if err := (keyring{env.Secrets, env.Sealer}).set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)}); err != nil {
+	if err := (keyring{
+		env.Secrets, env.Sealer,
+	}).set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)}); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := env.vmSpec(t.Context(), "c1", localMachine("m1"))

@@ -1,5 +1,5 @@
-// Package steps holds the handlers of every kind of step that planners write. Each is safe to run again after it was killed at any line: it looks
-// at what is there and does the rest.
+// Package steps holds the handlers of every kind of step that planners write. Each is safe to run again after it was
+// killed at any line: it looks at what is there and does the rest.
 package steps
 
 import (
@@ -24,20 +24,25 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/provenance"
 )
 
 // Ledger keeps track of the director's VMs.
 type Ledger interface {
-	// IntendAgain makes sure that the ledger has a living row of the machine: no hypervisor is asked for a VM that is not written down.
+	// IntendAgain makes sure that the ledger has a living row of the machine: no hypervisor is asked for a VM that is
+	// not written down.
 	IntendAgain(ctx context.Context, m director.Machine, now time.Time) error
 	SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error
-	// TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it returns one that is used up, and when it
-	// has room again.
-	TakeCreation(ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time) (*director.Allowance, time.Time, error)
+	// TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it
+	// returns one that is used up, and when it has room again.
+	TakeCreation(
+		ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time,
+	) (*director.Allowance, time.Time, error)
 	// RemoveVM records that the VM is gone and another one will follow.
 	RemoveVM(ctx context.Context, id string) error
 	BuryMachine(ctx context.Context, id string, now time.Time) error
-	// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved, or "".
+	// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only
+	// reserved, or "".
 	NetworkUser(ctx context.Context, provider, network string) (string, error)
 }
 
@@ -77,15 +82,18 @@ type Player interface {
 
 // Nodes looks at machines over the network that they are in.
 type Nodes interface {
-	// Answers tells whether a host answers at the address of the machine, which does not exist yet. It can only see hosts that the director reaches.
+	// Answers tells whether a host answers at the address of the machine, which does not exist yet. It can only see
+	// hosts that the director reaches.
 	Answers(ctx context.Context, m director.Machine) (bool, error)
-	// CloudInit returns the file with which cloud-init on the machine says how it went, and "" as long as it runs. The machine proves itself with
-	// hostKey, its public SSH host key; another host at the address is a conflict. Any other error means that it cannot be reached yet.
+	// CloudInit returns the file with which cloud-init on the machine says how it went, and "" as long as it runs. The
+	// machine proves itself with hostKey, its public SSH host key; another host at the address is a conflict. Any other
+	// error means that it cannot be reached yet.
 	CloudInit(ctx context.Context, m director.Machine, hostKey string) (string, error)
-	// Script runs a shell script as root on the machine, which proves itself as for CloudInit. A script that fails is a conflict with what it said.
+	// Script runs a shell script as root on the machine, which proves itself as for CloudInit. A script that fails is a
+	// conflict with what it said.
 	Script(ctx context.Context, m director.Machine, hostKey, script string) error
-	// FirstBoot tells how the first-boot scripts of the machine went; nothing for a machine that has none. again starts those that have not succeeded once
-	// more, and does not wait for them.
+	// FirstBoot tells how the first-boot scripts of the machine went; nothing for a machine that has none. again starts
+	// those that have not succeeded once more, and does not wait for them.
 	FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error)
 	// NextHostKey has the machine make a host key beside the one that it shows, and returns its public part. Another
 	// call returns the same.
@@ -116,14 +124,17 @@ type API interface {
 type Env struct {
 	Director string // id of the installation
 	Ledger   Ledger
+	Moves    Moves // of VMs from lost hosts to others; nil for a director that loses none
 	Disks    Disks // of disks that outlive their VMs; nil for a director that writes none down
 	Clusters Clusters
+	Pulls    Pulls // nobody keeps it if nil
 	Secrets  Secrets
 	Sealer   pki.Sealer
 	Backends Backends
 	Images   Images                     // nobody keeps it if nil
 	Imported func(sha256 string) string // path of an imported image
 	Confine  *confine.Rules             // where images and bundles may lie; anywhere if nil
+	Gate     *provenance.Gate           // which images and bundles are used; all if nil
 	Player   Player
 	Nodes    Nodes                                // over SSH if nil
 	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
@@ -133,7 +144,8 @@ type Env struct {
 	CA       string             // PEM of the authority that signs the registry's certificate
 	Push     bundle.PushOptions // how images get into the registry
 	PushHost string             // host:port of the registry as the director sees it
-	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest of its bundle.
+	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest
+	// of its bundle.
 	Artifacts     string
 	ArtifactsPath string
 	// Allowances returns how many VMs may be made on the provider, and on all together; nil for without bound.
@@ -143,8 +155,9 @@ type Env struct {
 	NTP        []string
 }
 
-// RegistryName stands for the director's registry in the names of images, on every node of every director: node images carry the release's
-// images under it, and each node is told which address is behind it. An address in the names would tie images to one director for ever.
+// RegistryName stands for the director's registry in the names of images, on every node of every director: node images
+// carry the release's images under it, and each node is told which address is behind it. An address in the names would
+// tie images to one director for ever.
 const RegistryName = "kaas.internal"
 
 // RegistryPrefix stands before every image's name in the registry.
@@ -161,7 +174,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepNetworkDelete: handler(env.networkDelete),
 		planner.StepImageEnsure:   handler(env.imageEnsure),
 		planner.StepClusterPKI:    handler(env.clusterPKI),
-		planner.StepClusterReady:  handler(env.clusterReady),
+		planner.StepClusterReady:  plan.Recording{Handler: handler(env.clusterReady)},
 		planner.StepClusterForget: handler(env.clusterForget),
 		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmUndo),
 		planner.StepVMBoot:        handler(env.vmBoot),
@@ -169,10 +182,13 @@ func Handlers(env Env) map[string]plan.Handler {
 		planner.StepVMDelete:      handler(env.vmDelete),
 		planner.StepPlay:          playHandler{handler(env.play), env.Player},
 		planner.StepVMRemove:      handler(env.vmRemove),
+		planner.StepVMMove:        handler(env.vmMove),
 		planner.StepKubeReady:     handler(env.kubeReady),
 		planner.StepKubeTraffic:   handler(env.kubeTraffic),
 		planner.StepNodeReady:     handler(env.nodeReady),
 		planner.StepNodeLeft:      handler(env.nodeLeft),
+		planner.StepPullRenew:     handler(env.pullRenew),
+		planner.StepPullSettle:    handler(env.pullSettle),
 	}
 }
 
@@ -195,8 +211,8 @@ func handler[P any](fn func(context.Context, plan.Run, P) error) plan.Handler {
 	})
 }
 
-// classify says which errors trying again can help. Only what is known to pass by itself is retried: all else reaches a person at once. A full disk of
-// the director's own costs no attempts: plans wait for space, and say so.
+// classify says which errors trying again can help. Only what is known to pass by itself is retried: all else reaches a
+// person at once. A full disk of the director's own costs no attempts: plans wait for space, and say so.
 func classify(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return plan.After(5*time.Second, "waits for space on the director's disk: "+err.Error())
@@ -236,7 +252,8 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 		return director.Errorf(director.KindInvalid, "steps.network", "provider %s cannot make networks", p.Provider)
 	}
 	return n.EnsureNetwork(ctx, hypervisor.NetworkSpec{
-		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge, PortGroup: p.Network.PortGroup, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
+		Owner: e.stamp(p.UID), Name: p.Name, Mode: p.Network.Mode, Bridge: p.Network.Bridge,
+		PortGroup: p.Network.PortGroup, CIDR: p.Network.CIDR, Gateway: p.Network.Gateway,
 		VLAN: p.Network.VLAN, OpenVSwitch: p.Network.Switch == "openvswitch",
 	})
 }
@@ -275,13 +292,20 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 			return err
 		}
 	}
+	if _, err := e.Gate.Image(p.Image, path); err != nil {
+		return err
+	}
 	lastTenth := int64(-1)
 	if e.Images != nil { // before anything is there, so that nothing is there unknown
-		if err := e.Images.NoteImage(ctx, director.ProviderImage{Provider: p.Provider, Name: p.Name, Image: p.Document, SHA256: p.Image.SHA256, At: e.Now()}); err != nil {
+		if err := e.Images.NoteImage(ctx, director.ProviderImage{
+			Provider: p.Provider, Name: p.Name, Image: p.Document, SHA256: p.Image.SHA256, At: e.Now(),
+		}); err != nil {
 			return err
 		}
 	}
-	return im.EnsureImage(ctx, hypervisor.ImageSpec{Name: p.Name, Path: path, SHA256: p.Image.SHA256, Format: p.Image.Format},
+	return im.EnsureImage(ctx, hypervisor.ImageSpec{
+		Name: p.Name, Path: path, SHA256: p.Image.SHA256, Format: p.Image.Format,
+	},
 		func(done, total int64) {
 			if tenth := done * 10 / max(total, 1); tenth != lastTenth {
 				lastTenth = tenth
@@ -292,7 +316,8 @@ func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams)
 
 var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", "70 %", "80 %", "90 %", "100 %"}
 
-// confined returns where a file or directory is that a document names, with no link left to follow: links may have changed since the plan was made.
+// confined returns where a file or directory is that a document names, with no link left to follow: links may have
+// changed since the plan was made.
 func (e Env) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
 	if e.Confine == nil {
 		return path, nil
@@ -300,7 +325,10 @@ func (e Env) confined(dirs func(confine.Rules) confine.Dirs, path string) (strin
 	real, err := dirs(*e.Confine).Find(path)
 	if errors.Is(err, confine.ErrOutside) {
 		return "", director.Errorf(director.KindInvalid, "steps.files", "a file of the plan is not allowed: %s", err).
-			WithHint("move it there, apply its document again and plan again; imageDirs and bundleDirs of the director's configuration name the directories")
+			WithHint(
+				"move it there, apply its document again and plan again; imageDirs and bundleDirs of the director's " +
+					"configuration name the directories",
+			)
 	}
 	if err != nil {
 		return path, nil // who opens it says what is wrong
@@ -316,20 +344,32 @@ func (e Env) ImagePath(i model.Image) string {
 	return i.Source
 }
 
-func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
-	dir, err := e.confined(func(r confine.Rules) confine.Dirs { return r.Bundles }, p.Bundle)
+// bundle opens the bundle that the plan was made for.
+func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
+	real, err := e.confined(func(r confine.Rules) confine.Dirs { return r.Bundles }, dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b, err := bundle.Open(dir)
+	b, err := bundle.Open(real)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if digest, err := BundleDigest(dir); err != nil {
-		return err
-	} else if digest != p.Digest {
-		return director.Errorf(director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", p.Bundle).
+	if b.Digest() != digest {
+		return nil, director.Errorf(
+			director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", dir,
+		).
 			WithHint("discard the plan and plan again")
+	}
+	return b, nil
+}
+
+func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
+	b, err := e.bundle(p.Bundle, p.Digest)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Gate.Release(b, p.Unsigned); err != nil {
+		return err
 	}
 	opts := e.Push
 	opts.Progress = func(ev bundle.PushEvent) {
@@ -343,12 +383,32 @@ func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParam
 	return b.CopyFiles(ctx, filepath.Join(e.Artifacts, p.Digest), Programs(b))
 }
 
+// calicoManifest is the file of a bundle that plays apply to clusters.
+const calicoManifest = "manifests/calico.yaml"
+
+// checked returns the directory of a copy of what plays read from the bundle: checked against the digest that the plan
+// was made for, and where nobody but the director writes. A bundle may have been replaced since the plan was made.
+func (e Env) checked(ctx context.Context, f planner.Facts) (string, error) {
+	if f.Bundle == "" || f.Digest == "" || e.Artifacts == "" {
+		return f.Bundle, nil // plans of old have no digest
+	}
+	b, err := e.bundle(f.Bundle, f.Digest)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(e.Artifacts, f.Digest)
+	files := slices.DeleteFunc(b.Release().Files, func(f bundle.File) bool { return f.Path != calicoManifest })
+	return dir, b.CopyFiles(ctx, dir, files)
+}
+
 // programs are the files of a bundle that an upgrade in place puts on nodes.
 var programs = []string{"bin/kubeadm", "bin/kubelet", "bin/kubectl"}
 
 // Programs returns the files of the bundle that an upgrade in place puts on nodes.
 func Programs(b *bundle.Bundle) []bundle.File {
-	return slices.DeleteFunc(slices.Clone(b.Release().Files), func(f bundle.File) bool { return !slices.Contains(programs, f.Path) })
+	return slices.DeleteFunc(slices.Clone(
+		b.Release().Files,
+	), func(f bundle.File) bool { return !slices.Contains(programs, f.Path) })
 }
 
 func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
@@ -372,7 +432,8 @@ func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams
 	return err
 }
 
-// clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see members.
+// clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see
+// members.
 func (e Env) clusterReady(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
 	var err error
 	if p.Nodes, err = e.members(ctx, r, p); err != nil {
@@ -402,7 +463,9 @@ const (
 func prefixOf(address string, network netip.Prefix) (netip.Prefix, error) {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
-		return netip.Prefix{}, director.Errorf(director.KindInternal, "steps.address", "%q is not an address: %w", address, err)
+		return netip.Prefix{}, director.Errorf(
+			director.KindInternal, "steps.address", "%q is not an address: %w", address, err,
+		)
 	}
 	return netip.PrefixFrom(a, network.Bits()), nil
 }

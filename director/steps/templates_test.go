@@ -27,7 +27,8 @@ func (r *recorder) Play(_ context.Context, p ansible.Play) (ansible.Result, erro
 	return ansible.Result{}, nil
 }
 
-// A play is given the inventory of the templates that its plan was made with. A tree from before trees had templates is still opened.
+// A play is given the inventory of the templates that its plan was made with. A tree from before trees had templates is
+// still opened.
 func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 	t.Parallel()
 	old, kept := t.TempDir(), t.TempDir()
@@ -50,12 +51,16 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 		}
 	}
 	facts, err := json.Marshal(planner.Facts{
-		Cluster: "demo", UID: "u", Kubernetes: "v1.37.1", Registry: "172.30.0.1:5000", Tags: tags, Network: adapters().Network,
+		Cluster: "demo", UID: "u", Kubernetes: "v1.37.1", Registry: "172.30.0.1:5000", Tags: tags,
+		Network: adapters().Network,
 		Document: model.Cluster{
-			Network: "demo", Pods: model.PodNetwork{Plugin: "calico", CIDR: netip.MustParsePrefix("10.244.0.0/16"), MTU: 1450},
+			Network:  "demo",
+			Pods:     model.PodNetwork{Plugin: "calico", CIDR: netip.MustParsePrefix("10.244.0.0/16"), MTU: 1450},
 			Services: model.ServiceNetwork{CIDR: netip.MustParsePrefix("10.96.0.0/16"), Domain: "cluster.local"},
 		},
-		Nodes: []director.Machine{{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"}},
+		Nodes: []director.Machine{
+			{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

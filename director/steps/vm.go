@@ -36,6 +36,9 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error
 	if err != nil {
 		return err
 	}
+	if err := e.onLostHost(ctx, p.Machine); err != nil {
+		return err
+	}
 	if err := e.Ledger.IntendAgain(ctx, p.Machine, e.Now()); err != nil {
 		return err
 	}
@@ -75,7 +78,9 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error
 }
 
 // present makes the VM, or switches on one that was adopted: that is as its maker wanted it.
-func (e Env) present(ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM) (hypervisor.VM, error) {
+func (e Env) present(
+	ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM,
+) (hypervisor.VM, error) {
 	adopted, err := e.adoptedKey(ctx, s.Key.Machine)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -92,10 +97,12 @@ func (e Env) present(ctx context.Context, b hypervisor.Backend, s hypervisor.Spe
 // longestWait is how long a step waits before it looks at the creation budget again: somebody may have raised it.
 const longestWait = 5 * time.Minute
 
-// creationPatience is how long a step may wait for its turn: a large plan takes days under a small budget, which is what the budget is for.
+// creationPatience is how long a step may wait for its turn: a large plan takes days under a small budget, which is
+// what the budget is for.
 const creationPatience = 30 * 24 * time.Hour
 
-// mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is tried.
+// mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is
+// tried.
 func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) error {
 	if e.Allowances == nil {
 		return nil
@@ -114,7 +121,8 @@ func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) erro
 		return err
 	}
 	wait := min(max(until.Sub(now), time.Second), longestWait)
-	return plan.AfterWithin(creationPatience, wait, "the creation budget is used up: "+usedUp.String()+"; there is room again at "+until.UTC().Format("2006-01-02 15:04:05")+
+	return plan.AfterWithin(creationPatience, wait, "the creation budget is used up: "+usedUp.String()+
+		"; there is room again at "+until.UTC().Format("2006-01-02 15:04:05")+
 		" UTC. If so many VMs are meant, raise it; if not, cancel the plan")
 }
 
@@ -126,8 +134,10 @@ func (e Env) addressFree(ctx context.Context, m director.Machine) error {
 		taken, err := e.Nodes.Answers(ctx, of)
 		if taken {
 			return &director.Error{
-				Kind: director.KindConflict, Op: "steps.address", Msg: "a host that the director did not make answers at " + n.Address, Err: err,
-				Hint: "add the address to spec.pool.exclude of Network/" + n.Network + ", discard this plan and plan again",
+				Kind: director.KindConflict, Op: "steps.address",
+				Msg: "a host that the director did not make answers at " + n.Address, Err: err,
+				Hint: "add the address to spec.pool.exclude of Network/" + n.Network +
+					", discard this plan and plan again",
 			}
 		}
 		if err != nil {
@@ -152,9 +162,11 @@ func (e Env) vmSpec(ctx context.Context, uid string, p planner.VMParams) (hyperv
 		return hypervisor.Spec{}, err
 	}
 	spec := hypervisor.Spec{
-		Key: e.stamp(m.ID), Name: m.Name, Group: m.Cluster, Apart: m.Role == director.RoleMaster, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
+		Key: e.stamp(m.ID), Name: m.Name, Group: m.Cluster, Apart: m.Role == director.RoleMaster, Host: m.Host,
+		CPUs: m.CPUs, Memory: m.Memory, Image: p.ImageName, RootDisk: int64(p.Disk),
 		NICs: []hypervisor.NIC{{
-			Network: m.Network, PortGroup: p.Network.PortGroup, MAC: m.MAC, Addresses: []netip.Prefix{addr}, Gateway: p.Network.Gateway, DNS: p.Network.DNS,
+			Network: m.Network, PortGroup: p.Network.PortGroup, MAC: m.MAC, Addresses: []netip.Prefix{addr},
+			Gateway: p.Network.Gateway, DNS: p.Network.DNS,
 			Routes: append(routesOf(p.Network.Routes), routesOf(p.Routes)...),
 		}},
 	}
@@ -169,7 +181,8 @@ func (e Env) vmSpec(ctx context.Context, uid string, p planner.VMParams) (hyperv
 		spec.NICs = append(spec.NICs, nic)
 	}
 	guest := cloudinit.Guest{
-		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: slices.Clone(p.SSHKeys), UserCA: &ca, HostKey: key, NICs: spec.NICs, NTP: p.Network.NTP,
+		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: slices.Clone(p.SSHKeys), UserCA: &ca, HostKey: key,
+		NICs: spec.NICs, NTP: p.Network.NTP,
 		CleanUp: cloudinit.CleanUp{What: p.CleanUp.What, Paths: p.CleanUp.Paths},
 	}
 	for _, a := range p.Hosts {
@@ -198,14 +211,17 @@ func furtherNIC(m director.Machine, p planner.NICParams) (hypervisor.NIC, error)
 			return hypervisor.NIC{}, err
 		}
 		nic := hypervisor.NIC{
-			Network: n.Network, PortGroup: p.Network.PortGroup, MAC: n.MAC, Addresses: []netip.Prefix{addr}, DNS: p.Network.DNS, Routes: routesOf(p.Network.Routes),
+			Network: n.Network, PortGroup: p.Network.PortGroup, MAC: n.MAC, Addresses: []netip.Prefix{addr},
+			DNS: p.Network.DNS, Routes: routesOf(p.Network.Routes),
 		}
 		if p.DefaultRoute {
 			nic.Gateway = p.Network.Gateway
 		}
 		return nic, nil
 	}
-	return hypervisor.NIC{}, director.Errorf(director.KindInternal, "steps.nic", "machine %s has no adapter for %s", m.Name, p.Role).
+	return hypervisor.NIC{}, director.Errorf(
+		director.KindInternal, "steps.nic", "machine %s has no adapter for %s", m.Name, p.Role,
+	).
 		WithHint("the plan was made by another version: discard it and plan again")
 }
 
@@ -228,9 +244,12 @@ func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKe
 	return keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
 }
 
-// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else has made is told nothing about its
-// data disk at boot, so that is mounted then.
+// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else
+// has made is told nothing about its data disk at boot, so that is mounted then.
 func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	if err := e.wasMade(ctx, r, p.Machine); err != nil {
+		return err
+	}
 	r.Note(ctx, "waiting for SSH at "+p.Machine.Address)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -272,7 +291,10 @@ func (e Env) bootTimeout(ctx context.Context, p planner.VMParams, last error) er
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
-	err := director.Errorf(director.KindUnavailable, "vm.boot", "%s did not come up at %s: %w", p.Machine.Name, p.Machine.Address, errors.Join(last, ctx.Err())).
+	err := director.Errorf(
+		director.KindUnavailable, "vm.boot", "%s did not come up at %s: %w", p.Machine.Name, p.Machine.Address,
+		errors.Join(last, ctx.Err()),
+	).
 		WithHint("look at the VM's console; check that the network lets the director reach its range")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -338,10 +360,14 @@ func cloudInitResult(name, text string) error {
 		} `json:"v1"`
 	}
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
-		return director.Errorf(director.KindUnavailable, "vm.boot", "the result of cloud-init on %s cannot be read: %w", name, err)
+		return director.Errorf(
+			director.KindUnavailable, "vm.boot", "the result of cloud-init on %s cannot be read: %w", name, err,
+		)
 	}
 	if len(result.V1.Errors) > 0 {
-		return director.Errorf(director.KindInternal, "vm.boot", "cloud-init on %s failed: %s", name, strings.Join(result.V1.Errors, "; ")).
+		return director.Errorf(
+			director.KindInternal, "vm.boot", "cloud-init on %s failed: %s", name, strings.Join(result.V1.Errors, "; "),
+		).
 			WithHint("read /var/log/cloud-init-output.log on the node")
 	}
 	return nil
@@ -349,13 +375,19 @@ func cloudInitResult(name, text string) error {
 
 // vmDelete takes the VM away for good. Its disks are kept but those that the plan names.
 func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	if lost, err := e.hostLost(ctx, p.Machine); err != nil {
+		return err
+	} else if lost {
+		return e.giveUp(ctx, r, p, func() error { return e.Moves.LoseMachine(ctx, p.Machine.ID, e.Now()) })
+	}
 	if err := e.unmakeVM(ctx, r, p, true); err != nil {
 		return err
 	}
 	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
 }
 
-// vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes too.
+// vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes
+// too.
 func (e Env) vmUndo(ctx context.Context, r plan.Run, p planner.VMParams) error {
 	p.DeleteData = nil
 	member, err := e.member(ctx, p.Machine.ID)
@@ -370,14 +402,17 @@ func (e Env) vmUndo(ctx context.Context, r plan.Run, p planner.VMParams) error {
 
 // vmRemove takes the VM away and keeps its row and its data disk for the one that follows.
 func (e Env) vmRemove(ctx context.Context, r plan.Run, p planner.VMParams) error {
+	if err := e.onLostHost(ctx, p.Machine); err != nil {
+		return err
+	}
 	if err := e.unmakeVM(ctx, r, p, false); err != nil {
 		return err
 	}
 	return e.Ledger.RemoveVM(ctx, p.Machine.ID)
 }
 
-// unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the plan names are deleted
-// after.
+// unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the
+// plan names are deleted after.
 func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, forGood bool) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
@@ -420,7 +455,9 @@ func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, forGo
 func BundleDigest(dir string) (string, error) {
 	text, err := confine.Read(filepath.Join(dir, bundle.DocumentName), bundle.MostDocument)
 	if err != nil {
-		return "", director.Errorf(director.KindNotFound, "steps.bundle", "there is no release bundle in %s: %w", dir, err).
+		return "", director.Errorf(
+			director.KindNotFound, "steps.bundle", "there is no release bundle in %s: %w", dir, err,
+		).
 			WithHint("unpack the bundle on the director and name its directory in spec.bundle")
 	}
 	sum := sha256.Sum256(text)

@@ -7,8 +7,9 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 )
 
-// playWatch turns what a run tells into notes of its step. A failure is noted the moment it happens, while the other hosts go on; after that only
-// when as many hosts again have failed alike, so that a thousand hosts with one trouble are ten notes and not a thousand.
+// playWatch turns what a run tells into notes of its step. A failure is noted the moment it happens, while the other
+// hosts go on; after that only when as many hosts again have failed alike, so that a thousand hosts with one trouble
+// are ten notes and not a thousand.
 type playWatch struct {
 	note func(text string)
 

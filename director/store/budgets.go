@@ -23,9 +23,11 @@ type budgetWait struct {
 
 func (budgetWait) TableName() string { return "budget_waits" }
 
-// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step stands in its line.
-// limit returns how many a budget has; 0 is without bound.
-func (t *Tx) TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error) {
+// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step
+// stands in its line. limit returns how many a budget has; 0 is without bound.
+func (t *Tx) TakeBudgets(
+	ref plan.StepRef, budgets []string, limit func(string) int, now time.Time,
+) (usedUp string, err error) {
 	const op = "store.budget"
 	if len(budgets) == 0 {
 		return "", nil
@@ -46,8 +48,11 @@ func (t *Tx) TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) 
 		}
 		// The place in the line is kept over later tries.
 		err = t.db.Clauses(clause.OnConflict{
-			Columns: []clause.Column{{Name: "plan_id"}, {Name: "step_id"}}, DoUpdates: clause.AssignmentColumns([]string{"budget", "attempt"}),
-		}).Create(&budgetWait{PlanID: ref.Plan, StepID: ref.Step, Budget: b, Attempt: ref.Attempt, Since: micros(now)}).Error
+			Columns:   []clause.Column{{Name: "plan_id"}, {Name: "step_id"}},
+			DoUpdates: clause.AssignmentColumns([]string{"budget", "attempt"}),
+		}).Create(&budgetWait{
+			PlanID: ref.Plan, StepID: ref.Step, Budget: b, Attempt: ref.Attempt, Since: micros(now),
+		}).Error
 		return b, dbError(op, "budget "+b, err)
 	}
 	for _, b := range budgets {
@@ -73,7 +78,8 @@ func (t *Tx) GiveBack(ref plan.StepRef) error {
 	return dbError("store.budget", "step "+ref.Step, err)
 }
 
-// Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all that somebody waits for.
+// Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all that
+// somebody waits for.
 func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, error) {
 	const op = "store.budget"
 	if err := t.store.exclusive(t.db, lockBudgets); err != nil {
@@ -94,7 +100,9 @@ func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, err
 			continue
 		}
 		var rows []budgetWait
-		if err := t.db.Where("budget = ?", b).Order("since, plan_id, step_id").Limit(free).Find(&rows).Error; err != nil {
+		if err := t.db.Where("budget = ?", b).Order("since, plan_id, step_id").Limit(free).Find(
+			&rows,
+		).Error; err != nil {
 			return nil, dbError(op, "budget "+b, err)
 		}
 		for _, r := range rows {
@@ -125,7 +133,9 @@ type BudgetWait struct {
 // BudgetWaits returns the steps of the plan that stand in a line.
 func (s *Store) BudgetWaits(ctx context.Context, planID string) ([]BudgetWait, error) {
 	var rows []budgetWait
-	if err := s.read.WithContext(ctx).Where("plan_id = ?", planID).Order("since, step_id").Find(&rows).Error; err != nil {
+	if err := s.read.WithContext(ctx).Where("plan_id = ?", planID).Order("since, step_id").Find(
+		&rows,
+	).Error; err != nil {
 		return nil, dbError("store.budget", "plan "+planID, err)
 	}
 	out := make([]BudgetWait, len(rows))
@@ -151,14 +161,20 @@ func (s *Store) InLine(ctx context.Context) ([]plan.StepRef, error) {
 // BudgetUsers returns the ids of the plans that have taken of the budget.
 func (s *Store) BudgetUsers(ctx context.Context, budget string) ([]string, error) {
 	var ids []string
-	err := s.read.WithContext(ctx).Model(&budgetUse{}).Distinct().Where("budget = ?", budget).Order("plan_id").Pluck("plan_id", &ids).Error
+	err := s.read.WithContext(ctx).Model(&budgetUse{}).Distinct().Where("budget = ?", budget).Order("plan_id").Pluck(
+		"plan_id", &ids,
+	).Error
 	return ids, dbError("store.budget", "budget "+budget, err)
 }
 
 // Holders returns who runs the leased steps of the plan, by step id.
 func (s *Store) Holders(ctx context.Context, planID string) (map[string]string, error) {
 	var rows []stepRow
-	err := s.read.WithContext(ctx).Select("step_id", "lease_owner").Where("plan_id = ? AND lease_owner <> ''", planID).Find(&rows).Error
+	err := s.read.WithContext(ctx).Select("step_id", "lease_owner").Where(
+		"plan_id = ? AND lease_owner <> ''", planID,
+	).Find(
+		&rows,
+	).Error
 	out := make(map[string]string, len(rows))
 	for _, r := range rows {
 		out[r.StepID] = r.LeaseOwner

@@ -12,9 +12,9 @@ import (
 // cacheSize bounds the texts of the contents that are kept. What is decoded takes two to three times as much.
 const cacheSize = 64 << 20
 
-// planCache keeps what was read of plans of late: decoding the content of a plan of a thousand nodes for each of its events would make a run
-// quadratic. A content never changes, and its hash proves that it is the one; a state is known by the number of its last event. It is safe
-// for concurrent use.
+// planCache keeps what was read of plans of late: decoding the content of a plan of a thousand nodes for each of its
+// events would make a run quadratic. A content never changes, and its hash proves that it is the one; a state is known
+// by the number of its last event. It is safe for concurrent use.
 type planCache struct {
 	most int // bytes of texts
 
@@ -101,8 +101,8 @@ func (c *planCache) advance(events []plan.Event) {
 	}
 }
 
-// lend returns a copy of the content for one caller, whose lists may be written to. What their elements hold - texts, needs, parameters - is
-// shared and must not be.
+// lend returns a copy of the content for one caller, whose lists may be written to. What their elements hold - texts,
+// needs, parameters - is shared and must not be.
 func (p *cachedPlan) lend() plan.Content {
 	c := p.content
 	c.Models, c.Machines, c.Steps = slices.Clone(c.Models), slices.Clone(c.Machines), slices.Clone(c.Steps)

@@ -57,7 +57,12 @@ func TestCachedPlanIsTheStoredOne(t *testing.T) {
 			{ours, aborted, plan.Event{Kind: plan.Started, Step: "b", Attempt: 1}},
 			{ours, nil, plan.Event{Kind: plan.Started, Step: "a", Attempt: 1}},
 			{peer, nil, plan.Event{Kind: plan.Noted, Step: "a", Attempt: 1, Message: "half way"}},
-			{peer, nil, plan.Event{Kind: plan.Retry, Step: "a", Attempt: 1, Message: "failed\x00", NotBefore: at.Add(time.Minute)}},
+			{
+				peer, nil,
+				plan.Event{
+					Kind: plan.Retry, Step: "a", Attempt: 1, Message: "failed\x00", NotBefore: at.Add(time.Minute),
+				},
+			},
 			{ours, nil, plan.Event{Kind: plan.Started, Step: "a", Attempt: 2}},
 			{ours, nil, plan.Event{Kind: plan.Succeeded, Step: "a", Attempt: 2}},
 			{peer, aborted, plan.Event{Kind: plan.PlanPaused}},
@@ -116,7 +121,9 @@ func TestCachedPlanSurvivesAPrunedJournal(t *testing.T) {
 		err := update(t, peer, func(tx *Tx) error {
 			_, s, err := tx.Plan("p")
 			for _, e := range []plan.Event{
-				{Kind: plan.PlanStarted}, {Kind: plan.Started, Step: "a", Attempt: 1}, {Kind: plan.Succeeded, Step: "a", Attempt: 1},
+				{Kind: plan.PlanStarted},
+				{Kind: plan.Started, Step: "a", Attempt: 1},
+				{Kind: plan.Succeeded, Step: "a", Attempt: 1},
 			} {
 				if e.Plan = "p"; err == nil {
 					err = tx.Append(&s, e)

@@ -19,9 +19,12 @@ func (creationRow) TableName() string { return "creations" }
 // longestSpan is how long creations are remembered. No allowance looks further back.
 const longestSpan = 31 * 24 * time.Hour
 
-// TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it returns the allowance that is used up the
-// longest, and when it has room again. A step that took one has it: trying again takes nothing.
-func (s *Store) TakeCreation(ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time) (usedUp *director.Allowance, until time.Time, err error) {
+// TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it returns
+// the allowance that is used up the longest, and when it has room again. A step that took one has it: trying again
+// takes nothing.
+func (s *Store) TakeCreation(
+	ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time,
+) (usedUp *director.Allowance, until time.Time, err error) {
 	const op = "store.creation"
 	err = s.Update(ctx, func(tx *Tx) error {
 		usedUp, until = nil, time.Time{}
@@ -29,7 +32,9 @@ func (s *Store) TakeCreation(ctx context.Context, c director.Creation, limits []
 			return err
 		}
 		var n int64
-		if err := tx.db.Model(&creationRow{}).Where("plan_id = ? AND step_id = ?", c.Plan, c.Step).Count(&n).Error; err != nil || n > 0 {
+		if err := tx.db.Model(&creationRow{}).Where("plan_id = ? AND step_id = ?", c.Plan, c.Step).Count(
+			&n,
+		).Error; err != nil || n > 0 {
 			return dbError(op, "creations", err)
 		}
 		for _, l := range limits {

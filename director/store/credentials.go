@@ -21,7 +21,8 @@ func (credentialsRow) TableName() string { return "credentials" }
 
 func (r credentialsRow) toDomain() director.Credentials {
 	return director.Credentials{
-		Name: r.Name, User: r.UserName, Revision: r.Revision, Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt), By: r.UpdatedBy,
+		Name: r.Name, User: r.UserName, Revision: r.Revision, Created: instant(r.CreatedAt),
+		Updated: instant(r.UpdatedAt), By: r.UpdatedBy,
 	}
 }
 
@@ -48,9 +49,13 @@ func (s *Store) ListCredentials(ctx context.Context) ([]director.Credentials, er
 // PutCredentials stores new credentials, or replaces those of the name as the next revision.
 func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now time.Time) (director.Credentials, error) {
 	const op = "store.credentials"
-	row := credentialsRow{Name: name, UserName: user, Sealed: sealed, Revision: 1, CreatedAt: micros(now), UpdatedAt: micros(now), UpdatedBy: by}
+	row := credentialsRow{
+		Name: name, UserName: user, Sealed: sealed, Revision: 1, CreatedAt: micros(now), UpdatedAt: micros(now),
+		UpdatedBy: by,
+	}
 	res := t.db.Model(&credentialsRow{}).Where("name = ?", name).Updates(map[string]any{
-		"user_name": user, "sealed": sealed, "revision": gorm.Expr("revision + 1"), "updated_at": micros(now), "updated_by": by,
+		"user_name": user, "sealed": sealed, "revision": gorm.Expr("revision + 1"), "updated_at": micros(now),
+		"updated_by": by,
 	})
 	if res.Error == nil && res.RowsAffected == 0 {
 		return row.toDomain(), dbError(op, "credentials "+name, t.db.Create(&row).Error)
@@ -62,7 +67,8 @@ func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now tim
 	return row.toDomain(), dbError(op, "credentials "+name, err)
 }
 
-// ResealCredentials replaces the seal that the caller has read. The revision stays. Errors: conflict when they were changed since.
+// ResealCredentials replaces the seal that the caller has read. The revision stays. Errors: conflict when they were
+// changed since.
 func (t *Tx) ResealCredentials(name string, have, sealed []byte) error {
 	const op = "store.credentials"
 	res := t.db.Model(&credentialsRow{}).Where("name = ? AND sealed = ?", name, have).Update("sealed", sealed)

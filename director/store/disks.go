@@ -25,7 +25,8 @@ func (diskRow) TableName() string { return "kept_disks" }
 func (r diskRow) toDomain() director.KeptDisk {
 	return director.KeptDisk{
 		ID: r.ID, Provider: r.Provider, Name: r.Name, Host: r.Host, Machine: r.Machine, Serial: r.Serial, Size: r.Size,
-		ClusterUID: r.ClusterUID, Cluster: r.Cluster, Pool: r.Pool, Node: r.Node, Plan: r.PlanID, Kept: instant(r.KeptAt), Holder: r.Holder,
+		ClusterUID: r.ClusterUID, Cluster: r.Cluster, Pool: r.Pool, Node: r.Node, Plan: r.PlanID,
+		Kept: instant(r.KeptAt), Holder: r.Holder,
 	}
 }
 
@@ -44,7 +45,9 @@ func (t *Tx) KeptDisks(f DiskFilter) ([]director.KeptDisk, error) { return keptD
 
 func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 	q = q.Order("cluster, node, id")
-	for column, value := range map[string]string{"id": f.ID, "provider": f.Provider, "cluster": f.Cluster, "plan_id": f.Plan, "holder": f.Holder} {
+	for column, value := range map[string]string{
+		"id": f.ID, "provider": f.Provider, "cluster": f.Cluster, "plan_id": f.Plan, "holder": f.Holder,
+	} {
 		if value != "" {
 			q = q.Where(column+" = ?", value)
 		}
@@ -60,8 +63,9 @@ func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 	return out, nil
 }
 
-// KeepDisks writes the disks down before their VM goes. A step that is tried again changes nothing: a disk keeps the time at which its plan first
-// kept it. One that was taken over is free again.
+// KeepDisks writes the disks down before their VM goes. A step that is tried again changes nothing: a disk keeps the
+// time at which its plan first kept it. It has the holder that is written: one that was taken over is free again
+// without.
 func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error {
 	const op = "store.keep_disks"
 	if len(disks) == 0 {
@@ -77,8 +81,10 @@ func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error 
 				d.Kept = had[0].Kept
 			}
 			row := diskRow{
-				ID: d.ID, Provider: d.Provider, Name: d.Name, Host: d.Host, Machine: d.Machine, Serial: d.Serial, Size: d.Size,
-				ClusterUID: d.ClusterUID, Cluster: d.Cluster, Pool: d.Pool, Node: d.Node, PlanID: d.Plan, KeptAt: micros(d.Kept),
+				ID: d.ID, Provider: d.Provider, Name: d.Name, Host: d.Host, Machine: d.Machine, Serial: d.Serial,
+				Size:       d.Size,
+				ClusterUID: d.ClusterUID, Cluster: d.Cluster, Pool: d.Pool, Node: d.Node, PlanID: d.Plan,
+				KeptAt: micros(d.Kept), Holder: d.Holder,
 			}
 			if err := tx.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error; err != nil {
 				return dbError(op, "disk "+d.ID, err)
@@ -88,13 +94,14 @@ func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error 
 	})
 }
 
-// TakeDisk gives a kept disk to the machine. No error if it has it already. Errors: not_found if no such disk is kept, conflict if it is another
-// machine's by now or somebody else had attached it.
+// TakeDisk gives a kept disk to the machine. No error if it has it already. Errors: not_found if no such disk is kept,
+// conflict if it is another machine's by now or somebody else had attached it.
 func (s *Store) TakeDisk(ctx context.Context, id, machine string) error {
 	return s.Update(ctx, func(tx *Tx) error { return tx.SetDiskHolder(id, machine) })
 }
 
-// SetDiskHolder is TakeDisk in a transaction. The holder director.DiskGoing keeps others from a disk that is about to be deleted.
+// SetDiskHolder is TakeDisk in a transaction. The holder director.DiskGoing keeps others from a disk that is about to
+// be deleted.
 func (t *Tx) SetDiskHolder(id, holder string) error {
 	const op = "store.take_disk"
 	rows, err := t.KeptDisks(DiskFilter{ID: id})
@@ -102,15 +109,18 @@ func (t *Tx) SetDiskHolder(id, holder string) error {
 	case err != nil:
 		return err
 	case len(rows) == 0:
-		return director.Errorf(director.KindNotFound, op, "no disk %q is kept", id).WithHint("see: directorctl disks list")
+		return director.Errorf(director.KindNotFound, op, "no disk %q is kept", id).
+			WithHint("see: directorctl disks list")
 	case rows[0].Holder == holder:
 		return nil
 	case rows[0].Foreign() && holder != director.DiskGoing:
-		return director.Errorf(director.KindConflict, op, "the director did not make the disk %s", id).WithHint("attach it by the hypervisor's own means")
+		return director.Errorf(director.KindConflict, op, "the director did not make the disk %s", id).
+			WithHint("attach it by the hypervisor's own means")
 	case rows[0].Holder == director.DiskGoing:
 		return director.Errorf(director.KindConflict, op, "the disk %s is being deleted", id)
 	case rows[0].Holder != "":
-		return director.Errorf(director.KindConflict, op, "machine %s has taken over the disk %s", rows[0].Holder, id).WithHint("see: directorctl disks list")
+		return director.Errorf(director.KindConflict, op, "machine %s has taken over the disk %s", rows[0].Holder, id).
+			WithHint("see: directorctl disks list")
 	}
 	return dbError(op, "disk "+id, t.db.Model(&diskRow{}).Where("id = ?", id).Update("holder", holder).Error)
 }

@@ -17,10 +17,14 @@ func testKeptDisks(t *testing.T, s *Store) {
 	ctx := t.Context()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	disk := director.KeptDisk{
-		ID: "m1.kaas-data", Provider: "lab", Name: "kaas.d.m1.data.kaas-data.qcow2", Host: "h1", Machine: "m1", Serial: "kaas-data", Size: 1 << 30,
+		ID: "m1.kaas-data", Provider: "lab", Name: "kaas.d.m1.data.kaas-data.qcow2", Host: "h1", Machine: "m1",
+		Serial: "kaas-data", Size: 1 << 30,
 		ClusterUID: "u1", Cluster: "demo", Pool: "worker", Node: "demo-worker-1", Plan: "p1", Kept: at,
 	}
-	foreign := director.KeptDisk{ID: director.ForeignDiskID("lab", "/pv"), Provider: "lab", Name: "/pv", Cluster: "demo", Node: "demo-worker-1", Plan: "p1", Kept: at}
+	foreign := director.KeptDisk{
+		ID: director.ForeignDiskID("lab", "/pv"), Provider: "lab", Name: "/pv", Cluster: "demo", Node: "demo-worker-1",
+		Plan: "p1", Kept: at,
+	}
 	keep := func(list ...director.KeptDisk) {
 		t.Helper()
 		if err := s.KeepDisks(ctx, list); err != nil {
@@ -52,7 +56,9 @@ func testKeptDisks(t *testing.T, s *Store) {
 	held := disk
 	held.Holder = "m2"
 	want(DiskFilter{Holder: "m2"}, held)
-	for id, kind := range map[string]director.Kind{disk.ID: director.KindConflict, foreign.ID: director.KindConflict, "m9.kaas-data": director.KindNotFound} {
+	for id, kind := range map[string]director.Kind{
+		disk.ID: director.KindConflict, foreign.ID: director.KindConflict, "m9.kaas-data": director.KindNotFound,
+	} {
 		if err := s.TakeDisk(ctx, id, "m3"); err == nil || director.KindOf(err) != kind {
 			t.Errorf("TakeDisk of %s: %v, want %s", id, err, kind)
 		}

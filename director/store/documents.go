@@ -24,7 +24,10 @@ func (documentRow) TableName() string { return "documents" }
 func (r documentRow) toDomain() (model.Stored, error) {
 	docs, err := model.ParseStored([]byte(r.Body))
 	if err != nil {
-		return model.Stored{}, &director.Error{Kind: director.KindInternal, Op: "store.document", Msg: "the stored " + r.Kind + "/" + r.Name + " cannot be read", Err: err}
+		return model.Stored{}, &director.Error{
+			Kind: director.KindInternal, Op: "store.document",
+			Msg: "the stored " + r.Kind + "/" + r.Name + " cannot be read", Err: err,
+		}
 	}
 	return model.Stored{
 		Document: docs[0], UID: r.UID, Generation: r.Generation,
@@ -65,8 +68,8 @@ func (s *Store) Document(ctx context.Context, ref model.Ref) (model.Stored, erro
 	return row.toDomain()
 }
 
-// Documents lists every document as the transaction sees them. Until it ends, no other transaction changes any: what was found to fit
-// together stays so.
+// Documents lists every document as the transaction sees them. Until it ends, no other transaction changes any: what
+// was found to fit together stays so.
 func (t *Tx) Documents() ([]model.Stored, error) {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return nil, dbError("store.documents", "documents", err)
@@ -74,11 +77,14 @@ func (t *Tx) Documents() ([]model.Stored, error) {
 	return documents(t.db, "")
 }
 
-// PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation otherwise.
+// PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation
+// otherwise.
 func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
 	body, err := model.EncodeJSON(d)
 	if err != nil {
-		return &director.Error{Kind: director.KindInternal, Op: "store.put", Msg: d.Ref().String() + " cannot be stored", Err: err}
+		return &director.Error{
+			Kind: director.KindInternal, Op: "store.put", Msg: d.Ref().String() + " cannot be stored", Err: err,
+		}
 	}
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return dbError("store.put", d.Ref().String(), err)
@@ -107,7 +113,9 @@ func (t *Tx) DeleteDocument(ref model.Ref) error {
 // Audit notes who did what to which object: Kind/name, and a step of a plan behind a space.
 func (t *Tx) Audit(now time.Time, actor, action, object string) error {
 	t.announceAudit(now, actor, action, object)
-	err := t.db.Exec("INSERT INTO audit (at, actor, action, object) VALUES (?, ?, ?, ?)", micros(now), actor, action, object).Error
+	err := t.db.Exec(
+		"INSERT INTO audit (at, actor, action, object) VALUES (?, ?, ?, ?)", micros(now), actor, action, object,
+	).Error
 	return dbError("store.audit", "the audit log", err)
 }
 
@@ -134,24 +142,38 @@ func (clusterRow) TableName() string { return "clusters" }
 
 // Installed returns what was installed under the cluster's name, and false if nothing was.
 func (s *Store) Installed(ctx context.Context, name string) (Installed, bool, error) {
+	return installed(s.read.WithContext(ctx), name)
+}
+
+// Installed returns what was installed under the cluster's name, and false if nothing was.
+func (t *Tx) Installed(name string) (Installed, bool, error) { return installed(t.db, name) }
+
+func installed(db *gorm.DB, name string) (Installed, bool, error) {
 	var rows []clusterRow
-	if err := s.read.WithContext(ctx).Where("name = ?", name).Find(&rows).Error; err != nil || len(rows) == 0 {
+	if err := db.Where("name = ?", name).Find(&rows).Error; err != nil || len(rows) == 0 {
 		return Installed{}, false, dbError("store.installed", "cluster "+name, err)
 	}
 	r := rows[0]
 	docs, err := model.ParseStored([]byte(r.InstalledBody))
 	if err != nil {
-		return Installed{}, false, &director.Error{Kind: director.KindInternal, Op: "store.installed", Msg: "the record of cluster " + name + " cannot be read", Err: err}
+		return Installed{}, false, &director.Error{
+			Kind: director.KindInternal, Op: "store.installed",
+			Msg: "the record of cluster " + name + " cannot be read", Err: err,
+		}
 	}
 	return Installed{
-		UID: r.UID, Name: r.Name, Generation: r.InstalledGeneration, Document: docs[0], Endpoint: r.Endpoint, At: instant(r.InstalledAt),
+		UID: r.UID, Name: r.Name, Generation: r.InstalledGeneration, Document: docs[0], Endpoint: r.Endpoint,
+		At: instant(r.InstalledAt),
 	}, true, nil
 }
 
-// PutInstalled records what was installed. Idempotent. A record that a deleted cluster of the same name has left goes with its secrets.
+// PutInstalled records what was installed. Idempotent. A record that a deleted cluster of the same name has left goes
+// with its secrets.
 func (t *Tx) PutInstalled(i Installed) error {
 	var former []string
-	if err := t.db.Model(&clusterRow{}).Where("name = ? AND uid <> ?", i.Name, i.UID).Pluck("uid", &former).Error; err != nil {
+	if err := t.db.Model(&clusterRow{}).Where("name = ? AND uid <> ?", i.Name, i.UID).Pluck(
+		"uid", &former,
+	).Error; err != nil {
 		return dbError("store.install", "cluster "+i.Name, err)
 	}
 	for _, uid := range former {
@@ -161,10 +183,13 @@ func (t *Tx) PutInstalled(i Installed) error {
 	}
 	body, err := model.EncodeJSON(i.Document)
 	if err != nil {
-		return &director.Error{Kind: director.KindInternal, Op: "store.install", Msg: "cluster " + i.Name + " cannot be stored", Err: err}
+		return &director.Error{
+			Kind: director.KindInternal, Op: "store.install", Msg: "cluster " + i.Name + " cannot be stored", Err: err,
+		}
 	}
 	err = t.db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "uid"}}, UpdateAll: true}).Create(&clusterRow{
-		UID: i.UID, Name: i.Name, InstalledGeneration: i.Generation, InstalledBody: string(body), Endpoint: i.Endpoint, InstalledAt: micros(i.At),
+		UID: i.UID, Name: i.Name, InstalledGeneration: i.Generation, InstalledBody: string(body), Endpoint: i.Endpoint,
+		InstalledAt: micros(i.At),
 	}).Error
 	return dbError("store.install", "cluster "+i.Name, err)
 }
@@ -173,10 +198,12 @@ func (t *Tx) PutInstalled(i Installed) error {
 func (t *Tx) ForgetCluster(uid, name string) error {
 	err := t.db.Exec("DELETE FROM clusters WHERE uid = ?", uid).Error
 	if err == nil {
-		err = t.db.Exec("DELETE FROM anonymous_pulls WHERE cluster_uid = ?", uid).Error
+		err = t.endAnonymousPulls(uid)
 	}
 	if err == nil {
-		err = t.db.Exec("DELETE FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)", uid, uid).Error
+		err = t.db.Exec(
+			"DELETE FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE cluster_uid = ?)", uid, uid,
+		).Error
 	}
 	if err == nil {
 		err = t.db.Exec("DELETE FROM documents WHERE uid = ?", uid).Error
@@ -187,7 +214,11 @@ func (t *Tx) ForgetCluster(uid, name string) error {
 // Secret returns the sealed blob, and nil if there is none.
 func (s *Store) Secret(ctx context.Context, owner, name string) ([]byte, error) {
 	var sealed []byte
-	err := s.read.WithContext(ctx).Raw("SELECT sealed FROM secrets WHERE owner = ? AND name = ?", owner, name).Row().Scan(&sealed)
+	err := s.read.WithContext(ctx).Raw(
+		"SELECT sealed FROM secrets WHERE owner = ? AND name = ?", owner, name,
+	).Row().Scan(
+		&sealed,
+	)
 	if isNoRows(err) {
 		return nil, nil
 	}
@@ -197,7 +228,9 @@ func (s *Store) Secret(ctx context.Context, owner, name string) ([]byte, error) 
 // AddSecret stores the sealed blob unless there is one, and returns the one that is stored then: two that race end up
 // with the same secret.
 func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error) {
-	err := s.write.WithContext(ctx).Exec("INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", owner, name, sealed).Error
+	err := s.write.WithContext(ctx).Exec(
+		"INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", owner, name, sealed,
+	).Error
 	if err != nil {
 		return nil, dbError("store.secret", "secret "+name, err)
 	}
@@ -208,7 +241,8 @@ func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte
 func (s *Store) SetSecret(ctx context.Context, owner, name string, sealed []byte) error {
 	statement, args := "DELETE FROM secrets WHERE owner = ? AND name = ?", []any{owner, name}
 	if sealed != nil {
-		statement = "INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT (owner, name) DO UPDATE SET sealed = excluded.sealed"
+		statement = "INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT (owner, name) DO UPDATE " +
+			"SET sealed = excluded.sealed"
 		args = append(args, sealed)
 	}
 	return dbError("store.secret", "secret "+name, s.write.WithContext(ctx).Exec(statement, args...).Error)

@@ -91,7 +91,9 @@ func faultOf(err error) fault {
 	}
 	_, network := errors.AsType[net.Error](err)
 	switch {
-	case connecting(err), network, errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+	case connecting(
+		err,
+	), network, errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		strings.Contains(err.Error(), "conn closed"): // pgx has no exported error for a connection that ended meanwhile
 		return noConnection
 	}

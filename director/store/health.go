@@ -7,8 +7,10 @@ import (
 
 // Writable returns nil if something can be written now.
 func (s *Store) Writable(ctx context.Context, now time.Time) error {
-	err := s.write.WithContext(ctx).Exec("INSERT INTO meta (name, value) VALUES ('last_probe', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		now.UTC().Format(time.RFC3339)).Error
+	err := s.write.WithContext(ctx).
+		Exec("INSERT INTO meta (name, value) VALUES ('last_probe', ?) ON CONFLICT (name) DO UPDATE SET value = "+
+			"excluded.value",
+			now.UTC().Format(time.RFC3339)).Error
 	return dbError("store.probe", "the database", err)
 }
 

@@ -18,9 +18,12 @@ type providerImageRow struct {
 
 func (providerImageRow) TableName() string { return "provider_images" }
 
-// NoteImage records that the image is brought to the provider. It is called before that happens, and again at each time.
+// NoteImage records that the image is brought to the provider. It is called before that happens, and again at each
+// time.
 func (s *Store) NoteImage(ctx context.Context, i director.ProviderImage) error {
-	row := providerImageRow{Provider: i.Provider, Name: i.Name, Image: i.Image, SHA256: i.SHA256, BroughtAt: micros(i.At)}
+	row := providerImageRow{
+		Provider: i.Provider, Name: i.Name, Image: i.Image, SHA256: i.SHA256, BroughtAt: micros(i.At),
+	}
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	return dbError("store.images", "image "+i.Name, err)
 }
@@ -33,7 +36,9 @@ func (s *Store) ProviderImages(ctx context.Context) ([]director.ProviderImage, e
 	}
 	out := make([]director.ProviderImage, len(rows))
 	for i, r := range rows {
-		out[i] = director.ProviderImage{Provider: r.Provider, Name: r.Name, Image: r.Image, SHA256: r.SHA256, At: instant(r.BroughtAt)}
+		out[i] = director.ProviderImage{
+			Provider: r.Provider, Name: r.Name, Image: r.Image, SHA256: r.SHA256, At: instant(r.BroughtAt),
+		}
 	}
 	return out, nil
 }
@@ -42,4 +47,17 @@ func (s *Store) ProviderImages(ctx context.Context) ([]director.ProviderImage, e
 func (s *Store) ForgetImage(ctx context.Context, provider, name string) error {
 	err := s.write.WithContext(ctx).Where("provider = ? AND name = ?", provider, name).Delete(&providerImageRow{}).Error
 	return dbError("store.images", "image "+name, err)
+}
+
+// NoteImages records that the images may be on their providers, unless there is a record of them.
+func (t *Tx) NoteImages(images []director.ProviderImage) error {
+	for _, i := range images {
+		row := providerImageRow{
+			Provider: i.Provider, Name: i.Name, Image: i.Image, SHA256: i.SHA256, BroughtAt: micros(i.At),
+		}
+		if err := t.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row).Error; err != nil {
+			return dbError("store.images", "image "+i.Name, err)
+		}
+	}
+	return nil
 }

@@ -16,9 +16,15 @@ func TestProviderImages(t *testing.T) {
 func testProviderImages(t *testing.T, s *Store) {
 	ctx := t.Context()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	old := director.ProviderImage{Provider: "lab", Name: "node-aaaaaaaaaaaa", Image: "node", SHA256: "aaaaaaaaaaaa", At: at}
-	moved := director.ProviderImage{Provider: "lab", Name: "node-bbbbbbbbbbbb", Image: "node", SHA256: "bbbbbbbbbbbb", At: at}
-	other := director.ProviderImage{Provider: "attic", Name: "node-bbbbbbbbbbbb", Image: "node", SHA256: "bbbbbbbbbbbb", At: at}
+	old := director.ProviderImage{
+		Provider: "lab", Name: "node-aaaaaaaaaaaa", Image: "node", SHA256: "aaaaaaaaaaaa", At: at,
+	}
+	moved := director.ProviderImage{
+		Provider: "lab", Name: "node-bbbbbbbbbbbb", Image: "node", SHA256: "bbbbbbbbbbbb", At: at,
+	}
+	other := director.ProviderImage{
+		Provider: "attic", Name: "node-bbbbbbbbbbbb", Image: "node", SHA256: "bbbbbbbbbbbb", At: at,
+	}
 	for _, i := range []director.ProviderImage{old, moved, other} {
 		for range 2 {
 			if err := s.NoteImage(ctx, i); err != nil {

@@ -15,7 +15,9 @@ func TestInstalled(t *testing.T) {
 		s := open()
 		want := Installed{
 			UID: "u1", Name: "demo", Generation: 1, Endpoint: "10.0.0.1:6443", At: time.Unix(7, 0).UTC(),
-			Document: model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: "demo"}, Cluster: &model.Cluster{Release: "r"}},
+			Document: model.Document{
+				Kind: model.KindCluster, Metadata: model.Metadata{Name: "demo"}, Cluster: &model.Cluster{Release: "r"},
+			},
 		}
 		other := want
 		other.UID, other.Name = "u2", "other"

@@ -16,13 +16,15 @@ func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
 	return dbError("store.lease", "step "+step, err)
 }
 
-// Renew extends every lease of owner. It returns the attempts that owner holds then, and those of them that a person wants to end now.
+// Renew extends every lease of owner. It returns the attempts that owner holds then, and those of them that a person
+// wants to end now.
 func (s *Store) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
 	var rows []stepRow
 	err = s.retried(ctx, func() error {
 		rows = nil
 		return s.write.WithContext(ctx).Raw(
-			`UPDATE plan_steps SET lease_until = ? WHERE status IN ('running', 'undoing') AND lease_owner = ? RETURNING plan_id, step_id, attempt, stop_asked`,
+			`UPDATE plan_steps SET lease_until = ? WHERE status IN ('running', 'undoing') AND lease_owner = ?
+			RETURNING plan_id, step_id, attempt, stop_asked`,
 			micros(until), owner).Scan(&rows).Error
 	})
 	for _, r := range rows {
@@ -36,8 +38,8 @@ func (s *Store) Renew(ctx context.Context, owner string, until time.Time) (held,
 
 const lapsed = "status IN ('running', 'undoing') AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))"
 
-// Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the steps of an
-// earlier process of the same instance.
+// Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the
+// steps of an earlier process of the same instance.
 func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
 	var rows []stepRow
 	err := s.read.WithContext(ctx).Where(lapsed, micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
@@ -55,28 +57,36 @@ func (t *Tx) Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool
 // Stop asks the holders of the plan's running steps to end them now. They learn of it from Renew.
 func (t *Tx) Stop(planID string) error {
 	t.look = true
-	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND status IN ('running', 'undoing')", planID).Update("stop_asked", 1).Error
+	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND status IN ('running', 'undoing')", planID).Update(
+		"stop_asked", 1,
+	).Error
 	return dbError("store.stop", "plan "+planID, err)
 }
 
-// Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers then see to what
-// it left.
+// Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers
+// then see to what it left.
 func (s *Store) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
 	err := s.retried(ctx, func() error {
-		return s.write.WithContext(ctx).Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds) VALUES (?, ?, ?, ?, 1)
-			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at, seen_at = excluded.seen_at, binds = 1`,
-			instance, host, micros(started), micros(now)).Error
+		return s.write.WithContext(ctx).
+			Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds) VALUES (?, ?, ?, ?, 1)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at,
+				seen_at = excluded.seen_at, binds = 1`,
+				instance, host, micros(started), micros(now)).Error
 	})
 	return dbError("store.beat", "instance "+instance, err)
 }
 
-// Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of several callers one
-// gets each.
+// Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of
+// several callers one gets each.
 func (s *Store) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
 	var ids []string
 	err := s.retried(ctx, func() error {
 		ids = nil
-		return s.write.WithContext(ctx).Raw("DELETE FROM instances WHERE seen_at < ? AND id <> ? RETURNING id", micros(since), instance).Scan(&ids).Error
+		return s.write.WithContext(ctx).Raw(
+			"DELETE FROM instances WHERE seen_at < ? AND id <> ? RETURNING id", micros(since), instance,
+		).Scan(
+			&ids,
+		).Error
 	})
 	return ids, dbError("store.gone", "instances", err)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -16,7 +17,8 @@ func (s *Store) Machine(ctx context.Context, id string) (director.Machine, bool,
 	return machineOf(s.read.WithContext(ctx), id)
 }
 
-// Machine returns the row as the transaction sees it, also a tombstone. Until the transaction ends, no other changes the row.
+// Machine returns the row as the transaction sees it, also a tombstone. Until the transaction ends, no other changes
+// the row.
 func (t *Tx) Machine(id string) (director.Machine, bool, error) {
 	return machineOf(t.locked(), id)
 }
@@ -31,8 +33,8 @@ func machineOf(db *gorm.DB, id string) (director.Machine, bool, error) {
 	return out[0], true, dbError("store.machine", "machine "+id, err)
 }
 
-// AdoptMachine writes the row of a VM that exists: a new one, or the tombstone of its id comes to life again. Conflict if a living row has the id, the
-// name or the address.
+// AdoptMachine writes the row of a VM that exists: a new one, or the tombstone of its id comes to life again. Conflict
+// if a living row has the id, the name or the address.
 func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
 	const op = "store.adopt"
 	row, there, err := t.Machine(m.ID)
@@ -42,7 +44,10 @@ func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
 	case there && row.Deleted.IsZero():
 		return director.Errorf(director.KindConflict, op, "machine %s is in the ledger", m.ID)
 	case there:
-		err := errors.Join(t.db.Where("machine_id = ?", m.ID).Delete(&nicRow{}).Error, t.db.Where("id = ?", m.ID).Delete(&machineRow{}).Error)
+		err := errors.Join(
+			t.db.Where("machine_id = ?", m.ID).Delete(&nicRow{}).Error,
+			t.db.Where("id = ?", m.ID).Delete(&machineRow{}).Error,
+		)
 		if err != nil {
 			return dbError(op, "machine "+m.ID, err)
 		}
@@ -52,15 +57,18 @@ func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
 	return t.addMachine(op, m, now)
 }
 
-// DisownMachine leaves a tombstone for a VM without a living row, so that its id is never used again. No error if there is one already. Conflict if a
-// living row has the id.
+// DisownMachine leaves a tombstone for a VM without a living row, so that its id is never used again. No error if there
+// is one already. Conflict if a living row has the id.
 func (t *Tx) DisownMachine(m director.Machine, now time.Time) error {
 	row, there, err := t.Machine(m.ID)
 	switch {
 	case err != nil:
 		return err
 	case there && row.Deleted.IsZero():
-		return director.Errorf(director.KindConflict, "store.disown", "machine %s (%s) of cluster %s is in the ledger", m.ID, row.Name, row.Cluster)
+		return director.Errorf(
+			director.KindConflict, "store.disown", "machine %s (%s) of cluster %s is in the ledger", m.ID, row.Name,
+			row.Cluster,
+		)
 	case there:
 		return nil
 	}
@@ -68,8 +76,8 @@ func (t *Tx) DisownMachine(m director.Machine, now time.Time) error {
 	return t.addMachine("store.disown", m, now)
 }
 
-// IntendAgain makes sure, before a VM is made, that the ledger has a living row of it: a plan that is retried after its undo finds a tombstone. Conflict
-// if the name or the address belongs to another machine by now.
+// IntendAgain makes sure, before a VM is made, that the ledger has a living row of it: a plan that is retried after its
+// undo finds a tombstone. Conflict if the name or the address belongs to another machine by now.
 func (s *Store) IntendAgain(ctx context.Context, m director.Machine, now time.Time) error {
 	if row, there, err := s.Machine(ctx, m.ID); err != nil || there && row.Deleted.IsZero() {
 		return err
@@ -79,38 +87,28 @@ func (s *Store) IntendAgain(ctx context.Context, m director.Machine, now time.Ti
 		if err != nil || there && row.Deleted.IsZero() {
 			return err
 		}
+		if there && row.State == director.MachineLost {
+			return director.Errorf(
+				director.KindConflict, "store.intend",
+				"machine %s (%s) was given up with host %s, and never runs again", m.Name, m.ID, row.Host,
+			).
+				WithHint("discard this plan and plan again: directorctl plan %s", m.Cluster)
+		}
 		m.State, m.VMID, m.Kubernetes = director.MachineIntended, "", ""
 		return tx.AdoptMachine(m, now)
 	})
 }
 
+// over reports whether nobody can take up a plan in the phase again.
+func over(p plan.Phase) bool { return slices.Contains(finishedPhases, p) }
+
 // unfinished are the phases of plans that may still make what they name.
 func unfinished() []string {
 	var out []string
 	for _, p := range plan.Phases() {
-		if p != plan.PhaseDone && p != plan.PhaseUndone && p != plan.PhaseDiscarded {
+		if !over(p) {
 			out = append(out, string(p))
 		}
 	}
 	return out
-}
-
-// PlansNaming returns the plans that are not over for good and name the machine, the newest first.
-func (t *Tx) PlansNaming(machine string) ([]string, error) {
-	var ids []string
-	err := t.db.Model(&planRow{}).Joins("JOIN plan_contents ON plan_contents.plan_id = plans.id").
-		Where("plans.phase IN ? AND plan_contents.content LIKE ?", unfinished(), `%"`+machine+`"%`).
-		Order("plans.created_at DESC, plans.id").Pluck("plans.id", &ids).Error
-	return ids, dbError("store.plans_naming", "plans", err)
-}
-
-// PlanWithMachine returns the id of the newest plan of any phase that names the machine, or "".
-func (s *Store) PlanWithMachine(ctx context.Context, machine string) (string, error) {
-	var ids []string
-	err := s.read.WithContext(ctx).Model(&planRow{}).Joins("JOIN plan_contents ON plan_contents.plan_id = plans.id").
-		Where("plan_contents.content LIKE ?", `%"`+machine+`"%`).Order("plans.created_at DESC, plans.id").Limit(1).Pluck("plans.id", &ids).Error
-	if err != nil || len(ids) == 0 {
-		return "", dbError("store.plan_with_machine", "plans", err)
-	}
-	return ids[0], nil
 }

@@ -45,11 +45,14 @@ func page(q *gorm.DB, p director.Page, by order, name string) (*gorm.DB, error) 
 	if by.number {
 		n, err := strconv.ParseInt(p.After.Value, 10, 64)
 		if err != nil {
-			return nil, director.Errorf(director.KindInvalid, "store.page", "the place in the list cannot be read").WithHint("begin the list anew, without continue")
+			return nil, director.Errorf(director.KindInvalid, "store.page", "the place in the list cannot be read").
+				WithHint("begin the list anew, without continue")
 		}
 		value = n
 	}
-	return q.Where("("+by.column+" "+sign+" ? OR ("+by.column+" = ? AND "+name+" > ?))", value, value, p.After.Name), nil
+	return q.Where(
+		"("+by.column+" "+sign+" ? OR ("+by.column+" = ? AND "+name+" > ?))", value, value, p.After.Name,
+	), nil
 }
 
 func sortBy(orders map[string]order, name, list string) (order, error) {
@@ -60,7 +63,8 @@ func sortBy(orders map[string]order, name, list string) (order, error) {
 	return o, nil
 }
 
-// prefixed keeps the rows whose column begins with the text. LIKE would ask for escapes, and ignores case in one database and not in the other.
+// prefixed keeps the rows whose column begins with the text. LIKE would ask for escapes, and ignores case in one
+// database and not in the other.
 func prefixed(q *gorm.DB, column, text string) *gorm.DB {
 	if text == "" {
 		return q
@@ -101,12 +105,32 @@ var planOrders = map[string]order{
 }
 
 // PlanPage lists plans without their steps, in the page's order. next is nil at the end of the list.
-func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (items []PlanItem, next *director.Place, err error) {
-	by, err := sortBy(planOrders, p.Sort, "plans")
+func (s *Store) PlanPage(
+	ctx context.Context, f PlanQuery, p director.Page,
+) (items []PlanItem, next *director.Place, err error) {
+	q, by, err := narrowPlans(s.read.WithContext(ctx).Model(&planRow{}), "id", f, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	q := prefixed(s.read.WithContext(ctx).Model(&planRow{}), "id", f.IDPrefix)
+	var rows []planRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, nil, dbError("store.plans", "plans", err)
+	}
+	if p.Limit > 0 && len(rows) > p.Limit {
+		rows = rows[:p.Limit]
+		next = placeOf(rows[len(rows)-1].toItem(), by)
+	}
+	items, err = s.planItems(ctx, rows)
+	return items, next, err
+}
+
+// narrowPlans keeps what the query asks for, a page of it, of a table of plans whose ids are in the column.
+func narrowPlans(q *gorm.DB, id string, f PlanQuery, p director.Page) (*gorm.DB, order, error) {
+	by, err := sortBy(planOrders, p.Sort, "plans")
+	if err != nil {
+		return nil, by, err
+	}
+	q = prefixed(q, id, f.IDPrefix)
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
 	}
@@ -116,24 +140,23 @@ func (s *Store) PlanPage(ctx context.Context, f PlanQuery, p director.Page) (ite
 	if len(f.Operations) > 0 {
 		q = q.Where("operation IN ?", f.Operations)
 	}
-	if q, err = page(q, p, by, "id"); err != nil {
-		return nil, nil, err
-	}
-	var rows []planRow
-	if err := q.Find(&rows).Error; err != nil {
-		return nil, nil, dbError("store.plans", "plans", err)
-	}
-	if p.Limit > 0 && len(rows) > p.Limit {
-		rows = rows[:p.Limit]
-		last := rows[len(rows)-1]
-		next = &director.Place{Name: last.ID, Value: map[string]string{
-			"created_at": strconv.FormatInt(last.CreatedAt, 10), "started_at": strconv.FormatInt(last.StartedAt, 10),
-			"finished_at": strconv.FormatInt(last.FinishedAt, 10), "cluster": last.Cluster, "phase": last.Phase,
-		}[by.column]}
-	}
-	items, err = s.planItems(ctx, rows)
-	return items, next, err
+	q, err = page(q, p, by, id)
+	return q, by, err
 }
+
+// placeOf is where the list goes on behind the plan.
+func placeOf(last PlanItem, by order) *director.Place {
+	number := func(t time.Time) string { return strconv.FormatInt(micros(t), 10) }
+	return &director.Place{Name: last.Plan.ID, Value: map[string]string{
+		"created_at": number(last.Plan.CreatedAt), "started_at": number(last.State.StartedAt),
+		"finished_at": number(last.State.FinishedAt),
+		"cluster":     last.Plan.Cluster, "phase": string(last.State.Phase),
+	}[by.column]}
+}
+
+// countSteps counts the steps of plans; those that undo others, and have nothing to undo, do not count.
+const countSteps = "SELECT COUNT(*) AS total, COALESCE(SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END), 0) AS done " +
+	"FROM plan_steps WHERE NOT (status = ? AND step_id LIKE ?) AND"
 
 func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, error) {
 	ids := make([]string, len(rows))
@@ -144,8 +167,12 @@ func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, erro
 		PlanID      string
 		Done, Total int
 	}
-	err := s.read.WithContext(ctx).Raw("SELECT plan_id, COUNT(*) AS total, SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END) AS done "+
-		"FROM plan_steps WHERE plan_id IN ? AND NOT (status = ? AND step_id LIKE ?) GROUP BY plan_id", ids, string(plan.Pending), plan.UndoPattern).Scan(&counts).Error
+	err := s.read.WithContext(ctx).
+		Raw("SELECT plan_id, COUNT(*) AS total, SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END) AS done "+
+			"FROM plan_steps WHERE plan_id IN ? AND NOT (status = ? AND step_id LIKE ?) GROUP BY plan_id", ids,
+			string(plan.Pending), plan.UndoPattern).Scan(
+		&counts,
+	).Error
 	if err != nil {
 		return nil, dbError("store.plans", "steps", err)
 	}
@@ -179,7 +206,9 @@ var documentOrders = map[string]order{
 }
 
 // DocumentPage lists documents of a kind whose name begins with the prefix. next is nil at the end of the list.
-func (s *Store) DocumentPage(ctx context.Context, kind model.Kind, prefix string, p director.Page) (docs []model.Stored, next *director.Place, err error) {
+func (s *Store) DocumentPage(
+	ctx context.Context, kind model.Kind, prefix string, p director.Page,
+) (docs []model.Stored, next *director.Place, err error) {
 	by, err := sortBy(documentOrders, p.Sort, "documents")
 	if err != nil {
 		return nil, nil, err
@@ -222,7 +251,9 @@ type ClusterItem struct {
 func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Name, Value: c.Name} }
 
 // ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
-func (s *Store) ClusterPage(ctx context.Context, prefix string, p director.Page) (items []ClusterItem, next *director.Place, err error) {
+func (s *Store) ClusterPage(
+	ctx context.Context, prefix string, p director.Page,
+) (items []ClusterItem, next *director.Place, err error) {
 	q, err := page(prefixed(s.clusters(ctx), "d.name", prefix), p, order{"d.name", false}, "d.name")
 	if err != nil {
 		return nil, nil, err
@@ -249,14 +280,20 @@ func (s *Store) Cluster(ctx context.Context, name string) (ClusterItem, error) {
 	return items[0], nil
 }
 
-// clusters asks for everything that a list shows in one go: of a fleet's list, most of the time went into questions of their own and into rows by reflection.
+// clusters asks for everything that a list shows in one go: of a fleet's list, most of the time went into questions of
+// their own and into rows by reflection.
 func (s *Store) clusters(ctx context.Context) *gorm.DB {
 	return s.read.WithContext(ctx).Table("documents AS d").
-		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+s.jsonText("d.body", "metadata", "labels")+", ''), "+
-			"c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), COALESCE(p.phase, ''), "+
+		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+
+			s.jsonText("d.body", "metadata", "labels")+", ''), "+
+			"c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), "+
+			"COALESCE(p.phase, ''), "+
 			"(SELECT COUNT(*) FROM machines AS m WHERE m.cluster_uid = d.uid AND m.deleted_at = 0)").
 		Joins("LEFT JOIN clusters AS c ON c.uid = d.uid").
-		Joins("LEFT JOIN plans AS p ON p.id = (SELECT q.id FROM plans AS q WHERE q.cluster = d.name ORDER BY q.created_at DESC, q.id LIMIT 1)").
+		Joins(
+			"LEFT JOIN plans AS p ON p.id = (SELECT q.id FROM plans AS q WHERE q.cluster = d.name ORDER BY "+
+				"q.created_at DESC, q.id LIMIT 1)",
+		).
 		Where("d.kind = ?", model.KindCluster)
 }
 
@@ -270,7 +307,10 @@ func readClusters(q *gorm.DB) ([]ClusterItem, error) {
 	for rows.Next() {
 		var c ClusterItem
 		var labels string
-		err := rows.Scan(&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Installed, &c.Endpoint, &c.Plan, &c.Operation, &c.Phase, &c.Nodes)
+		err := rows.Scan(
+			&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Installed, &c.Endpoint, &c.Plan, &c.Operation,
+			&c.Phase, &c.Nodes,
+		)
 		if err == nil && labels != "" {
 			err = json.Unmarshal([]byte(labels), &c.Labels)
 		}
@@ -284,7 +324,8 @@ func readClusters(q *gorm.DB) ([]ClusterItem, error) {
 
 func (r documentRow) place(column string) *director.Place {
 	return &director.Place{Name: r.Name, Value: map[string]string{
-		"name": r.Name, "created_at": strconv.FormatInt(r.CreatedAt, 10), "updated_at": strconv.FormatInt(r.UpdatedAt, 10),
+		"name": r.Name, "created_at": strconv.FormatInt(r.CreatedAt, 10),
+		"updated_at": strconv.FormatInt(r.UpdatedAt, 10),
 	}[column]}
 }
 
@@ -297,7 +338,11 @@ func DocumentPlace(d model.Stored, sort string) *director.Place {
 // MachinesOf lists the live machines of the clusters with these uids, by uid.
 func (s *Store) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
 	var rows []machineRow
-	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order("cluster, role, name, created_at").Find(&rows).Error
+	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order(
+		"cluster, role, name, created_at",
+	).Find(
+		&rows,
+	).Error
 	if err != nil {
 		return nil, dbError("store.machines", "machines", err)
 	}
@@ -323,7 +368,8 @@ type EventQuery struct {
 	Limit int
 }
 
-// EventPage returns the events of a plan that the query asks for, in order, and the number up to which the journal was looked through.
+// EventPage returns the events of a plan that the query asks for, in order, and the number up to which the journal was
+// looked through.
 func (s *Store) EventPage(ctx context.Context, id string, f EventQuery) (events []plan.Event, last int64, err error) {
 	// Taken before the events: what comes meanwhile is left for the next time.
 	if err := s.read.WithContext(ctx).Raw("SELECT seq FROM plans WHERE id = ?", id).Row().Scan(&last); err != nil {
@@ -332,7 +378,9 @@ func (s *Store) EventPage(ctx context.Context, id string, f EventQuery) (events 
 		}
 		return nil, 0, dbError("store.events", "plan "+id, err)
 	}
-	q := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ? AND seq <= ?", id, f.After, last).Order("seq").Limit(f.Limit)
+	q := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ? AND seq <= ?", id, f.After, last).Order("seq").Limit(
+		f.Limit,
+	)
 	if len(f.Kinds) > 0 {
 		q = q.Where(s.jsonText("body", "kind")+" IN ?", f.Kinds)
 	}

@@ -19,8 +19,9 @@ func addPlans(t *testing.T, s *Store) {
 	t.Helper()
 	for i := range 7 {
 		p := plan.Plan{ID: fmt.Sprintf("p%d", i), CreatedAt: time.Unix(int64(100+i/2), 0).UTC(), Content: plan.Content{
-			Operation: plan.ClusterCreate, Cluster: fmt.Sprintf("c%d", i%3), Summary: `say "hello"`, Estimate: time.Minute,
-			Steps: []plan.Step{{ID: "a"}, {ID: "b"}},
+			Operation: plan.ClusterCreate, Cluster: fmt.Sprintf("c%d", i%3), Summary: `say "hello"`,
+			Estimate: time.Minute,
+			Steps:    []plan.Step{{ID: "a"}, {ID: "b"}},
 		}}
 		if err := update(t, s, func(tx *Tx) error {
 			err := tx.AddPlan(p)
@@ -84,13 +85,18 @@ func TestPlanPage(t *testing.T) {
 			}
 		}
 		items, _, err := s.PlanPage(t.Context(), PlanQuery{IDPrefix: "p0"}, director.Page{})
-		if err != nil || items[0].Plan.Summary != `say "hello"` || items[0].Plan.Estimate != time.Minute || items[0].Total != 2 || items[0].Done != 0 {
+		if err != nil || items[0].Plan.Summary != `say "hello"` || items[0].Plan.Estimate != time.Minute ||
+			items[0].Total != 2 || items[0].Done != 0 {
 			t.Errorf("%+v, %v", items, err)
 		}
-		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{Sort: "content; --"}); director.KindOf(err) != director.KindInvalid {
+		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{
+			Sort: "content; --",
+		}); director.KindOf(err) != director.KindInvalid {
 			t.Errorf("an unknown order: %v", err)
 		}
-		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{After: &director.Place{Value: "x"}}); director.KindOf(err) != director.KindInvalid {
+		if _, _, err := s.PlanPage(t.Context(), PlanQuery{}, director.Page{
+			After: &director.Place{Value: "x"},
+		}); director.KindOf(err) != director.KindInvalid {
 			t.Errorf("a broken place: %v", err)
 		}
 	})
@@ -103,7 +109,10 @@ func TestClusterPage(t *testing.T) {
 		uids := map[string]string{}
 		err := update(t, s, func(tx *Tx) error {
 			for _, name := range []string{"c0", "c1", "other"} {
-				d := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{Release: "r-" + name}}
+				d := model.Document{
+					Kind: model.KindCluster, Metadata: model.Metadata{Name: name},
+					Cluster: &model.Cluster{Release: "r-" + name},
+				}
 				if name == "c1" {
 					d.Metadata.Labels = map[string]string{"team": "a \"b\""}
 				}
@@ -118,18 +127,29 @@ func TestClusterPage(t *testing.T) {
 			for _, d := range docs {
 				uids[d.Metadata.Name] = d.UID
 			}
-			m := director.Machine{ID: "m1", ClusterUID: uids["c1"], Cluster: "c1", Name: "c1-w", Role: director.RoleWorker, Network: "n", Address: "10.0.0.1"}
+			m := director.Machine{
+				ID: "m1", ClusterUID: uids["c1"], Cluster: "c1", Name: "c1-w", Role: director.RoleWorker, Network: "n",
+				Address: "10.0.0.1",
+			}
 			if err := tx.IntendMachine(m, time.Unix(1, 0)); err != nil {
 				return err
 			}
-			return tx.PutInstalled(Installed{UID: uids["c0"], Name: "c0", Generation: 1, Endpoint: "https://c0", At: time.Unix(2, 0)})
+			return tx.PutInstalled(Installed{
+				UID: uids["c0"], Name: "c0", Generation: 1, Endpoint: "https://c0", At: time.Unix(2, 0),
+			})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := []ClusterItem{
-			{Name: "c0", UID: uids["c0"], Release: "r-c0", Generation: 1, Installed: true, Endpoint: "https://c0", Plan: "p6", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned},
-			{Name: "c1", UID: uids["c1"], Release: "r-c1", Generation: 1, Labels: map[string]string{"team": `a "b"`}, Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned},
+			{
+				Name: "c0", UID: uids["c0"], Release: "r-c0", Generation: 1, Installed: true, Endpoint: "https://c0",
+				Plan: "p6", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned,
+			},
+			{
+				Name: "c1", UID: uids["c1"], Release: "r-c1", Generation: 1, Labels: map[string]string{"team": `a "b"`},
+				Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned,
+			},
 			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1},
 		}
 		first, next, err := s.ClusterPage(t.Context(), "", director.Page{Sort: "name", Limit: 2})
@@ -157,7 +177,11 @@ func TestDocumentPage(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
 		for i, name := range []string{"b", "a", "ab", "c"} {
-			if err := update(t, s, func(tx *Tx) error { return tx.PutDocument(network(name), "admin", time.Unix(int64(i), 1000)) }); err != nil {
+			if err := update(t, s, func(
+				tx *Tx,
+			) error {
+				return tx.PutDocument(network(name), "admin", time.Unix(int64(i), 1000))
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +264,9 @@ func TestEventPage(t *testing.T) {
 				t.Errorf("%+v: last %d, %v %s", c.q, last, err, diff)
 			}
 		}
-		if _, _, err := s.EventPage(t.Context(), "none", EventQuery{Limit: 1}); director.KindOf(err) != director.KindNotFound {
+		if _, _, err := s.EventPage(t.Context(), "none", EventQuery{
+			Limit: 1,
+		}); director.KindOf(err) != director.KindNotFound {
 			t.Errorf("err = %v, want not_found", err)
 		}
 	})

@@ -28,14 +28,16 @@ func (machineRow) TableName() string { return "machines" }
 func (r machineRow) toDomain() director.Machine {
 	return director.Machine{
 		ID: r.ID, ClusterUID: r.ClusterUID, Cluster: r.Cluster, Name: r.Name, Role: director.Role(r.Role), Pool: r.Pool,
-		Provider: r.Provider, Network: r.Network, Image: r.Image, Address: r.Address, MAC: r.MAC, Host: r.Host, VMID: r.VMID,
-		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Kubernetes: r.Kubernetes, KeptBy: r.KeptBy,
+		Provider: r.Provider, Network: r.Network, Image: r.Image, Address: r.Address, MAC: r.MAC, Host: r.Host,
+		VMID: r.VMID,
+		CPUs: r.CPUs, Memory: r.Memory, State: director.MachineState(r.State), Kubernetes: r.Kubernetes,
+		KeptBy:  r.KeptBy,
 		Created: instant(r.CreatedAt), Deleted: instant(r.DeletedAt),
 	}
 }
 
-// nicRow is an adapter of a machine. The one with ord 0 is the machine's first, whose address the machine's own row has too: so every address that is given
-// away stands in one table, and is given away once.
+// nicRow is an adapter of a machine. The one with ord 0 is the machine's first, whose address the machine's own row has
+// too: so every address that is given away stands in one table, and is given away once.
 type nicRow struct {
 	MachineID string
 	Ord       int
@@ -57,7 +59,9 @@ func withNICs(db *gorm.DB, machines []director.Machine) error {
 	}
 	for chunk := range slices.Chunk(ids, 500) { // databases bound the number of values
 		var rows []nicRow
-		if err := db.Where("ord > 0 AND machine_id IN ?", chunk).Order("machine_id, ord").Find(&rows).Error; err != nil {
+		if err := db.Where("ord > 0 AND machine_id IN ?", chunk).Order("machine_id, ord").Find(
+			&rows,
+		).Error; err != nil {
 			return err
 		}
 		for _, r := range rows {
@@ -79,8 +83,17 @@ type MachineFilter struct {
 
 // Machines lists the ledger's rows by cluster, role and name.
 func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machine, error) {
-	q := s.read.WithContext(ctx).Order("cluster, role, name, created_at")
-	for column, value := range map[string]string{"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID} {
+	return listMachines(s.read.WithContext(ctx), f)
+}
+
+// Machines lists the ledger's rows by cluster, role and name.
+func (t *Tx) Machines(f MachineFilter) ([]director.Machine, error) { return listMachines(t.db, f) }
+
+func listMachines(db *gorm.DB, f MachineFilter) ([]director.Machine, error) {
+	q := db.Order("cluster, role, name, created_at")
+	for column, value := range map[string]string{
+		"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID,
+	} {
 		if value != "" {
 			q = q.Where(column+" = ?", value)
 		}
@@ -99,13 +112,16 @@ func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machi
 	for i, r := range rows {
 		out[i] = r.toDomain()
 	}
-	return out, dbError("store.machines", "machines", withNICs(s.read.WithContext(ctx), out))
+	return out, dbError("store.machines", "machines", withNICs(db, out))
 }
 
-// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved, or "".
+// NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved,
+// or "".
 func (s *Store) NetworkUser(ctx context.Context, provider, network string) (string, error) {
 	var names []string
-	err := s.read.WithContext(ctx).Model(&machineRow{}).Joins("JOIN machine_nics ON machine_nics.machine_id = machines.id").
+	err := s.read.WithContext(ctx).Model(&machineRow{}).Joins(
+		"JOIN machine_nics ON machine_nics.machine_id = machines.id",
+	).
 		Where("machines.provider = ? AND machine_nics.network = ? AND machines.deleted_at = 0", provider, network).
 		Order("machines.cluster").Limit(1).Pluck("machines.cluster", &names).Error
 	if err != nil || len(names) == 0 {
@@ -114,8 +130,9 @@ func (s *Store) NetworkUser(ctx context.Context, provider, network string) (stri
 	return names[0], nil
 }
 
-// IntendMachine reserves the machine with the addresses of all its adapters. No error if the same id is there already; conflict if its name or address
-// belongs to another machine, or if the id is a tombstone's: it was used, and is never used for another VM.
+// IntendMachine reserves the machine with the addresses of all its adapters. No error if the same id is there already;
+// conflict if its name or address belongs to another machine, or if the id is a tombstone's: it was used, and is never
+// used for another VM.
 func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
 	const op = "store.intend"
 	row, there, err := t.Machine(m.ID)
@@ -125,7 +142,9 @@ func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
 	case there && row.Deleted.IsZero():
 		return nil
 	case there:
-		return director.Errorf(director.KindConflict, op, "machine %s (%s) was taken away since the plan was made", m.Name, m.ID).
+		return director.Errorf(
+			director.KindConflict, op, "machine %s (%s) was taken away since the plan was made", m.Name, m.ID,
+		).
 			WithHint("plan again: directorctl plan %s", m.Cluster)
 	}
 	m.State = director.MachineIntended
@@ -133,21 +152,31 @@ func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
 }
 
 func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
+	nics := append([]director.NIC{{Role: "internal", Network: m.Network, Address: m.Address, MAC: m.MAC}}, m.NICs...)
+	if m.Deleted.IsZero() {
+		if err := t.macsFree(op, m, nics); err != nil {
+			return err
+		}
+	}
 	err := t.db.Create(&machineRow{
 		ID: m.ID, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Name: m.Name, Role: string(m.Role), Pool: m.Pool,
-		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host, VMID: m.VMID,
-		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, KeptBy: m.KeptBy, CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
+		Provider: m.Provider, Network: m.Network, Image: m.Image, Address: m.Address, MAC: m.MAC, Host: m.Host,
+		VMID: m.VMID,
+		CPUs: m.CPUs, Memory: m.Memory, State: string(m.State), Kubernetes: m.Kubernetes, KeptBy: m.KeptBy,
+		CreatedAt: micros(now), DeletedAt: micros(m.Deleted),
 	}).Error
 	if err != nil {
 		return dbError(op, "a machine with the name "+m.Name+" or the address "+m.Address, err)
 	}
-	nics := append([]director.NIC{{Role: "internal", Network: m.Network, Address: m.Address, MAC: m.MAC}}, m.NICs...)
 	for i, n := range nics {
 		err := t.db.Create(&nicRow{
-			MachineID: m.ID, Ord: i, Role: n.Role, Network: n.Network, Address: n.Address, MAC: n.MAC, DeletedAt: micros(m.Deleted),
+			MachineID: m.ID, Ord: i, Role: n.Role, Network: n.Network, Address: n.Address, MAC: n.MAC,
+			DeletedAt: micros(m.Deleted),
 		}).Error
 		if err != nil {
-			return dbError(op, "a machine with the address "+n.Address+" on network "+n.Network, err)
+			return dbError(
+				op, "a machine with the address "+n.Address+" on network "+n.Network+" or the MAC address "+n.MAC, err,
+			)
 		}
 	}
 	return nil
@@ -193,7 +222,11 @@ func (s *Store) RemoveVM(ctx context.Context, id string) error {
 
 // SetMembers records the version that the named machines of the cluster run.
 func (t *Tx) SetMembers(clusterUID string, names []string, kubernetes string) error {
-	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND name IN ? AND deleted_at = 0", clusterUID, names).Update("kubernetes", kubernetes).Error
+	err := t.db.Model(&machineRow{}).Where(
+		"cluster_uid = ? AND name IN ? AND deleted_at = 0", clusterUID, names,
+	).Update(
+		"kubernetes", kubernetes,
+	).Error
 	return dbError("store.members", "the machines of cluster "+clusterUID, err)
 }
 

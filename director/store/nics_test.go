@@ -9,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Every adapter's address is reserved with the intent, is nobody else's on that network whatever it is for, and is free after the burial.
+// Every adapter's address is reserved with the intent, is nobody else's on that network whatever it is for, and is free
+// after the burial.
 func TestAddressesOfAllAdapters(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, ctx, now := open(), t.Context(), time.Unix(5, 0).UTC()
@@ -17,8 +18,12 @@ func TestAddressesOfAllAdapters(t *testing.T) {
 			return update(t, s, func(tx *Tx) error { return tx.IntendMachine(m, now) })
 		}
 		m := director.Machine{
-			ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-w-1", Provider: "p", Network: "n", Address: "10.0.0.1", MAC: "a",
-			NICs: []director.NIC{{Role: "services", Network: "v", Address: "10.1.0.1", MAC: "b"}, {Role: "storage", Network: "s", Address: "10.2.0.1", MAC: "c"}},
+			ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-w-1", Provider: "p", Network: "n", Address: "10.0.0.1",
+			MAC: "a",
+			NICs: []director.NIC{
+				{Role: "services", Network: "v", Address: "10.1.0.1", MAC: "b"},
+				{Role: "storage", Network: "s", Address: "10.2.0.1", MAC: "c"},
+			},
 		}
 		for range 2 {
 			if err := intend(m); err != nil {
@@ -34,8 +39,14 @@ func TestAddressesOfAllAdapters(t *testing.T) {
 		}
 		// Taken as somebody's first address, or as another adapter's.
 		for name, other := range map[string]director.Machine{
-			"first":   {ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "s", Address: "10.2.0.1"},
-			"further": {ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "o", Address: "10.3.0.1", NICs: []director.NIC{{Role: "storage", Network: "n", Address: "10.0.0.1"}}},
+			"first": {
+				ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "s",
+				Address: "10.2.0.1",
+			},
+			"further": {
+				ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "o",
+				Address: "10.3.0.1", NICs: []director.NIC{{Role: "storage", Network: "n", Address: "10.0.0.1"}},
+			},
 		} {
 			if err := intend(other); director.KindOf(err) != director.KindConflict {
 				t.Errorf("%s: %v, want conflict", name, err)
@@ -58,7 +69,9 @@ func TestAddressesOfAllAdapters(t *testing.T) {
 		if err := s.BuryMachine(ctx, "m1", now); err != nil {
 			t.Fatal(err)
 		}
-		other := director.Machine{ID: "m3", ClusterUID: "u3", Cluster: "e", Name: "e-w-1", Provider: "p", Network: "s", Address: "10.2.0.1"}
+		other := director.Machine{
+			ID: "m3", ClusterUID: "u3", Cluster: "e", Name: "e-w-1", Provider: "p", Network: "s", Address: "10.2.0.1",
+		}
 		if err := intend(other); err != nil {
 			t.Errorf("an address is not free after the burial: %v", err)
 		}
@@ -90,8 +103,14 @@ func TestOldMachinesKeepTheirAddresses(t *testing.T) {
 		intend := func(s *Store, m director.Machine) error {
 			return update(t, s, func(tx *Tx) error { return tx.IntendMachine(m, now) })
 		}
-		old := director.Machine{ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-w-1", Provider: "p", Network: "n", Address: "10.0.0.1", MAC: "a"}
-		gone := director.Machine{ID: "m0", ClusterUID: "u", Cluster: "c", Name: "c-w-2", Provider: "p", Network: "n", Address: "10.0.0.2", MAC: "b"}
+		old := director.Machine{
+			ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-w-1", Provider: "p", Network: "n", Address: "10.0.0.1",
+			MAC: "a",
+		}
+		gone := director.Machine{
+			ID: "m0", ClusterUID: "u", Cluster: "c", Name: "c-w-2", Provider: "p", Network: "n", Address: "10.0.0.2",
+			MAC: "b",
+		}
 		for _, m := range []director.Machine{old, gone} {
 			if err := intend(s, m); err != nil {
 				t.Fatal(err)
@@ -100,7 +119,10 @@ func TestOldMachinesKeepTheirAddresses(t *testing.T) {
 		if err := s.BuryMachine(ctx, "m0", now); err != nil {
 			t.Fatal(err)
 		}
-		for _, statement := range []string{"DROP TABLE machine_nics", "DELETE FROM schema_migrations WHERE version = '0016_machine_nics'"} {
+		for _, statement := range []string{
+			"DROP TABLE machine_nics",
+			"DELETE FROM schema_migrations WHERE version IN ('0016_machine_nics', '0033_unique_macs')",
+		} {
 			if err := s.write.Exec(statement).Error; err != nil {
 				t.Fatal(err)
 			}
@@ -112,8 +134,9 @@ func TestOldMachinesKeepTheirAddresses(t *testing.T) {
 		}
 		further := func(address string) director.Machine {
 			return director.Machine{
-				ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "o", Address: "10.3.0.1",
-				NICs: []director.NIC{{Role: "storage", Network: "n", Address: address}},
+				ID: "m2", ClusterUID: "u2", Cluster: "d", Name: "d-w-1", Provider: "p", Network: "o",
+				Address: "10.3.0.1",
+				NICs:    []director.NIC{{Role: "storage", Network: "n", Address: address}},
 			}
 		}
 		if err := intend(s, further("10.0.0.1")); director.KindOf(err) != director.KindConflict {

@@ -14,7 +14,10 @@ func TestOnce(t *testing.T) {
 		s, ctx, at := open(), t.Context(), time.Unix(1000, 0)
 		try := func(claim, request string, at time.Time) director.Once {
 			t.Helper()
-			got, err := s.ClaimOnce(ctx, director.Once{Actor: "ann", Key: "k", Request: request, Claim: claim}, at, at.Add(30*time.Second), at.Add(time.Hour))
+			got, err := s.ClaimOnce(
+				ctx, director.Once{Actor: "ann", Key: "k", Request: request, Claim: claim}, at,
+				at.Add(30*time.Second), at.Add(time.Hour),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +46,11 @@ func TestOnce(t *testing.T) {
 		if second.Claim != "c2" || second.Witness != "p1" {
 			t.Errorf("taken over: %+v", second)
 		}
-		if err := update(t, s, func(tx *Tx) error { return tx.Witness(first, "p2") }); director.KindOf(err) != director.KindConflict {
+		if err := update(t, s, func(
+			tx *Tx,
+		) error {
+			return tx.Witness(first, "p2")
+		}); director.KindOf(err) != director.KindConflict {
 			t.Errorf("one that was taken over commits its work: %v", err)
 		}
 		if ok, err := s.RenewOnce(ctx, first, at.Add(time.Hour)); ok || err != nil {

@@ -21,7 +21,8 @@ func (phaseRow) TableName() string { return "phase_tasks" }
 
 func phaseRowOf(t director.PhaseTask) phaseRow {
 	return phaseRow{
-		ID: t.ID, Request: marshal(t.Request), AskedBy: t.By, State: string(t.State), Message: text(t.Message), Hint: text(t.Hint), Parts: marshal(t.Parts),
+		ID: t.ID, Request: marshal(t.Request), AskedBy: t.By, State: string(t.State), Message: text(t.Message),
+		Hint: text(t.Hint), Parts: marshal(t.Parts),
 		StartedAt: micros(t.Started), FinishedAt: micros(t.Finished), Revision: t.Revision,
 	}
 }
@@ -36,7 +37,10 @@ func (r phaseRow) toDomain() (director.PhaseTask, error) {
 		err = json.Unmarshal([]byte(r.Parts), &t.Parts)
 	}
 	if err != nil {
-		return t, &director.Error{Kind: director.KindInternal, Op: "store.phase", Msg: "the stored task " + r.ID + " cannot be read", Err: err}
+		return t, &director.Error{
+			Kind: director.KindInternal, Op: "store.phase", Msg: "the stored task " + r.ID + " cannot be read",
+			Err: err,
+		}
 	}
 	return t, nil
 }
@@ -57,15 +61,17 @@ func (t *Tx) AddPhaseTask(task director.PhaseTask) (bool, error) {
 	return res.RowsAffected > 0, dbError("store.phase", "task "+task.ID, res.Error)
 }
 
-// PutPhaseTask stores where the task stands, as the revision after the one that the caller has. It fails with stale, so that nothing of the
-// transaction is stored, if somebody else has moved the task meanwhile.
+// PutPhaseTask stores where the task stands, as the revision after the one that the caller has. It fails with stale, so
+// that nothing of the transaction is stored, if somebody else has moved the task meanwhile.
 func (t *Tx) PutPhaseTask(task director.PhaseTask) error {
 	row := phaseRowOf(task)
 	res := t.db.Model(&phaseRow{}).Where("id = ? AND revision = ?", task.ID, task.Revision).Updates(map[string]any{
-		"state": row.State, "message": row.Message, "hint": row.Hint, "parts": row.Parts, "finished_at": row.FinishedAt, "revision": task.Revision + 1,
+		"state": row.State, "message": row.Message, "hint": row.Hint, "parts": row.Parts, "finished_at": row.FinishedAt,
+		"revision": task.Revision + 1,
 	})
 	if res.Error == nil && res.RowsAffected == 0 {
-		return director.Errorf(director.KindStale, "store.phase", "somebody else has moved task %s meanwhile", task.ID).WithHint("look at it again")
+		return director.Errorf(director.KindStale, "store.phase", "somebody else has moved task %s meanwhile", task.ID).
+			WithHint("look at it again")
 	}
 	return dbError("store.phase", "task "+task.ID, res.Error)
 }

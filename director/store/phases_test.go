@@ -16,7 +16,10 @@ func TestPhaseTasks(t *testing.T) {
 			t.Errorf("a task that is not there: %v", err)
 		}
 		task := director.PhaseTask{
-			ID: "t/1", Request: director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", DrainTimeout: time.Minute, Unmanaged: true}, By: "ann",
+			ID: "t/1",
+			Request: director.PhaseRequest{
+				Phase: director.PhasePreNodeLock, Host: "h1", DrainTimeout: time.Minute, Unmanaged: true,
+			}, By: "ann",
 			State: director.PhaseWaiting, Message: "nothing yet", Started: time.Unix(1000, 0).UTC(),
 			Parts: []director.PhasePart{{Cluster: "demo", Nodes: []string{"a", "b"}, State: director.PhaseWaiting}},
 		}
@@ -37,7 +40,8 @@ func TestPhaseTasks(t *testing.T) {
 		if diff := cmp.Diff(task, got); diff != "" || err != nil {
 			t.Errorf("%v\n%s", err, diff)
 		}
-		task.State, task.Message, task.Hint, task.Parts[0].Plans, task.Finished = director.PhaseDone, "all is done", "go on", []string{"p1"}, time.Unix(2000, 0).UTC()
+		task.State, task.Message, task.Hint, task.Parts[0].Plans, task.Finished = director.PhaseDone, "all is done",
+			"go on", []string{"p1"}, time.Unix(2000, 0).UTC()
 		if err := update(t, s, func(tx *Tx) error { return tx.PutPhaseTask(task) }); err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ type planRow struct {
 	ApprovedBy                   string
 	Summary                      string
 	Estimate                     int64
+	Indexed                      int // 1 once its machines are in plan_machines
 }
 
 func (planRow) TableName() string { return "plans" }
@@ -67,39 +68,56 @@ func (r planRow) toState(steps []plan.StepState) plan.State {
 
 func (r stepRow) toDomain() plan.StepState {
 	return plan.StepState{
-		ID: r.StepID, Status: plan.Status(r.Status), Attempt: r.Attempt, Failures: r.Failures, Interruptions: r.Interruptions, Deadline: instant(r.Deadline),
-		StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), NotBefore: instant(r.NotBefore), Since: instant(r.Since),
+		ID: r.StepID, Status: plan.Status(
+			r.Status,
+		), Attempt: r.Attempt, Failures: r.Failures, Interruptions: r.Interruptions, Deadline: instant(r.Deadline),
+		StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), NotBefore: instant(r.NotBefore),
+		Since:   instant(r.Since),
 		Message: r.Message, Hint: r.Hint,
 	}
 }
 
-// loadPlan reads the plan's row through locked, and what of the rest is not in the cache through db. Both see committed data alone if committed
-// says so; only that goes into the cache, or comes from it.
+// loadPlan reads the plan's row through locked, and what of the rest is not in the cache through db. Both see committed
+// data alone if committed says so; only that goes into the cache, or comes from it.
 func (s *Store) loadPlan(locked, db *gorm.DB, id string, committed bool) (plan.Plan, plan.State, error) {
 	fail := func(err error) (plan.Plan, plan.State, error) {
 		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
 	}
 	var row planRow
 	if err := locked.Where("id = ?", id).Take(&row).Error; err != nil {
-		return fail(err)
+		return plan.Plan{}, plan.State{}, noPlan(db, id, err)
 	}
-	cached := s.plans.get(id, row.Hash)
-	if cached == nil {
-		var text contentRow
-		if err := db.Where("plan_id = ?", id).Take(&text).Error; err != nil {
-			return fail(err)
-		}
-		var err error
-		if cached, err = s.plans.put(id, row.Hash, text.Content); err != nil {
-			return fail(&director.Error{Kind: director.KindInternal, Op: "store.plan", Msg: "the stored plan " + id + " cannot be read", Err: err})
-		}
+	cached, err := s.contentOf(db, row)
+	if err != nil {
+		return fail(err)
 	}
 	steps, err := loadSteps(db, cached, row.Seq, committed)
 	if err != nil {
 		return fail(err)
 	}
-	p := plan.Plan{ID: row.ID, CreatedAt: instant(row.CreatedAt), CreatedBy: row.CreatedBy, Hash: row.Hash, Content: cached.lend()}
+	p := plan.Plan{
+		ID: row.ID, CreatedAt: instant(row.CreatedAt), CreatedBy: row.CreatedBy, Hash: row.Hash, Content: cached.lend(),
+	}
 	return p, row.toState(steps), nil
+}
+
+// contentOf returns the content of the plan, out of the cache if it is there.
+func (s *Store) contentOf(db *gorm.DB, row planRow) (*cachedPlan, error) {
+	if cached := s.plans.get(row.ID, row.Hash); cached != nil {
+		return cached, nil
+	}
+	var text contentRow
+	if err := db.Where("plan_id = ?", row.ID).Take(&text).Error; err != nil {
+		return nil, dbError("store.plan", "plan "+row.ID, err)
+	}
+	cached, err := s.plans.put(row.ID, row.Hash, text.Content)
+	if err != nil {
+		return nil, &director.Error{
+			Kind: director.KindInternal, Op: "store.plan", Msg: "the stored plan " + row.ID + " cannot be read",
+			Err: err,
+		}
+	}
+	return cached, nil
 }
 
 // mostMissed is how many events are read to bring steps up to date; beyond it the steps themselves are less to read.
@@ -137,7 +155,8 @@ func loadSteps(db *gorm.DB, cached *cachedPlan, seq int64, committed bool) ([]pl
 	return steps, nil
 }
 
-// catchUp moves the steps on by the events in (at, seq], or returns false if the journal does not have them all any more.
+// catchUp moves the steps on by the events in (at, seq], or returns false if the journal does not have them all any
+// more.
 func catchUp(db *gorm.DB, id string, steps []plan.StepState, at, seq int64) (bool, error) {
 	var rows []eventRow
 	if err := db.Where("plan_id = ? AND seq > ? AND seq <= ?", id, at, seq).Order("seq").Find(&rows).Error; err != nil {
@@ -155,7 +174,8 @@ func catchUp(db *gorm.DB, id string, steps []plan.StepState, at, seq int64) (boo
 	return true, nil
 }
 
-// Plan returns the plan with its state, or not_found. What the elements of the plan's lists hold is shared, and must not be written to.
+// Plan returns the plan with its state, or not_found. What the elements of the plan's lists hold is shared, and must
+// not be written to.
 func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
 	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for all tables
 		p, st, err = s.loadPlan(tx, tx, id, true)
@@ -167,8 +187,11 @@ func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State
 // Progress returns the phase of the plan and the number of its last event, or not_found.
 func (s *Store) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
 	var row planRow
-	err := s.read.WithContext(ctx).Select("phase", "seq").Where("id = ?", id).Take(&row).Error
-	return plan.Phase(row.Phase), row.Seq, dbError("store.plan", "plan "+id, err)
+	db := s.read.WithContext(ctx)
+	if err := db.Select("phase", "seq").Where("id = ?", id).Take(&row).Error; err != nil {
+		return "", 0, noPlan(db, id, err)
+	}
+	return plan.Phase(row.Phase), row.Seq, nil
 }
 
 // StepAttempt returns the number of the step's current or last attempt, or not_found.
@@ -213,7 +236,9 @@ func (s *Store) Holder(ctx context.Context, cluster string) (string, error) {
 // Events returns the events of a plan with Seq > after, at most limit, in order.
 func (s *Store) Events(ctx context.Context, id string, after int64, limit int) ([]plan.Event, error) {
 	var rows []eventRow
-	err := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ?", id, after).Order("seq").Limit(limit).Find(&rows).Error
+	err := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ?", id, after).Order("seq").Limit(limit).Find(
+		&rows,
+	).Error
 	if err != nil {
 		return nil, dbError("store.events", "plan "+id, err)
 	}
@@ -224,14 +249,17 @@ func eventsOf(id string, rows []eventRow) ([]plan.Event, error) {
 	events := make([]plan.Event, len(rows))
 	for i, r := range rows {
 		if err := json.Unmarshal([]byte(r.Body), &events[i]); err != nil {
-			return nil, &director.Error{Kind: director.KindInternal, Op: "store.events", Msg: "the journal of plan " + id + " cannot be read", Err: err}
+			return nil, &director.Error{
+				Kind: director.KindInternal, Op: "store.events", Msg: "the journal of plan " + id + " cannot be read",
+				Err: err,
+			}
 		}
 	}
 	return events, nil
 }
 
-// Tx is an open writing transaction. It is not safe for concurrent use, and the Store's own methods must not be called while it is
-// open: SQLite has one writing connection, and PostgreSQL's are not endless.
+// Tx is an open writing transaction. It is not safe for concurrent use, and the Store's own methods must not be called
+// while it is open: SQLite has one writing connection, and PostgreSQL's are not endless.
 type Tx struct {
 	db    *gorm.DB
 	store *Store
@@ -245,8 +273,8 @@ type Tx struct {
 
 var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
 
-// Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour of another one:
-// then fn is called again, and must not count on what it did before.
+// Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour
+// of another one: then fn is called again, and must not count on what it did before.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	var last *Tx
 	announced := false
@@ -276,22 +304,26 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 // SQL returns the transaction for a job queue that works on SQLite.
 func (t *Tx) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
 
-// Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the plan. What the elements
-// of the plan's lists hold is shared, and must not be written to.
+// Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the
+// plan. What the elements of the plan's lists hold is shared, and must not be written to.
 func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) {
 	committed := !slices.ContainsFunc(t.appended, func(e plan.Event) bool { return e.Plan == id })
 	return t.store.loadPlan(t.locked(), t.db, id, committed)
 }
 
-// AddPlan stores a new plan in its first state.
+// AddPlan stores a new plan in its first state, with the machines that it names.
 func (t *Tx) AddPlan(p plan.Plan) error {
 	state := plan.NewState(&p)
 	err := t.db.Create(&planRow{
-		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary, Estimate: int64(p.Estimate),
-		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Phase: string(state.Phase),
+		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary,
+		Estimate:  int64(p.Estimate),
+		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Phase: string(state.Phase), Indexed: 1,
 	}).Error
 	if err == nil {
 		err = t.db.Create(&contentRow{PlanID: p.ID, Content: marshal(p.Content)}).Error
+	}
+	if err == nil {
+		err = t.addPlanMachines(p.ID, &p.Content)
 	}
 	if err != nil {
 		return dbError("store.plan", "plan "+p.ID, err)
@@ -306,8 +338,8 @@ func (t *Tx) AddPlan(p plan.Plan) error {
 	return dbError("store.plan", "plan "+p.ID, err)
 }
 
-// Append gives e its place in the journal of the plan whose state is s, moves s on and stores both. An event that may not happen, or the
-// outcome of an attempt that is not the current one, is an error and stores nothing.
+// Append gives e its place in the journal of the plan whose state is s, moves s on and stores both. An event that may
+// not happen, or the outcome of an attempt that is not the current one, is an error and stores nothing.
 func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	e.Seq = s.Seq + 1
 	e.Message, e.Hint = text(e.Message), text(e.Hint)
@@ -325,8 +357,9 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	set := map[string]any{"seq": e.Seq}
 	if e.Step == "" {
 		set = map[string]any{
-			"seq": s.Seq, "phase": string(s.Phase), "started_at": micros(s.StartedAt), "finished_at": micros(s.FinishedAt),
-			"message": s.Message, "hint": s.Hint, "since": micros(s.Since), "approved_by": s.ApprovedBy,
+			"seq": s.Seq, "phase": string(s.Phase), "started_at": micros(s.StartedAt),
+			"finished_at": micros(s.FinishedAt),
+			"message":     s.Message, "hint": s.Hint, "since": micros(s.Since), "approved_by": s.ApprovedBy,
 		}
 	}
 	if err := t.db.Model(&planRow{}).Where("id = ?", e.Plan).Updates(set).Error; err != nil {
@@ -341,13 +374,16 @@ func (t *Tx) Append(s *plan.State, e plan.Event) error {
 	st := s.Step(e.Step)
 	row := map[string]any{
 		"status": string(st.Status), "attempt": st.Attempt, "failures": st.Failures, "started_at": micros(st.StartedAt),
-		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "since": micros(st.Since), "message": st.Message, "hint": st.Hint,
+		"finished_at": micros(st.FinishedAt), "not_before": micros(st.NotBefore), "since": micros(st.Since),
+		"message": st.Message, "hint": st.Hint,
 		"interruptions": st.Interruptions, "deadline": micros(st.Deadline),
 	}
 	if !st.Status.Leased() {
 		row["lease_owner"], row["lease_until"], row["stop_asked"] = "", 0, 0
 	}
-	if err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(row).Error; err != nil {
+	if err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", e.Plan, e.Step).Updates(
+		row,
+	).Error; err != nil {
 		return dbError("store.append", "step "+e.Step, err)
 	}
 	if e.Kind == plan.Succeeded {

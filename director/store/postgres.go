@@ -30,8 +30,8 @@ type Postgres struct {
 	Password director.Secret // empty for what the server lets in without one
 }
 
-// Channel is where directors on one PostgreSQL tell each other that a plan has moved; the payload PayloadLook asks them to look at their
-// leases at once. Nothing depends on these messages but speed.
+// Channel is where directors on one PostgreSQL tell each other that a plan has moved; the payload PayloadLook asks them
+// to look at their leases at once. Nothing depends on these messages but speed.
 const (
 	Channel     = "director_plans"
 	PayloadLook = "look"
@@ -44,12 +44,13 @@ const (
 	lockBudgets
 	lockStream
 	lockCreations
+	lockMACs
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)
 
-// CheckURL returns what is wrong with where a PostgreSQL database is said to be, or nil. A password in it is wrong: it would end up in
-// backups and tickets with the configuration.
+// CheckURL returns what is wrong with where a PostgreSQL database is said to be, or nil. A password in it is wrong: it
+// would end up in backups and tickets with the configuration.
 func CheckURL(text string) error {
 	u, uerr := url.Parse(text)
 	if uerr == nil && u.User != nil {
@@ -70,8 +71,8 @@ func CheckURL(text string) error {
 	return checkTLS(cfg.ConnConfig)
 }
 
-// checkTLS returns an error if a server may be reached over a network without proof that it is the one that was named. Whoever could come in
-// between would have all that the director knows.
+// checkTLS returns an error if a server may be reached over a network without proof that it is the one that was named.
+// Whoever could come in between would have all that the director knows.
 func checkTLS(c *pgx.ConnConfig) error {
 	check := func(host string, t *tls.Config) error {
 		if onlyHere(host) || (t != nil && !t.InsecureSkipVerify) {
@@ -94,7 +95,8 @@ func checkTLS(c *pgx.ConnConfig) error {
 // onlyHere reports whether a server's host is this machine: a socket's directory, or an address that no packet leaves.
 func onlyHere(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" || (err == nil && ip.IsLoopback())
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" ||
+		(err == nil && ip.IsLoopback())
 }
 
 // OpenPostgres opens the PostgreSQL database and brings its schema up to date. Several directors may have it open.
@@ -105,7 +107,9 @@ func OpenPostgres(ctx context.Context, p Postgres, log *slog.Logger) (*Store, er
 	}
 	cfg, err := pgxpool.ParseConfig(p.URL)
 	if err != nil {
-		return nil, director.Errorf(director.KindInvalid, "store.open", "the database's address is not understood: %w", err)
+		return nil, director.Errorf(
+			director.KindInvalid, "store.open", "the database's address is not understood: %w", err,
+		)
 	}
 	tune(cfg, p)
 	where := fmt.Sprintf("%s on %s", cfg.ConnConfig.Database, cfg.ConnConfig.Host)
@@ -153,7 +157,7 @@ func postgresOpenError(where string, err error) error {
 		case "28P01", "28000":
 			hint = "check the user in database, the password in databasePasswordFile, and the server's pg_hba.conf"
 		case "3D000":
-			hint = "make it: CREATE DATABASE ... OWNER ...; see docs/high-availability.md"
+			hint = "make it: CREATE DATABASE ... OWNER ...; see docs/operate/high-availability.md"
 		case "42501":
 			hint = "make the director's user the owner of the database: ALTER DATABASE ... OWNER TO ..."
 		}
@@ -161,12 +165,13 @@ func postgresOpenError(where string, err error) error {
 		hint = "start the director's newest version"
 	}
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: "store.open", Msg: "the PostgreSQL database " + where + " cannot be opened", Hint: hint, Err: err,
+		Kind: director.KindUnavailable, Op: "store.open", Msg: "the PostgreSQL database " + where + " cannot be opened",
+		Hint: hint, Err: err,
 	}
 }
 
-// exclusive lets one transaction at a time over all directors go on behind this line; the lock goes with the transaction. SQLite has one
-// writer anyway.
+// exclusive lets one transaction at a time over all directors go on behind this line; the lock goes with the
+// transaction. SQLite has one writer anyway.
 func (s *Store) exclusive(tx *gorm.DB, key int64) error {
 	if s.pool == nil {
 		return nil
@@ -188,7 +193,9 @@ func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 		return time.Now(), nil
 	}
 	var us int64
-	err := s.read.WithContext(ctx).Raw("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(&us).Error
+	err := s.read.WithContext(ctx).Raw("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(
+		&us,
+	).Error
 	return instant(us), dbError("store.clock", "the clock", err)
 }
 
@@ -200,7 +207,8 @@ func (s *Store) Ping(ctx context.Context) error {
 
 const maxTries = 8
 
-// retried calls fn again when the server ended it in favour of another transaction. fn must be safe to repeat from its beginning.
+// retried calls fn again when the server ended it in favour of another transaction. fn must be safe to repeat from its
+// beginning.
 func (s *Store) retried(ctx context.Context, fn func() error) error {
 	for try := 1; ; try++ {
 		err := fn()
@@ -254,7 +262,8 @@ func (t *Tx) tell() error {
 	return t.db.Exec("SELECT pg_notify(?, ?)", Channel, payload).Error
 }
 
-// Pgx lends the transaction to fn in the terms of PostgreSQL's driver. It fails on SQLite. fn must neither keep nor end it.
+// Pgx lends the transaction to fn in the terms of PostgreSQL's driver. It fails on SQLite. fn must neither keep nor end
+// it.
 func (t *Tx) Pgx(fn func(pgx.Tx) error) error {
 	if t.conn == nil {
 		return director.Errorf(director.KindInternal, "store.pgx", "this is not PostgreSQL")
@@ -277,7 +286,9 @@ func (lent) Rollback(context.Context) error        { return errLent }
 func (lent) LargeObjects() pgx.LargeObjects        { return pgx.LargeObjects{} }
 func (l lent) Conn() *pgx.Conn                     { return l.c }
 
-func (l lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+func (l lent) CopyFrom(
+	ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource,
+) (int64, error) {
 	return l.c.CopyFrom(ctx, table, columns, rows)
 }
 

@@ -23,7 +23,8 @@ func TestCheckURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"postgres://director@db/director?sslmode=verify-full":    "",
 		"postgresql://director@a,b/director?sslmode=verify-full": "",
-		"postgresql://director@a,b/director":                     "leads over a network to a without sslmode=verify-full",
+		"postgresql://director@a,b/director": "leads over a network to a without " +
+			"sslmode=verify-full",
 		"postgres://director@db/director?sslmode=disable":        "leads over a network to db",
 		"postgres://director@db/director?sslmode=prefer":         "leads over a network to db",
 		"postgres://director@db/director?sslmode=require":        "leads over a network to db",
@@ -75,7 +76,9 @@ func TestPasswordByTCP(t *testing.T) {
 	t.Parallel()
 	server := storetest.Shared(t)
 	address := server.TCP(server.Database(t))
-	for password, want := range map[director.Secret]director.Kind{storetest.Password: "", "wrong-one": director.KindUnavailable} {
+	for password, want := range map[director.Secret]director.Kind{
+		storetest.Password: "", "wrong-one": director.KindUnavailable,
+	} {
 		s, err := OpenPostgres(t.Context(), Postgres{URL: address, Password: password}, slog.New(slog.DiscardHandler))
 		if err == nil {
 			err = s.Close()
@@ -144,7 +147,9 @@ func TestWritersOfAPlanTakeTurns(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						return tx.Append(&st, plan.Event{Plan: "p", Step: "a", Kind: plan.Noted, Attempt: 1, Message: "x"})
+						return tx.Append(&st, plan.Event{
+							Plan: "p", Step: "a", Kind: plan.Noted, Attempt: 1, Message: "x",
+						})
 					})
 					if err != nil {
 						t.Error(err)
@@ -180,7 +185,8 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	first.Add(2)
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		all.Go(func() {
-			once := sync.OnceFunc(func() { first.Done(); first.Wait() }) // both hold one before either asks for the other
+			// both hold one before either asks for the other
+			once := sync.OnceFunc(func() { first.Done(); first.Wait() })
 			err := s.Update(t.Context(), func(tx *Tx) error {
 				mu.Lock()
 				runs++
@@ -212,7 +218,8 @@ func TestLeases(t *testing.T) {
 		err := update(t, s, func(tx *Tx) error {
 			state = plan.NewState(&p)
 			return errors.Join(tx.AddPlan(p), tx.Append(&state, plan.Event{Plan: "p", Kind: plan.PlanStarted}),
-				tx.Append(&state, plan.Event{Plan: "p", Step: "a", Kind: plan.Started, Attempt: 1}), tx.Lease("p", "a", "i1/1", now))
+				tx.Append(&state, plan.Event{Plan: "p", Step: "a", Kind: plan.Started, Attempt: 1}),
+				tx.Lease("p", "a", "i1/1", now))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -220,14 +227,19 @@ func TestLeases(t *testing.T) {
 		renew := func(owner string, wantHeld, wantStop []plan.StepRef) {
 			t.Helper()
 			held, stop, err := s.Renew(ctx, owner, now.Add(time.Minute))
-			if diff := cmp.Diff([][]plan.StepRef{wantHeld, wantStop}, [][]plan.StepRef{held, stop}); err != nil || diff != "" {
+			if diff := cmp.Diff([][]plan.StepRef{
+				wantHeld, wantStop,
+			}, [][]plan.StepRef{held, stop}); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}
 		}
 		lapsed := func(at time.Time, prefix, owner string) (out bool) {
 			t.Helper()
 			lost, err := s.Lost(ctx, at, prefix, owner)
-			err = errors.Join(err, update(t, s, func(tx *Tx) (err error) { out, err = tx.Lapsed(ref, at, prefix, owner); return err }))
+			err = errors.Join(
+				err,
+				update(t, s, func(tx *Tx) (err error) { out, err = tx.Lapsed(ref, at, prefix, owner); return err }),
+			)
 			if err != nil || out != (len(lost) == 1) {
 				t.Errorf("Lost says %v, Lapsed says %v, %v", lost, out, err)
 			}
@@ -248,7 +260,9 @@ func TestLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		renew("i1/1", []plan.StepRef{ref}, []plan.StepRef{ref})
-		end := plan.Event{Plan: "p", Step: "a", Kind: plan.Interrupted, Attempt: 1, Message: "bytes \xff\x00 of a program"}
+		end := plan.Event{
+			Plan: "p", Step: "a", Kind: plan.Interrupted, Attempt: 1, Message: "bytes \xff\x00 of a program",
+		}
 		if err := update(t, s, func(tx *Tx) error { return tx.Append(&state, end) }); err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +274,9 @@ func TestInstances(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, ctx, now := open(), t.Context(), time.Unix(1000, 0)
 		beat := func(id string, at time.Time) error { return s.Beat(ctx, id, "host", now, at) }
-		if err := errors.Join(beat("a", now), beat("b", now), beat("b", now.Add(time.Minute)), beat("c", time.Time{})); err != nil {
+		if err := errors.Join(
+			beat("a", now), beat("b", now), beat("b", now.Add(time.Minute)), beat("c", time.Time{}),
+		); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range [][]string{{"a", "c"}, nil} { // nobody gets them twice
@@ -352,7 +368,9 @@ func TestBudgetIsNotOverdrawn(t *testing.T) {
 			all.Go(func() {
 				err := s.Update(t.Context(), func(tx *Tx) error {
 					ref := plan.StepRef{Plan: string(rune('a' + i)), Step: "s", Attempt: 1}
-					usedUp, err := tx.TakeBudgets(ref, []string{"clones"}, func(string) int { return 1 }, time.Unix(1, 0))
+					usedUp, err := tx.TakeBudgets(
+						ref, []string{"clones"}, func(string) int { return 1 }, time.Unix(1, 0),
+					)
 					took[i] = usedUp == ""
 					return err
 				})

@@ -10,12 +10,17 @@ import (
 // finishedPhases are those of plans that nobody can take up again.
 var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDiscarded}
 
-// PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves stay, with the state of each
-// step. It returns how many plans and events that were. Each plan is a transaction of its own, so that writers wait for one at most.
+// PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves
+// stay, with the state of each step. It returns how many plans and events that were. Each plan is a transaction of its
+// own, so that writers wait for one at most.
 func (s *Store) PruneEvents(ctx context.Context, before time.Time) (plans, events int64, err error) {
 	var ids []string
 	err = s.read.WithContext(ctx).Model(&planRow{}).
-		Where("phase IN ? AND finished_at > 0 AND finished_at < ? AND EXISTS (SELECT 1 FROM events WHERE events.plan_id = plans.id)", finishedPhases, micros(before)).
+		Where(
+			"phase IN ? AND finished_at > 0 AND finished_at < ? AND EXISTS (SELECT 1 FROM events WHERE "+
+				"events.plan_id = plans.id)",
+			finishedPhases, micros(before),
+		).
 		Order("finished_at").Pluck("id", &ids).Error
 	if err != nil {
 		return 0, 0, dbError("store.prune", "events", err)
@@ -30,10 +35,15 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (plans, event
 	return plans, events, nil
 }
 
-// KeptLogs returns the ids of plans whose run logs are still wanted: those that can go on, and those that ended after the time.
+// KeptLogs returns the ids of plans whose run logs are still wanted: those that can go on, and those that ended after
+// the time.
 func (s *Store) KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error) {
 	var ids []string
-	err := s.read.WithContext(ctx).Model(&planRow{}).Where("phase NOT IN ? OR finished_at >= ?", finishedPhases, micros(before)).Pluck("id", &ids).Error
+	err := s.read.WithContext(ctx).Model(&planRow{}).Where(
+		"phase NOT IN ? OR finished_at >= ?", finishedPhases, micros(before),
+	).Pluck(
+		"id", &ids,
+	).Error
 	if err != nil {
 		return nil, dbError("store.prune", "plans", err)
 	}
@@ -50,7 +60,8 @@ func (s *Store) PruneSessions(ctx context.Context, before time.Time) (int64, err
 	return res.RowsAffected, dbError("store.prune", "tokens", res.Error)
 }
 
-// PrunePhases removes the tasks of outer plans whose outcome has been final since before the time, and returns how many.
+// PrunePhases removes the tasks of outer plans whose outcome has been final since before the time, and returns how
+// many.
 func (s *Store) PrunePhases(ctx context.Context, before time.Time) (int64, error) {
 	res := s.write.WithContext(ctx).Where("finished_at > 0 AND finished_at < ?", micros(before)).Delete(&phaseRow{})
 	return res.RowsAffected, dbError("store.prune", "tasks of outer plans", res.Error)

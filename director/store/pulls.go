@@ -1,10 +1,52 @@
 package store
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // AnonymousPulls returns the uids of the clusters whose nodes were set up without credentials for the registry.
 func (s *Store) AnonymousPulls(ctx context.Context) ([]string, error) {
 	var uids []string
 	err := s.read.WithContext(ctx).Raw("SELECT cluster_uid FROM anonymous_pulls ORDER BY cluster_uid").Scan(&uids).Error
 	return uids, dbError("store.pulls", "clusters", err)
+}
+
+// EndAnonymousPulls records that every node of the cluster has credentials. No error if that is known.
+func (s *Store) EndAnonymousPulls(ctx context.Context, uid string) error {
+	return s.Update(ctx, func(tx *Tx) error { return tx.endAnonymousPulls(uid) })
+}
+
+func (t *Tx) endAnonymousPulls(uid string) error {
+	err := t.db.Exec("DELETE FROM anonymous_pulls WHERE cluster_uid = ?", uid).Error
+	if err == nil {
+		err = t.db.Exec("DELETE FROM pulls_shown WHERE cluster_uid = ?", uid).Error
+	}
+	return dbError("store.pulls", "cluster "+uid, err)
+}
+
+// NotePull records that credentials of the cluster were shown from the address. A cluster that was set up without them
+// leaves AnonymousPulls as soon as they were shown from an address of each of its machines.
+func (s *Store) NotePull(ctx context.Context, uid, address string) error {
+	without, err := s.AnonymousPulls(ctx)
+	if err != nil || !slices.Contains(without, uid) {
+		return err
+	}
+	return s.Update(ctx, func(tx *Tx) error {
+		const op = "store.pulls"
+		err := tx.db.Exec(
+			"INSERT INTO pulls_shown (cluster_uid, address) VALUES (?, ?) ON CONFLICT DO NOTHING", uid, address,
+		).Error
+		if err != nil {
+			return dbError(op, "cluster "+uid, err)
+		}
+		var silent int64
+		err = tx.db.Raw(`SELECT COUNT(*) FROM machines m WHERE m.cluster_uid = ? AND m.deleted_at = 0 AND NOT EXISTS (
+			SELECT 1 FROM machine_nics n JOIN pulls_shown p ON p.address = n.address AND p.cluster_uid = m.cluster_uid
+			WHERE n.machine_id = m.id)`, uid).Scan(&silent).Error
+		if err != nil || silent > 0 {
+			return dbError(op, "cluster "+uid, err)
+		}
+		return tx.endAnonymousPulls(uid)
+	})
 }

@@ -26,16 +26,23 @@ func (runRow) TableName() string { return "schedule_runs" }
 
 func runRowOf(r director.ScheduleRun) runRow {
 	return runRow{
-		UID: r.UID, Slot: micros(r.Slot), Attempt: int64(r.Attempt), Schedule: r.Schedule, Job: r.Job, AskedBy: r.By, Status: string(r.Status),
-		Missed: int64(r.Missed), StartedAt: micros(r.Started), FinishedAt: micros(r.Finished), Message: r.Message, Hint: r.Hint, PlanID: r.Plan,
+		UID: r.UID, Slot: micros(
+			r.Slot,
+		), Attempt: int64(r.Attempt), Schedule: r.Schedule, Job: r.Job, AskedBy: r.By, Status: string(r.Status),
+		Missed: int64(r.Missed), StartedAt: micros(r.Started), FinishedAt: micros(r.Finished), Message: r.Message,
+		Hint: r.Hint, PlanID: r.Plan,
 		Owner: r.Owner, LeaseUntil: micros(r.Lease),
 	}
 }
 
 func (r runRow) toDomain() director.ScheduleRun {
 	return director.ScheduleRun{
-		UID: r.UID, Slot: instant(r.Slot), Attempt: int(r.Attempt), Schedule: r.Schedule, Job: r.Job, By: r.AskedBy, Status: director.RunStatus(r.Status),
-		Missed: int(r.Missed), Started: instant(r.StartedAt), Finished: instant(r.FinishedAt), Message: r.Message, Hint: r.Hint, Plan: r.PlanID,
+		UID: r.UID, Slot: instant(
+			r.Slot,
+		), Attempt: int(r.Attempt), Schedule: r.Schedule, Job: r.Job, By: r.AskedBy,
+		Status: director.RunStatus(r.Status),
+		Missed: int(r.Missed), Started: instant(r.StartedAt), Finished: instant(r.FinishedAt), Message: r.Message,
+		Hint: r.Hint, Plan: r.PlanID,
 		Owner: r.Owner, Lease: instant(r.LeaseUntil),
 	}
 }
@@ -76,15 +83,22 @@ func (s *Store) SlotCursor(ctx context.Context, uid string) (time.Time, error) {
 	return instant(at[0]), nil
 }
 
-// ClaimSlots moves the schedule's cursor from one slot to another and stores the runs of the slots between, all or nothing. It returns false if
-// somebody else has moved the cursor, or stored a run of the same slot and attempt.
-func (s *Store) ClaimSlots(ctx context.Context, uid string, from, to time.Time, runs []director.ScheduleRun) (bool, error) {
+// ClaimSlots moves the schedule's cursor from one slot to another and stores the runs of the slots between, all or
+// nothing. It returns false if somebody else has moved the cursor, or stored a run of the same slot and attempt.
+func (s *Store) ClaimSlots(
+	ctx context.Context, uid string, from, to time.Time, runs []director.ScheduleRun,
+) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
-		err := db.Exec("INSERT INTO schedule_cursors (uid, position) VALUES (?, ?) ON CONFLICT (uid) DO NOTHING", uid, micros(from)).Error
+		err := db.Exec(
+			"INSERT INTO schedule_cursors (uid, position) VALUES (?, ?) ON CONFLICT (uid) DO NOTHING", uid,
+			micros(from),
+		).Error
 		if err != nil {
 			return err
 		}
-		res := db.Exec("UPDATE schedule_cursors SET position = ? WHERE uid = ? AND position = ?", micros(to), uid, micros(from))
+		res := db.Exec(
+			"UPDATE schedule_cursors SET position = ? WHERE uid = ? AND position = ?", micros(to), uid, micros(from),
+		)
 		if res.Error != nil {
 			return res.Error
 		}
@@ -100,13 +114,17 @@ func (s *Store) AddRun(ctx context.Context, r director.ScheduleRun) (bool, error
 	return s.won(ctx, func(db *gorm.DB) error { return addRuns(db, []director.ScheduleRun{r}) })
 }
 
-// EndRun stores the outcome of a run if its owner still has it, and in the same transaction what follows it. It returns false if somebody else
-// has ended the run, and stores nothing then.
+// EndRun stores the outcome of a run if its owner still has it, and in the same transaction what follows it. It returns
+// false if somebody else has ended the run, and stores nothing then.
 func (s *Store) EndRun(ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
-		res := db.Model(&runRow{}).Where("uid = ? AND slot = ? AND attempt = ? AND owner = ? AND status = 'running'", r.UID, micros(r.Slot), r.Attempt, r.Owner).
+		res := db.Model(&runRow{}).Where(
+			"uid = ? AND slot = ? AND attempt = ? AND owner = ? AND status = 'running'", r.UID, micros(r.Slot),
+			r.Attempt, r.Owner,
+		).
 			Updates(map[string]any{
-				"status": string(r.Status), "finished_at": micros(r.Finished), "message": r.Message, "hint": r.Hint, "plan_id": r.Plan, "lease_until": 0,
+				"status": string(r.Status), "finished_at": micros(r.Finished), "message": r.Message, "hint": r.Hint,
+				"plan_id": r.Plan, "lease_until": 0,
 			})
 		if res.Error != nil {
 			return res.Error
@@ -120,13 +138,17 @@ func (s *Store) EndRun(ctx context.Context, r director.ScheduleRun, follow ...di
 
 // LeaseRuns extends the leases of every run of owner; the zero time gives them up.
 func (s *Store) LeaseRuns(ctx context.Context, owner string, until time.Time) error {
-	err := s.write.WithContext(ctx).Model(&runRow{}).Where("owner = ? AND status = 'running'", owner).Update("lease_until", micros(until)).Error
+	err := s.write.WithContext(ctx).Model(&runRow{}).Where("owner = ? AND status = 'running'", owner).Update(
+		"lease_until", micros(until),
+	).Error
 	return dbError("store.schedule", "leases of runs", err)
 }
 
 // LostRuns returns the runs whose lease has ended without an outcome.
 func (s *Store) LostRuns(ctx context.Context, now time.Time) ([]director.ScheduleRun, error) {
-	return s.runs(s.read.WithContext(ctx).Where("status = 'running' AND lease_until < ?", micros(now)).Order("slot, uid"))
+	return s.runs(
+		s.read.WithContext(ctx).Where("status = 'running' AND lease_until < ?", micros(now)).Order("slot, uid"),
+	)
 }
 
 // Runs returns the newest runs of the schedule first, at most limit.
@@ -136,7 +158,9 @@ func (s *Store) Runs(ctx context.Context, uid string, limit int) ([]director.Sch
 
 // RunningRun returns the run of the schedule that has not ended, and false if there is none.
 func (s *Store) RunningRun(ctx context.Context, uid string) (director.ScheduleRun, bool, error) {
-	runs, err := s.runs(s.read.WithContext(ctx).Where("uid = ? AND status = 'running'", uid).Order("slot DESC").Limit(1))
+	runs, err := s.runs(
+		s.read.WithContext(ctx).Where("uid = ? AND status = 'running'", uid).Order("slot DESC").Limit(1),
+	)
 	if err != nil || len(runs) == 0 {
 		return director.ScheduleRun{}, false, err
 	}
@@ -158,7 +182,9 @@ func (s *Store) runs(q *gorm.DB) ([]director.ScheduleRun, error) {
 // Once runs fn in a transaction if it has not been run under that name on this database before.
 func (s *Store) Once(ctx context.Context, name string, fn func(*Tx) error) error {
 	return s.Update(ctx, func(tx *Tx) error {
-		res := tx.db.Exec("INSERT INTO meta (name, value) VALUES (?, 'done') ON CONFLICT (name) DO NOTHING", "once:"+name)
+		res := tx.db.Exec(
+			"INSERT INTO meta (name, value) VALUES (?, 'done') ON CONFLICT (name) DO NOTHING", "once:"+name,
+		)
 		if res.Error != nil || res.RowsAffected == 0 {
 			return dbError("store.once", name, res.Error)
 		}

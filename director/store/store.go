@@ -1,5 +1,5 @@
-// Package store keeps what the director knows in a database. It is the only room that sees gorm; everything it takes and
-// returns are the nouns of the other rooms.
+// Package store keeps what the director knows in a database. It is the only room that sees gorm; everything it takes
+// and returns are the nouns of the other rooms.
 package store
 
 import (
@@ -24,7 +24,8 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// Store is an open database: SQLite for one director, or PostgreSQL that several may share. It is safe for concurrent use.
+// Store is an open database: SQLite for one director, or PostgreSQL that several may share. It is safe for concurrent
+// use.
 type Store struct {
 	write *gorm.DB      // on SQLite one connection: writers queue in the process and never see SQLITE_BUSY
 	read  *gorm.DB      // sees committed data only; on PostgreSQL the same as write
@@ -75,8 +76,8 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// SQL returns the writing connection pool, for the job queue that shares the database. On SQLite it holds one connection: whoever has a
-// transaction open must not ask the pool for another.
+// SQL returns the writing connection pool, for the job queue that shares the database. On SQLite it holds one
+// connection: whoever has a transaction open must not ask the pool for another.
 func (s *Store) SQL() *sql.DB {
 	pool, err := s.write.DB()
 	if err != nil {
@@ -102,10 +103,12 @@ func (s *Store) Meta(ctx context.Context, name string) (string, error) {
 	return value, dbError("store.meta", name, err)
 }
 
-// EnsureMeta writes the value under the name unless there is one, and returns the one that is written then: of two that race, both get
-// the same.
+// EnsureMeta writes the value under the name unless there is one, and returns the one that is written then: of two that
+// race, both get the same.
 func (s *Store) EnsureMeta(ctx context.Context, name, value string) (string, error) {
-	err := s.write.WithContext(ctx).Exec("INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", name, value).Error
+	err := s.write.WithContext(ctx).Exec(
+		"INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", name, value,
+	).Error
 	if err != nil {
 		return "", dbError("store.meta", name, err)
 	}
@@ -120,14 +123,17 @@ func (s *Store) dialect() string {
 	return "sqlite"
 }
 
-// migrate runs every numbered file that has not run, each in a transaction of its own. Directors that start together take turns.
+// migrate runs every numbered file that has not run, each in a transaction of its own. Directors that start together
+// take turns.
 func (s *Store) migrate(ctx context.Context) error {
 	db := s.write.WithContext(ctx)
 	err := db.Transaction(func(tx *gorm.DB) error {
 		if err := s.exclusive(tx, lockMigrations); err != nil {
 			return err
 		}
-		return tx.Exec("CREATE TABLE IF NOT EXISTS schema_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)").Error
+		return tx.Exec(
+			"CREATE TABLE IF NOT EXISTS schema_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)",
+		).Error
 	})
 	if err != nil {
 		return err
@@ -168,14 +174,18 @@ func (s *Store) migrateTo(ctx context.Context, name string) error {
 			return err
 		}
 		var n int64
-		if err := tx.Raw("SELECT count(*) FROM schema_migrations WHERE version = ?", version(name)).Scan(&n).Error; err != nil || n > 0 {
+		if err := tx.Raw("SELECT count(*) FROM schema_migrations WHERE version = ?", version(name)).Scan(
+			&n,
+		).Error; err != nil || n > 0 {
 			return err
 		}
 		if err := tx.Exec(string(text)).Error; err != nil {
 			return err
 		}
 		s.log.InfoContext(ctx, "database migrated", "version", version(name))
-		return tx.Exec("INSERT INTO schema_migrations (version, applied_at) VALUES (?, ?)", version(name), micros(time.Now())).Error
+		return tx.Exec(
+			"INSERT INTO schema_migrations (version, applied_at) VALUES (?, ?)", version(name), micros(time.Now()),
+		).Error
 	})
 }
 

@@ -68,7 +68,9 @@ func TestReopenKeepsTheInstallation(t *testing.T) {
 func TestNewerSchemaIsRefused(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
-		if err := s.write.Exec("INSERT INTO schema_migrations (version, applied_at) VALUES ('9999_future', 1)").Error; err != nil {
+		if err := s.write.Exec(
+			"INSERT INTO schema_migrations (version, applied_at) VALUES ('9999_future', 1)",
+		).Error; err != nil {
 			t.Fatal(err)
 		}
 		if err := s.migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "9999_future") {
@@ -91,12 +93,17 @@ func TestDocuments(t *testing.T) {
 		s, now := open(), time.Unix(100, 0).UTC()
 		ref := model.Ref{Kind: model.KindNetwork, Name: "n"}
 		for range 2 {
-			if err := update(t, s, func(tx *Tx) error { return tx.PutDocument(network("n"), "admin", now) }); err != nil {
+			if err := update(t, s, func(
+				tx *Tx,
+			) error {
+				return tx.PutDocument(network("n"), "admin", now)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		d, err := s.Document(t.Context(), ref)
-		if err != nil || d.Generation != 2 || d.UpdatedBy != "admin" || !d.Created.Equal(now) || d.Network.CIDR.String() != "10.0.0.0/24" {
+		if err != nil || d.Generation != 2 || d.UpdatedBy != "admin" || !d.Created.Equal(now) ||
+			d.Network.CIDR.String() != "10.0.0.0/24" {
 			t.Errorf("got %+v, %v", d, err)
 		}
 		uid := d.UID
@@ -134,7 +141,10 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 func TestLedger(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, ctx, now := open(), t.Context(), time.Unix(1, 0)
-		m := director.Machine{ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-master-1", Role: director.RoleMaster, Network: "n", Address: "10.0.0.10"}
+		m := director.Machine{
+			ID: "m1", ClusterUID: "u", Cluster: "c", Name: "c-master-1", Role: director.RoleMaster, Network: "n",
+			Address: "10.0.0.10",
+		}
 		intend := func(m director.Machine) error {
 			return update(t, s, func(tx *Tx) error { return tx.IntendMachine(m, now) })
 		}
@@ -163,19 +173,29 @@ func TestLedger(t *testing.T) {
 			}
 			return all[0]
 		}
-		if err := update(t, s, func(tx *Tx) error { return tx.SetMembers("u", []string{"c-master-1", "c-worker-9"}, "v1.37.1") }); err != nil || now1().Kubernetes != "v1.37.1" {
+		if err := update(t, s, func(
+			tx *Tx,
+		) error {
+			return tx.SetMembers("u", []string{"c-master-1", "c-worker-9"}, "v1.37.1")
+		}); err != nil || now1().Kubernetes != "v1.37.1" {
 			t.Errorf("after it became a member: %+v, %v", now1(), err)
 		}
-		if err := s.SetMembership(ctx, "m1", Membership{State: director.MachineDetached}); err != nil || now1().Kubernetes != "" || now1().State != director.MachineDetached || now1().VMID != "vm1" {
+		if err := s.SetMembership(ctx, "m1", Membership{
+			State: director.MachineDetached,
+		}); err != nil || now1().Kubernetes != "" || now1().State != director.MachineDetached || now1().VMID != "vm1" {
 			t.Errorf("after it has left: %+v, %v", now1(), err)
 		}
-		if err := s.RemoveVM(ctx, "m1"); err != nil || now1().State != director.MachineIntended || now1().VMID != "" || now1().Address != m.Address {
+		if err := s.RemoveVM(
+			ctx, "m1",
+		); err != nil || now1().State != director.MachineIntended || now1().VMID != "" || now1().Address != m.Address {
 			t.Errorf("after its VM was removed to be made anew: %+v, %v", now1(), err)
 		}
 		if err := s.SetMachine(ctx, "m1", director.MachinePresent, "h1", "vm1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SetMembership(ctx, "m1", Membership{State: director.MachinePresent, Kubernetes: "v1.38.0", Image: "new"}); err != nil || now1().Image != "new" {
+		if err := s.SetMembership(ctx, "m1", Membership{
+			State: director.MachinePresent, Kubernetes: "v1.38.0", Image: "new",
+		}); err != nil || now1().Image != "new" {
 			t.Errorf("after it has rejoined from another image: %+v, %v", now1(), err)
 		}
 		if user, err := s.NetworkUser(ctx, m.Provider, "n"); err != nil || user != "c" {
@@ -188,7 +208,8 @@ func TestLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := s.Machines(ctx, MachineFilter{Cluster: "c"})
-		if err != nil || len(got) != 1 || got[0].State != director.MachineDeleting || got[0].Host != "h1" || got[0].VMID != "vm1" {
+		if err != nil || len(got) != 1 || got[0].State != director.MachineDeleting || got[0].Host != "h1" ||
+			got[0].VMID != "vm1" {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 		for range 2 {
@@ -234,7 +255,10 @@ func TestSecretsOfARaceAreOne(t *testing.T) {
 func TestUsersAndTokens(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, ctx := open(), t.Context()
-		u := director.User{Name: "ann", Role: director.RoleUser, PasswordHash: "h", MustChange: true, Created: time.Unix(1, 0).UTC(), Updated: time.Unix(2, 0).UTC()}
+		u := director.User{
+			Name: "ann", Role: director.RoleUser, PasswordHash: "h", MustChange: true, Created: time.Unix(1, 0).UTC(),
+			Updated: time.Unix(2, 0).UTC(),
+		}
 		for range 2 {
 			if err := s.PutUser(ctx, u); err != nil {
 				t.Fatal(err)

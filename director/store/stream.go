@@ -29,15 +29,16 @@ func (streamRow) TableName() string { return "stream" }
 
 func (r streamRow) toDomain() director.StreamEvent {
 	return director.StreamEvent{
-		ID: r.ID, At: instant(r.At), Source: r.Source, Kind: r.Kind, Name: r.Name, Cluster: r.Cluster, What: r.What, By: r.Actor,
+		ID: r.ID, At: instant(r.At), Source: r.Source, Kind: r.Kind, Name: r.Name, Cluster: r.Cluster, What: r.What,
+		By:   r.Actor,
 		Step: r.Step, Attempt: r.Attempt, Seq: r.Seq, Message: r.Message, Hint: r.Hint,
 	}
 }
 
 const kindPlan = "Plan"
 
-// announceEvent puts an event of a plan into the stream. What moves nothing stays in the plan's journal alone: a step that looks every few
-// seconds whether it is ready would drown all others.
+// announceEvent puts an event of a plan into the stream. What moves nothing stays in the plan's journal alone: a step
+// that looks every few seconds whether it is ready would drown all others.
 func (t *Tx) announceEvent(e plan.Event) {
 	if e.Kind == plan.Noted || e.Kind == plan.NotReady {
 		return
@@ -61,8 +62,9 @@ func (t *Tx) announceAudit(now time.Time, actor, action, object string) {
 	t.stream = append(t.stream, row)
 }
 
-// flushStream is the last thing that a transaction does. From here to its commit nobody else inserts, so ids grow in the order of commits, and
-// a reader who has seen one has seen all below it. The lock is the last that a transaction takes: it cannot be part of a deadlock.
+// flushStream is the last thing that a transaction does. From here to its commit nobody else inserts, so ids grow in
+// the order of commits, and a reader who has seen one has seen all below it. The lock is the last that a transaction
+// takes: it cannot be part of a deadlock.
 func (t *Tx) flushStream() error {
 	if len(t.stream) == 0 {
 		return nil
@@ -87,7 +89,9 @@ func (t *Tx) flushStream() error {
 			args = append(args, r.What, r.Actor, r.Step, r.Attempt, r.Seq, r.Message, r.Hint)
 			values = append(values, "(?, ?, ?, ?, "+cluster+", ?, ?, ?, ?, ?, ?, ?)")
 		}
-		if err := t.db.Exec("INSERT INTO stream ("+columns+") VALUES "+strings.Join(values, ", "), args...).Error; err != nil {
+		if err := t.db.Exec(
+			"INSERT INTO stream ("+columns+") VALUES "+strings.Join(values, ", "), args...,
+		).Error; err != nil {
 			return err
 		}
 	}
@@ -119,8 +123,8 @@ func (n *news) send() {
 	}
 }
 
-// News returns a channel that is closed when this process has next put something into the stream. Take it before reading, and read again when it
-// closes. Of what other directors do, Channel tells.
+// News returns a channel that is closed when this process has next put something into the stream. Take it before
+// reading, and read again when it closes. Of what other directors do, Channel tells.
 func (s *Store) News() <-chan struct{} { return s.news.wait() }
 
 // metaPruned names the greatest id that was pruned from the stream.
@@ -128,7 +132,8 @@ const metaPruned = "stream_pruned"
 
 // Stream returns the part of the stream that the query asks for, in order.
 func (s *Store) Stream(ctx context.Context, q director.StreamQuery) (page director.StreamPage, err error) {
-	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot: what is pruned meanwhile is not missed unseen
+	// one snapshot: what is pruned meanwhile is not missed unseen
+	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		page, err = readStream(tx, q)
 		return err
 	}, s.snapshot())
@@ -199,13 +204,18 @@ func ends(tx *gorm.DB) (pruned, newest int64, err error) {
 // pruneBatch bounds how long writers wait for the pruning of the stream.
 const pruneBatch = 5000
 
-// PruneStream removes what came before the time from the beginning of the stream, and returns how much that was. Readers who ask for it later are
-// told of the gap.
+// PruneStream removes what came before the time from the beginning of the stream, and returns how much that was.
+// Readers who ask for it later are told of the gap.
 func (s *Store) PruneStream(ctx context.Context, before time.Time) (removed int64, err error) {
 	var first, end int64
 	err = errors.Join(
 		s.read.WithContext(ctx).Raw("SELECT COALESCE(MIN(id), 0) FROM stream").Scan(&first).Error,
-		s.read.WithContext(ctx).Raw("SELECT COALESCE((SELECT MIN(id) FROM stream WHERE at >= ?), (SELECT MAX(id) + 1 FROM stream), 0)", micros(before)).Scan(&end).Error,
+		s.read.WithContext(ctx).Raw(
+			"SELECT COALESCE((SELECT MIN(id) FROM stream WHERE at >= ?), (SELECT MAX(id) + 1 FROM stream), 0)",
+			micros(before),
+		).Scan(
+			&end,
+		).Error,
 	)
 	for from := first; err == nil && from < end; from += pruneBatch {
 		upto := min(from+pruneBatch, end)
@@ -215,8 +225,10 @@ func (s *Store) PruneStream(ctx context.Context, before time.Time) (removed int6
 				return res.Error
 			}
 			removed += res.RowsAffected
-			return tx.Exec(`INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
-				WHERE CAST(meta.value AS BIGINT) < CAST(excluded.value AS BIGINT)`, metaPruned, strconv.FormatInt(upto-1, 10)).Error
+			return tx.Exec(`INSERT INTO meta (name, value) VALUES (?, ?)
+				ON CONFLICT (name) DO UPDATE SET value = excluded.value
+				WHERE CAST(meta.value AS BIGINT) < CAST(excluded.value AS BIGINT)`, metaPruned,
+				strconv.FormatInt(upto-1, 10)).Error
 		})
 	}
 	return removed, dbError("store.prune", "the stream", err)

@@ -31,7 +31,11 @@ func stream(t *testing.T, s *Store, q director.StreamQuery) director.StreamPage 
 
 func audit(t *testing.T, s *Store, at int64, object string) {
 	t.Helper()
-	if err := update(t, s, func(tx *Tx) error { return tx.Audit(time.Unix(at, 0), "ann", "apply", object) }); err != nil {
+	if err := update(t, s, func(
+		tx *Tx,
+	) error {
+		return tx.Audit(time.Unix(at, 0), "ann", "apply", object)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +59,10 @@ func TestStream(t *testing.T) {
 			add(plan.Event{Kind: plan.NotReady, Step: "a", Attempt: 1, Message: "waits"})
 			add(plan.Event{Kind: plan.Started, Step: "a", Attempt: 2})
 			add(plan.Event{Kind: plan.Aborted, Step: "a", Attempt: 2, Message: "bad \xff", Hint: "mend"})
-			errs = append(errs, tx.Audit(at, "bob", "skip", "Plan/p a"), tx.Audit(at, "bob", "apply", "Cluster/c"), tx.Audit(at, "bob", "apply", "Network/n"))
+			errs = append(
+				errs, tx.Audit(at, "bob", "skip", "Plan/p a"), tx.Audit(at, "bob", "apply", "Cluster/c"),
+				tx.Audit(at, "bob", "apply", "Network/n"),
+			)
 			return errors.Join(errs...)
 		})
 		if err != nil {
@@ -67,10 +74,14 @@ func TestStream(t *testing.T) {
 			t.Error("nobody is told of news")
 		}
 		of := func(what, by, step string, attempt int, seq int64) director.StreamEvent {
-			return director.StreamEvent{At: at, Source: director.SourcePlan, Kind: "Plan", Name: "p", Cluster: "c", What: what, By: by, Step: step, Attempt: attempt, Seq: seq}
+			return director.StreamEvent{
+				At: at, Source: director.SourcePlan, Kind: "Plan", Name: "p", Cluster: "c", What: what, By: by,
+				Step: step, Attempt: attempt, Seq: seq,
+			}
 		}
 		want := []director.StreamEvent{
-			of("start", "ann", "", 0, 0), of("plan_started", "d1", "", 0, 1), of("started", "d1", "a", 1, 2), of("started", "d1", "a", 2, 5),
+			of("start", "ann", "", 0, 0), of("plan_started", "d1", "", 0, 1), of("started", "d1", "a", 1, 2),
+			of("started", "d1", "a", 2, 5),
 			of("aborted", "d1", "a", 2, 6), of("skip", "bob", "a", 0, 0),
 			{At: at, Kind: "Cluster", Name: "c", Cluster: "c", What: "apply", By: "bob"},
 			{At: at, Kind: "Network", Name: "n", What: "apply", By: "bob"},
@@ -82,7 +93,9 @@ func TestStream(t *testing.T) {
 		for i := range want {
 			want[i].ID = int64(i + 1)
 		}
-		if diff := cmp.Diff(director.StreamPage{Events: want, Last: 8}, stream(t, s, director.StreamQuery{})); diff != "" {
+		if diff := cmp.Diff(
+			director.StreamPage{Events: want, Last: 8}, stream(t, s, director.StreamQuery{}),
+		); diff != "" {
 			t.Error(diff)
 		}
 		for _, c := range []struct {
@@ -116,7 +129,11 @@ func TestAFailedTransactionIsNotInTheStream(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, boom := open(), errors.New("boom")
 		news := s.News()
-		err := update(t, s, func(tx *Tx) error { return errors.Join(tx.Audit(time.Unix(1, 0), "ann", "apply", "Network/n"), boom) })
+		err := update(t, s, func(
+			tx *Tx,
+		) error {
+			return errors.Join(tx.Audit(time.Unix(1, 0), "ann", "apply", "Network/n"), boom)
+		})
 		if page := stream(t, s, director.StreamQuery{}); !errors.Is(err, boom) || len(page.Events) != 0 {
 			t.Errorf("%v, %+v", err, page)
 		}
@@ -185,7 +202,9 @@ func TestPruneStream(t *testing.T) {
 		gap(3, 6, 7)
 		gap(6, 0, 7)
 		audit(t, s, 2000, "Network/n")
-		if page := stream(t, s, director.StreamQuery{After: 6}); len(page.Events) != 1 || page.Events[0].ID <= 6 || page.Gap != nil {
+		if page := stream(t, s, director.StreamQuery{
+			After: 6,
+		}); len(page.Events) != 1 || page.Events[0].ID <= 6 || page.Gap != nil {
 			t.Errorf("ids begin anew: %+v", page)
 		}
 	})
@@ -262,7 +281,11 @@ func TestStreamWritersWaitForEachOther(t *testing.T) {
 			return err
 		}
 		go func() {
-			second <- s.Update(ctx, func(tx *Tx) error { return tx.Audit(time.Unix(1, 0), "second", "apply", "Network/n") })
+			second <- s.Update(ctx, func(
+				tx *Tx,
+			) error {
+				return tx.Audit(time.Unix(1, 0), "second", "apply", "Network/n")
+			})
 		}()
 		for waiting := int64(0); waiting == 0; {
 			select {
@@ -271,7 +294,11 @@ func TestStreamWritersWaitForEachOther(t *testing.T) {
 				return nil
 			default:
 			}
-			if err := s.read.WithContext(ctx).Raw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&waiting).Error; err != nil {
+			if err := s.read.WithContext(ctx).Raw(
+				"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+			).Scan(
+				&waiting,
+			).Error; err != nil {
 				return err
 			}
 		}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"net/netip"
 
 	"gorm.io/gorm"
 
@@ -10,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Version tells one state of a document from every other one, also from a document of the same name that was made later.
+// Version tells one state of a document from every other one, also from a document of the same name that was made
+// later.
 type Version struct {
 	UID        string
 	Generation int64
@@ -41,7 +41,8 @@ func versions(db *gorm.DB) (map[model.Ref]Version, error) {
 	return out, nil
 }
 
-// DocumentUID returns the uid of the document, or "" if there is none. Until the transaction ends, no other one changes any document.
+// DocumentUID returns the uid of the document, or "" if there is none. Until the transaction ends, no other one changes
+// any document.
 func (t *Tx) DocumentUID(ref model.Ref) (string, error) {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return "", dbError("store.document", ref.String(), err)
@@ -64,7 +65,13 @@ func (t *Tx) NewestStarted(cluster string) (string, error) { return newestStarte
 
 func newestStarted(db *gorm.DB, cluster string) (string, error) {
 	var ids []string
-	err := db.Model(&planRow{}).Where("cluster = ? AND started_at > 0", cluster).Order("started_at DESC, id DESC").Limit(1).Pluck("id", &ids).Error
+	err := db.Model(&planRow{}).Where("cluster = ? AND started_at > 0", cluster).Order(
+		"started_at DESC, id DESC",
+	).Limit(
+		1,
+	).Pluck(
+		"id", &ids,
+	).Error
 	if err != nil || len(ids) == 0 {
 		return "", dbError("store.newest_started", "plans", err)
 	}
@@ -74,37 +81,32 @@ func newestStarted(db *gorm.DB, cluster string) (string, error) {
 // PlansIn returns the ids of the cluster's plans in the phases, the oldest first.
 func (t *Tx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
 	var ids []string
-	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, phases).Order("created_at, id").Pluck("id", &ids).Error
+	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, phases).Order("created_at, id").Pluck(
+		"id", &ids,
+	).Error
 	return ids, dbError("store.plans", "plans", err)
 }
 
 // Living returns the names of the cluster's machines that exist or are reserved, in order.
 func (t *Tx) Living(clusterUID string) ([]string, error) {
 	var names []string
-	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND deleted_at = 0", clusterUID).Order("name").Pluck("name", &names).Error
+	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND deleted_at = 0", clusterUID).Order("name").Pluck(
+		"name", &names,
+	).Error
 	return names, dbError("store.living", "the machines of cluster "+clusterUID, err)
 }
 
 // SkippedSteps returns the steps of the plan that a person has had skipped.
 func (s *Store) SkippedSteps(ctx context.Context, planID string) (map[string]bool, error) {
 	var ids []string
-	err := s.read.WithContext(ctx).Model(&stepRow{}).Where("plan_id = ? AND status = ?", planID, string(plan.Skipped)).Pluck("step_id", &ids).Error
+	err := s.read.WithContext(ctx).Model(&stepRow{}).Where(
+		"plan_id = ? AND status = ?", planID, string(plan.Skipped),
+	).Pluck(
+		"step_id", &ids,
+	).Error
 	out := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		out[id] = true
 	}
 	return out, dbError("store.skipped", "plan "+planID, err)
-}
-
-// AddressesOn returns the addresses of the network that machines have, also such that are only reserved.
-func (t *Tx) AddressesOn(network string) ([]netip.Addr, error) {
-	var texts []string
-	err := t.db.Model(&nicRow{}).Where("network = ? AND deleted_at = 0", network).Order("address").Pluck("address", &texts).Error
-	var out []netip.Addr
-	for _, text := range texts {
-		if a, err := netip.ParseAddr(text); err == nil {
-			out = append(out, a)
-		}
-	}
-	return out, dbError("store.addresses", "network "+network, err)
 }

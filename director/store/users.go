@@ -48,13 +48,19 @@ func (s *Store) PutUser(ctx context.Context, u director.User) error {
 		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
 		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
 	}
-	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, UpdateAll: true}).Create(&row).Error
+	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
+		Columns: []clause.Column{{Name: "name"}}, UpdateAll: true,
+	}).Create(
+		&row,
+	).Error
 	return dbError("store.user", "user "+u.Name, err)
 }
 
 // DeleteUser removes the user with all tokens. No error if the user is gone.
 func (s *Store) DeleteUser(ctx context.Context, name string) error {
-	return dbError("store.user", "user "+name, s.write.WithContext(ctx).Where("name = ?", name).Delete(&userRow{}).Error)
+	return dbError(
+		"store.user", "user "+name, s.write.WithContext(ctx).Where("name = ?", name).Delete(&userRow{}).Error,
+	)
 }
 
 // ListUsers returns every user by name.
@@ -80,13 +86,19 @@ func (s *Store) GetToken(ctx context.Context, hash string) (director.Token, erro
 // PutToken creates or replaces the token.
 func (s *Store) PutToken(ctx context.Context, t director.Token) error {
 	row := tokenRow{Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires)}
-	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true}).Create(&row).Error
+	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
+		Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true,
+	}).Create(
+		&row,
+	).Error
 	return dbError("store.token", "the token", err)
 }
 
 // DeleteToken removes the token. No error if it is gone.
 func (s *Store) DeleteToken(ctx context.Context, hash string) error {
-	return dbError("store.token", "the token", s.write.WithContext(ctx).Where("hash = ?", hash).Delete(&tokenRow{}).Error)
+	return dbError(
+		"store.token", "the token", s.write.WithContext(ctx).Where("hash = ?", hash).Delete(&tokenRow{}).Error,
+	)
 }
 
 // ListTokens returns the tokens of a user, or of all for "", the oldest first.
@@ -108,5 +120,8 @@ func (s *Store) ListTokens(ctx context.Context, user string) ([]director.Token, 
 
 // PruneTokens removes tokens that expired before the time.
 func (s *Store) PruneTokens(ctx context.Context, before time.Time) error {
-	return dbError("store.tokens", "tokens", s.write.WithContext(ctx).Where("expires_at < ?", micros(before)).Delete(&tokenRow{}).Error)
+	return dbError(
+		"store.tokens", "tokens",
+		s.write.WithContext(ctx).Where("expires_at < ?", micros(before)).Delete(&tokenRow{}).Error,
+	)
 }

@@ -77,7 +77,8 @@ var (
 	fieldPath    = regexp.MustCompile(`^(spec|metadata)([.\[][^ ]*)?$`)
 )
 
-// ProblemFieldOf converts a wrong place. Where it names a document, and a field, both are told apart from the rest for programs.
+// ProblemFieldOf converts a wrong place. Where it names a document, and a field, both are told apart from the rest for
+// programs.
 func ProblemFieldOf(f director.Field) ProblemField {
 	out := ProblemField{Field: f.Path, Message: f.Msg, Hint: f.Hint}
 	place := f.Path

@@ -21,7 +21,9 @@ func TestProblemFieldsPointIntoDocuments(t *testing.T) {
 		"Schedule/x: spec.job.params.keep":  {"Schedule/x", "/spec/job/params/keep"},
 	} {
 		got := ProblemFieldOf(director.Field{Path: path, Msg: "m", Hint: "h"})
-		if diff := cmp.Diff(ProblemField{Field: path, Document: want[0], Pointer: want[1], Message: "m", Hint: "h"}, got); diff != "" {
+		if diff := cmp.Diff(
+			ProblemField{Field: path, Document: want[0], Pointer: want[1], Message: "m", Hint: "h"}, got,
+		); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}

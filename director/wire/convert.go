@@ -33,7 +33,8 @@ func PlanOf(p plan.Plan, s plan.State) Plan {
 	out := Plan{
 		PlanSummary: SummaryOf(p, s), Playbooks: p.Playbooks, LastEvent: s.Seq,
 		Models: make([]ModelRef, len(p.Models)), Machines: make([]PlanMachine, len(p.Machines)),
-		Warnings: append([]string{}, p.Warnings...), Approvals: append([]string{}, p.Approvals...), ApprovedBy: s.ApprovedBy, Steps: make([]Step, len(p.Steps)),
+		Warnings: append([]string{}, p.Warnings...), Approvals: append([]string{}, p.Approvals...),
+		ApprovedBy: s.ApprovedBy, Steps: make([]Step, len(p.Steps)),
 	}
 	for _, w := range p.Windows {
 		out.Windows = append(out.Windows, Window(w))
@@ -59,8 +60,9 @@ func PlanOf(p plan.Plan, s plan.State) Plan {
 func stepOf(step plan.Step, st plan.StepState) Step {
 	out := Step{
 		ID: step.ID, Kind: step.Kind, Title: step.Title, Node: step.Node,
-		Needs: append([]string{}, step.Needs...), Undoes: step.Undoes, Params: step.Params, Effects: make([]Effect, len(step.Effects)),
-		Window: step.Window, Since: Optional(st.Since),
+		Needs: append([]string{}, step.Needs...), Undoes: step.Undoes, Params: step.Params,
+		Effects: make([]Effect, len(step.Effects)),
+		Window:  step.Window, Since: Optional(st.Since),
 		Attempts: step.Attempts, TimeoutSeconds: Seconds(step.Timeout), EstimateSeconds: Seconds(step.Estimate),
 		Status: string(st.Status), Attempt: st.Attempt, Failures: st.Failures,
 		StartedAt: Optional(st.StartedAt), FinishedAt: Optional(st.FinishedAt), NotBefore: Optional(st.NotBefore),
@@ -76,7 +78,9 @@ func stepOf(step plan.Step, st plan.StepState) Step {
 func WaitsOf(waits []plan.Wait) []Wait {
 	out := make([]Wait, len(waits))
 	for i, w := range waits {
-		out[i] = Wait{Step: w.Step, Reason: w.Reason, Owner: w.Owner, Since: Optional(w.Since), Deadline: Optional(w.Deadline)}
+		out[i] = Wait{
+			Step: w.Step, Reason: w.Reason, Owner: w.Owner, Since: Optional(w.Since), Deadline: Optional(w.Deadline),
+		}
 	}
 	return out
 }
@@ -98,7 +102,8 @@ func StreamOf(p director.StreamPage) Stream {
 	out := Stream{Items: make([]StreamEvent, len(p.Events)), Last: p.Last}
 	for i, e := range p.Events {
 		out.Items[i] = StreamEvent{
-			ID: e.ID, At: e.At.UTC(), Source: e.Source, Kind: e.Kind, Name: e.Name, Cluster: e.Cluster, What: e.What, By: e.By,
+			ID: e.ID, At: e.At.UTC(), Source: e.Source, Kind: e.Kind, Name: e.Name, Cluster: e.Cluster, What: e.What,
+			By:   e.By,
 			Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
 		}
 	}
@@ -108,8 +113,8 @@ func StreamOf(p director.StreamPage) Stream {
 	return out
 }
 
-// Apply moves a plan on by an event of its stream, with the same rules as the director's own fold. An event that was seen already
-// changes nothing.
+// Apply moves a plan on by an event of its stream, with the same rules as the director's own fold. An event that was
+// seen already changes nothing.
 func (p *Plan) Apply(e Event) error {
 	if e.Seq <= p.LastEvent {
 		return nil
@@ -140,12 +145,14 @@ func required(t *time.Time) time.Time {
 func (p *Plan) state() (plan.State, []Step) {
 	s := plan.State{
 		Phase: plan.Phase(p.Phase), StartedAt: required(p.StartedAt), FinishedAt: required(p.FinishedAt),
-		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, ApprovedBy: p.ApprovedBy, Steps: make([]plan.StepState, len(p.Steps)),
+		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, ApprovedBy: p.ApprovedBy,
+		Steps: make([]plan.StepState, len(p.Steps)),
 	}
 	for i, st := range p.Steps {
 		s.Steps[i] = plan.StepState{
 			ID: st.ID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
-			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore), Since: required(st.Since),
+			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore),
+			Since:   required(st.Since),
 			Message: st.Message, Hint: st.Hint,
 		}
 	}

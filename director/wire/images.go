@@ -16,6 +16,10 @@ type UploadRequest struct {
 	Name   string `json:"name,omitempty" doc:"Of the file, for people." maxLength:"255"`
 	Format string `json:"format,omitempty" doc:"qcow2, raw, vmdk or ova as the sender sees it, so that what cannot be converted here is refused before it is sent." enum:"qcow2,raw,vmdk,ova"`
 	Compat string `json:"compat,omitempty" doc:"Version of qcow2 that the image shall have." enum:"0.10,1.1"`
+	// What follows says of a file that is to be an image that it may be, before it is sent.
+	Checksum  string `json:"checksum,omitempty" doc:"The line that sha256sum wrote of the file: what is signed." maxLength:"4096"`
+	Signature string `json:"signature,omitempty" doc:"Signature of checksum, as minisign writes it." maxLength:"4096"`
+	Unsigned  string `json:"unsigned,omitempty" doc:"Why the image is used without a signature, in three words or more." maxLength:"200"`
 }
 
 // Upload is a file that arrives.
@@ -32,6 +36,9 @@ type ImageImport struct {
 	Upload     string `json:"upload" doc:"Id of an upload that has wholly arrived." maxLength:"64"`
 	Kubernetes string `json:"kubernetes,omitempty" doc:"Version that the image carries, such as v1.37.2. Left out, the image must say so itself, in /etc/kaas-release." maxLength:"20"`
 	Compat     string `json:"compat,omitempty" doc:"Version of qcow2 that the image shall have: 0.10 for hosts that know no newer one. Left out, a qcow2 stays as it is." enum:"0.10,1.1"`
+	Checksum   string `json:"checksum,omitempty" doc:"The line that sha256sum wrote of the file: what is signed." maxLength:"4096"`
+	Signature  string `json:"signature,omitempty" doc:"Signature of checksum, as minisign writes it." maxLength:"4096"`
+	Unsigned   string `json:"unsigned,omitempty" doc:"Why the image is used without a signature, in three words or more." maxLength:"200"`
 }
 
 // ImageConversion is what to make of an imported image.
@@ -76,6 +83,9 @@ type Image struct {
 	Clusters   []string   `json:"clusters,omitempty" doc:"Whose documents name it."`
 	Providers  []string   `json:"providers,omitempty" doc:"Where it was brought."`
 	Old        int        `json:"old,omitempty" doc:"How many earlier contents of the document are left on providers."`
+	SignedBy   string     `json:"signed_by,omitempty" doc:"Id of the trusted key that signed it."`
+	Unsigned   string     `json:"unsigned,omitempty" doc:"Why it is used without a signature."`
+	Refused    string     `json:"refused,omitempty" doc:"Why it is not used."`
 }
 
 // Images is a list of images.
@@ -109,8 +119,10 @@ func ImageFileOf(f *director.ImageFile) *ImageFile {
 		return nil
 	}
 	return &ImageFile{
-		SHA256: f.SHA256, Size: f.Size, Virtual: f.Virtual, Compat: f.Compat, Kubernetes: f.Kubernetes, Told: f.Told, Arch: f.Arch,
-		OriginName: f.Origin.Name, OriginFormat: f.Origin.Format, OriginSHA256: f.Origin.SHA256, OriginSize: f.Origin.Size,
+		SHA256: f.SHA256, Size: f.Size, Virtual: f.Virtual, Compat: f.Compat, Kubernetes: f.Kubernetes, Told: f.Told,
+		Arch:       f.Arch,
+		OriginName: f.Origin.Name, OriginFormat: f.Origin.Format, OriginSHA256: f.Origin.SHA256,
+		OriginSize: f.Origin.Size,
 		ImportedAt: f.At.UTC(), ImportedBy: f.By,
 	}
 }

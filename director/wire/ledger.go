@@ -9,7 +9,7 @@ type VM struct {
 	ID          string `json:"id,omitempty" doc:"The hypervisor's id; absent for a row whose VM was not seen."`
 	Name        string `json:"name"`
 	Power       string `json:"power,omitempty" doc:"on or off."`
-	Owner       string `json:"owner" doc:"ledger, orphan or stranger."`
+	Owner       string `json:"owner" doc:"ledger, fenced, orphan or stranger."`
 	Director    string `json:"director,omitempty" doc:"Id of the director that it is stamped with."`
 	Machine     string `json:"machine,omitempty" doc:"Id of its row, or the one that it is stamped with."`
 	Cluster     string `json:"cluster,omitempty"`
@@ -44,7 +44,7 @@ type Audit struct {
 
 // Finding is one disagreement between the ledger and a hypervisor.
 type Finding struct {
-	Kind     string `json:"kind" doc:"twin, orphan, ghost, stranger, drift, orphan-disk or ghost-disk."`
+	Kind     string `json:"kind" doc:"twin, fenced, lost-host, orphan, ghost, stranger, drift, orphan-disk or ghost-disk."`
 	Provider string `json:"provider"`
 	Host     string `json:"host,omitempty"`
 	VM       string `json:"vm,omitempty" doc:"The hypervisor's id of the VM; absent for a ghost and for disks."`

@@ -23,7 +23,8 @@ type PhaseRequest struct {
 // Request converts what was asked for.
 func (r PhaseRequest) Request() director.PhaseRequest {
 	out := director.PhaseRequest{
-		Phase: director.PhaseName(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider, Undrained: r.Undrained,
+		Phase: director.PhaseName(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider,
+		Undrained: r.Undrained,
 	}
 	if d := r.Drain; d != nil {
 		out.DrainTimeout, out.Unmanaged, out.DeleteEmptyDir = Span(d.TimeoutSeconds), d.Unmanaged, d.DeleteEmptyDir
@@ -35,9 +36,12 @@ func (r PhaseRequest) Request() director.PhaseRequest {
 // PhaseRequestOf is the inverse of Request.
 func PhaseRequestOf(id string, r director.PhaseRequest) PhaseRequest {
 	out := PhaseRequest{
-		TaskID: id, Phase: string(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider, Undrained: r.Undrained,
+		TaskID: id, Phase: string(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider,
+		Undrained: r.Undrained,
 	}
-	if d := (Drain{TimeoutSeconds: Seconds(r.DrainTimeout), Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}); d != (Drain{}) {
+	if d := (Drain{
+		TimeoutSeconds: Seconds(r.DrainTimeout), Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir,
+	}); d != (Drain{}) {
 		out.Drain = &d
 	}
 	if r.HostKeys != "" {

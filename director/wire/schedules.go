@@ -44,6 +44,7 @@ type Schedules struct {
 func ScheduleRunOf(r director.ScheduleRun) ScheduleRun {
 	return ScheduleRun{
 		Slot: r.Slot.UTC(), Attempt: r.Attempt, Job: r.Job, By: r.By, Status: string(r.Status), Missed: r.Missed,
-		StartedAt: Optional(r.Started), FinishedAt: Optional(r.Finished), Message: r.Message, Hint: r.Hint, Plan: r.Plan,
+		StartedAt: Optional(r.Started), FinishedAt: Optional(r.Finished), Message: r.Message, Hint: r.Hint,
+		Plan: r.Plan,
 	}
 }

@@ -1,6 +1,6 @@
-// Package wire holds the bodies of the HTTP API, shared by the server (director/api) and the client (director/client), with
-// their conversion from the nouns of director, model and plan. All JSON names are snake_case; times are RFC 3339 in UTC and
-// spans are seconds. Only the documents inside of it keep the form of director/model.
+// Package wire holds the bodies of the HTTP API, shared by the server (director/api) and the client (director/client),
+// with their conversion from the nouns of director, model and plan. All JSON names are snake_case; times are RFC 3339
+// in UTC and spans are seconds. Only the documents inside of it keep the form of director/model.
 package wire
 
 import (
@@ -60,7 +60,9 @@ func (p Problem) AsError(op string) *director.Error {
 	}
 	e := &director.Error{Kind: kind, Op: op, Msg: p.Detail, Hint: p.Hint}
 	if h := p.Holder; h != nil {
-		e.Holder = &director.Holder{Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since}
+		e.Holder = &director.Holder{
+			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since,
+		}
 	}
 	for _, f := range p.Errors {
 		e.Fields = append(e.Fields, director.Field{Path: f.Field, Msg: f.Message, Hint: f.Hint})
@@ -215,7 +217,7 @@ type Interface struct {
 
 // PlanRequest asks for a plan.
 type PlanRequest struct {
-	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
+	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
 	// DeleteData is an agreement of its own: without it data disks outlive their VMs.
@@ -223,6 +225,9 @@ type PlanRequest struct {
 	AdoptDisks map[string]string `json:"adopt_disks,omitempty" doc:"The kept disks that new nodes take over: ids of disks by node." maxProperties:"1000"`
 	Undrained  bool              `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
 	Drain      *Drain            `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+
+	Host     string `json:"host,omitempty" doc:"For node.replace: the hypervisor host that the nodes are made on. Left out, they stay on theirs, or the director chooses if that was declared lost." maxLength:"253"`
+	LostHost string `json:"lost_host,omitempty" doc:"For node.replace: the word of a person that this host of the nodes is off, or cut off for good. Its VMs are given up: the director never starts them again, and powers them off if it sees them." maxLength:"253"`
 
 	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs that somebody else has made in the place of nodes, by node. The VM of the name is then taken over, and not made."`
 }
@@ -236,16 +241,24 @@ type Drain struct {
 
 // Request converts what was asked for.
 func (r PlanRequest) Request() plan.Request {
-	out := plan.Request{Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData, AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, HostKeys: r.HostKeys}
+	out := plan.Request{
+		Operation: plan.Operation(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData,
+		AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, Host: r.Host, LostHost: r.LostHost, HostKeys: r.HostKeys,
+	}
 	if d := r.Drain; d != nil {
-		out.Drain = plan.Drain{Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
+		out.Drain = plan.Drain{
+			Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir,
+		}
 	}
 	return out
 }
 
 // PlanRequestOf is the inverse of Request.
 func PlanRequestOf(r plan.Request) PlanRequest {
-	out := PlanRequest{Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData, AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, HostKeys: r.HostKeys}
+	out := PlanRequest{
+		Operation: string(r.Operation), Nodes: r.Nodes, KeepVM: r.KeepVM, DeleteData: r.DeleteData,
+		AdoptDisks: r.AdoptDisks, Undrained: r.Undrained, Host: r.Host, LostHost: r.LostHost, HostKeys: r.HostKeys,
+	}
 	if d := r.Drain; d != (plan.Drain{}) {
 		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
 	}
@@ -254,11 +267,14 @@ func PlanRequestOf(r plan.Request) PlanRequest {
 
 // Node is one node of a cluster: what the director, the hypervisor and the cluster itself say of it.
 type Node struct {
-	Name     string `json:"name"`
-	Role     string `json:"role" doc:"master or worker."`
-	Pool     string `json:"pool,omitempty"`
-	Address  string `json:"address,omitempty"`
-	Host     string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
+	Name    string `json:"name"`
+	Role    string `json:"role" doc:"master or worker."`
+	Pool    string `json:"pool,omitempty"`
+	Address string `json:"address,omitempty"`
+	Host    string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
+	// HostLost is of the host, and not of the node.
+	HostLost bool   `json:"host_lost,omitempty" doc:"Somebody has declared its host lost."`
+	HostDown string `json:"host_down,omitempty" doc:"Why its host does not answer. Absent if it does, or was declared lost."`
 	State    string `json:"state" doc:"Of the machine: intended, present, deleting or detached."`
 	Power    string `json:"power,omitempty" doc:"Of the VM: on, off or missing. Absent if the hypervisor could not be asked."`
 	KeptBy   string `json:"kept_by,omitempty" doc:"Who keeps its VM outside of the cluster. No plan takes that VM for surplus; a plan that needs one more node brings it back."`
@@ -436,7 +452,7 @@ type Step struct {
 
 // Effect is one thing that a step changes in the world.
 type Effect struct {
-	Verb   string `json:"verb" doc:"create, change, delete, keep, restart or evict."`
+	Verb   string `json:"verb" doc:"create, change, delete, keep, restart, evict or fence."`
 	Object string `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`
@@ -456,7 +472,8 @@ type Event struct {
 	NotBefore *time.Time `json:"not_before,omitempty"`
 }
 
-// EventGap is a part of a plan's journal that the director does not have any more: journals of plans that are done are removed in time.
+// EventGap is a part of a plan's journal that the director does not have any more: journals of plans that are done are
+// removed in time.
 type EventGap struct {
 	After   int64 `json:"after" doc:"The events behind this number are gone."`
 	Through int64 `json:"through" doc:"Up to this number."`

@@ -5,6 +5,8 @@
 #   --release DIR  a release directory (images/release/build.sh prints it): its
 #                  programs go into the image. Without it the image has no Kubernetes.
 #   --print        build nothing: print the path, fail when it is not in the cache.
+#
+# The image is signed by images/sign.sh; node.qcow2.pub beside it is the public key.
 set -euo pipefail
 umask 022
 here=$(dirname "$(readlink -f "$0")")
@@ -51,8 +53,14 @@ key_of_all() {
 key=$(key_of_all)
 target=$cache/$name-$key
 
-if [[ -f $target/node.qcow2 ]]; then
+# An image that is in the cache without a signature is signed, and not built again.
+signed() {
+    "$here/../sign.sh" "$target/node.qcow2"
     echo "$target/node.qcow2"
+}
+
+if [[ -f $target/node.qcow2 ]]; then
+    signed
     exit 0
 fi
 [[ -z $print ]] || { say "$target/node.qcow2 is not built"; exit 3; }
@@ -69,7 +77,7 @@ fi
 exec 9>"$cache/.lock"
 flock 9
 if [[ -f $target/node.qcow2 ]]; then # built while we waited
-    echo "$target/node.qcow2"
+    signed
     exit 0
 fi
 rm -rf --one-file-system "$cache"/tmp.* # of builds that were killed: we hold the lock
@@ -141,4 +149,4 @@ chmod 755 "$tmp/out"
 rm -rf "$target"
 mv "$tmp/out" "$target"
 say "done after $SECONDS s: $(du -h "$target/node.qcow2" | cut -f1)"
-echo "$target/node.qcow2"
+signed

@@ -22,6 +22,9 @@ of stdout. Everything else goes to stderr. Safe to run twice at once; a build th
   --list              print the versions of all releases
   --help              this text
 
+The bundle is signed by images/sign.sh with the key in KAAS_SIGN_KEY, or else with a development key of this machine; the public key
+lies beside the directory, with the suffix .pub.
+
 The cache is ${XDG_CACHE_HOME:-$HOME/.cache}/director/release; removing it is always safe.
 TEXT
 }
@@ -128,8 +131,14 @@ while IFS= read -r file; do assembler+=("$file"); done < <(cd "$root" && find im
 release_key=$({ printf '%s' "$keys"; cat "$here/releases/$minor.conf"; digest "${assembler[@]}"; } | sha256sum | cut -c 1-12)
 release=$cache/k8s-${kubernetes#v}-$release_key
 
-if [[ ${#only[@]} -eq 0 && -f $release/release.yaml ]]; then
+# The signature is no part of the key: a bundle that is in the cache without one is signed, and not built again.
+signed() {
+    "$root/images/sign.sh" "$release" || fail "signing $release failed"
     echo "$release"
+}
+
+if [[ ${#only[@]} -eq 0 && -f $release/release.yaml ]]; then
+    signed
     exit 0
 fi
 if [[ $mode == cached ]]; then
@@ -196,4 +205,4 @@ if [[ ! -f $release/release.yaml ]]; then
     tmp=
     log "release: assembled in $((SECONDS - started)) s, $(du -sm "$release" | cut -f 1) MB"
 fi
-echo "$release"
+signed

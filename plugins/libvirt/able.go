@@ -29,8 +29,8 @@ func (b *Backend) machine(kind string) string {
 	return text
 }
 
-// able returns invalid if the host's libvirt or QEMU cannot make the VMs that the provider asks for. libvirt itself says so only when a VM is started, and
-// in words that lead nowhere.
+// able returns invalid if the host's libvirt or QEMU cannot make the VMs that the provider asks for. libvirt itself
+// says so only when a VM is started, and in words that lead nowhere.
 func (b *Backend) able(op string, h *host, c *virt.Connect, kind string) error {
 	if kind == "test" || !b.choosy() {
 		return nil
@@ -45,49 +45,63 @@ func (b *Backend) able(op string, h *host, c *virt.Connect, kind string) error {
 	case err == nil:
 		caps = &virtxml.DomainCaps{}
 		if err := caps.Unmarshal(text); err != nil {
-			return director.Errorf(director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err)
+			return director.Errorf(
+				director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err,
+			)
 		}
 	case is(err, virt.ERR_INVALID_ARG, virt.ERR_CONFIG_UNSUPPORTED):
-		return director.Errorf(director.KindInvalid, op, "host %s has no machine of type %s: %s", h.Name, b.machineType(kind), message(err)).
-			WithHint("see which there are: virsh -c %s capabilities; then correct spec.libvirt.machineType of the Provider", h.URI)
+		return director.Errorf(
+			director.KindInvalid, op, "host %s has no machine of type %s: %s", h.Name, b.machineType(kind),
+			message(err),
+		).
+			WithHint(
+				"see which there are: virsh -c %s capabilities; then correct spec.libvirt.machineType of the Provider",
+				h.URI,
+			)
 	case !is(err, virt.ERR_NO_SUPPORT):
 		return err
 	}
 	return b.lacking(op, h.Name, version, kind, caps)
 }
 
-// lacking compares what is asked for with the version of libvirt and what it tells of QEMU; caps is nil if it tells nothing.
+// lacking compares what is asked for with the version of libvirt and what it tells of QEMU; caps is nil if it tells
+// nothing.
 func (b *Backend) lacking(op, host string, version uint32, kind string, caps *virtxml.DomainCaps) error {
 	invalid := func(format string, args ...any) *director.Error {
 		return director.Errorf(director.KindInvalid, op, "host %s "+format, append([]any{host}, args...)...)
 	}
 	old := func(what string, first uint32) error {
-		return invalid("has libvirt %s, and %s needs %s", dotted(version), what, dotted(first)).WithHint("upgrade libvirt on it, or leave the setting out of spec.libvirt of the Provider")
+		return invalid("has libvirt %s, and %s needs %s", dotted(version), what, dotted(first)).
+			WithHint("upgrade libvirt on it, or leave the setting out of spec.libvirt of the Provider")
 	}
 	if b.cfg.Firmware == "efi" {
 		if version < knowsFirmware {
 			return old("firmware efi", knowsFirmware)
 		}
 		if caps != nil && !offers(caps.OS, "firmware", "efi") {
-			return invalid("has no UEFI firmware for machines of type %s", b.machineType(kind)).WithHint("install it there (Debian: ovmf), or set firmware: bios in spec.libvirt of the Provider")
+			return invalid("has no UEFI firmware for machines of type %s", b.machineType(kind)).
+				WithHint("install it there (Debian: ovmf), or set firmware: bios in spec.libvirt of the Provider")
 		}
 	}
 	switch {
 	case b.cfg.CPUMode == "maximum" && version < knowsMaximum:
 		return old("CPU mode maximum", knowsMaximum)
 	case b.cfg.CPUMode == "host-passthrough" && kind != "kvm":
-		return invalid("emulates, and CPU mode host-passthrough needs KVM").WithHint("leave cpuMode out of spec.libvirt of the Provider")
+		return invalid("emulates, and CPU mode host-passthrough needs KVM").
+			WithHint("leave cpuMode out of spec.libvirt of the Provider")
 	case b.cfg.CPUMode != "" && caps != nil && caps.CPU != nil:
 		for _, m := range caps.CPU.Modes {
 			if m.Name == b.cfg.CPUMode && m.Supported == "no" {
-				return invalid("cannot give VMs a CPU of mode %s", b.cfg.CPUMode).WithHint("leave cpuMode out of spec.libvirt of the Provider")
+				return invalid("cannot give VMs a CPU of mode %s", b.cfg.CPUMode).
+					WithHint("leave cpuMode out of spec.libvirt of the Provider")
 			}
 		}
 	}
 	return nil
 }
 
-// offers tells whether the values of the named enumeration have the value. An enumeration that is not there says nothing, which counts as yes.
+// offers tells whether the values of the named enumeration have the value. An enumeration that is not there says
+// nothing, which counts as yes.
 func offers(os *virtxml.DomainCapsOS, name, value string) bool {
 	if os == nil {
 		return true

@@ -14,11 +14,14 @@ import (
 
 var _ hypervisor.AddressTeller = (*Backend)(nil)
 
-// UsedAddresses implements hypervisor.AddressTeller: what leases of libvirt's networks and the hosts' neighbour tables say of the VMs that run. Guest agents are
-// not asked, because one that hangs is waited for.
+// UsedAddresses implements hypervisor.AddressTeller: what leases of libvirt's networks and the hosts' neighbour tables
+// say of the VMs that run. Guest agents are not asked, because one that hangs is waited for.
 func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, error) {
 	const op = "libvirt.used_addresses"
-	all, err := ofDomains(ctx, b, op, virt.CONNECT_LIST_DOMAINS_ACTIVE, func(h *host, d *domain) []hypervisor.UsedAddress { return d.addresses(h) })
+	all, err := ofDomains(
+		ctx, b, op, virt.CONNECT_LIST_DOMAINS_ACTIVE,
+		func(h *host, d *domain) []hypervisor.UsedAddress { return d.addresses(h) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +31,13 @@ func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, 
 	return slices.Compact(all), nil
 }
 
-// addresses asks every source that does not need the guest. Drivers that do not have one of them say so, and that is no answer either.
+// addresses asks every source that does not need the guest. Drivers that do not have one of them say so, and that is no
+// answer either.
 func (d *domain) addresses(h *host) []hypervisor.UsedAddress {
 	var out []hypervisor.UsedAddress
-	for _, source := range []virt.DomainInterfaceAddressesSource{virt.DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, virt.DOMAIN_INTERFACE_ADDRESSES_SRC_ARP} {
+	for _, source := range []virt.DomainInterfaceAddressesSource{
+		virt.DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, virt.DOMAIN_INTERFACE_ADDRESSES_SRC_ARP,
+	} {
 		nics, err := d.ListAllInterfaceAddresses(source)
 		if err != nil {
 			continue

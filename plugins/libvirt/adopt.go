@@ -11,7 +11,9 @@ import (
 )
 
 // Adopt implements hypervisor.Adopter. All hosts must answer. The domain keeps its UUID, its disks and its devices.
-func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk) (hypervisor.VM, error) {
+func (b *Backend) Adopt(
+	ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk,
+) (hypervisor.VM, error) {
 	const op = "libvirt.adopt"
 	return locked(ctx, b, op, machineKey(key), func(work context.Context) (hypervisor.VM, error) {
 		all, err := b.List(work, hypervisor.Filter{Strangers: true})
@@ -24,7 +26,11 @@ func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, di
 		}
 		for _, h := range b.hosts {
 			if h.Name == vm.Host {
-				return call(work, h, op, func(c *virt.Connect) (hypervisor.VM, error) { return b.adopt(op, h, c, vm.ID, key, disks) })
+				return call(work, h, op, func(
+					c *virt.Connect,
+				) (hypervisor.VM, error) {
+					return b.adopt(op, h, c, vm.ID, key, disks)
+				})
 			}
 		}
 		return hypervisor.VM{}, notThere(op, vm.ID)
@@ -40,7 +46,10 @@ func adoptable(op string, all []hypervisor.VM, key director.Stamp, name string) 
 			found = append(found, vm)
 		case vm.Name != name:
 		case vm.Stamp != (director.Stamp{}):
-			return vm, director.Errorf(director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", name, vm.Host, vm.Stamp.Director, vm.Stamp.Machine).
+			return vm, director.Errorf(
+				director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", name, vm.Host,
+				vm.Stamp.Director, vm.Stamp.Machine,
+			).
 				WithHint("it is left as it is")
 		default:
 			found = append(found, vm)
@@ -52,12 +61,18 @@ func adoptable(op string, all []hypervisor.VM, key director.Stamp, name string) 
 	case 1:
 		return found[0], nil
 	}
-	return hypervisor.VM{}, director.Errorf(director.KindConflict, op, "there are two VMs for %s: on host %s and on host %s", name, found[0].Host, found[1].Host).
+	return hypervisor.VM{}, director.Errorf(
+		director.KindConflict, op, "there are two VMs for %s: on host %s and on host %s", name, found[0].Host,
+		found[1].Host,
+	).
 		WithHint("remove the one that is not wanted by hand")
 }
 
-// adopt is Adopt on the host of the domain. The stamp is written last but one: before it there is nothing that a second call would not do again.
-func (b *Backend) adopt(op string, h *host, c *virt.Connect, id hypervisor.ID, key director.Stamp, disks []hypervisor.Disk) (hypervisor.VM, error) {
+// adopt is Adopt on the host of the domain. The stamp is written last but one: before it there is nothing that a second
+// call would not do again.
+func (b *Backend) adopt(
+	op string, h *host, c *virt.Connect, id hypervisor.ID, key director.Stamp, disks []hypervisor.Disk,
+) (hypervisor.VM, error) {
 	d, err := findDomain(c, string(id))
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -132,8 +147,13 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 			flags |= virt.DOMAIN_DEVICE_MODIFY_LIVE
 		}
 		if err := d.AttachDeviceFlags(xml, flags); err != nil {
-			return director.Errorf(director.KindConflict, op, "the data disk %s cannot be attached to %s: %w", disk.Serial, d.name, err).
-				WithHint("attach %s by hand as a virtio disk with the serial %s, and retry", p.disks.path(p.dataName(disk.Owner(key), disk.Serial)), disk.Serial)
+			return director.Errorf(
+				director.KindConflict, op, "the data disk %s cannot be attached to %s: %w", disk.Serial, d.name, err,
+			).
+				WithHint(
+					"attach %s by hand as a virtio disk with the serial %s, and retry",
+					p.disks.path(p.dataName(disk.Owner(key), disk.Serial)), disk.Serial,
+				)
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func (p *pool) attached(d *domain) ([]hypervisor.AttachedDisk, error) {
 	for _, disk := range disksOf(defs) {
 		where := whereIs(disk)
 		m := dataVolume.FindStringSubmatch(path.Base(where))
-		if where == "" || m == nil && stamp != (director.Stamp{}) && strings.HasPrefix(path.Base(where), volumePrefix(stamp)) {
+		if where == "" ||
+			m == nil && stamp != (director.Stamp{}) && strings.HasPrefix(path.Base(where), volumePrefix(stamp)) {
 			continue // no medium, or the root disk with its snapshots, or the seed
 		}
 		a := hypervisor.AttachedDisk{Name: where}
@@ -45,7 +46,8 @@ func (p *pool) attached(d *domain) ([]hypervisor.AttachedDisk, error) {
 			a.Name, a.Stamp, a.Serial = path.Base(where), director.Stamp{Director: m[1], Machine: m[2]}, m[3]
 		}
 		if disk.Target != nil {
-			if info, err := d.GetBlockInfo(disk.Target.Dev, 0); err == nil { // for people; not every driver and every disk tells
+			// for people; not every driver and every disk tells
+			if info, err := d.GetBlockInfo(disk.Target.Dev, 0); err == nil {
 				a.Size = int64(info.Capacity)
 			}
 		}
@@ -57,7 +59,8 @@ func (p *pool) attached(d *domain) ([]hypervisor.AttachedDisk, error) {
 	return out, nil
 }
 
-// definitions are the domain's as it runs and as it would start again, which differ where a disk was attached to one of the two.
+// definitions are the domain's as it runs and as it would start again, which differ where a disk was attached to one of
+// the two.
 func definitions(d *virt.Domain) ([]virtxml.Domain, error) {
 	var defs []virtxml.Domain
 	for _, flags := range []virt.DomainXMLFlags{0, virt.DOMAIN_XML_INACTIVE} {
@@ -67,7 +70,9 @@ func definitions(d *virt.Domain) ([]virtxml.Domain, error) {
 		}
 		var def virtxml.Domain
 		if err := def.Unmarshal(text); err != nil {
-			return nil, director.Errorf(director.KindInternal, "libvirt.definition", "the definition of a VM cannot be read: %w", err)
+			return nil, director.Errorf(
+				director.KindInternal, "libvirt.definition", "the definition of a VM cannot be read: %w", err,
+			)
 		}
 		defs = append(defs, def)
 	}

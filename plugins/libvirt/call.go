@@ -8,9 +8,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// call runs act with a connection to h. It returns when act does or when the context ends; libvirt's own calls cannot be
-// interrupted, so act may then go on for a while in the background. A connection that breaks is made anew once, since
-// everything here may be done twice.
+// call runs act with a connection to h. It returns when act does or when the context ends; libvirt's own calls cannot
+// be interrupted, so act may then go on for a while in the background. A connection that breaks is made anew once,
+// since everything here may be done twice.
 func call[T any](ctx context.Context, h *host, op string, act func(c *virt.Connect) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -87,9 +87,11 @@ func (b *Backend) onEachPool(ctx context.Context, op string, act func(p *pool) e
 	return nil
 }
 
-// locked runs act while it holds the key's lock. It returns as soon as the context ends: a libvirt call that hangs keeps the
-// lock and not the caller. act gets a context that does not end.
-func locked[T any](ctx context.Context, b *Backend, op, key string, act func(work context.Context) (T, error)) (T, error) {
+// locked runs act while it holds the key's lock. It returns as soon as the context ends: a libvirt call that hangs
+// keeps the lock and not the caller. act gets a context that does not end.
+func locked[T any](
+	ctx context.Context, b *Backend, op, key string, act func(work context.Context) (T, error),
+) (T, error) {
 	release, err := b.locks.Lock(ctx, key)
 	if err != nil {
 		var zero T

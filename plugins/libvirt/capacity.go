@@ -8,8 +8,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Capacity implements hypervisor.Capacity. It also finds what is wrong with a host before a VM is to be made there: libvirt that
-// does not answer, a pool that is missing or stopped, a domain type that the host cannot run.
+// Capacity implements hypervisor.Capacity. It also finds what is wrong with a host before a VM is to be made there:
+// libvirt that does not answer, a pool that is missing or stopped, a domain type that the host cannot run.
 func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, error) {
 	const op = "libvirt.capacity"
 	var rows []hypervisor.HostCapacity
@@ -40,7 +40,8 @@ func (p *pool) capacity() (hypervisor.HostCapacity, error) {
 		return hypervisor.HostCapacity{}, err
 	}
 	row := hypervisor.HostCapacity{
-		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.disks.all), DiskFree: int64(p.disks.free),
+		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.disks.all),
+		DiskFree: int64(p.disks.free),
 	}
 	if m, err := p.conn.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
 		row.MemoryFree = int64((m.Free + m.Buffers + m.Cached) << 10)

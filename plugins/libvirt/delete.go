@@ -13,10 +13,13 @@ import (
 // Delete implements hypervisor.Backend. The domain goes last, so that a half-done Delete is still listed.
 func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "libvirt.delete"
-	return b.alone(ctx, op, machineKey(o.Owner), func(work context.Context) error { return b.delete(ctx, work, op, id, o) })
+	return b.alone(ctx, op, machineKey(
+		o.Owner,
+	), func(work context.Context) error { return b.delete(ctx, work, op, id, o) })
 }
 
-// delete is Delete under the machine's lock. It waits for the guest as long as ctx does; what it has begun besides, it ends.
+// delete is Delete under the machine's lock. It waits for the guest as long as ctx does; what it has begun besides, it
+// ends.
 func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	vm, h, err := b.get(work, op, id)
 	if err != nil && director.KindOf(err) != director.KindNotFound {
@@ -42,7 +45,10 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 		})
 	}
 	if vm.Stamp != o.Owner || o.Owner == (director.Stamp{}) {
-		return director.Errorf(director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name, vm.Stamp.Director, vm.Stamp.Machine).
+		return director.Errorf(
+			director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name,
+			vm.Stamp.Director, vm.Stamp.Machine,
+		).
 			WithHint("it is left as it is; remove it by hand if it is yours")
 	}
 	if err := b.shutdown(ctx, op, h, id, o.Grace); err != nil {
@@ -91,8 +97,11 @@ func (b *Backend) shutdown(ctx context.Context, op string, h *host, id hyperviso
 	}
 }
 
-// deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call goes on from there.
-func (b *Backend) deleteDomain(op string, h *host, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions) error {
+// deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call goes on
+// from there.
+func (b *Backend) deleteDomain(
+	op string, h *host, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions,
+) error {
 	d, err := findDomain(c, string(id))
 	if d == nil || err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 
 var _ hypervisor.Diagnoser = (*Backend)(nil)
 
-// Diagnose implements hypervisor.Diagnoser: whether the domain runs, and why not. QEMU pauses a domain whose disk cannot be written, which looks like a guest that hangs.
+// Diagnose implements hypervisor.Diagnoser: whether the domain runs, and why not. QEMU pauses a domain whose disk
+// cannot be written, which looks like a guest that hangs.
 func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.Probe, error) {
 	const op = "libvirt.diagnose"
 	vm, h, err := b.get(ctx, op, id)
@@ -44,7 +45,10 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 			out = append(out, hypervisor.Probe{
 				Host: h.Name, What: "disk " + disk.Disk,
 				Err: director.Errorf(director.KindExhausted, op, "the disk %s of %s %s", disk.Disk, vm.Name, what).
-					WithHint("look at the storage pool %s of host %s, and resume the domain then: virsh -c %s resume %s", h.Pool, h.Name, h.URI, vm.Name),
+					WithHint(
+						"look at the storage pool %s of host %s, and resume the domain then: virsh -c %s resume %s",
+						h.Pool, h.Name, h.URI, vm.Name,
+					),
 			})
 		}
 		return out, nil
@@ -54,14 +58,18 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 // halted says why the domain does not run, or nil if it does.
 func halted(op, name, host string, state virt.DomainState, reason int) error {
 	wrong := func(what, hint string) error {
-		return director.Errorf(director.KindUnavailable, op, "the domain %s on host %s %s", name, host, what).WithHint("%s", hint)
+		return director.Errorf(director.KindUnavailable, op, "the domain %s on host %s %s", name, host, what).
+			WithHint("%s", hint)
 	}
 	switch state {
 	case virt.DOMAIN_RUNNING, virt.DOMAIN_BLOCKED:
 		return nil
 	case virt.DOMAIN_PAUSED:
 		if virt.DomainPausedReason(reason) == virt.DOMAIN_PAUSED_IOERROR {
-			return wrong("was paused, because a disk cannot be written", "free space in its storage pool, and resume it with virsh")
+			return wrong(
+				"was paused, because a disk cannot be written",
+				"free space in its storage pool, and resume it with virsh",
+			)
 		}
 		return wrong("is paused", "somebody has paused it, or a backup runs: resume it with virsh")
 	case virt.DOMAIN_CRASHED:

@@ -20,7 +20,8 @@ func TestDiagnose(t *testing.T) {
 	diagnose := func() error {
 		t.Helper()
 		probes, err := b.Diagnose(t.Context(), id)
-		if err != nil || len(probes) != 1 || probes[0].What != "domain" || (probes[0].Found == "") != (probes[0].Err != nil) {
+		if err != nil || len(probes) != 1 || probes[0].What != "domain" ||
+			(probes[0].Found == "") != (probes[0].Err != nil) {
 			t.Fatalf("%+v, %v", probes, err)
 		}
 		return probes[0].Err
@@ -48,7 +49,9 @@ func TestDiagnose(t *testing.T) {
 	if err := dom.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Diagnose(t.Context(), "1c1e5d4a-0000-0000-0000-000000000000"); director.KindOf(err) != director.KindNotFound {
+	if _, err := b.Diagnose(
+		t.Context(), "1c1e5d4a-0000-0000-0000-000000000000",
+	); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("of no VM: %v", err)
 	}
 }
@@ -59,10 +62,13 @@ func TestHalted(t *testing.T) {
 		state  virt.DomainState
 		reason int
 	}{
-		"cannot be written": {virt.DOMAIN_PAUSED, int(virt.DOMAIN_PAUSED_IOERROR)}, "ended by itself": {virt.DOMAIN_SHUTOFF, int(virt.DOMAIN_SHUTOFF_CRASHED)},
-		"has crashed": {virt.DOMAIN_CRASHED, 0}, "is in state": {virt.DOMAIN_NOSTATE, 0},
+		"cannot be written": {virt.DOMAIN_PAUSED, int(virt.DOMAIN_PAUSED_IOERROR)},
+		"ended by itself":   {virt.DOMAIN_SHUTOFF, int(virt.DOMAIN_SHUTOFF_CRASHED)},
+		"has crashed":       {virt.DOMAIN_CRASHED, 0}, "is in state": {virt.DOMAIN_NOSTATE, 0},
 	} {
-		if err := halted("test", "n", "h", s.state, s.reason); err == nil || !strings.Contains(err.Error(), want) || director.HintOf(err) == "" {
+		if err := halted(
+			"test", "n", "h", s.state, s.reason,
+		); err == nil || !strings.Contains(err.Error(), want) || director.HintOf(err) == "" {
 			t.Errorf("%v: %v, want %s", s, err, want)
 		}
 	}

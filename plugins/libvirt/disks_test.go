@@ -8,7 +8,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
 
-// A deletion that is cut off at any line is finished by the next call, and neither loses the data disk nor a disk that others have attached.
+// A deletion that is cut off at any line is finished by the next call, and neither loses the data disk nor a disk that
+// others have attached.
 func TestDisksOutliveACutDeletion(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "test:///default", "default-pool")

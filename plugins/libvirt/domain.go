@@ -36,8 +36,9 @@ func (d *domain) vm(h *host) hypervisor.VM {
 		power = hypervisor.PowerOn
 	}
 	return hypervisor.VM{
-		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power, Ready: d.active && d.mark.Made == "yes",
-		CPUs: d.cpus, Memory: d.memory, Adapters: d.nics,
+		ID: d.id, Name: d.name, Host: h.Name, Stamp: d.mark.stamp(), Power: power,
+		Ready: d.active && d.mark.Made == "yes",
+		CPUs:  d.cpus, Memory: d.memory, Adapters: d.nics,
 	}
 }
 

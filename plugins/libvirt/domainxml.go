@@ -8,18 +8,20 @@ import (
 
 // domainXML returns the definition of the VM.
 //
-// The seed is a virtio disk and not a CD-ROM, because cloud kernels have no driver for the latter. There is no balloon: what a
-// VM is given it has. The console goes to a pty, for people, and to a volume of the pool, for ConsoleTail.
+// The seed is a virtio disk and not a CD-ROM, because cloud kernels have no driver for the latter. There is no balloon:
+// what a VM is given it has. The console goes to a pty, for people, and to a volume of the pool, for ConsoleTail.
 func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, error) {
 	m := mark{Director: s.Key.Director, ID: s.Key.Machine}
 	def := virtxml.Domain{
-		Type:       kind,
-		Name:       s.Name,
-		UUID:       domainUUID(s.Key),
-		Metadata:   &virtxml.DomainMetadata{XML: m.element("machine", true)},
-		Memory:     &virtxml.DomainMemory{Value: uint(s.Memory), Unit: "bytes"},
-		VCPU:       &virtxml.DomainVCPU{Value: uint(s.CPUs)},
-		OS:         &virtxml.DomainOS{Type: &virtxml.DomainOSType{Arch: "x86_64", Machine: b.machineType(kind), Type: "hvm"}},
+		Type:     kind,
+		Name:     s.Name,
+		UUID:     domainUUID(s.Key),
+		Metadata: &virtxml.DomainMetadata{XML: m.element("machine", true)},
+		Memory:   &virtxml.DomainMemory{Value: uint(s.Memory), Unit: "bytes"},
+		VCPU:     &virtxml.DomainVCPU{Value: uint(s.CPUs)},
+		OS: &virtxml.DomainOS{
+			Type: &virtxml.DomainOSType{Arch: "x86_64", Machine: b.machineType(kind), Type: "hvm"},
+		},
 		Features:   &virtxml.DomainFeatureList{ACPI: &virtxml.DomainFeature{}, APIC: &virtxml.DomainFeatureAPIC{}},
 		CPU:        b.cpu(kind),
 		Clock:      &virtxml.DomainClock{Offset: "utc", Timer: timers(kind)},
@@ -35,7 +37,9 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 			}},
 			Channels: []virtxml.DomainChannel{{
 				Source: &virtxml.DomainChardevSource{UNIX: &virtxml.DomainChardevSourceUNIX{}},
-				Target: &virtxml.DomainChannelTarget{VirtIO: &virtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"}},
+				Target: &virtxml.DomainChannelTarget{
+					VirtIO: &virtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"},
+				},
 			}},
 			RNGs: []virtxml.DomainRNG{{
 				Model:   "virtio",
@@ -73,7 +77,9 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
 	def.Devices.Disks = append(def.Devices.Disks, root)
 	for _, d := range s.DataDisks {
-		def.Devices.Disks = append(def.Devices.Disks, disk(p.dataName(d.Owner(s.Key), d.Serial), p.disks.format(), d.Serial))
+		def.Devices.Disks = append(
+			def.Devices.Disks, disk(p.dataName(d.Owner(s.Key), d.Serial), p.disks.format(), d.Serial),
+		)
 	}
 	seed := disk(seedName(s.Key), "raw", "kaas-seed")
 	seed.ReadOnly = &virtxml.DomainDiskReadOnly{}
@@ -96,8 +102,9 @@ func (b *Backend) machineType(kind string) string {
 	return b.cfg.MachineType
 }
 
-// timers returns the guest's. The HPET only costs under KVM. Under emulation the guest's kernel compares the TSC with it; without, it takes its own lost ticks for
-// a fault of the TSC. QEMU gives it one unasked: to ask for it is refused by libvirt 9 with QEMU 9 and later.
+// timers returns the guest's. The HPET only costs under KVM. Under emulation the guest's kernel compares the TSC with
+// it; without, it takes its own lost ticks for a fault of the TSC. QEMU gives it one unasked: to ask for it is refused
+// by libvirt 9 with QEMU 9 and later.
 func timers(kind string) []virtxml.DomainTimer {
 	all := []virtxml.DomainTimer{{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}}
 	if kind != "qemu" {
@@ -106,10 +113,10 @@ func timers(kind string) []virtxml.DomainTimer {
 	return all
 }
 
-// cpu returns the guest's CPU. Under emulation it is x86-64-v2 with AES on the in-order Atom N270: the guest's kernel trusts
-// that CPU's TSC, where with a generic one it takes every reading of the clock as a trip through the hypervisor, and knows that
-// it does not speculate, so that it needs no mitigations. What else QEMU could emulate (mode maximum: AVX, five-level paging,
-// SMAP) makes a guest boot half as long again.
+// cpu returns the guest's CPU. Under emulation it is x86-64-v2 with AES on the in-order Atom N270: the guest's kernel
+// trusts that CPU's TSC, where with a generic one it takes every reading of the clock as a trip through the hypervisor,
+// and knows that it does not speculate, so that it needs no mitigations. What else QEMU could emulate (mode maximum:
+// AVX, five-level paging, SMAP) makes a guest boot half as long again.
 func (b *Backend) cpu(kind string) *virtxml.DomainCPU {
 	switch {
 	case b.cfg.CPUMode != "":

@@ -14,11 +14,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestDomainXML keeps the golden files equal to what is written. images/node/test.sh takes its guest's processors from them.
+// TestDomainXML keeps the golden files equal to what is written. images/node/test.sh takes its guest's processors from
+// them.
 func TestDomainXML(t *testing.T) {
 	t.Parallel()
 	s := hypervisor.Spec{
-		Key: director.Stamp{Director: "d1", Machine: "m1"}, Name: "demo-master-1", CPUs: 2, Memory: 2 << 30, Image: "debian12", RootDisk: 10 << 30,
+		Key: director.Stamp{Director: "d1", Machine: "m1"}, Name: "demo-master-1", CPUs: 2, Memory: 2 << 30,
+		Image: "debian12", RootDisk: 10 << 30,
 		DataDisks: []hypervisor.Disk{{Serial: "kaas-data", Size: 5 << 30}},
 		NICs:      []hypervisor.NIC{{Network: "demo", MAC: "52:54:00:00:00:01"}},
 	}

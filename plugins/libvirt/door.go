@@ -55,8 +55,8 @@ func (d *door) remote() bool { return d.uri.Remote() }
 // lookup is how long a name may take to be resolved.
 const lookup = 10 * time.Second
 
-// reachable refuses a host whose name leads to an address that is not allowed. libvirt resolves the name again by itself: SSH and TLS compare it with the
-// host's key or certificate, so an address cannot take its place.
+// reachable refuses a host whose name leads to an address that is not allowed. libvirt resolves the name again by
+// itself: SSH and TLS compare it with the host's key or certificate, so an address cannot take its place.
 func (d *door) reachable(op, host string) error {
 	if !d.remote() {
 		return nil
@@ -65,15 +65,19 @@ func (d *door) reachable(op, host string) error {
 	defer cancel()
 	switch _, err := d.to.Networks.Resolve(ctx, d.uri.Host); {
 	case errors.Is(err, confine.ErrAddress):
-		return director.Errorf(director.KindInvalid, op, "the director may not connect to host %s: %w", host, err).WithHint(confine.NetworksHint)
+		return director.Errorf(director.KindInvalid, op, "the director may not connect to host %s: %w", host, err).
+			WithHint(confine.NetworksHint)
 	case err != nil:
-		return director.Errorf(director.KindUnavailable, op, "the name %s of host %s cannot be resolved: %w", d.uri.Host, host, err).
+		return director.Errorf(
+			director.KindUnavailable, op, "the name %s of host %s cannot be resolved: %w", d.uri.Host, host, err,
+		).
 			WithHint("correct spec.libvirt.hosts of the Provider, or the director's name servers")
 	}
 	return nil
 }
 
-// open returns the URI for libvirt, right before it connects. Symbolic links are followed now: they may have changed since.
+// open returns the URI for libvirt, right before it connects. Symbolic links are followed now: they may have changed
+// since.
 func (d *door) open(op, host string) (string, error) {
 	if d.test {
 		return d.raw, nil
@@ -88,11 +92,18 @@ func (d *door) open(op, host string) (string, error) {
 			continue
 		}
 		if _, err := f.in.Find(*f.name); errors.Is(err, confine.ErrOutside) {
-			return "", director.Errorf(director.KindInvalid, op, "the %s of host %s is not allowed: %s", f.what, host, err).
+			return "", director.Errorf(
+				director.KindInvalid, op, "the %s of host %s is not allowed: %s", f.what, host, err,
+			).
 				WithHint("put it into a directory of providerFiles in the director's configuration")
 		} else if err != nil {
-			return "", director.Errorf(director.KindInvalid, op, "the %s %s of host %s cannot be read", f.what, *f.name, host).
-				WithHint("put it there on the director, readable by the director alone; or correct spec.libvirt.hosts of the Provider")
+			return "", director.Errorf(
+				director.KindInvalid, op, "the %s %s of host %s cannot be read", f.what, *f.name, host,
+			).
+				WithHint(
+					"put it there on the director, readable by the director alone; or correct spec.libvirt.hosts of " +
+						"the Provider",
+				)
 		}
 	}
 	return u.String(), d.reachable(op, host)

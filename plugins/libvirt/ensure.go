@@ -13,9 +13,9 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Ensure implements hypervisor.Backend. Where the machine exists on a host already, or its data disks do, it stays there.
-// Spec.Host says where a new one goes; without it a new one goes to the host with the most free memory, and every host must
-// answer, since the machine may exist on the one that does not.
+// Ensure implements hypervisor.Backend. Where the machine exists on a host already, or its data disks do, it stays
+// there. Spec.Host says where a new one goes; without it a new one goes to the host with the most free memory, and
+// every host must answer, since the machine may exist on the one that does not.
 func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM, error) {
 	const op = "libvirt.ensure"
 	if err := s.Validate(op); err != nil {
@@ -39,7 +39,15 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 		}
 	}
 	if s.Host != "" && asked == nil {
+		if slices.ContainsFunc(b.all, func(h *host) bool { return h.Name == s.Host }) {
+			return nil, director.Errorf(director.KindConflict, op, "host %s was declared lost", s.Host).
+				WithHint("place the VM on another host")
+		}
 		return nil, director.Errorf(director.KindNotFound, op, "the provider has no host %q", s.Host)
+	}
+	if len(b.hosts) == 0 {
+		return nil, director.Errorf(director.KindUnavailable, op, "every host of the provider was declared lost").
+			WithHint("add a host to the provider, or bring one back")
 	}
 	if len(b.hosts) == 1 {
 		return b.hosts[0], nil
@@ -75,7 +83,10 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 		}
 		if a.disks {
 			if asked != nil && asked != h {
-				return nil, director.Errorf(director.KindConflict, op, "the data disks of %s are on host %s and not on %s", s.Name, h.Name, asked.Name).
+				return nil, director.Errorf(
+					director.KindConflict, op, "the data disks of %s are on host %s and not on %s", s.Name, h.Name,
+					asked.Name,
+				).
 					WithHint("place it on %s, or delete the disks if their data is not wanted", h.Name)
 			}
 			return h, nil
@@ -91,31 +102,51 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 }
 
 // ensure is Ensure on the chosen host. Each line may be the last one, and the next call goes on from there.
-func (b *Backend) ensure(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) (hypervisor.VM, error) {
+func (b *Backend) ensure(
+	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec,
+) (hypervisor.VM, error) {
+	const rounds = 4 // a peer that makes the VM at the same time may take a disk away that it holds for a rest
+	for n := 1; ; n++ {
+		err := b.makeOnce(ctx, op, h, c, s)
+		if err == nil {
+			return b.start(ctx, op, h, c, domainUUID(s.Key))
+		}
+		if n == rounds || !is(err, virt.ERR_NO_STORAGE_VOL) {
+			return hypervisor.VM{}, err
+		}
+	}
+}
+
+// makeOnce builds the VM unless it is complete.
+func (b *Backend) makeOnce(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) error {
 	id := domainUUID(s.Key)
 	d, err := findDomain(c, id)
 	if err != nil {
-		return hypervisor.VM{}, err
+		return err
 	}
 	if d != nil {
 		defer func() { _ = d.Free() }()
 		if d.mark.stamp() != s.Key {
-			return hypervisor.VM{}, director.Errorf(director.KindConflict, op, "the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
+			return director.Errorf(director.KindConflict, op,
+				"the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
 				WithHint("somebody changed its metadata; restore the stamp, or remove the VM by hand")
 		}
-	}
-	if d == nil || !d.made() {
-		if err := b.build(ctx, op, h, c, s, d); err != nil {
-			return hypervisor.VM{}, err
+		if d.made() {
+			return nil
 		}
 	}
-	return b.start(ctx, op, h, c, id)
+	return b.build(ctx, op, h, c, s, d)
 }
 
 // build defines the domain and makes its disks. old is what an earlier try left of it, or nil.
-func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain) error {
+func (b *Backend) build(
+	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain,
+) error {
 	if s.Seed.Empty() {
-		return director.Errorf(director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one", s.Name).
+		return director.Errorf(
+			director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one",
+			s.Name,
+		).
 			WithHint("retry: the next try makes a seed")
 	}
 	if err := nameIsFree(op, h, c, s); err != nil {
@@ -139,6 +170,11 @@ func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect
 	}
 	if old != nil && old.name != s.Name {
 		if err := undefine(old.Domain); err != nil {
+			return err
+		}
+	}
+	if old == nil {
+		if err := p.dropRoot(s); err != nil {
 			return err
 		}
 	}
@@ -213,6 +249,32 @@ func (b *Backend) build(ctx context.Context, op string, h *host, c *virt.Connect
 	return b.at("made")
 }
 
+// dropRoot removes the root disk that a VM of the machine left behind, which vanished without the director: it has
+// booted, and holds the keys and the state of the former node. A disk that is there before a domain uses it is such a
+// disk: another director that makes the VM at this moment defines the domain first.
+func (p *pool) dropRoot(s hypervisor.Spec) error {
+	left, err := p.disks.find(p.rootName(s.Key))
+	if err != nil || left == nil {
+		return err
+	}
+	_ = left.Free()
+	users, err := p.users()
+	if err != nil {
+		return err
+	}
+	if u, used := users[p.disks.path(p.rootName(s.Key))]; used {
+		if string(u.id) == domainUUID(s.Key) {
+			return nil
+		}
+		return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the root disk of %s",
+			u.name, p.h.Name, s.Name).WithHint("delete that VM first")
+	}
+	if p.copies() { // what is not marked as complete is copied again
+		return p.remove(copiedName(s.Key))
+	}
+	return p.disks.remove(p.rootName(s.Key))
+}
+
 // start powers the domain on.
 func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect, id string) (hypervisor.VM, error) {
 	d, err := findDomain(c, id)
@@ -220,7 +282,9 @@ func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect
 		return hypervisor.VM{}, err
 	}
 	if d == nil {
-		return hypervisor.VM{}, director.Errorf(director.KindUnavailable, op, "the VM vanished from host %s while it was made", h.Name)
+		return hypervisor.VM{}, director.Errorf(
+			director.KindUnavailable, op, "the VM vanished from host %s while it was made", h.Name,
+		)
 	}
 	defer func() { _ = d.Free() }()
 	if err := interrupted(ctx, op); err != nil {
@@ -235,7 +299,8 @@ func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect
 			return hypervisor.VM{}, err
 		}
 	}
-	if d.mark.Made != "yes" { // two directors made it at once, and one defined it again under the other; it runs, so it is complete
+	// two directors made it at once, and one defined it again under the other; it runs, so it is complete
+	if d.mark.Made != "yes" {
 		if err := setMade(d.Domain, d.mark.stamp(), "yes"); err != nil {
 			return hypervisor.VM{}, err
 		}
@@ -278,7 +343,10 @@ func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hyper
 		return nil, err
 	}
 	if base == nil {
-		return nil, director.Errorf(director.KindNotFound, op, "host %s has no complete image %q in the storage pool %q", h.Name, s.Image, h.Pool).
+		return nil, director.Errorf(
+			director.KindNotFound, op, "host %s has no complete image %q in the storage pool %q", h.Name, s.Image,
+			h.Pool,
+		).
 			WithHint("bring the image first")
 	}
 	if uint64(s.RootDisk) < base.size {
@@ -316,8 +384,8 @@ func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hyper
 	return base, p.disks.room(need, disks...)
 }
 
-// growth is how much the disks of the VM will take of a pool in which they are no links: what is missing of them, where they are as large as they are said to
-// be, and the image's copy elsewhere.
+// growth is how much the disks of the VM will take of a pool in which they are no links: what is missing of them, where
+// they are as large as they are said to be, and the image's copy elsewhere.
 func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error) {
 	have, err := p.names()
 	if err != nil {
@@ -338,7 +406,8 @@ func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error
 	return need, nil
 }
 
-// copyRoot makes the root disk in a pool of its own, where it cannot be linked to the image. A copy whose end is not written down was cut off, and is made anew.
+// copyRoot makes the root disk in a pool of its own, where it cannot be linked to the image. A copy whose end is not
+// written down was cut off, and is made anew.
 func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	if !p.copies() {
 		return nil
@@ -347,7 +416,9 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	if err != nil {
 		return err
 	}
-	want := volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: p.disks.format(), copied: path.Base(base.path)}
+	want := volume{
+		name: p.rootName(s.Key), size: uint64(s.RootDisk), format: p.disks.format(), copied: path.Base(base.path),
+	}
 	if done != nil {
 		_ = done.Free()
 		root, err := p.disks.find(want.name)
@@ -377,7 +448,11 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 		return director.Errorf(director.KindUnavailable, p.op, "the image of %s vanished while it was made", s.Name)
 	}
 	defer func() { _ = from.Free() }()
-	root, err := p.disks.ensureBy(want, false, func(xml string) (*virt.StorageVol, error) { return b.clone(p.disks, xml, from) })
+	root, err := p.disks.ensureBy(want, false, func(
+		xml string,
+	) (*virt.StorageVol, error) {
+		return b.clone(p.disks, xml, from)
+	})
 	if err != nil {
 		return err
 	}
@@ -399,8 +474,9 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	return mark.Free()
 }
 
-// blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file system would be known by, are
-// overwritten before anybody sees it. A mark beside the seed says that this is not done yet.
+// blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file
+// system would be known by, are overwritten before anybody sees it. A mark beside the seed says that this is not done
+// yet.
 func (b *Backend) blank(ctx context.Context, p *pool, want volume) error {
 	mark := blankingName(want.name)
 	there, err := p.disks.find(want.name)
@@ -464,13 +540,17 @@ type part struct {
 func (p *pool) volumes(s hypervisor.Spec, base string) []part {
 	var list []part
 	if !p.copies() {
-		list = append(list, part{volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}, true})
+		list = append(list, part{
+			volume{name: p.rootName(s.Key), size: uint64(s.RootDisk), format: "qcow2", backing: base}, true,
+		})
 	}
 	for _, d := range s.DataDisks {
 		if d.Of != (director.Stamp{}) {
 			continue // it exists, or precheck would have said so: never a new, empty one in its place
 		}
-		list = append(list, part{volume{name: p.dataName(s.Key, d.Serial), size: uint64(d.Size), format: p.disks.format()}, true})
+		list = append(list, part{
+			volume{name: p.dataName(s.Key, d.Serial), size: uint64(d.Size), format: p.disks.format()}, true,
+		})
 	}
 	return append(list, part{volume{name: consoleName(s.Key), format: "raw"}, false})
 }

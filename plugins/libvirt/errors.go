@@ -13,15 +13,24 @@ import (
 
 // unreachable is the error for a host that cannot be talked to.
 func (h *host) unreachable(op string, err error) *director.Error {
-	e := director.Errorf(director.KindUnavailable, op, "libvirt on host %s does not answer at %s: %s", h.Name, h.URI, message(err))
+	e := director.Errorf(
+		director.KindUnavailable, op, "libvirt on host %s does not answer at %s: %s", h.Name, h.URI, message(err),
+	)
 	e.Err = err
 	u, parse := url.Parse(h.URI)
 	switch text := message(err); {
 	case strings.Contains(text, "dlopen"):
 		return e.WithHint("install libvirt's client library on the director (Debian: libvirt0)")
-	case is(err, virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED, virt.ERR_OPERATION_DENIED),
+	case is(
+		err, virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED,
+		virt.ERR_OPERATION_DENIED,
+	),
 		strings.Contains(text, "Permission denied"):
-		return e.WithHint("the director's account may not use it: add it to the group libvirt, or check the SSH key; try: virsh -c %s list", h.URI)
+		return e.WithHint(
+			"the director's account may not use it: add it to the group libvirt, or check the SSH key; try: virsh "+
+				"-c %s list",
+			h.URI,
+		)
 	case parse == nil && u.Host != "":
 		return e.WithHint("check that %s is up and libvirtd runs there; try: virsh -c %s list", u.Hostname(), h.URI)
 	default:
@@ -47,7 +56,9 @@ func (h *host) translate(op string, err error) error {
 	}
 	e, ok := errors.AsType[virt.Error](err)
 	if !ok {
-		return &director.Error{Kind: director.KindInternal, Op: op, Msg: "host " + h.Name + ": " + err.Error(), Err: err}
+		return &director.Error{
+			Kind: director.KindInternal, Op: op, Msg: "host " + h.Name + ": " + err.Error(), Err: err,
+		}
 	}
 	wrap := func(kind director.Kind, hint string) error {
 		return &director.Error{Kind: kind, Op: op, Msg: "host " + h.Name + ": " + e.Message, Hint: hint, Err: err}
@@ -62,7 +73,10 @@ func (h *host) translate(op string, err error) error {
 	case contains(e.Message, "network") && contains(e.Message, "is not active"):
 		return wrap(director.KindUnavailable, "start the network on the host: virsh -c "+h.URI+" net-start NAME")
 	case contains(e.Message, "Could not access KVM", "failed to initialize kvm", "failed to initialize KVM"):
-		return wrap(director.KindInvalid, "the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu")
+		return wrap(
+			director.KindInvalid,
+			"the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu",
+		)
 	case contains(e.Message, "is still being allocated", "is still in use", "has asynchronous jobs running"):
 		return wrap(director.KindUnavailable, "another process works on it; try again")
 	case contains(e.Message, "dlopen"):
@@ -76,17 +90,24 @@ func (h *host) translate(op string, err error) error {
 	case virt.ERR_NO_MEMORY:
 		return wrap(director.KindExhausted, "")
 	case virt.ERR_NO_CONNECT, virt.ERR_INVALID_CONN, virt.ERR_RPC, virt.ERR_GNUTLS_ERROR, virt.ERR_SSH, virt.ERR_LIBSSH,
-		virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED, virt.ERR_OPERATION_DENIED:
+		virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED,
+		virt.ERR_OPERATION_DENIED:
 		return h.unreachable(op, err)
 	case virt.ERR_OPERATION_TIMEOUT, virt.ERR_RESOURCE_BUSY, virt.ERR_AGENT_UNRESPONSIVE:
 		return wrap(director.KindUnavailable, "the host is busy; try again")
-	case virt.ERR_CONFIG_UNSUPPORTED, virt.ERR_NO_SUPPORT, virt.ERR_OPERATION_UNSUPPORTED, virt.ERR_ARGUMENT_UNSUPPORTED:
-		return wrap(director.KindInvalid, "the host's libvirt or QEMU cannot do this; check the provider's settings and their versions")
+	case virt.ERR_CONFIG_UNSUPPORTED, virt.ERR_NO_SUPPORT, virt.ERR_OPERATION_UNSUPPORTED,
+		virt.ERR_ARGUMENT_UNSUPPORTED:
+		return wrap(
+			director.KindInvalid,
+			"the host's libvirt or QEMU cannot do this; check the provider's settings and their versions",
+		)
 	}
 	if e.Domain == virt.FROM_RPC || e.Domain == virt.FROM_REMOTE {
 		return h.unreachable(op, err)
 	}
-	return wrap(director.KindInternal, "look at libvirtd's log on the host, and at /var/log/libvirt/qemu for the VM's own")
+	return wrap(
+		director.KindInternal, "look at libvirtd's log on the host, and at /var/log/libvirt/qemu for the VM's own",
+	)
 }
 
 func contains(text string, parts ...string) bool {

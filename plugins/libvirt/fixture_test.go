@@ -47,7 +47,10 @@ func newFixture(t *testing.T, uri, pool string) *fixture {
 		t.Fatalf("cannot connect to %s: %v", uri, err)
 	}
 	f := &fixture{
-		cfg: Config{Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe", Doors: Doors{Sockets: confine.Dirs{"/nonexistent", "/run"}}, testDriver: true},
+		cfg: Config{
+			Hosts: []HostConfig{{Name: "h1", URI: uri, Pool: pool}}, DiskCache: "unsafe",
+			Doors: Doors{Sockets: confine.Dirs{"/nonexistent", "/run"}}, testDriver: true,
+		},
 		uri: uri, keep: keep, test: strings.HasPrefix(uri, "test:"),
 	}
 	b := f.open(t)
@@ -59,7 +62,9 @@ func newFixture(t *testing.T, uri, pool string) *fixture {
 	f.image, f.network = image.Name, network.Name
 	t.Cleanup(func() { // after all parallel cases
 		ctx := context.Background()
-		if err := errors.Join(b.DeleteImage(ctx, image.Name), b.DeleteNetwork(ctx, network.Name, network.Owner), b.Close()); err != nil {
+		if err := errors.Join(
+			b.DeleteImage(ctx, image.Name), b.DeleteNetwork(ctx, network.Name, network.Owner), b.Close(),
+		); err != nil {
 			t.Error(err)
 		}
 		if _, err := keep.Close(); err != nil {
@@ -96,7 +101,8 @@ func (f *fixture) open(t *testing.T) *Backend {
 // greeting is what a VM of newImage prints on its serial console.
 const greeting = "hello from the boot sector\r\n"
 
-// newImage writes a qcow2 disk of 64 MiB whose boot sector prints the greeting and halts, with some unused random bytes.
+// newImage writes a qcow2 disk of 64 MiB whose boot sector prints the greeting and halts, with some unused random
+// bytes.
 func newImage(t *testing.T) hypervisor.ImageSpec {
 	t.Helper()
 	return hypervisortest.NewImage(t, append([]byte{
@@ -159,7 +165,10 @@ func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
 		t.Fatal(err)
 	}
 	name := hypervisortest.RandomID("pv-") + ".raw"
-	v, err := p.StorageVolCreateXML("<volume><name>"+name+"</name><capacity>1048576</capacity><target><format type='raw'/></target></volume>", 0)
+	v, err := p.StorageVolCreateXML(
+		"<volume><name>"+name+"</name><capacity>1048576</capacity><target><format type='raw'/></target></volume>",
+		0,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +190,8 @@ func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk := "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + where + "'/><target dev='vdx' bus='virtio'/></disk>"
+	disk := "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + where +
+		"'/><target dev='vdx' bus='virtio'/></disk>"
 	if _, err := f.keep.DomainDefineXML(strings.Replace(text, "</devices>", disk+"</devices>", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +208,9 @@ func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
 func (f *fixture) foreignNetwork(t *testing.T) hypervisor.NetworkSpec {
 	t.Helper()
 	s := f.newNetwork(t)
-	n, err := f.keep.NetworkDefineXML(fmt.Sprintf(`<network><name>%s</name><ip address='%s' prefix='24'/></network>`, s.Name, s.Gateway))
+	n, err := f.keep.NetworkDefineXML(
+		fmt.Sprintf(`<network><name>%s</name><ip address='%s' prefix='24'/></network>`, s.Name, s.Gateway),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,6 +384,7 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		for _, name := range []string{"snapshots/life", "snapshots/refused"} {
 			s.Skips[name] = "libvirt's test driver takes no snapshots of disks"
 		}
+		s.Skips["hosts/namesake"] = "libvirt's test driver is one host"
 		s.Skips["console/tail"] = "libvirt's test driver has no volume download"
 	}
 	return s
@@ -395,7 +408,10 @@ func (f *fixture) spec(t *testing.T, b *Backend) hypervisor.Spec {
 		CPUs: 1, Memory: 64 << 20, Image: f.image, RootDisk: 64 << 20,
 		DataDisks: []hypervisor.Disk{{Serial: "kaas-data", Size: 16 << 20}},
 		NICs:      []hypervisor.NIC{{Network: f.network, MAC: "52:54:00:" + id[1:3] + ":" + id[3:5] + ":" + id[5:7]}},
-		Seed:      hypervisor.Seed{MetaData: []byte("instance-id: x\n"), UserData: bytes.Repeat([]byte("# line\n"), 5000), NetworkConfig: []byte("version: 2\n")},
+		Seed: hypervisor.Seed{
+			MetaData: []byte("instance-id: x\n"), UserData: bytes.Repeat([]byte("# line\n"), 5000),
+			NetworkConfig: []byte("version: 2\n"),
+		},
 	}
 	t.Cleanup(func() {
 		o := hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}

@@ -48,7 +48,8 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 			return nil, h.unreachable(op, err)
 		}
 		if away {
-			if err := c.SetKeepAlive(keepAliveEvery, keepAliveCount); err != nil { // an old libvirtd has none; then calls wait as long as their caller does
+			// an old libvirtd has none; then calls wait as long as their caller does
+			if err := c.SetKeepAlive(keepAliveEvery, keepAliveCount); err != nil {
 				h.log.Info("the connection has no signs of life", "err", err)
 			}
 		}
@@ -110,15 +111,18 @@ func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error
 	if !offered[want] {
 		e := director.Errorf(director.KindInvalid, op, "host %s cannot run VMs of type %s", h.Name, want)
 		if want == "kvm" {
-			return "", e.WithHint("it has no usable /dev/kvm: load the module kvm_intel or kvm_amd there, or set domainType to qemu or auto")
+			return "", e.WithHint(
+				"it has no usable /dev/kvm: load the module kvm_intel or kvm_amd there, or set domainType to qemu " +
+					"or auto",
+			)
 		}
 		return "", e.WithHint("install qemu-system-x86 on it")
 	}
 	return want, nil
 }
 
-// offered returns the domain types that the host can run. libvirt takes a while to find them, so they are asked for once in a
-// connection.
+// offered returns the domain types that the host can run. libvirt takes a while to find them, so they are asked for
+// once in a connection.
 func (h *host) offered(op string, c *virt.Connect) (map[string]bool, error) {
 	h.mu.Lock()
 	known := h.kinds
@@ -132,7 +136,9 @@ func (h *host) offered(op string, c *virt.Connect) (map[string]bool, error) {
 	}
 	var caps virtxml.Caps
 	if err := caps.Unmarshal(text); err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err)
+		return nil, director.Errorf(
+			director.KindInternal, op, "cannot read the capabilities of host %s: %w", h.Name, err,
+		)
 	}
 	known = map[string]bool{}
 	for _, g := range caps.Guests {

@@ -55,8 +55,8 @@ func (p *pool) image(name string) (*image, error) {
 	return nil, nil
 }
 
-// imageVolumes returns which of the volumes belong to the image, whole or cut off: its disks, and the marks that say which are
-// complete.
+// imageVolumes returns which of the volumes belong to the image, whole or cut off: its disks, and the marks that say
+// which are complete.
 func imageVolumes(names []string, image string) (disks, marks []string) {
 	for _, n := range names {
 		m := imageVolume.FindStringSubmatch(n)
@@ -71,17 +71,21 @@ func imageVolumes(names []string, image string) (disks, marks []string) {
 	return disks, marks
 }
 
-// EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent, and a small volume
-// beside the image says that it is complete.
+// EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent, and a small
+// volume beside the image says that it is complete.
 func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "libvirt.ensure_image"
 	if err := s.Validate(op); err != nil {
 		return err
 	}
-	return b.alone(ctx, op, imageKey(s.Name), func(work context.Context) error { return b.ensureImage(ctx, work, op, s, progress) })
+	return b.alone(ctx, op, imageKey(
+		s.Name,
+	), func(work context.Context) error { return b.ensureImage(ctx, work, op, s, progress) })
 }
 
-func (b *Backend) ensureImage(ctx, work context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64)) error {
+func (b *Backend) ensureImage(
+	ctx, work context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64),
+) error {
 	var missing []*host
 	for _, h := range b.hosts {
 		done, err := inPool(work, h, op, func(p *pool) (bool, error) { return p.hasImage(s) })
@@ -130,14 +134,19 @@ func (p *pool) hasImage(s hypervisor.ImageSpec) (bool, error) {
 		return false, err
 	}
 	if found.sum != s.SHA256[:16] {
-		return false, director.Errorf(director.KindConflict, p.op, "host %s has an image %q with another checksum (%s...)", p.h.Name, s.Name, found.sum).
+		return false, director.Errorf(
+			director.KindConflict, p.op, "host %s has an image %q with another checksum (%s...)", p.h.Name, s.Name,
+			found.sum,
+		).
 			WithHint("give the new image another name; images are never replaced under their VMs")
 	}
 	return true, nil
 }
 
 // sendImage uploads the file and marks it as complete.
-func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec, file *imagefile.File, sent func(int64)) error {
+func (b *Backend) sendImage(
+	ctx context.Context, p *pool, s hypervisor.ImageSpec, file *imagefile.File, sent func(int64),
+) error {
 	// Whatever earlier tries left of this name is taken away.
 	names, err := p.names()
 	if err != nil {
@@ -167,7 +176,9 @@ func (b *Backend) sendImage(ctx context.Context, p *pool, s hypervisor.ImageSpec
 		return err
 	}
 	if !file.Unchanged() {
-		return errors.Join(director.Errorf(director.KindInvalid, p.op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"))
+		return errors.Join(
+			director.Errorf(director.KindInvalid, p.op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"),
+		)
 	}
 	done, err := p.ensure(volume{name: base + "complete", size: 512, format: "raw"}, false)
 	if err != nil {
@@ -208,7 +219,9 @@ func (p *pool) deleteImage(name string) error {
 			return err
 		}
 		if found && paths[backing(def)] {
-			return director.Errorf(director.KindConflict, p.op, "the disk %s on host %s is linked to the image %q", n, p.h.Name, name).
+			return director.Errorf(
+				director.KindConflict, p.op, "the disk %s on host %s is linked to the image %q", n, p.h.Name, name,
+			).
 				WithHint("delete the VMs that were made from it first")
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 // The seed is an ISO 9660 image, label cidata, with three files in its root. It is written here, in a few lines and in
 // memory, because it holds the node's private host key and must not pass through a temporary file, and so that the same
-// seed gives the same bytes. Names are in lower case with a dash, which the standard does not know and every Linux reads.
+// seed gives the same bytes. Names are in lower case with a dash, which the standard does not know and every Linux
+// reads.
 
 const sector = 2048
 
@@ -25,8 +26,8 @@ func seedISO(s hypervisor.Seed) []byte {
 	})
 }
 
-// iso returns an image with the files, which are ordered by name, in its root directory. All fits into one sector of directory:
-// there are few files.
+// iso returns an image with the files, which are ordered by name, in its root directory. All fits into one sector of
+// directory: there are few files.
 func iso(label string, files []isoFile) []byte {
 	const (
 		descriptor = 16 // sector numbers

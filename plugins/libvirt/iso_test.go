@@ -17,7 +17,8 @@ import (
 func TestSeedISO(t *testing.T) {
 	t.Parallel()
 	seed := hypervisor.Seed{
-		MetaData: []byte("instance-id: m1\n"), UserData: bytes.Repeat([]byte("#cloud-config\n"), 1000), NetworkConfig: nil,
+		MetaData: []byte("instance-id: m1\n"), UserData: bytes.Repeat([]byte("#cloud-config\n"), 1000),
+		NetworkConfig: nil,
 	}
 	image := seedISO(seed)
 	if !bytes.Equal(image, seedISO(seed)) {
@@ -49,7 +50,9 @@ func TestSeedISO(t *testing.T) {
 		}
 		got[c.Name()] = string(text)
 	}
-	want := map[string]string{"meta-data": string(seed.MetaData), "user-data": string(seed.UserData), "network-config": ""}
+	want := map[string]string{
+		"meta-data": string(seed.MetaData), "user-data": string(seed.UserData), "network-config": "",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -61,7 +64,8 @@ func TestSeedISO(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(blkid, "-p", "-o", "export", path).CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte("\nLABEL=cidata\n")) && !bytes.HasPrefix(out, []byte("LABEL=cidata\n")) ||
+		if err != nil ||
+			!bytes.Contains(out, []byte("\nLABEL=cidata\n")) && !bytes.HasPrefix(out, []byte("LABEL=cidata\n")) ||
 			!bytes.Contains(out, []byte("TYPE=iso9660\n")) {
 			t.Errorf("blkid: %v\n%s", err, out)
 		}

@@ -46,8 +46,9 @@ func TestLabCreation(t *testing.T) {
 	fmt.Println("done")
 }
 
-// Processes that create VMs on a real host get a kill -9 at random moments. Half of the machines are wanted again and finished; the others are forgotten, as by a ledger
-// without their rows, and swept. Strangers are there before, and stay as they were.
+// Processes that create VMs on a real host get a kill -9 at random moments. Half of the machines are wanted again and
+// finished; the others are forgotten, as by a ledger without their rows, and swept. Strangers are there before, and
+// stay as they were.
 func TestLabKills(t *testing.T) {
 	const kills = 20
 	f := newFixture(t, labURI(t), "default")
@@ -138,7 +139,8 @@ func TestLabKills(t *testing.T) {
 	}
 }
 
-// create makes the machine in a process of its own, which is ended after a while. It tells whether the process was done before.
+// create makes the machine in a process of its own, which is ended after a while. It tells whether the process was done
+// before.
 func create(t *testing.T, c creation, after time.Duration) bool {
 	t.Helper()
 	text, err := json.Marshal(c)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	virt "libvirt.org/go/libvirt"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
@@ -96,10 +98,70 @@ func TestLabVolumes(t *testing.T) {
 		t.Error("the data disk was made anew")
 	}
 	start = time.Now()
-	if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true, Grace: 100 * time.Millisecond}); err != nil {
+	if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{
+		Owner: s.Key, DataDisks: true, Grace: 100 * time.Millisecond,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("Delete: %s", time.Since(start).Round(time.Millisecond))
+}
+
+// TestLabRootLeftBehind makes a VM again that a person undefined, but whose root disk they left. It must not boot from
+// that.
+func TestLabRootLeftBehind(t *testing.T) {
+	t.Parallel()
+	const mark = "of the former node"
+	f := newFixture(t, labURI(t), "default")
+	b := f.open(t)
+	t.Cleanup(func() { b.Close() })
+	s := f.spec(t, b)
+	ctx := t.Context()
+	vm, err := b.Ensure(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := func() string {
+		t.Helper()
+		path, err := inPool(ctx, b.hosts[0], "test", func(
+			p *pool,
+		) (string, error) {
+			return p.disks.path(p.rootName(s.Key)), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	_, err = call(ctx, b.hosts[0], "test", func(c *virt.Connect) (none, error) {
+		d, err := findDomain(c, string(vm.ID))
+		if err != nil {
+			return none{}, err
+		}
+		defer func() { _ = d.Free() }()
+		return none{}, errors.Join(d.Destroy(), undefine(d.Domain))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.OpenFile(root(), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = left.WriteString(mark)
+		err = errors.Join(err, left.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vm, err = b.Ensure(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(root()); err != nil || bytes.Contains(text, []byte(mark)) {
+		t.Errorf("the VM boots from the root disk of the former one: %v", err)
+	}
+	if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{
+		Owner: s.Key, DataDisks: true, Grace: 100 * time.Millisecond,
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestLabConsole waits for what the guest prints on the serial console.
@@ -141,8 +203,13 @@ func TestLabMistakes(t *testing.T) {
 			director.KindUnavailable,
 			[]string{"h1", "qemu+unix:///system?socket=/nonexistent/sock", "libvirtd"},
 		},
-		"no pool":      {func(c *Config) { c.Hosts[0].Pool = "nothing" }, director.KindNotFound, []string{`"nothing"`, "pool-define-as"}},
-		"pool stopped": {func(c *Config) { c.Hosts[0].Pool = stopped }, director.KindUnavailable, []string{stopped, "pool-start"}},
+		"no pool": {
+			func(c *Config) { c.Hosts[0].Pool = "nothing" }, director.KindNotFound,
+			[]string{`"nothing"`, "pool-define-as"},
+		},
+		"pool stopped": {
+			func(c *Config) { c.Hosts[0].Pool = stopped }, director.KindUnavailable, []string{stopped, "pool-start"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := f.cfg
@@ -160,7 +227,9 @@ func TestLabMistakes(t *testing.T) {
 
 	t.Run("kvm", func(t *testing.T) {
 		if info, err := os.Stat("/dev/kvm"); err == nil && info.Mode()&os.ModeDevice != 0 {
-			if out, err := exec.Command("virsh", "-c", f.uri, "domcapabilities", "--virttype", "kvm").CombinedOutput(); err == nil {
+			if out, err := exec.Command(
+				"virsh", "-c", f.uri, "domcapabilities", "--virttype", "kvm",
+			).CombinedOutput(); err == nil {
 				t.Skipf("this host has KVM: %.80s", out)
 			}
 		}
@@ -203,7 +272,9 @@ func TestLabNoSpace(t *testing.T) {
 		t.Skipf("cannot mount a small file system here: %s", out)
 	}
 	name := hypervisortest.RandomID("pool-")
-	p, err := f.keep.StoragePoolDefineXML(fmt.Sprintf("<pool type='dir'><name>%s</name><target><path>%s</path></target></pool>", name, dir), 0)
+	p, err := f.keep.StoragePoolDefineXML(
+		fmt.Sprintf("<pool type='dir'><name>%s</name><target><path>%s</path></target></pool>", name, dir), 0,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +340,10 @@ func TestLabReconnect(t *testing.T) {
 		}
 		open = nil
 	}
-	b, err := Open(Config{Hosts: []HostConfig{{Name: "h1", URI: "qemu+unix:///system?socket=" + socket}}, Doors: Doors{Sockets: confine.Dirs{"/"}}})
+	b, err := Open(Config{
+		Hosts: []HostConfig{{Name: "h1", URI: "qemu+unix:///system?socket=" + socket}},
+		Doors: Doors{Sockets: confine.Dirs{"/"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +410,10 @@ func TestLabVolumeGroup(t *testing.T) {
 func TestLabRestart(t *testing.T) {
 	uri, restart := labURI(t), os.Getenv("KAAS_LAB_RESTART")
 	if restart == "" {
-		t.Skip("KAAS_LAB_RESTART is not set; such as systemctl restart libvirtd. Other tests must not run meanwhile; make test runs this on a host of its own")
+		t.Skip(
+			"KAAS_LAB_RESTART is not set; such as systemctl restart libvirtd. Other tests must not run meanwhile; " +
+				"make test runs this on a host of its own",
+		)
 	}
 	f := newFixture(t, uri, "default")
 	b, s, vm := f.running(t)

@@ -1,16 +1,19 @@
 // Package libvirt runs VMs on hosts with libvirt and QEMU.
 //
-// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it was:
+// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it
+// was:
 //
-//   - The domain's UUID is computed from the stamp. The domain is defined first, so that half a machine is already listed,
-//     and its metadata carries the stamp and, once every disk is complete, the mark made.
-//   - Volumes are named kaas.<director>.<machine>.<use>, because libvirt keeps no metadata with volumes. The root disk is a
-//     qcow2 clone that is linked to the image's volume; in a pool of another one it is a full copy of it.
-//   - Delete takes the volumes away first and the domain last. Data disks stay, and an empty volume beside the seeds says by its name whose they were:
+//   - The domain's UUID is computed from the stamp. The domain is defined first, so that half a machine is already
+//     listed, and its metadata carries the stamp and, once every disk is complete, the mark made.
+//   - Volumes are named kaas.<director>.<machine>.<use>, because libvirt keeps no metadata with volumes. The root
+//     disk is a qcow2 clone that is linked to the image's volume; in a pool of another one it is a full copy of it.
+//   - Delete takes the volumes away first and the domain last. Data disks stay, and an empty volume beside the
+//     seeds says by its name whose they were:
 //     <disk>.kept.<cluster>.<pool>.<node>.
 //
-// The storage pool of images, seeds and consoles must hold files (types dir, fs or netfs). Disks may go to another one, also to a volume group (type
-// logical), where they are raw. A pool of type netfs is taken to be the same on all hosts that name it.
+// The storage pool of images, seeds and consoles must hold files (types dir, fs or netfs). Disks may go to another one,
+// also to a volume group (type logical), where they are raw. A pool of type netfs is taken to be the same on all hosts
+// that name it.
 package libvirt
 
 import (
@@ -36,6 +39,7 @@ var (
 	_ hypervisor.DiskTeller = (*Backend)(nil)
 	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)
+	_ hypervisor.Hosts      = (*Backend)(nil)
 )
 
 // HostConfig is one hypervisor host.
@@ -65,15 +69,17 @@ type Config struct {
 	testDriver bool // seam for tests: URIs may name libvirt's test driver
 }
 
-// minFree is what a pool must have free before anything is made in it. Disks are thin, so this only keeps the last bytes of a
-// full pool for the VMs that live there already.
+// minFree is what a pool must have free before anything is made in it. Disks are thin, so this only keeps the last
+// bytes of a full pool for the VMs that live there already.
 const minFree = 256 << 20
 
 // Backend implements hypervisor.Backend and all its optional interfaces.
 type Backend struct {
 	cfg   Config
-	hosts []*host // ordered by name
-	locks keyed.Locks
+	hosts []*host // that it asks, ordered by name
+	all   []*host // of the provider
+	view  bool    // of another Backend, whose hosts it shares
+	locks *keyed.Locks
 
 	// Seams for tests.
 	at     func(point string) error // called between the lines of Ensure
@@ -96,11 +102,20 @@ func Open(cfg Config) (*Backend, error) {
 			fields = append(fields, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
 		}
 	}
-	want(slices.Contains([]string{"auto", "kvm", "qemu"}, cfg.DomainType), "domainType", "%q is not auto, kvm or qemu", cfg.DomainType)
+	want(
+		slices.Contains([]string{"auto", "kvm", "qemu"}, cfg.DomainType), "domainType", "%q is not auto, kvm or qemu",
+		cfg.DomainType,
+	)
 	want(slices.Contains([]string{"bios", "efi"}, cfg.Firmware), "firmware", "%q is not bios or efi", cfg.Firmware)
-	want(slices.Contains([]string{"", "host-passthrough", "host-model", "maximum"}, cfg.CPUMode), "cpuMode", "%q is not host-passthrough, host-model or maximum", cfg.CPUMode)
+	want(
+		slices.Contains([]string{"", "host-passthrough", "host-model", "maximum"}, cfg.CPUMode), "cpuMode",
+		"%q is not host-passthrough, host-model or maximum", cfg.CPUMode,
+	)
 	want(len(cfg.Hosts) > 0, "hosts", "is empty")
-	b := &Backend{cfg: cfg, at: func(string) error { return nil }, upload: uploadStream, clone: cloneVolume}
+	b := &Backend{
+		cfg: cfg, locks: &keyed.Locks{}, at: func(string) error { return nil }, upload: uploadStream,
+		clone: cloneVolume,
+	}
 	names := map[string]bool{}
 	for i, h := range cfg.Hosts {
 		at := fmt.Sprintf("hosts[%d]", i)
@@ -111,17 +126,23 @@ func Open(cfg Config) (*Backend, error) {
 		want(err == nil, at+".uri", "%v", err)
 		h.Pool = cmp.Or(h.Pool, "default")
 		h.DiskPool = cmp.Or(h.DiskPool, h.Pool)
-		b.hosts = append(b.hosts, &host{HostConfig: h, door: door, log: cfg.Log.With("backend", "libvirt", "host", h.Name)})
+		b.hosts = append(b.hosts, &host{
+			HostConfig: h, door: door, log: cfg.Log.With("backend", "libvirt", "host", h.Name),
+		})
 	}
 	if err := director.Invalid(op, "the libvirt provider's settings are wrong", fields); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(b.hosts, func(x, y *host) int { return cmp.Compare(x.Name, y.Name) })
+	b.all = b.hosts
 	return b, nil
 }
 
 // Close implements hypervisor.Backend.
 func (b *Backend) Close() error {
+	if b.view {
+		return nil
+	}
 	for _, h := range b.hosts {
 		h.close()
 	}

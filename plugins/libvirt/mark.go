@@ -21,7 +21,8 @@ type mark struct {
 
 func (m mark) stamp() director.Stamp { return director.Stamp{Director: m.Director, Machine: m.ID} }
 
-// element returns the mark as XML; with its namespace for a whole document, without for libvirt's SetMetadata, which adds it.
+// element returns the mark as XML; with its namespace for a whole document, without for libvirt's SetMetadata, which
+// adds it.
 func (m mark) element(kind string, whole bool) string {
 	m.XMLName = xml.Name{Local: kind}
 	if whole {

@@ -76,15 +76,17 @@ func findNetwork(c *virt.Connect, name string) (*network, error) {
 	return inspectNetwork(n)
 }
 
-// EnsureNetwork implements hypervisor.Networking. The network is made on every host of the provider, and starts with it.
-// Nothing answers DHCP or DNS on it.
+// EnsureNetwork implements hypervisor.Networking. The network is made on every host of the provider, and starts with
+// it. Nothing answers DHCP or DNS on it.
 func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) error {
 	const op = "libvirt.ensure_network"
 	if err := s.Validate(op); err != nil {
 		return err
 	}
 	if s.Mode == hypervisor.ModePortGroup {
-		return director.Errorf(director.KindInvalid, op, "libvirt has no port groups, which the network %q asks for", s.Name).
+		return director.Errorf(
+			director.KindInvalid, op, "libvirt has no port groups, which the network %q asks for", s.Name,
+		).
 			WithHint("choose another mode for the Network: open, nat, isolated or bridge")
 	}
 	return b.alone(ctx, op, "networks", func(work context.Context) error {
@@ -109,7 +111,9 @@ func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpe
 		if err != nil {
 			if n, again := findNetwork(c, s.Name); again == nil && n != nil { // since we looked
 				_ = n.Free()
-				return director.Errorf(director.KindConflict, op, "a network named %q appeared on host %s", s.Name, h.Name)
+				return director.Errorf(
+					director.KindConflict, op, "a network named %q appeared on host %s", s.Name, h.Name,
+				)
 			}
 			return err
 		}
@@ -122,12 +126,16 @@ func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpe
 	}
 	defer func() { _ = n.Free() }()
 	if n.mark.stamp() != s.Owner {
-		return director.Errorf(director.KindConflict, op, "a network named %q exists on host %s and is not this one", s.Name, h.Name).
+		return director.Errorf(
+			director.KindConflict, op, "a network named %q exists on host %s and is not this one", s.Name, h.Name,
+		).
 			WithHint("choose another name, or remove that network by hand; it was left as it is")
 	}
 	if n.mark.Settings != settings(s) {
-		return director.Errorf(director.KindConflict, op, "the network %q of host %s exists with other settings (%s, not %s)",
-			s.Name, h.Name, n.mark.Settings, settings(s)).WithHint("delete the network first; it cannot be changed under its VMs")
+		return director.Errorf(director.KindConflict, op, "the network %q of host %s exists with other settings "+
+			"(%s, not %s)",
+			s.Name, h.Name, n.mark.Settings, settings(s)).
+			WithHint("delete the network first; it cannot be changed under its VMs")
 	}
 	if active, err := n.IsActive(); err != nil {
 		return err
@@ -148,7 +156,8 @@ func (h *host) ensureNetwork(op string, c *virt.Connect, s hypervisor.NetworkSpe
 // vlanBridges is the first libvirt that tags on the bridges of Linux itself, by their VLAN filtering.
 const vlanBridges = 11_000_000
 
-// tags returns invalid if the host's libvirt cannot tag on the bridge: an older one takes the definition, and then starts no VM.
+// tags returns invalid if the host's libvirt cannot tag on the bridge: an older one takes the definition, and then
+// starts no VM.
 func (h *host) tags(op string, c *virt.Connect, s hypervisor.NetworkSpec) error {
 	if s.VLAN == 0 || s.OpenVSwitch || strings.HasPrefix(h.URI, "test:") {
 		return nil
@@ -157,8 +166,15 @@ func (h *host) tags(op string, c *virt.Connect, s hypervisor.NetworkSpec) error 
 	if err != nil || version >= vlanBridges {
 		return err
 	}
-	return director.Errorf(director.KindInvalid, op, "libvirt %s on host %s cannot tag VLAN %d on the bridge %s: it can from %s on", dotted(version), h.Name, s.VLAN, s.Bridge, dotted(vlanBridges)).
-		WithHint("leave spec.vlan out and name a bridge over a VLAN interface of the host, such as one over eth0.%d; or use Open vSwitch (switch: openvswitch)", s.VLAN)
+	return director.Errorf(
+		director.KindInvalid, op, "libvirt %s on host %s cannot tag VLAN %d on the bridge %s: it can from %s on",
+		dotted(version), h.Name, s.VLAN, s.Bridge, dotted(vlanBridges),
+	).
+		WithHint(
+			"leave spec.vlan out and name a bridge over a VLAN interface of the host, such as one over eth0.%d; or "+
+				"use Open vSwitch (switch: openvswitch)",
+			s.VLAN,
+		)
 }
 
 // settings is what a network is made from, in one line.
@@ -194,7 +210,9 @@ func networkXML(s hypervisor.NetworkSpec) (string, error) {
 		def.Forward = &virtxml.NetworkForward{Mode: s.Mode}
 	}
 	if s.OpenVSwitch {
-		def.VirtualPort = &virtxml.NetworkVirtualPort{Params: &virtxml.NetworkVirtualPortParams{OpenVSwitch: &virtxml.NetworkVirtualPortParamsOpenVSwitch{}}}
+		def.VirtualPort = &virtxml.NetworkVirtualPort{
+			Params: &virtxml.NetworkVirtualPortParams{OpenVSwitch: &virtxml.NetworkVirtualPortParamsOpenVSwitch{}},
+		}
 	}
 	if s.VLAN != 0 {
 		def.VLAN = &virtxml.NetworkVLAN{Tags: []virtxml.NetworkVLANTag{{ID: uint(s.VLAN)}}}
@@ -228,12 +246,18 @@ func (h *host) overlap(op string, c *virt.Connect, s hypervisor.NetworkSpec) err
 		}
 		for _, r := range ranges(n.def) {
 			if r.Overlaps(s.CIDR) {
-				conflict = director.Errorf(director.KindConflict, op, "%s overlaps %s of the network %q on host %s", s.CIDR, r, n.def.Name, h.Name).
+				conflict = director.Errorf(
+					director.KindConflict, op, "%s overlaps %s of the network %q on host %s", s.CIDR, r, n.def.Name,
+					h.Name,
+				).
 					WithHint("choose another cidr")
 			}
 		}
 		if n.def.Bridge != nil && n.def.Bridge.Name == bridgeName(s) && conflict == nil {
-			conflict = director.Errorf(director.KindConflict, op, "the bridge %s belongs to the network %q on host %s", bridgeName(s), n.def.Name, h.Name)
+			conflict = director.Errorf(
+				director.KindConflict, op, "the bridge %s belongs to the network %q on host %s", bridgeName(s),
+				n.def.Name, h.Name,
+			)
 		}
 		_ = n.Free()
 	}
@@ -291,7 +315,9 @@ func (h *host) deleteNetwork(op string, c *virt.Connect, name string, owner dire
 		return err
 	}
 	if len(users) > 0 {
-		return director.Errorf(director.KindConflict, op, "VMs on host %s use the network %q: %s", h.Name, name, strings.Join(users, ", ")).
+		return director.Errorf(
+			director.KindConflict, op, "VMs on host %s use the network %q: %s", h.Name, name, strings.Join(users, ", "),
+		).
 			WithHint("delete them first")
 	}
 	if active, err := n.IsActive(); err != nil {

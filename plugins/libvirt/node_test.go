@@ -24,8 +24,8 @@ import (
 	"github.com/director-kaas/kaas/plugins/libvirt"
 )
 
-// TestLabNode boots the node image in KAAS_LAB_NODE_IMAGE with a seed of package cloudinit, looks at it over SSH, and does it again
-// with a new VM on the kept data disk.
+// TestLabNode boots the node image in KAAS_LAB_NODE_IMAGE with a seed of package cloudinit, looks at it over SSH, and
+// does it again with a new VM on the kept data disk.
 func TestLabNode(t *testing.T) {
 	t.Parallel()
 	uri, path := os.Getenv("KAAS_LAB_URI"), os.Getenv("KAAS_LAB_NODE_IMAGE")
@@ -35,7 +35,8 @@ func TestLabNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	b, err := libvirt.Open(libvirt.Config{
-		Hosts: []libvirt.HostConfig{{Name: "h1", URI: uri}}, DiskCache: "unsafe", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Hosts: []libvirt.HostConfig{{Name: "h1", URI: uri}}, DiskCache: "unsafe",
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,9 @@ func TestLabNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	image := hypervisor.ImageSpec{Name: hypervisortest.RandomID("node-"), Path: path, SHA256: hex.EncodeToString(sum.Sum(nil)), Format: "qcow2"}
+	image := hypervisor.ImageSpec{
+		Name: hypervisortest.RandomID("node-"), Path: path, SHA256: hex.EncodeToString(sum.Sum(nil)), Format: "qcow2",
+	}
 	start := time.Now()
 	if err := b.EnsureImage(ctx, image, nil); err != nil {
 		t.Fatal(err)
@@ -122,10 +125,14 @@ func TestLabNode(t *testing.T) {
 		spec.Seed, err = cloudinit.Render(cloudinit.Guest{
 			InstanceID: instance, Hostname: spec.Name, HostKey: hostKey, NICs: spec.NICs,
 			AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(login)))},
-			HostAliases:    []cloudinit.HostAlias{{Address: netip.MustParseAddr("192.0.2.1"), Names: []string{"alias.example.com"}}},
-			DataDisk:       &cloudinit.DataDisk{Serial: "kaas-data", Mount: "/var/lib/kaas-data", Persist: []string{"/var/lib/etcd", "/etc/kubernetes"}},
-			Scripts:        []cloudinit.Script{{Name: "done", Content: "echo done >/run/first-boot\n"}},
-			Files:          []cloudinit.File{{Path: "/etc/kaas-test", Mode: "0600", Content: []byte("yes: 1\n")}},
+			HostAliases: []cloudinit.HostAlias{
+				{Address: netip.MustParseAddr("192.0.2.1"), Names: []string{"alias.example.com"}},
+			},
+			DataDisk: &cloudinit.DataDisk{
+				Serial: "kaas-data", Mount: "/var/lib/kaas-data", Persist: []string{"/var/lib/etcd", "/etc/kubernetes"},
+			},
+			Scripts: []cloudinit.Script{{Name: "done", Content: "echo done >/run/first-boot\n"}},
+			Files:   []cloudinit.File{{Path: "/etc/kaas-test", Mode: "0600", Content: []byte("yes: 1\n")}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +148,8 @@ func TestLabNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := &ssh.ClientConfig{
-			User: cloudinit.DefaultUser, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.FixedHostKey(want),
+			User: cloudinit.DefaultUser, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+			HostKeyCallback:   ssh.FixedHostKey(want),
 			HostKeyAlgorithms: []string{ssh.KeyAlgoED25519}, Timeout: 10 * time.Second,
 		}
 		tick := time.NewTicker(time.Second)

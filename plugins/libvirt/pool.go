@@ -14,7 +14,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Names of volumes. Neither part of a stamp has a dot (hypervisor.Spec.Validate), and names of images are cut at both ends.
+// Names of volumes. Neither part of a stamp has a dot (hypervisor.Spec.Validate), and names of images are cut at both
+// ends.
 func seedName(s director.Stamp) string    { return volumePrefix(s) + "seed.iso" }
 func consoleName(s director.Stamp) string { return volumePrefix(s) + "console.log" }
 
@@ -35,7 +36,9 @@ func volumePrefix(s director.Stamp) string { return "kaas." + s.Director + "." +
 var (
 	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.(?:qcow2|raw)$`)
 	// keptVolume is a volume beside the seeds that says what a data disk was for.
-	keptVolume = regexp.MustCompile(`^(kaas\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.data\.[A-Za-z0-9_-]+\.(?:qcow2|raw))\.kept\.([A-Za-z0-9_.-]*)$`)
+	keptVolume = regexp.MustCompile(
+		`^(kaas\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.data\.[A-Za-z0-9_-]+\.(?:qcow2|raw))\.kept\.([A-Za-z0-9_.-]*)$`,
+	)
 	// The number is the virtual size of the disk: libvirt learns it only when the pool is read again.
 	imageVolume = regexp.MustCompile(`^kaas-image\.(.+)\.([0-9a-f]{16})\.([0-9]+)\.(qcow2|complete)$`)
 )
@@ -98,7 +101,8 @@ func (h *host) openPool(op string, c *virt.Connect, name string, types []string)
 	p, err := c.LookupStoragePoolByName(name)
 	if is(err, virt.ERR_NO_STORAGE_POOL) {
 		return nil, director.Errorf(director.KindNotFound, op, "host %s has no storage pool %q", h.Name, name).
-			WithHint("make it: virsh -c %s pool-define-as %s dir --target /var/lib/libvirt/%s, then pool-build, pool-start and pool-autostart %s",
+			WithHint("make it: virsh -c %s pool-define-as %s dir --target /var/lib/libvirt/%s, then pool-build, "+
+				"pool-start and pool-autostart %s",
 				h.URI, name, name, name)
 	}
 	if err != nil {
@@ -114,7 +118,9 @@ func (h *host) openPool(op string, c *virt.Connect, name string, types []string)
 	if active, err := p.IsActive(); err != nil {
 		return nil, err
 	} else if !active {
-		return nil, director.Errorf(director.KindUnavailable, op, "the storage pool %q of host %s is not started", name, h.Name).
+		return nil, director.Errorf(
+			director.KindUnavailable, op, "the storage pool %q of host %s is not started", name, h.Name,
+		).
 			WithHint("start it: virsh -c %s pool-start %s", h.URI, name)
 	}
 	text, err := p.GetXMLDesc(0)
@@ -123,12 +129,19 @@ func (h *host) openPool(op string, c *virt.Connect, name string, types []string)
 	}
 	var def virtxml.StoragePool
 	if err := def.Unmarshal(text); err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "cannot read the storage pool %q of host %s: %w", name, h.Name, err)
+		return nil, director.Errorf(
+			director.KindInternal, op, "cannot read the storage pool %q of host %s: %w", name, h.Name, err,
+		)
 	}
 	if !slices.Contains(types, def.Type) || def.Target == nil || def.Target.Path == "" {
-		e := director.Errorf(director.KindInvalid, op, "the storage pool %q of host %s is of type %s", name, h.Name, def.Type)
+		e := director.Errorf(
+			director.KindInvalid, op, "the storage pool %q of host %s is of type %s", name, h.Name, def.Type,
+		)
 		if def.Type == "logical" {
-			return nil, e.WithHint("name it as diskPool, and a pool of type dir, fs or netfs as pool: images, seeds and consoles are files")
+			return nil, e.WithHint(
+				"name it as diskPool, and a pool of type dir, fs or netfs as pool: images, seeds and consoles are " +
+					"files",
+			)
 		}
 		return nil, e.WithHint("use a pool of type %s", strings.Join(types, ", "))
 	}
@@ -154,17 +167,22 @@ func (p *pool) close() {
 
 func (p *pool) path(name string) string { return path.Join(p.dir, name) }
 
-// room refuses with exhausted what cannot fit: a disk larger than the pool, or need more bytes in a pool that is nearly full.
+// room refuses with exhausted what cannot fit: a disk larger than the pool, or need more bytes in a pool that is nearly
+// full.
 func (p *pool) room(need int64, disks ...int64) error {
 	for _, size := range disks {
 		if uint64(size) > p.all {
-			return director.Errorf(director.KindExhausted, p.op, "a disk of %s does not fit into the storage pool %q of host %s, which has %s",
-				bytesOf(uint64(size)), p.name, p.h.Name, bytesOf(p.all)).WithHint("choose a smaller disk, or a larger pool")
+			return director.Errorf(director.KindExhausted, p.op, "a disk of %s does not fit into the storage pool "+
+				"%q of host %s, which has %s",
+				bytesOf(uint64(size)), p.name, p.h.Name, bytesOf(p.all)).
+				WithHint("choose a smaller disk, or a larger pool")
 		}
 	}
 	if p.free < uint64(need) || p.free-uint64(need) < minFree {
-		return director.Errorf(director.KindExhausted, p.op, "the storage pool %q of host %s has %s free, and %s are needed",
-			p.name, p.h.Name, bytesOf(p.free), bytesOf(uint64(need)+minFree)).WithHint("free space in it, or choose another pool")
+		return director.Errorf(director.KindExhausted, p.op, "the storage pool %q of host %s has %s free, and %s "+
+			"are needed",
+			p.name, p.h.Name, bytesOf(p.free), bytesOf(uint64(need)+minFree)).
+			WithHint("free space in it, or choose another pool")
 	}
 	return nil
 }
@@ -205,14 +223,20 @@ type volume struct {
 	copied  string // name of the image's volume that it is a copy of; empty for none
 }
 
-// ensure returns the volume and makes it if it is missing. One that was left with another size or image is replaced if replace
-// is set.
+// ensure returns the volume and makes it if it is missing. One that was left with another size or image is replaced if
+// replace is set.
 func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
-	return p.ensureBy(want, replace, func(xml string) (*virt.StorageVol, error) { return p.StorageVolCreateXML(xml, 0) })
+	return p.ensureBy(want, replace, func(
+		xml string,
+	) (*virt.StorageVol, error) {
+		return p.StorageVolCreateXML(xml, 0)
+	})
 }
 
 // ensureBy is ensure with another way to make the volume.
-func (p *pool) ensureBy(want volume, replace bool, create func(xml string) (*virt.StorageVol, error)) (*virt.StorageVol, error) {
+func (p *pool) ensureBy(
+	want volume, replace bool, create func(xml string) (*virt.StorageVol, error),
+) (*virt.StorageVol, error) {
 	v, err := p.find(want.name)
 	if err != nil {
 		return nil, err
@@ -241,7 +265,8 @@ func (p *pool) ensureBy(want volume, replace bool, create func(xml string) (*vir
 		def.Target.Compat = "1.1"
 	}
 	if p.block() {
-		def.Allocation.Value, def.Allocation.Unit = want.size, "bytes" // less would make it a snapshot of nothing, which fills up
+		// less would make it a snapshot of nothing, which fills up
+		def.Allocation.Value, def.Allocation.Unit = want.size, "bytes"
 	}
 	if want.backing != "" {
 		def.BackingStore = &virtxml.StorageVolumeBackingStore{
@@ -256,7 +281,8 @@ func (p *pool) ensureBy(want volume, replace bool, create func(xml string) (*vir
 	if err == nil {
 		return v, nil
 	}
-	// Another director may have been quicker, for which every driver has an error of its own: the volume itself decides.
+	// Another director may have been quicker, for which every driver has an error of its own: the volume itself
+	// decides.
 	if v, findErr := p.find(want.name); findErr == nil && v != nil {
 		return v, nil
 	}
@@ -328,7 +354,7 @@ func (p *pool) remove(names ...string) error {
 		if v == nil {
 			continue
 		}
-		if err := discard(v); err != nil {
+		if err := discard(v); err != nil && !is(err, virt.ERR_NO_STORAGE_VOL) { // a peer may have been quicker
 			return err
 		}
 	}
@@ -343,8 +369,8 @@ func (p *pool) removeMachine(id hypervisor.ID, o hypervisor.DeleteOptions) error
 			return err
 		}
 	}
-	// virtlogd may have turned a long console log over into files that the pool has not seen. Where the pool is busy, they wait
-	// for the next refresh.
+	// virtlogd may have turned a long console log over into files that the pool has not seen. Where the pool is busy,
+	// they wait for the next refresh.
 	_ = p.Refresh(0)
 	mine, err := p.names()
 	if err != nil {
@@ -360,7 +386,8 @@ func (p *pool) removeMachine(id hypervisor.ID, o hypervisor.DeleteOptions) error
 			if !strings.HasPrefix(name, volumePrefix(s)) {
 				continue
 			}
-			kept := dataVolume.MatchString(name) && !slices.Contains(mine, blankingName(name)) || keptVolume.MatchString(name)
+			kept := dataVolume.MatchString(name) && !slices.Contains(mine, blankingName(name)) ||
+				keptVolume.MatchString(name)
 			if o.DataDisks || !kept {
 				doomed = append(doomed, name)
 			}
@@ -388,7 +415,8 @@ func (p *pool) labelAll(disks []string, o hypervisor.DeleteOptions) error {
 	return nil
 }
 
-// both are the pools that machines have volumes in, that of the disks first: the mark of a complete copy goes after the copy.
+// both are the pools that machines have volumes in, that of the disks first: the mark of a complete copy goes after the
+// copy.
 func (p *pool) both() []*pool {
 	if p.disks == p {
 		return []*pool{p}

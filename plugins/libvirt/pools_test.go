@@ -24,7 +24,8 @@ func (f *fixture) newPool(t *testing.T, kind string) string {
 	xml := map[string]string{
 		"dir":     "<pool type='dir'><name>%[1]s</name><target><path>/pools/%[1]s</path></target></pool>",
 		"logical": "<pool type='logical'><name>%[1]s</name><source><name>%[1]s</name></source><target><path>/dev/%[1]s</path></target></pool>",
-		"netfs":   "<pool type='netfs'><name>%[1]s</name><source><host name='nfs.example.org'/><dir path='/%[1]s'/></source><target><path>/pools/%[1]s</path></target></pool>",
+		"netfs": "<pool type='netfs'><name>%[1]s</name><source><host name='nfs.example.org'/><dir " +
+			"path='/%[1]s'/></source><target><path>/pools/%[1]s</path></target></pool>",
 	}[kind]
 	p, err := f.keep.StoragePoolDefineXML(fmt.Sprintf(xml, name), 0)
 	if err != nil {
@@ -64,10 +65,14 @@ func withPools(t *testing.T, files, disks string) *fixture {
 	return f
 }
 
-// TestPoolConformance holds the back end to the contract with disks in a volume group, in a pool of files of their own, and on NFS.
+// TestPoolConformance holds the back end to the contract with disks in a volume group, in a pool of files of their own,
+// and on NFS.
 func TestPoolConformance(t *testing.T) {
 	t.Parallel()
-	for name, pools := range map[string][2]string{"logical": {"", "logical"}, "dir beside dir": {"", "dir"}, "nfs": {"netfs", ""}, "logical beside nfs": {"netfs", "logical"}} {
+	for name, pools := range map[string][2]string{
+		"logical": {"", "logical"}, "dir beside dir": {"", "dir"}, "nfs": {"netfs", ""},
+		"logical beside nfs": {"netfs", "logical"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hypervisortest.Exercise(t, withPools(t, pools[0], pools[1]).subject)
@@ -75,8 +80,8 @@ func TestPoolConformance(t *testing.T) {
 	}
 }
 
-// A disk in a volume group is a block device of its full size, whose ends are overwritten once, before the VM is there; the copy of the image is made once, and
-// anew if it was cut off.
+// A disk in a volume group is a block device of its full size, whose ends are overwritten once, before the VM is there;
+// the copy of the image is made once, and anew if it was cut off.
 func TestVolumeGroup(t *testing.T) {
 	t.Parallel()
 	f := withPools(t, "", "logical")
@@ -143,7 +148,9 @@ func TestVolumeGroup(t *testing.T) {
 	}
 	for i, want := range []string{"root.raw", "data.kaas-data.raw"} {
 		disk := def.Devices.Disks[i]
-		if disk.Source.Block == nil || disk.Driver.Type != "raw" || !strings.HasPrefix(disk.Source.Block.Dev, "/dev/logical-") || !strings.HasSuffix(disk.Source.Block.Dev, want) {
+		if disk.Source.Block == nil || disk.Driver.Type != "raw" ||
+			!strings.HasPrefix(disk.Source.Block.Dev, "/dev/logical-") ||
+			!strings.HasSuffix(disk.Source.Block.Dev, want) {
 			t.Errorf("disk %d is %+v %+v", i, disk.Source.Block, disk.Driver)
 		}
 	}
@@ -167,7 +174,9 @@ func TestVolumeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut("blanking")
-	if err := b.Delete(t.Context(), hypervisor.ID(domainUUID(s.Key)), hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
+	if err := b.Delete(t.Context(), hypervisor.ID(
+		domainUUID(s.Key),
+	), hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
 		t.Fatal(err)
 	}
 	if volumes, err = b.ListVolumes(t.Context(), s.Key.Director); err != nil || len(volumes) > 0 {
@@ -179,7 +188,8 @@ func TestVolumeGroup(t *testing.T) {
 func TestSharedPool(t *testing.T) {
 	t.Parallel()
 	f := withPools(t, "netfs", "")
-	f.cfg.Hosts = append(f.cfg.Hosts, HostConfig{Name: "h2", URI: f.uri, Pool: f.cfg.Hosts[0].Pool}) // the test driver is one hypervisor for all of a process
+	// the test driver is one hypervisor for all of a process
+	f.cfg.Hosts = append(f.cfg.Hosts, HostConfig{Name: "h2", URI: f.uri, Pool: f.cfg.Hosts[0].Pool})
 	b := f.open(t)
 	t.Cleanup(func() { b.Close() })
 	uploads := 0
@@ -216,7 +226,10 @@ func TestSharedPool(t *testing.T) {
 		t.Fatalf("on the other host: %v", err)
 	}
 	wantError(t, b.DeleteVolume(t.Context(), s.Key), director.KindConflict, s.Name)
-	if err := errors.Join(b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}), b.DeleteImage(t.Context(), image.Name)); err != nil {
+	if err := errors.Join(
+		b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}),
+		b.DeleteImage(t.Context(), image.Name),
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -242,8 +255,14 @@ func TestLacking(t *testing.T) {
 	t.Parallel()
 	caps := func(firmware, passthrough string) *virtxml.DomainCaps {
 		return &virtxml.DomainCaps{
-			OS:  &virtxml.DomainCapsOS{Enums: []virtxml.DomainCapsEnum{{Name: "firmware", Values: strings.Fields(firmware)}}},
-			CPU: &virtxml.DomainCapsCPU{Modes: []virtxml.DomainCapsCPUMode{{Name: "host-passthrough", Supported: passthrough}, {Name: "maximum", Supported: "yes"}}},
+			OS: &virtxml.DomainCapsOS{
+				Enums: []virtxml.DomainCapsEnum{{Name: "firmware", Values: strings.Fields(firmware)}},
+			},
+			CPU: &virtxml.DomainCapsCPU{
+				Modes: []virtxml.DomainCapsCPUMode{
+					{Name: "host-passthrough", Supported: passthrough}, {Name: "maximum", Supported: "yes"},
+				},
+			},
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -253,16 +272,26 @@ func TestLacking(t *testing.T) {
 		caps    *virtxml.DomainCaps
 		want    []string
 	}{
-		"plain":                 {Config{}, 1_000_000, "qemu", nil, nil},
-		"efi":                   {Config{Firmware: "efi"}, 9_000_000, "kvm", caps("bios efi", "yes"), nil},
-		"efi, old":              {Config{Firmware: "efi"}, 5_001_000, "kvm", nil, []string{"libvirt 5.1.0", "5.2.0"}},
-		"efi, not installed":    {Config{Firmware: "efi"}, 9_000_000, "kvm", caps("bios", "yes"), []string{"no UEFI firmware", "ovmf"}},
-		"maximum":               {Config{CPUMode: "maximum"}, 7_001_000, "qemu", caps("", "no"), nil},
-		"maximum, old":          {Config{CPUMode: "maximum"}, 7_000_000, "qemu", nil, []string{"libvirt 7.0.0", "7.1.0"}},
-		"passthrough":           {Config{CPUMode: "host-passthrough"}, 9_000_000, "kvm", caps("", "yes"), nil},
-		"passthrough, emulated": {Config{CPUMode: "host-passthrough"}, 9_000_000, "qemu", nil, []string{"emulates", "KVM"}},
-		"passthrough, refused":  {Config{CPUMode: "host-passthrough"}, 9_000_000, "kvm", caps("", "no"), []string{"cannot give VMs", "cpuMode"}},
-		"host-model, unknown":   {Config{CPUMode: "host-model"}, 9_000_000, "kvm", nil, nil},
+		"plain":    {Config{}, 1_000_000, "qemu", nil, nil},
+		"efi":      {Config{Firmware: "efi"}, 9_000_000, "kvm", caps("bios efi", "yes"), nil},
+		"efi, old": {Config{Firmware: "efi"}, 5_001_000, "kvm", nil, []string{"libvirt 5.1.0", "5.2.0"}},
+		"efi, not installed": {
+			Config{Firmware: "efi"}, 9_000_000, "kvm", caps("bios", "yes"), []string{"no UEFI firmware", "ovmf"},
+		},
+		"maximum": {Config{CPUMode: "maximum"}, 7_001_000, "qemu", caps("", "no"), nil},
+		"maximum, old": {
+			Config{CPUMode: "maximum"}, 7_000_000, "qemu", nil, []string{"libvirt 7.0.0", "7.1.0"},
+		},
+		"passthrough": {Config{CPUMode: "host-passthrough"}, 9_000_000, "kvm", caps("", "yes"), nil},
+		"passthrough, emulated": {
+			Config{CPUMode: "host-passthrough"}, 9_000_000, "qemu", nil, []string{"emulates", "KVM"},
+		},
+		"passthrough, refused": {
+			Config{CPUMode: "host-passthrough"},
+			9_000_000, "kvm", caps("", "no"),
+			[]string{"cannot give VMs", "cpuMode"},
+		},
+		"host-model, unknown": {Config{CPUMode: "host-model"}, 9_000_000, "kvm", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,8 @@ import (
 
 var _ hypervisor.Prober = (*Backend)(nil)
 
-// Probe implements hypervisor.Prober: of each host the connection, what it can run, the storage pool, and whether VMs can be listed.
+// Probe implements hypervisor.Prober: of each host the connection, what it can run, the storage pool, and whether VMs
+// can be listed.
 func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 	const op = "libvirt.probe"
 	var out []hypervisor.Probe
@@ -68,7 +69,10 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 			found := ""
 			for _, in := range p.both() {
 				if in.free < minFree {
-					return "", director.Errorf(director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", in.name, h.Name, in.free>>20).
+					return "", director.Errorf(
+						director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", in.name, h.Name,
+						in.free>>20,
+					).
 						WithHint("free space in it, or name another pool")
 				}
 				if found != "" {

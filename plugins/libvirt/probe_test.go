@@ -44,14 +44,18 @@ func TestProbe(t *testing.T) {
 		return out
 	}
 	good := f.cfg.Hosts[0]
-	if diff := cmp.Diff([]string{"h1 connection: ok", "h1 virtualisation: ok", "h1 storage pool " + good.Pool + ": ok", "h1 VMs: ok"}, probe(good)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"h1 connection: ok", "h1 virtualisation: ok", "h1 storage pool " + good.Pool + ": ok", "h1 VMs: ok"},
+		probe(good),
+	); diff != "" {
 		t.Error(diff)
 	}
 	poolless := HostConfig{Name: "h2", URI: f.uri, Pool: "nopool"}
 	nobody := HostConfig{Name: "h3", URI: "qemu+unix:///system?socket=/nonexistent/sock", Pool: "default"}
 	if diff := cmp.Diff([]string{
 		"h1 connection: ok", "h1 virtualisation: ok", "h1 storage pool " + good.Pool + ": ok", "h1 VMs: ok",
-		"h2 connection: ok", "h2 virtualisation: ok", "h2 storage pool nopool: not_found", "h2 VMs: ok", "h3 connection: unavailable",
+		"h2 connection: ok", "h2 virtualisation: ok", "h2 storage pool nopool: not_found", "h2 VMs: ok",
+		"h3 connection: unavailable",
 	}, probe(nobody, poolless, good)); diff != "" {
 		t.Error(diff)
 	}

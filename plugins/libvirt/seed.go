@@ -23,15 +23,24 @@ func (b *Backend) RemoveSeed(ctx context.Context, id hypervisor.ID, owner direct
 			return err
 		}
 		if vm.Stamp != owner || owner == (director.Stamp{}) {
-			return director.Errorf(director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name, vm.Stamp.Director, vm.Stamp.Machine).
+			return director.Errorf(
+				director.KindConflict, op, "the VM %s on host %s has another owner (%s/%s)", vm.Name, h.Name,
+				vm.Stamp.Director, vm.Stamp.Machine,
+			).
 				WithHint("it is left as it is")
 		}
-		_, err = call(work, h, op, func(c *virt.Connect) (none, error) { return none{}, b.removeSeed(work, op, h, c, id, owner) })
+		_, err = call(work, h, op, func(
+			c *virt.Connect,
+		) (none, error) {
+			return none{}, b.removeSeed(work, op, h, c, id, owner)
+		})
 		return err
 	})
 }
 
-func (b *Backend) removeSeed(ctx context.Context, op string, h *host, c *virt.Connect, id hypervisor.ID, owner director.Stamp) error {
+func (b *Backend) removeSeed(
+	ctx context.Context, op string, h *host, c *virt.Connect, id hypervisor.ID, owner director.Stamp,
+) error {
 	d, err := findDomain(c, string(id))
 	if err != nil {
 		return err

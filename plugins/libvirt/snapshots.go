@@ -20,12 +20,15 @@ import (
 
 var _ hypervisor.Snapshots = (*Backend)(nil)
 
-// A snapshot is libvirt's own, of the root disk alone: the file that the disk was in stays as it is, and the VM writes to a new one that is linked to it.
+// A snapshot is libvirt's own, of the root disk alone: the file that the disk was in stays as it is, and the VM writes
+// to a new one that is linked to it.
 //
 //   - libvirt keeps the list, also that of people's snapshots. Ours are known by their description.
-//   - Going back is done here: libvirt learned it for such snapshots in its version 9.9 only. The disk gets a new file that is linked to the snapshot's.
-//   - A file that is neither under the disk nor under a snapshot any more is deleted by the next call, whichever it is, and one that only the disk
-//     needs is taken up into the file below it. QEMU does that, so it has to wait for a VM that runs.
+//   - Going back is done here: libvirt learned it for such snapshots in its version 9.9 only. The disk gets a
+//     new file that is linked to the snapshot's.
+//   - A file that is neither under the disk nor under a snapshot any more is deleted by the next call, whichever it
+//     is, and one that only the disk needs is taken up into the file below it. QEMU does that, so it
+//     has to wait for a VM that runs.
 
 // ourSnapshot begins the description of snapshots that the director took.
 const ourSnapshot = "Taken by director "
@@ -33,12 +36,14 @@ const ourSnapshot = "Taken by director "
 // snapshotName is what libvirt can keep as the name of a file, with some room.
 var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$`)
 
-// layerName is a file that the root disk is in after a snapshot. They are numbered in the order in which they were made.
+// layerName is a file that the root disk is in after a snapshot. They are numbered in the order in which they were
+// made.
 func layerName(s director.Stamp, n int) string {
 	return fmt.Sprintf("%sroot.%d.qcow2", volumePrefix(s), n)
 }
 
-// layerOf returns the number in the name of a file of the root disk: 0 for the first, which has none, and -1 for other files.
+// layerOf returns the number in the name of a file of the root disk: 0 for the first, which has none, and -1 for other
+// files.
 func layerOf(s director.Stamp, name string) int {
 	middle, ok := strings.CutPrefix(name, volumePrefix(s)+"root.")
 	switch {
@@ -79,11 +84,20 @@ func (r *rootDisk) active() string { return r.disk.Source.File.File }
 // openRoot reads the root disk of the domain, which must be the owner's.
 func (p *pool) openRoot(op string, d *domain, owner director.Stamp) (*rootDisk, error) {
 	if d.mark.stamp() != owner || owner == (director.Stamp{}) {
-		return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner (%s/%s)", d.name, d.mark.Director, d.mark.ID).WithHint("it is left as it is")
+		return nil, director.Errorf(
+			director.KindConflict, op, "the VM %s has another owner (%s/%s)", d.name, d.mark.Director, d.mark.ID,
+		).
+			WithHint("it is left as it is")
 	}
 	if p.disks.block() {
-		return nil, director.Errorf(director.KindInvalid, op, "the root disk of %s is in the volume group %q, where there are no snapshots", d.name, p.disks.name).
-			WithHint("put disks into a pool of type dir, fs or netfs (diskPool of the host), or keep the state by the means of the volume group")
+		return nil, director.Errorf(
+			director.KindInvalid, op, "the root disk of %s is in the volume group %q, where there are no snapshots",
+			d.name, p.disks.name,
+		).
+			WithHint(
+				"put disks into a pool of type dir, fs or netfs (diskPool of the host), or keep the state by the " +
+					"means of the volume group",
+			)
 	}
 	r := &rootDisk{domain: d, op: op, key: owner, pool: p.disks, layers: map[string]string{}}
 	text, err := d.GetXMLDesc(0)
@@ -103,7 +117,9 @@ func (p *pool) openRoot(op string, d *domain, owner director.Stamp) (*rootDisk, 
 		}
 	}
 	if r.disk.Source == nil || layerOf(owner, path.Base(r.active())) < 0 {
-		return nil, director.Errorf(director.KindConflict, op, "the root disk of %s is not one that the director made", d.name).
+		return nil, director.Errorf(
+			director.KindConflict, op, "the root disk of %s is not one that the director made", d.name,
+		).
 			WithHint("use the hypervisor's own snapshots for a VM that was adopted")
 	}
 	if err := r.readLayers(); err != nil {
@@ -160,7 +176,10 @@ func snapshotsOf(d *domain) ([]taken, error) {
 	}
 	// libvirt counts seconds; of two in one second the base of the later has the higher number.
 	slices.SortFunc(all, func(x, y taken) int {
-		return cmp.Or(x.Created.Compare(y.Created), layerOf(d.mark.stamp(), path.Base(x.base))-layerOf(d.mark.stamp(), path.Base(y.base)))
+		return cmp.Or(
+			x.Created.Compare(y.Created),
+			layerOf(d.mark.stamp(), path.Base(x.base))-layerOf(d.mark.stamp(), path.Base(y.base)),
+		)
 	})
 	return all, nil
 }
@@ -174,7 +193,11 @@ func parseSnapshot(text string) (taken, error) {
 	if err != nil {
 		return taken{}, fmt.Errorf("the snapshot %s was taken at %q", def.Name, def.CreationTime)
 	}
-	s := taken{Snapshot: hypervisor.Snapshot{Name: def.Name, Created: time.Unix(seconds, 0), Ours: strings.HasPrefix(def.Description, ourSnapshot)}}
+	s := taken{
+		Snapshot: hypervisor.Snapshot{
+			Name: def.Name, Created: time.Unix(seconds, 0), Ours: strings.HasPrefix(def.Description, ourSnapshot),
+		},
+	}
 	if def.Domain == nil || def.Domain.Devices == nil {
 		return s, nil
 	}
@@ -214,7 +237,10 @@ func (r *rootDisk) next(below string) (string, error) {
 		return "", err
 	}
 	if !found || def.Capacity == nil {
-		return "", director.Errorf(director.KindInternal, r.op, "the file %s of the root disk of %s is not there", below, r.name).WithHint("restore it; the disk cannot be read without it")
+		return "", director.Errorf(
+			director.KindInternal, r.op, "the file %s of the root disk of %s is not there", below, r.name,
+		).
+			WithHint("restore it; the disk cannot be read without it")
 	}
 	name := layerName(r.key, most+1)
 	v, err := r.pool.ensure(volume{name: name, size: def.Capacity.Value, format: "qcow2", backing: below}, true)
@@ -270,8 +296,8 @@ func (r *rootDisk) lone(file string) bool {
 	return above == 1 && !slices.ContainsFunc(r.have, func(s taken) bool { return s.base == file })
 }
 
-// merge takes the active file up into those below that nothing else needs. Only QEMU can: of a VM that is off the files stay until the next call. Whoever else takes
-// snapshots counts on the files as they are.
+// merge takes the active file up into those below that nothing else needs. Only QEMU can: of a VM that is off the files
+// stay until the next call. Whoever else takes snapshots counts on the files as they are.
 func (r *rootDisk) merge(ctx context.Context) error {
 	for r.domain.active && !slices.ContainsFunc(r.have, func(s taken) bool { return !s.Ours }) {
 		below := r.layers[r.active()]
@@ -293,7 +319,8 @@ func (r *rootDisk) merge(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for a commit of the active file, this call's or that of one that was cut off, and lets the VM write to the file below then.
+// settle waits for a commit of the active file, this call's or that of one that was cut off, and lets the VM write to
+// the file below then.
 func (r *rootDisk) settle(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -322,9 +349,11 @@ func (r *rootDisk) settle(ctx context.Context) error {
 	}
 }
 
-// ofRoot runs act with the root disk of the VM, alone on the machine, after what an earlier call has left is put in order, and puts in order what act has left. Errors:
-// not_found, conflict if the VM has another owner.
-func (b *Backend) ofRoot(ctx context.Context, op string, id hypervisor.ID, owner director.Stamp, act func(r *rootDisk) error) error {
+// ofRoot runs act with the root disk of the VM, alone on the machine, after what an earlier call has left is put in
+// order, and puts in order what act has left. Errors: not_found, conflict if the VM has another owner.
+func (b *Backend) ofRoot(
+	ctx context.Context, op string, id hypervisor.ID, owner director.Stamp, act func(r *rootDisk) error,
+) error {
 	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
 		_, h, err := b.get(work, op, id)
 		if err != nil {
@@ -367,10 +396,19 @@ func (p *pool) withRoot(op string, id hypervisor.ID, owner director.Stamp, act f
 }
 
 // TakeSnapshot implements hypervisor.Snapshots. Of a VM that runs the disk is kept as a power cut would leave it.
-func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard) (s hypervisor.Snapshot, err error) {
+func (b *Backend) TakeSnapshot(
+	ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard,
+) (s hypervisor.Snapshot, err error) {
 	const op = "libvirt.take_snapshot"
 	if !snapshotName.MatchString(name) {
-		return s, director.Invalid(op, "the snapshot cannot be taken", []director.Field{{Path: "name", Msg: fmt.Sprintf("%q has other characters than letters, digits, '.', '_' and '-', or is too long", name)}})
+		return s, director.Invalid(op, "the snapshot cannot be taken", []director.Field{
+			{
+				Path: "name",
+				Msg: fmt.Sprintf(
+					"%q has other characters than letters, digits, '.', '_' and '-', or is too long", name,
+				),
+			},
+		})
 	}
 	err = b.ofRoot(ctx, op, id, owner, func(r *rootDisk) error {
 		if old := r.find(name); old != nil {
@@ -385,7 +423,10 @@ func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner dire
 			return err
 		}
 		if size == nil {
-			return director.Errorf(director.KindInternal, op, "the storage pool %q does not know the root disk of %s", r.pool.name, r.name).WithHint("refresh the pool: virsh pool-refresh %s", r.pool.name)
+			return director.Errorf(
+				director.KindInternal, op, "the storage pool %q does not know the root disk of %s", r.pool.name, r.name,
+			).
+				WithHint("refresh the pool: virsh pool-refresh %s", r.pool.name)
 		}
 		if err := g.Check(op, r.name, r.snapshots(), time.Now(), int64(r.pool.free), int64(size.Capacity)); err != nil {
 			return err
@@ -398,7 +439,9 @@ func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner dire
 		}
 		made := r.find(name)
 		if made == nil {
-			return director.Errorf(director.KindUnavailable, op, "the snapshot %s of %s was taken and is gone", name, r.name)
+			return director.Errorf(
+				director.KindUnavailable, op, "the snapshot %s of %s was taken and is gone", name, r.name,
+			)
 		}
 		s = made.Snapshot
 		return nil
@@ -429,7 +472,10 @@ func (r *rootDisk) take(name string, at func(point string) error) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.CreateSnapshotXML(text, virt.DOMAIN_SNAPSHOT_CREATE_DISK_ONLY|virt.DOMAIN_SNAPSHOT_CREATE_REUSE_EXT|virt.DOMAIN_SNAPSHOT_CREATE_ATOMIC)
+	s, err := r.CreateSnapshotXML(
+		text,
+		virt.DOMAIN_SNAPSHOT_CREATE_DISK_ONLY|virt.DOMAIN_SNAPSHOT_CREATE_REUSE_EXT|virt.DOMAIN_SNAPSHOT_CREATE_ATOMIC,
+	)
 	if err != nil {
 		return err
 	}

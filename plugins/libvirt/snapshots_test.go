@@ -21,7 +21,8 @@ func TestLayerOf(t *testing.T) {
 	t.Parallel()
 	s := director.Stamp{Director: "d", Machine: "m"}
 	for name, want := range map[string]int{
-		"kaas.d.m.root.qcow2": 0, layerName(s, 7): 7, "kaas.d.m.root.x.qcow2": -1, "kaas.d.m.root.0.qcow2": -1, "kaas.d.m.root.raw": -1,
+		"kaas.d.m.root.qcow2": 0, layerName(s, 7): 7, "kaas.d.m.root.x.qcow2": -1, "kaas.d.m.root.0.qcow2": -1,
+		"kaas.d.m.root.raw":          -1,
 		"kaas.d.m.data.root.1.qcow2": -1, "kaas.d.other.root.1.qcow2": -1, "kaas.d.m.root.complete": -1,
 	} {
 		if got := layerOf(s, name); got != want {
@@ -38,7 +39,8 @@ func TestParseSnapshot(t *testing.T) {
 			<disk type='file' device='disk'><source file='/pool/kaas.d.m.data.x.qcow2'/><target dev='vdb'/><serial>x</serial></disk>
 		</devices></domain></domainsnapshot>`
 	s, err := parseSnapshot(fmt.Sprintf(text, ourSnapshot+"d.", "1700000000"))
-	if err != nil || !s.Ours || s.Name != "before" || s.Created.Unix() != 1700000000 || s.base != "/pool/kaas.d.m.root.2.qcow2" {
+	if err != nil || !s.Ours || s.Name != "before" || s.Created.Unix() != 1700000000 ||
+		s.base != "/pool/kaas.d.m.root.2.qcow2" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := parseSnapshot(fmt.Sprintf(text, "by hand", "1700000000")); err != nil || s.Ours {
@@ -84,7 +86,8 @@ func TestRootDiskFiles(t *testing.T) {
 	}
 }
 
-// TestLabSnapshots looks at the bytes of a root disk over the life of its snapshots, with calls that are cut off at every line.
+// TestLabSnapshots looks at the bytes of a root disk over the life of its snapshots, with calls that are cut off at
+// every line.
 func TestLabSnapshots(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, labURI(t), "default")
@@ -172,7 +175,10 @@ func TestLabSnapshots(t *testing.T) {
 	write(0x22)
 	power(hypervisor.PowerOn)
 	want(0x22, "after two snapshots")
-	cutOff("RevertSnapshot", func() error { return b.RevertSnapshot(ctx, vm.ID, s.Key, "one") }, "off", "layer", "reverted")
+	cutOff(
+		"RevertSnapshot", func() error { return b.RevertSnapshot(ctx, vm.ID, s.Key, "one") }, "off", "layer",
+		"reverted",
+	)
 	want(0x11, "back at the first snapshot,")
 	write(0x33)
 	power(hypervisor.PowerOn)
@@ -211,7 +217,8 @@ func TestLabSnapshots(t *testing.T) {
 	want(0x44, "in one file again")
 }
 
-// somebodysSnapshot has libvirt know a snapshot that a person took, of a VM that has one of ours, and returns how to forget it.
+// somebodysSnapshot has libvirt know a snapshot that a person took, of a VM that has one of ours, and returns how to
+// forget it.
 func somebodysSnapshot(t *testing.T, f *fixture, id hypervisor.ID, like string) func() {
 	t.Helper()
 	dom, err := f.keep.LookupDomainByUUIDString(string(id))
@@ -228,7 +235,11 @@ func somebodysSnapshot(t *testing.T, f *fixture, id hypervisor.ID, like string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = strings.NewReplacer("<name>"+like+"</name>", "<name>theirs</name>", ourSnapshot, "Taken by a person ").Replace(text)
+	text = strings.NewReplacer(
+		"<name>"+like+"</name>", "<name>theirs</name>", ourSnapshot, "Taken by a person ",
+	).Replace(
+		text,
+	)
 	theirs, err := dom.CreateSnapshotXML(text, virt.DOMAIN_SNAPSHOT_CREATE_REDEFINE)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,8 @@ func TestVLAN(t *testing.T) {
 	b := f.open(t)
 	t.Cleanup(func() { b.Close() })
 	s := hypervisor.NetworkSpec{
-		Owner: director.Stamp{Director: hypervisortest.RandomID("d"), Machine: "n1"}, Name: hypervisortest.RandomID("net-"), Mode: "bridge", Bridge: "br0", VLAN: 77, OpenVSwitch: true,
+		Owner: director.Stamp{Director: hypervisortest.RandomID("d"), Machine: "n1"},
+		Name:  hypervisortest.RandomID("net-"), Mode: "bridge", Bridge: "br0", VLAN: 77, OpenVSwitch: true,
 	}
 	for range 2 {
 		if err := b.EnsureNetwork(t.Context(), s); err != nil {

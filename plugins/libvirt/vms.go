@@ -12,8 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// locate returns the VM and the host that has it, or a nil host. Errors: unavailable if it was found nowhere and a host did not
-// answer.
+// locate returns the VM and the host that has it, or a nil host. Errors: unavailable if it was found nowhere and a host
+// did not answer.
 func (b *Backend) locate(ctx context.Context, op, id string) (hypervisor.VM, *host, error) {
 	var failed error
 	for _, h := range b.hosts {
@@ -55,8 +55,11 @@ func notThere(op string, id hypervisor.ID) error {
 	return director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
 }
 
-// ofDomains returns what of tells of the domains of all hosts, which must answer. A domain that goes away meanwhile is left out.
-func ofDomains[T any](ctx context.Context, b *Backend, op string, flags virt.ConnectListAllDomainsFlags, of func(*host, *domain) []T) ([]T, error) {
+// ofDomains returns what of tells of the domains of all hosts, which must answer. A domain that goes away meanwhile is
+// left out.
+func ofDomains[T any](
+	ctx context.Context, b *Backend, op string, flags virt.ConnectListAllDomainsFlags, of func(*host, *domain) []T,
+) ([]T, error) {
 	var all []T
 	for _, h := range b.hosts {
 		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]T, error) {
@@ -101,7 +104,11 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(x, y hypervisor.VM) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(all, func(
+		x, y hypervisor.VM,
+	) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
 	return all, nil
 }
 
@@ -120,7 +127,9 @@ func withDomain[T any](op string, c *virt.Connect, id hypervisor.ID, act func(d 
 }
 
 // onDomain is call with a domain of the host.
-func onDomain[T any](ctx context.Context, h *host, op string, id hypervisor.ID, act func(d *domain) (T, error)) (T, error) {
+func onDomain[T any](
+	ctx context.Context, h *host, op string, id hypervisor.ID, act func(d *domain) (T, error),
+) (T, error) {
 	return call(ctx, h, op, func(c *virt.Connect) (T, error) { return withDomain(op, c, id, act) })
 }
 
@@ -148,7 +157,9 @@ func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes in
 		return nil, err
 	}
 	if vm.Stamp == (director.Stamp{}) {
-		return nil, director.Errorf(director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", vm.Name)
+		return nil, director.Errorf(
+			director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", vm.Name,
+		)
 	}
 	return inPool(ctx, h, op, func(p *pool) ([]byte, error) {
 		v, err := p.find(consoleName(vm.Stamp))

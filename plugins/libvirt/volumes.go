@@ -31,7 +31,11 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 			return nil, err
 		}
 		for _, r := range rows {
-			same := slices.IndexFunc(all, func(a hypervisor.VolumeInfo) bool { return a.Name == r.Name && a.Host == r.Host })
+			same := slices.IndexFunc(all, func(
+				a hypervisor.VolumeInfo,
+			) bool {
+				return a.Name == r.Name && a.Host == r.Host
+			})
 			if same < 0 {
 				all = append(all, r)
 				continue
@@ -49,7 +53,12 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 // wants matches the data disks of the VM, those that it takes over included.
 func wants(s hypervisor.Spec) func(director.Stamp, string) bool {
 	return func(stamp director.Stamp, serial string) bool {
-		return stamp == s.Key || slices.ContainsFunc(s.DataDisks, func(d hypervisor.Disk) bool { return d.Of == stamp && d.Serial == serial })
+		return stamp == s.Key ||
+			slices.ContainsFunc(s.DataDisks, func(
+				d hypervisor.Disk,
+			) bool {
+				return d.Of == stamp && d.Serial == serial
+			})
 	}
 }
 
@@ -75,7 +84,8 @@ func (p *pool) dataDisks(match func(stamp director.Stamp, serial string) bool) (
 		}
 		if found {
 			rows = append(rows, hypervisor.VolumeInfo{
-				Name: name, Host: where, Size: int64(info.Capacity), Stamp: director.Stamp{Director: m[1], Machine: m[2]}, Serial: m[3],
+				Name: name, Host: where, Size: int64(info.Capacity),
+				Stamp: director.Stamp{Director: m[1], Machine: m[2]}, Serial: m[3],
 			})
 		}
 	}
@@ -136,7 +146,11 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serial
 	}
 	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
 		// Who uses them is asked of all hosts first: each of them may see the same disks.
-		if err := b.onEachPool(work, op, func(p *pool) error { return p.volumesUnused(owner, serials, "") }); err != nil {
+		if err := b.onEachPool(work, op, func(
+			p *pool,
+		) error {
+			return p.volumesUnused(owner, serials, "")
+		}); err != nil {
 			return err
 		}
 		return b.onEachPool(work, op, func(p *pool) error { return p.deleteVolumes(owner, serials) })
@@ -167,7 +181,9 @@ func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
 		return err
 	}
 	for disk := range labels {
-		if m := dataVolume.FindStringSubmatch(disk); m != nil && match(director.Stamp{Director: m[1], Machine: m[2]}, m[3]) {
+		if m := dataVolume.FindStringSubmatch(
+			disk,
+		); m != nil && match(director.Stamp{Director: m[1], Machine: m[2]}, m[3]) {
 			if err := p.unlabel(disk, ""); err != nil {
 				return err
 			}
@@ -187,7 +203,8 @@ func (p *pool) takeable(s hypervisor.Spec) error {
 			return err
 		}
 		if v == nil {
-			return director.Errorf(director.KindNotFound, p.op, "host %s does not have the data disk %s of machine %s, which %s is to take over",
+			return director.Errorf(director.KindNotFound, p.op, "host %s does not have the data disk %s of machine "+
+				"%s, which %s is to take over",
 				p.h.Name, d.Serial, d.Of.Machine, s.Name).WithHint("see where it is: directorctl disks list")
 		}
 		_ = v.Free()
@@ -198,8 +215,8 @@ func (p *pool) takeable(s hypervisor.Spec) error {
 	return nil
 }
 
-// volumesUnused is a conflict if a VM of the pool's host other than but uses data disks of the owner with those serials, or any of them without
-// serials.
+// volumesUnused is a conflict if a VM of the pool's host other than but uses data disks of the owner with those
+// serials, or any of them without serials.
 func (p *pool) volumesUnused(owner director.Stamp, serials []string, but hypervisor.ID) error {
 	rows, err := p.dataDisks(named(owner, serials))
 	if err != nil || len(rows) == 0 {
@@ -211,7 +228,10 @@ func (p *pool) volumesUnused(owner director.Stamp, serials []string, but hypervi
 	}
 	for _, r := range rows {
 		if u, used := users[p.disks.path(r.Name)]; used && u.id != but {
-			return director.Errorf(director.KindConflict, p.op, "the VM %s on host %s uses the data disk %s of machine %s", u.name, p.h.Name, r.Serial, owner.Machine).
+			return director.Errorf(
+				director.KindConflict, p.op, "the VM %s on host %s uses the data disk %s of machine %s", u.name,
+				p.h.Name, r.Serial, owner.Machine,
+			).
 				WithHint("delete the VM first")
 		}
 	}

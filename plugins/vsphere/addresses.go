@@ -14,7 +14,8 @@ import (
 
 var _ hypervisor.AddressTeller = (*Backend)(nil)
 
-// UsedAddresses implements hypervisor.AddressTeller: what the guests' tools have told vCenter, of every VM of the datacenter that the account may see.
+// UsedAddresses implements hypervisor.AddressTeller: what the guests' tools have told vCenter, of every VM of the
+// datacenter that the account may see.
 func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, error) {
 	const op = "vsphere.used_addresses"
 	p, err := b.place(ctx, op)
@@ -26,7 +27,10 @@ func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, 
 		return nil, b.translate(ctx, op, "the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
 	}
 	byRef := map[types.ManagedObjectReference]*machine{}
-	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"guest.net"}}}, ReportMissingObjectsInResults: types.NewBool(true)}
+	spec := types.PropertyFilterSpec{
+		PropSet:                       []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"guest.net"}}},
+		ReportMissingObjectsInResults: types.NewBool(true),
+	}
 	for _, m := range found {
 		if m.on && !m.template {
 			byRef[m.ref] = m
@@ -53,7 +57,9 @@ func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, 
 				for _, text := range n.IpAddress {
 					if a, err := netip.ParseAddr(text); err == nil {
 						// The guest's network is named without its path, which no Network need do: it is not compared.
-						all = append(all, hypervisor.UsedAddress{VM: vm.Name, Host: vm.Host, Stamp: vm.Stamp, MAC: strings.ToLower(n.MacAddress), Address: a})
+						all = append(all, hypervisor.UsedAddress{
+							VM: vm.Name, Host: vm.Host, Stamp: vm.Stamp, MAC: strings.ToLower(n.MacAddress), Address: a,
+						})
 					}
 				}
 			}

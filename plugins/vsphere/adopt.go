@@ -10,9 +10,11 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Adopt implements hypervisor.Adopter. The VM may be in any folder of the datacenter, and stays there. It gets our UUID, by which it is found from then on; its BIOS UUID,
-// which storage drivers and licences go by, stays.
-func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk) (vm hypervisor.VM, err error) {
+// Adopt implements hypervisor.Adopter. The VM may be in any folder of the datacenter, and stays there. It gets our
+// UUID, by which it is found from then on; its BIOS UUID, which storage drivers and licences go by, stays.
+func (b *Backend) Adopt(
+	ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk,
+) (vm hypervisor.VM, err error) {
 	const op = "vsphere.adopt"
 	fields := hypervisor.ValidStamp("key", key)
 	if name == "" {
@@ -29,7 +31,9 @@ func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, di
 }
 
 // adopt is Adopt under the machine's lock. One call writes all of it, so that a VM is adopted or not, whatever happens.
-func (b *Backend) adopt(ctx context.Context, op string, key director.Stamp, name string, disks []hypervisor.Disk) (hypervisor.VM, error) {
+func (b *Backend) adopt(
+	ctx context.Context, op string, key director.Stamp, name string, disks []hypervisor.Disk,
+) (hypervisor.VM, error) {
 	p, err := b.place(ctx, op)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -56,14 +60,18 @@ func (b *Backend) adopt(ctx context.Context, op string, key director.Stamp, name
 		return hypervisor.VM{}, err
 	}
 	if m == nil {
-		return hypervisor.VM{}, director.Errorf(director.KindUnavailable, op, "the VM %s vanished while it was adopted", name)
+		return hypervisor.VM{}, director.Errorf(
+			director.KindUnavailable, op, "the VM %s vanished while it was adopted", name,
+		)
 	}
 	return b.vm(ctx, p, m)
 }
 
-// adoptable returns the VM of the name that nobody else owns, or the one that is ours already. In vCenter names are unique in a folder alone: a VM below the provider's folder
-// goes before one that is elsewhere in the datacenter.
-func (b *Backend) adoptable(ctx context.Context, op string, p *place, key director.Stamp, name string) (*machine, error) {
+// adoptable returns the VM of the name that nobody else owns, or the one that is ours already. In vCenter names are
+// unique in a folder alone: a VM below the provider's folder goes before one that is elsewhere in the datacenter.
+func (b *Backend) adoptable(
+	ctx context.Context, op string, p *place, key director.Stamp, name string,
+) (*machine, error) {
 	ours, err := lookup(ctx, p, vmUUID(key))
 	if err != nil {
 		return nil, err
@@ -88,7 +96,10 @@ func (b *Backend) adoptable(ctx context.Context, op string, p *place, key direct
 			switch owner := m.stamp(); {
 			case m.name != name || m.template || owner == key:
 			case owner != (director.Stamp{}):
-				return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner (%s/%s)", name, owner.Director, owner.Machine).
+				return nil, director.Errorf(
+					director.KindConflict, op, "the VM %s has another owner (%s/%s)", name, owner.Director,
+					owner.Machine,
+				).
 					WithHint("it is left as it is")
 			default:
 				found = append(found, m)
@@ -107,7 +118,9 @@ func (b *Backend) adoptable(ctx context.Context, op string, p *place, key direct
 }
 
 // takeOver writes the stamp, the UUID and the mark, and attaches the data disks that were kept.
-func (b *Backend) takeOver(ctx context.Context, op string, p *place, key director.Stamp, m *machine, disks []hypervisor.Disk) error {
+func (b *Backend) takeOver(
+	ctx context.Context, op string, p *place, key director.Stamp, m *machine, disks []hypervisor.Disk,
+) error {
 	have, err := b.keptOf(ctx, op, p, key, disks)
 	if err != nil {
 		return err
@@ -132,17 +145,20 @@ func (b *Backend) takeOver(ctx context.Context, op string, p *place, key directo
 		}
 	}
 	extra := []types.BaseOptionValue{
-		option(keyDirector, key.Director), option(keyMachine, key.Machine), option(keyMade, "yes"), option(keyAdopted, "yes"),
+		option(keyDirector, key.Director), option(keyMachine, key.Machine), option(keyMade, "yes"),
+		option(keyAdopted, "yes"),
 	}
 	if len(s.DataDisks) > 0 {
 		extra = append(extra, option(keyDisks, serials(s.DataDisks)))
 	}
-	for _, k := range []string{keyGroup, keyApart, keyNICs, keyMoved} { // what a copy of one of our VMs has brought along
+	// what a copy of one of our VMs has brought along
+	for _, k := range []string{keyGroup, keyApart, keyNICs, keyMoved} {
 		if m.extra[k] != "" {
 			extra = append(extra, option(k, ""))
 		}
 	}
 	return b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{
-		InstanceUuid: vmUUID(key), Annotation: note("Adopted", key), DeviceChange: attach(all, s, have), ExtraConfig: extra,
+		InstanceUuid: vmUUID(key), Annotation: note("Adopted", key), DeviceChange: attach(all, s, have),
+		ExtraConfig: extra,
 	})
 }

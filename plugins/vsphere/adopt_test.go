@@ -12,7 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// A VM that was adopted keeps its maker's disks when it is deleted, the root disk too; the data disk that was kept comes back beside those that it has.
+// A VM that was adopted keeps its maker's disks when it is deleted, the root disk too; the data disk that was kept
+// comes back beside those that it has.
 func TestAdoptedDisksStay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)
@@ -41,7 +42,9 @@ func TestAdoptedDisksStay(t *testing.T) {
 	scsi.Key, scsi.SharedBus = -1000, types.VirtualSCSISharingNoSharing
 	disk := &types.VirtualDisk{}
 	disk.Key, disk.ControllerKey, disk.UnitNumber = -2000, -1000, types.NewInt32(0)
-	disk.Backing = &types.VirtualDiskFlatVer2BackingInfo{VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: theirs}, DiskMode: "persistent"}
+	disk.Backing = &types.VirtualDiskFlatVer2BackingInfo{
+		VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: theirs}, DiskMode: "persistent",
+	}
 	if err := vm.AddDevice(ctx, scsi, disk); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,8 @@ func TestAdoptedDisksStay(t *testing.T) {
 		t.Fatalf("Adopt: %+v, %v", got, err)
 	}
 	_, now, extra := f.look(t, "/DC0/vm/"+s.Name)
-	if now.Config.Uuid != props.Config.Uuid || extra[keyAdopted] != "yes" || extra[keyDisks] != "kaas-data" || !strings.Contains(now.Config.Annotation, "Adopted") {
+	if now.Config.Uuid != props.Config.Uuid || extra[keyAdopted] != "yes" || extra[keyDisks] != "kaas-data" ||
+		!strings.Contains(now.Config.Annotation, "Adopted") {
 		t.Errorf("the VM has the BIOS UUID %s, and had %s: %v", now.Config.Uuid, props.Config.Uuid, extra)
 	}
 	files := map[string]string{}

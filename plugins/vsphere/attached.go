@@ -45,7 +45,8 @@ func (b *Backend) attached(ctx context.Context, p *place, m *machine) ([]hypervi
 		a := hypervisor.AttachedDisk{Name: fileOf(disk), Size: max(disk.CapacityInBytes, disk.CapacityInKB<<10)}
 		for _, name := range strings.Fields(m.extra[keyDisks]) {
 			whose, serial := listed(m.stamp(), name)
-			if strings.EqualFold(uuidOf(disk), diskUUID(whose, serial)) || strings.HasSuffix(a.Name, "] "+path.Join(dataDir, dataName(whose, serial))) {
+			if strings.EqualFold(uuidOf(disk), diskUUID(whose, serial)) ||
+				strings.HasSuffix(a.Name, "] "+path.Join(dataDir, dataName(whose, serial))) {
 				a.Stamp, a.Serial = whose, serial
 			}
 		}
@@ -55,7 +56,8 @@ func (b *Backend) attached(ctx context.Context, p *place, m *machine) ([]hypervi
 	return out, nil
 }
 
-// A label is a file beside the data disk: its name says what the disk was for, for those who only see a list of files, and its text too.
+// A label is a file beside the data disk: its name says what the disk was for, for those who only see a list of files,
+// and its text too.
 var labelFile = regexp.MustCompile(`^([^.]+)\.([^.]+)\.([^.]+)\.kept\.(.*)\.txt$`)
 
 type label struct {
@@ -72,7 +74,8 @@ func (b *Backend) labels(ctx context.Context, op string, p *place, prefix string
 		}
 		result, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 			res, err := methods.SearchDatastore_Task(ctx, p.vim, &types.SearchDatastore_Task{
-				This: browser.Reference(), DatastorePath: store.Path(dataDir), SearchSpec: &types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}},
+				This: browser.Reference(), DatastorePath: store.Path(dataDir),
+				SearchSpec: &types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}},
 			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
@@ -140,8 +143,10 @@ func (b *Backend) label(ctx context.Context, op string, p *place, o hypervisor.D
 }
 
 func (b *Backend) writeLabel(ctx context.Context, k kept, file string, l hypervisor.DiskLabel) error {
-	text := fmt.Sprintf("%s is the data disk of node %s, pool %s, of cluster %s. The node is gone, and its data disk was kept.\n"+
-		"Attach it to another node or delete it by the director %s: directorctl disks list\n", k.file, l.Node, l.Pool, l.Cluster, k.stamp.Director)
+	text := fmt.Sprintf("%s is the data disk of node %s, pool %s, of cluster %s. The node is gone, and its data "+
+		"disk was kept.\n"+
+		"Attach it to another node or delete it by the director %s: directorctl disks list\n", k.file, l.Node, l.Pool,
+		l.Cluster, k.stamp.Director)
 	var at object.DatastorePath
 	at.FromString(file)
 	put := soap.DefaultUpload

@@ -11,9 +11,9 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Capacity implements hypervisor.Capacity. It also finds what is wrong with the provider before a VM is to be made there: names that vCenter does
-// not have, and privileges that the account lacks, all at once. A host in maintenance is left out, since no VM can go there. Hosts share
-// datastores: each row has the space of the one with the most.
+// Capacity implements hypervisor.Capacity. It also finds what is wrong with the provider before a VM is to be made
+// there: names that vCenter does not have, and privileges that the account lacks, all at once. A host in maintenance is
+// left out, since no VM can go there. Hosts share datastores: each row has the space of the one with the most.
 func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, error) {
 	const op = "vsphere.capacity"
 	p, err := b.place(ctx, op)
@@ -33,7 +33,7 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 	}
 	var rows []hypervisor.HostCapacity
 	for _, h := range hosts {
-		if h.state != "" {
+		if h.state != "" || slices.Contains(b.lost, h.name) {
 			continue
 		}
 		row := hypervisor.HostCapacity{Host: h.name, CPUs: h.cpus, Memory: h.memory, MemoryFree: h.free}
@@ -53,7 +53,8 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 	return rows, nil
 }
 
-// Role is what the account must be allowed to do, by the object on which, as vCenter calls the privileges. docs/vsphere.md has it as a role.
+// Role is what the account must be allowed to do, by the object on which, as vCenter calls the privileges.
+// docs/operate/vsphere.md has it as a role.
 func Role() map[string][]string {
 	return map[string][]string{
 		"datacenter": {"System.View"},
@@ -63,14 +64,20 @@ func Role() map[string][]string {
 		"network":    {"Network.Assign"},
 		"folder": {
 			"Folder.Create",
-			"VirtualMachine.Config.AddExistingDisk", "VirtualMachine.Config.AddNewDisk", "VirtualMachine.Config.AddRemoveDevice",
-			"VirtualMachine.Config.AdvancedConfig", "VirtualMachine.Config.Annotation", "VirtualMachine.Config.CPUCount", "VirtualMachine.Config.DiskExtend",
-			"VirtualMachine.Config.EditDevice", "VirtualMachine.Config.Memory", "VirtualMachine.Config.RemoveDisk", "VirtualMachine.Config.Settings",
+			"VirtualMachine.Config.AddExistingDisk", "VirtualMachine.Config.AddNewDisk",
+			"VirtualMachine.Config.AddRemoveDevice",
+			"VirtualMachine.Config.AdvancedConfig", "VirtualMachine.Config.Annotation",
+			"VirtualMachine.Config.CPUCount", "VirtualMachine.Config.DiskExtend",
+			"VirtualMachine.Config.EditDevice", "VirtualMachine.Config.Memory", "VirtualMachine.Config.RemoveDisk",
+			"VirtualMachine.Config.Settings",
 			"VirtualMachine.Interact.PowerOff", "VirtualMachine.Interact.PowerOn",
-			"VirtualMachine.Inventory.Create", "VirtualMachine.Inventory.CreateFromExisting", "VirtualMachine.Inventory.Delete",
-			"VirtualMachine.Provisioning.Clone", "VirtualMachine.Provisioning.CloneTemplate", "VirtualMachine.Provisioning.DeployTemplate",
+			"VirtualMachine.Inventory.Create", "VirtualMachine.Inventory.CreateFromExisting",
+			"VirtualMachine.Inventory.Delete",
+			"VirtualMachine.Provisioning.Clone", "VirtualMachine.Provisioning.CloneTemplate",
+			"VirtualMachine.Provisioning.DeployTemplate",
 			"VirtualMachine.Provisioning.MarkAsTemplate",
-			"VirtualMachine.State.CreateSnapshot", "VirtualMachine.State.RemoveSnapshot", "VirtualMachine.State.RevertToSnapshot",
+			"VirtualMachine.State.CreateSnapshot", "VirtualMachine.State.RemoveSnapshot",
+			"VirtualMachine.State.RevertToSnapshot",
 		},
 	}
 }

@@ -33,7 +33,8 @@ func consolePort(all object.VirtualDeviceList, m *machine) *types.VirtualSerialP
 	return port
 }
 
-// dropConsole removes the console's file: vCenter does not know that it belongs to the VM, and would leave its directory behind with it.
+// dropConsole removes the console's file: vCenter does not know that it belongs to the VM, and would leave its
+// directory behind with it.
 func (b *Backend) dropConsole(ctx context.Context, op string, p *place, m *machine) error {
 	if m.dir() == "" {
 		return nil
@@ -64,7 +65,9 @@ func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes in
 		return nil, err
 	}
 	if m.stamp() == (director.Stamp{}) {
-		return nil, director.Errorf(director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", m.name)
+		return nil, director.Errorf(
+			director.KindNotFound, op, "the VM %s is not the director's; its console is not kept", m.name,
+		)
 	}
 	var file object.DatastorePath
 	if !file.FromString(m.dir() + "/" + consoleFile) {
@@ -85,8 +88,13 @@ func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes in
 	case http.StatusNotFound:
 		return nil, nil
 	default:
-		return nil, director.Errorf(director.KindUnavailable, op, "vCenter does not give the console of VM %s: %s", m.name, strings.TrimSpace(res.Status)).
-			WithHint("the account needs Datastore.FileManagement and Datastore.Browse on the datastore %s", file.Datastore)
+		return nil, director.Errorf(
+			director.KindUnavailable, op, "vCenter does not give the console of VM %s: %s", m.name,
+			strings.TrimSpace(res.Status),
+		).
+			WithHint(
+				"the account needs Datastore.FileManagement and Datastore.Browse on the datastore %s", file.Datastore,
+			)
 	}
 	return tail(res.Body, maxBytes)
 }

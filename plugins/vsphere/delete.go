@@ -14,9 +14,10 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Delete implements hypervisor.Backend. The VM goes last, so that a half-done Delete is still listed. Only the disk that came with the image is
-// destroyed with it: every other one is detached first, the director's data disks as well as disks that somebody else has attached, such as the
-// volumes of a storage driver, which are never deleted. Of a VM that was adopted no disk is destroyed: they are its maker's.
+// Delete implements hypervisor.Backend. The VM goes last, so that a half-done Delete is still listed. Only the disk
+// that came with the image is destroyed with it: every other one is detached first, the director's data disks as well
+// as disks that somebody else has attached, such as the volumes of a storage driver, which are never deleted. Of a VM
+// that was adopted no disk is destroyed: they are its maker's.
 func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "vsphere.delete"
 	return b.alone(ctx, op, machineKey(o.Owner), func() error {
@@ -34,7 +35,10 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 			return err
 		}
 		if m.stamp() != o.Owner || o.Owner == (director.Stamp{}) {
-			return director.Errorf(director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director, m.stamp().Machine).
+			return director.Errorf(
+				director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director,
+				m.stamp().Machine,
+			).
 				WithHint("it is left as it is; remove it by hand if it is yours")
 		}
 		return b.translate(ctx, op, "VM "+m.name, b.forget(b.delete(ctx, op, p, m, o)))
@@ -106,9 +110,10 @@ func (b *Backend) shutdown(ctx context.Context, op string, p *place, m *machine,
 	}
 }
 
-// detach takes every disk but the root disk off the machine (of one that was adopted, that too) and unsets its mark: from here on it is half a machine. A data disk of ours that
-// was moved, as vCenter does when it moves a VM to another datastore, is brought back under its name; where it is stands in the VM's settings
-// before it is detached, so that a crash does not lose sight of it.
+// detach takes every disk but the root disk off the machine (of one that was adopted, that too) and unsets its mark:
+// from here on it is half a machine. A data disk of ours that was moved, as vCenter does when it moves a VM to another
+// datastore, is brought back under its name; where it is stands in the VM's settings before it is detached, so that a
+// crash does not lose sight of it.
 func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, owner director.Stamp) error {
 	all, err := devices(ctx, p, m)
 	if err != nil {
@@ -122,10 +127,13 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 			continue
 		}
 		// Without a file operation the file stays.
-		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: disk})
+		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: disk,
+		})
 		for _, name := range strings.Fields(m.extra[keyDisks]) {
 			whose, serial := listed(owner, name)
-			if strings.EqualFold(uuidOf(disk), diskUUID(whose, serial)) && !strings.HasSuffix(fileOf(disk), "] "+path.Join(dataDir, dataName(whose, serial))) {
+			if strings.EqualFold(uuidOf(disk), diskUUID(whose, serial)) &&
+				!strings.HasSuffix(fileOf(disk), "] "+path.Join(dataDir, dataName(whose, serial))) {
 				moved += name + "\t" + fileOf(disk) + "\n"
 			}
 		}
@@ -150,8 +158,8 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 	return nil
 }
 
-// bringBack renames a data disk to the name that it was made with; in the datastore where it is, if that is one of the provider's. No error if
-// it was brought back before.
+// bringBack renames a data disk to the name that it was made with; in the datastore where it is, if that is one of the
+// provider's. No error if it was brought back before.
 func (b *Backend) bringBack(ctx context.Context, op string, p *place, file, name string) error {
 	var from object.DatastorePath
 	if !from.FromString(file) {
@@ -168,7 +176,9 @@ func (b *Backend) bringBack(ctx context.Context, op string, p *place, file, name
 		return err
 	}
 	_, err = b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-		t, err := object.NewVirtualDiskManager(p.vim).MoveVirtualDisk(ctx, file, p.dc, store.Path(path.Join(dataDir, name)), p.dc, false)
+		t, err := object.NewVirtualDiskManager(p.vim).MoveVirtualDisk(
+			ctx, file, p.dc, store.Path(path.Join(dataDir, name)), p.dc, false,
+		)
 		if err != nil {
 			return types.ManagedObjectReference{}, err
 		}

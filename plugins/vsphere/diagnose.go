@@ -12,8 +12,8 @@ import (
 
 var _ hypervisor.Diagnoser = (*Backend)(nil)
 
-// Diagnose implements hypervisor.Diagnoser: power, a question that vCenter waits for an answer to, adapters that are on no network, and VMware's tools, without which a
-// guest never reads its settings.
+// Diagnose implements hypervisor.Diagnoser: power, a question that vCenter waits for an answer to, adapters that are on
+// no network, and VMware's tools, without which a guest never reads its settings.
 func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.Probe, error) {
 	const op = "vsphere.diagnose"
 	p, m, err := b.get(ctx, op, id)
@@ -36,16 +36,26 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 	x := &probing{b: b, op: op}
 	var problem error
 	if !m.on {
-		problem = director.Errorf(director.KindUnavailable, op, "the VM %s is powered off", m.name).WithHint("look at its events in vCenter for why")
+		problem = director.Errorf(director.KindUnavailable, op, "the VM %s is powered off", m.name).
+			WithHint("look at its events in vCenter for why")
 	}
 	x.add("", "power", "on", problem)
 	if q := vm.Runtime.Question; q != nil {
-		x.add("", "question", "", director.Errorf(director.KindConflict, op, "vCenter waits for an answer about the VM %s: %s", m.name, q.Text).WithHint("answer it in vCenter"))
+		x.add(
+			"", "question", "",
+			director.Errorf(
+				director.KindConflict, op, "vCenter waits for an answer about the VM %s: %s", m.name, q.Text,
+			).
+				WithHint("answer it in vCenter"),
+		)
 	}
 	for _, n := range m.nics {
 		var problem error
 		if n.network.Value == "" {
-			problem = director.Errorf(director.KindConflict, op, "the adapter %s of the VM %s is not connected", n.mac, m.name).WithHint("connect it in vCenter")
+			problem = director.Errorf(
+				director.KindConflict, op, "the adapter %s of the VM %s is not connected", n.mac, m.name,
+			).
+				WithHint("connect it in vCenter")
 		}
 		x.add("", "adapter "+n.mac, "connected", problem)
 	}
@@ -62,9 +72,16 @@ func tools(op, name string, g *types.GuestInfo) error {
 		return nil
 	case g.ToolsVersionStatus2 == string(types.VirtualMachineToolsVersionStatusGuestToolsNotInstalled):
 		return director.Errorf(director.KindInvalid, op, "the guest of the VM %s has no VMware tools", name).
-			WithHint("install open-vm-tools in the image, and cloud-init with the data source VMware: without them the guest reads no settings from vCenter")
+			WithHint(
+				"install open-vm-tools in the image, and cloud-init with the data source VMware: without them the " +
+					"guest reads no settings from vCenter",
+			)
 	default:
-		return director.Errorf(director.KindUnavailable, op, "VMware's tools do not run in the guest of the VM %s", name).
-			WithHint("look at its console: it has not booted yet, or hangs; if it has, enable open-vm-tools in the image")
+		return director.Errorf(
+			director.KindUnavailable, op, "VMware's tools do not run in the guest of the VM %s", name,
+		).
+			WithHint(
+				"look at its console: it has not booted yet, or hangs; if it has, enable open-vm-tools in the image",
+			)
 	}
 }

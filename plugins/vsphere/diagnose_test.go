@@ -74,7 +74,9 @@ func TestDiagnose(t *testing.T) {
 	if diff := cmp.Diff([]string{"power", "question"}, diagnose()); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := b.Diagnose(t.Context(), "1c1e5d4a-0000-0000-0000-000000000000"); director.KindOf(err) != director.KindNotFound {
+	if _, err := b.Diagnose(
+		t.Context(), "1c1e5d4a-0000-0000-0000-000000000000",
+	); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("of no VM: %v", err)
 	}
 }
@@ -99,7 +101,9 @@ func TestAdaptersThatMoved(t *testing.T) {
 	s := f.spec()
 	s.NICs[0].Network, s.NICs[0].PortGroup = "nodes", "/DC0/network/DC0_DVPG0"
 	v, err := b.Ensure(t.Context(), s)
-	if diff := cmp.Diff([]hypervisor.Adapter{{Network: "nodes", MAC: s.NICs[0].MAC}}, v.Adapters); diff != "" || err != nil {
+	if diff := cmp.Diff(
+		[]hypervisor.Adapter{{Network: "nodes", MAC: s.NICs[0].MAC}}, v.Adapters,
+	); diff != "" || err != nil {
 		t.Fatal(diff, err)
 	}
 	vm, props, _ := f.look(t, "/DC0/vm/"+v.Name)

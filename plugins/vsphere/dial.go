@@ -9,8 +9,9 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 )
 
-// confine lets the client connect to allowed addresses alone: each is looked at after its name was resolved and before anything is sent. Images go to
-// ESXi hosts and files to datastores through the same transport, and so do redirections. There is no proxy, which would resolve names by itself.
+// confine lets the client connect to allowed addresses alone: each is looked at after its name was resolved and before
+// anything is sent. Images go to ESXi hosts and files to datastores through the same transport, and so do redirections.
+// There is no proxy, which would resolve names by itself.
 func (c *conn) confine(s *soap.Client) {
 	t := s.DefaultTransport()
 	t.Proxy = nil
@@ -24,7 +25,8 @@ func (c *conn) confine(s *soap.Client) {
 		if pin == "" || !soap.IsCertificateUntrusted(err) {
 			return nil, err
 		}
-		pinned, err := c.handshake(ctx, network, address, &tls.Config{InsecureSkipVerify: true}) // the pin is what is trusted
+		// the pin is what is trusted
+		pinned, err := c.handshake(ctx, network, address, &tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// The director connects to no address that its configuration does not allow, whatever the name is: nothing reaches the listener.
+// The director connects to no address that its configuration does not allow, whatever the name is: nothing reaches the
+// listener.
 func TestAddressesThatAreNotAllowed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -28,16 +29,25 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	for name, networks := range map[string]confine.Networks{"private": confine.Private(), "all": {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, "none": nil} {
-		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "169.254.169.254", "[::ffff:169.254.169.254]"} {
+	for name, networks := range map[string]confine.Networks{
+		"private": confine.Private(), "all": {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		"none": nil,
+	} {
+		for _, host := range []string{
+			"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "169.254.169.254", "[::ffff:169.254.169.254]",
+		} {
 			f := fixture{cfg: Config{
-				URL: "https://" + net.JoinHostPort(strings.Trim(host, "[]"), port), Thumbprint: strings.Repeat("AB:", 31) + "AB", Datacenter: "DC", Cluster: "C", Datastores: []string{"d"},
+				URL:        "https://" + net.JoinHostPort(strings.Trim(host, "[]"), port),
+				Thumbprint: strings.Repeat("AB:", 31) + "AB", Datacenter: "DC", Cluster: "C", Datastores: []string{"d"},
 				Networks: networks,
 			}}
 			f.cfg.Credentials = func(context.Context) (string, director.Secret, error) { return account, password, nil }
 			b := f.open(t)
 			_, err := b.List(t.Context(), hypervisor.Filter{Director: "d"})
-			if text := fmt.Sprintf("%v (%s)", err, director.HintOf(err)); director.KindOf(err) != director.KindInvalid || !strings.Contains(text, "providerNetworks") || !strings.Contains(text, host) {
+			if text := fmt.Sprintf(
+				"%v (%s)", err, director.HintOf(err),
+			); director.KindOf(err) != director.KindInvalid || !strings.Contains(text, "providerNetworks") ||
+				!strings.Contains(text, host) {
 				t.Errorf("%s, %s: %s", name, host, text)
 			}
 			if got := b.conn.fingerprint(t.Context()); got != "" {
@@ -59,7 +69,9 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 // What vCenter names as the host for an image, or redirects to, is looked at like vCenter itself.
 func TestSecondConnectionsAreConfined(t *testing.T) {
 	t.Parallel()
-	second := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a connection came") }))
+	second := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a connection came") }),
+	)
 	other, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +82,9 @@ func TestSecondConnectionsAreConfined(t *testing.T) {
 	second.Listener = other
 	second.StartTLS()
 	defer second.Close()
-	redirects := httptest.NewTLSServer(http.RedirectHandler("http://"+other.Addr().String(), http.StatusTemporaryRedirect))
+	redirects := httptest.NewTLSServer(
+		http.RedirectHandler("http://"+other.Addr().String(), http.StatusTemporaryRedirect),
+	)
 	defer redirects.Close()
 
 	f := newFixture(t)
@@ -88,7 +102,9 @@ func TestSecondConnectionsAreConfined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = vim.Upload(t.Context(), strings.NewReader("disk"), u, &soap.Upload{Method: http.MethodPost, ContentLength: 4})
+		err = vim.Upload(t.Context(), strings.NewReader(
+			"disk",
+		), u, &soap.Upload{Method: http.MethodPost, ContentLength: 4})
 		if text := fmt.Sprint(err); !strings.Contains(text, "127.0.0.2 is an address that is not allowed") {
 			t.Errorf("%s: %v", to, err)
 		}

@@ -41,7 +41,8 @@ type InventoryDatastore struct {
 	Size, Free int64
 }
 
-// Discover returns what the account may see. It needs a URL and an account alone: the rest of the configuration may be wrong or missing.
+// Discover returns what the account may see. It needs a URL and an account alone: the rest of the configuration may be
+// wrong or missing.
 func (b *Backend) Discover(ctx context.Context) (Inventory, error) {
 	const op = "vsphere.discover"
 	vim, err := b.conn.client(ctx, op)
@@ -60,7 +61,12 @@ func (b *Backend) Discover(ctx context.Context) (Inventory, error) {
 			below string
 			kinds map[string]*[]string
 		}{
-			{"host", map[string]*[]string{"ClusterComputeResource": &d.Clusters, "ResourcePool": &d.ResourcePools, "HostSystem": &d.Hosts}},
+			{
+				"host",
+				map[string]*[]string{
+					"ClusterComputeResource": &d.Clusters, "ResourcePool": &d.ResourcePools, "HostSystem": &d.Hosts,
+				},
+			},
 			{"network", map[string]*[]string{"Network": &d.Networks, "DistributedVirtualPortgroup": &d.Networks}},
 			{"vm", map[string]*[]string{"Folder": &d.Folders}},
 		} {
@@ -114,7 +120,9 @@ func (b *Backend) datastores(ctx context.Context, op string, finder *find.Finder
 		if err := d.Properties(ctx, d.Reference(), []string{"summary"}, &store); err != nil {
 			return nil, b.translate(ctx, op, "datastore "+d.InventoryPath, err)
 		}
-		all = append(all, InventoryDatastore{d.InventoryPath, store.Summary.Type, store.Summary.Capacity, store.Summary.FreeSpace})
+		all = append(all, InventoryDatastore{
+			d.InventoryPath, store.Summary.Type, store.Summary.Capacity, store.Summary.FreeSpace,
+		})
 	}
 	slices.SortFunc(all, func(x, y InventoryDatastore) int { return cmp.Compare(x.Path, y.Path) })
 	return all, nil
@@ -146,7 +154,8 @@ func (b *Backend) allowances(ctx context.Context, op string, p *place) (user str
 			continue
 		}
 		res, err := methods.HasUserPrivilegeOnEntities(ctx, p.vim, &types.HasUserPrivilegeOnEntities{
-			This: *p.vim.ServiceContent.AuthorizationManager, Entities: objects[part], UserName: user, PrivId: role[part],
+			This: *p.vim.ServiceContent.AuthorizationManager, Entities: objects[part], UserName: user,
+			PrivId: role[part],
 		})
 		if err != nil {
 			return user, nil, b.translate(ctx, op, "the account's privileges", b.forget(err))
@@ -173,7 +182,7 @@ func (b *Backend) allowances(ctx context.Context, op string, p *place) (user str
 // The message and the hint of privileges that are missing.
 const (
 	mayNot   = "the account may not do all that the director needs"
-	giveRole = "give it the role of docs/vsphere.md on these objects"
+	giveRole = "give it the role of docs/operate/vsphere.md on these objects"
 )
 
 // checkPrivileges returns forbidden with every privilege that the account lacks, by object.
@@ -185,7 +194,9 @@ func (b *Backend) checkPrivileges(ctx context.Context, op string, p *place) erro
 	var fields []director.Field
 	for _, a := range all {
 		if len(a.lacks) > 0 {
-			fields = append(fields, director.Field{Path: a.object, Msg: "the account " + user + " lacks " + strings.Join(a.lacks, ", ")})
+			fields = append(fields, director.Field{
+				Path: a.object, Msg: "the account " + user + " lacks " + strings.Join(a.lacks, ", "),
+			})
 		}
 	}
 	if len(fields) == 0 {

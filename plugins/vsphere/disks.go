@@ -54,7 +54,9 @@ func spaced(key director.Stamp, serial string) string {
 func devices(ctx context.Context, p *place, m *machine) (object.VirtualDeviceList, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
 		ObjectSet: []types.ObjectSpec{{Obj: m.ref}},
-		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"config.hardware.device", "config.changeVersion"}}},
+		PropSet: []types.PropertySpec{
+			{Type: "VirtualMachine", PathSet: []string{"config.hardware.device", "config.changeVersion"}},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -105,7 +107,10 @@ func rootDisk(ctx context.Context, p *place, m *machine) (*types.VirtualDisk, er
 			return disk, nil
 		}
 	}
-	return nil, director.Errorf(director.KindInvalid, "vsphere.template", "the template %s has no disk at the first place of its first controller", m.name).
+	return nil, director.Errorf(
+		director.KindInvalid, "vsphere.template",
+		"the template %s has no disk at the first place of its first controller", m.name,
+	).
 		WithHint("import the image anew")
 }
 
@@ -124,7 +129,9 @@ func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.
 	}
 	change := attach(all, s, have)
 	if port := consolePort(all, m); port != nil {
-		change = append(change, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: port})
+		change = append(change, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: port,
+		})
 	}
 	extra := []types.BaseOptionValue{option(keyMade, "yes")}
 	if len(s.DataDisks) > 0 {
@@ -133,7 +140,9 @@ func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.
 	if apartOf(s) && m.extra[keyApart] != "yes" { // its deletion was begun, and it is wanted again
 		extra = append(extra, option(keyApart, "yes"))
 	}
-	err = b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{Annotation: note("Made", s.Key), DeviceChange: change, ExtraConfig: extra})
+	err = b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{
+		Annotation: note("Made", s.Key), DeviceChange: change, ExtraConfig: extra,
+	})
 	if err == nil {
 		return nil
 	}
@@ -146,7 +155,10 @@ func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.
 
 // note is what a person reads of the machine in vCenter.
 func note(verb string, key director.Stamp) string {
-	return fmt.Sprintf("%s by director %s as machine %s. It goes with its cluster; do not change kaas.* in its advanced settings.", verb, key.Director, key.Machine)
+	return fmt.Sprintf(
+		"%s by director %s as machine %s. It goes with its cluster; do not change kaas.* in its advanced settings.",
+		verb, key.Director, key.Machine,
+	)
 }
 
 // serials are the disks as the machine's settings list them.
@@ -208,8 +220,11 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 		file := p.data.Path(path.Join(dataDir, dataName(s.Key, d.Serial)))
 		_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 			t, err := manager.CreateVirtualDisk(ctx, file, p.dc, &types.FileBackedVirtualDiskSpec{
-				VirtualDiskSpec: types.VirtualDiskSpec{DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic)},
-				CapacityKb:      roundUp(d.Size, 1<<10) >> 10,
+				VirtualDiskSpec: types.VirtualDiskSpec{
+					DiskType:    string(types.VirtualDiskTypeThin),
+					AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic),
+				},
+				CapacityKb: roundUp(d.Size, 1<<10) >> 10,
 			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
@@ -225,7 +240,9 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 		have[d.Serial] = kept{file: file, size: roundUp(d.Size, 1<<10), store: p.data, stamp: s.Key, disk: d.Serial}
 	}
 	for _, d := range s.DataDisks { // also of one that was made before a crash
-		if err := manager.SetVirtualDiskUuid(ctx, have[d.Serial].file, p.dc, spaced(d.Owner(s.Key), d.Serial)); err != nil && !hasFault[types.FileLocked](err) {
+		if err := manager.SetVirtualDiskUuid(
+			ctx, have[d.Serial].file, p.dc, spaced(d.Owner(s.Key), d.Serial),
+		); err != nil && !hasFault[types.FileLocked](err) {
 			return nil, b.translate(ctx, op, "disk "+have[d.Serial].file, err)
 		}
 	}
@@ -233,7 +250,9 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 }
 
 // keptOf are those of the VM's data disks that exist, by serial: its own, and those that it takes over.
-func (b *Backend) keptOf(ctx context.Context, op string, p *place, key director.Stamp, disks []hypervisor.Disk) (map[string]kept, error) {
+func (b *Backend) keptOf(
+	ctx context.Context, op string, p *place, key director.Stamp, disks []hypervisor.Disk,
+) (map[string]kept, error) {
 	have := map[string]kept{}
 	var owners []director.Stamp
 	for _, d := range disks {
@@ -247,7 +266,11 @@ func (b *Backend) keptOf(ctx context.Context, op string, p *place, key director.
 			return nil, err
 		}
 		for _, k := range found {
-			if slices.ContainsFunc(disks, func(d hypervisor.Disk) bool { return d.Owner(key) == k.stamp && d.Serial == k.disk }) {
+			if slices.ContainsFunc(disks, func(
+				d hypervisor.Disk,
+			) bool {
+				return d.Owner(key) == k.stamp && d.Serial == k.disk
+			}) {
 				have[k.disk] = k
 			}
 		}
@@ -256,7 +279,8 @@ func (b *Backend) keptOf(ctx context.Context, op string, p *place, key director.
 }
 
 func noDisk(op string, s hypervisor.Spec, d hypervisor.Disk) error {
-	return director.Errorf(director.KindNotFound, op, "the provider's datastores do not have the data disk %s of machine %s, which %s is to take over",
+	return director.Errorf(director.KindNotFound, op, "the provider's datastores do not have the data disk %s of "+
+		"machine %s, which %s is to take over",
 		d.Serial, d.Of.Machine, s.Name).WithHint("see where it is: directorctl disks list")
 }
 
@@ -289,19 +313,24 @@ func (b *Backend) takeable(ctx context.Context, op string, p *place, s hyperviso
 	}
 	for _, k := range list {
 		if name := users[k.file]; name != "" && name != s.Name {
-			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, k.stamp.Machine).
+			return director.Errorf(
+				director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file,
+				k.stamp.Machine,
+			).
 				WithHint("delete the VM first, or detach the disk from it")
 		}
 	}
 	return nil
 }
 
-// attach adds the data disks that the machine does not have yet, on controllers of their own as far as these have free places: fifteen on each, since a controller
-// takes the eighth place itself.
+// attach adds the data disks that the machine does not have yet, on controllers of their own as far as these have free
+// places: fifteen on each, since a controller takes the eighth place itself.
 func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kept) []types.BaseVirtualDeviceConfigSpec {
 	var change []types.BaseVirtualDeviceConfigSpec
 	add := func(d types.BaseVirtualDevice) {
-		change = append(change, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: d})
+		change = append(change, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: d,
+		})
 	}
 	type seat struct{ controller, unit int32 }
 	controllers, taken := map[int32]int32{}, map[seat]bool{}
@@ -346,8 +375,9 @@ func attach(all object.VirtualDeviceList, s hypervisor.Spec, have map[string]kep
 		store := k.store.Reference()
 		disk.Backing = &types.VirtualDiskFlatVer2BackingInfo{
 			VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: k.file, Datastore: &store},
-			DiskMode:                     string(types.VirtualDiskModeIndependent_persistent), // snapshots of the VM leave it alone
-			ThinProvisioned:              types.NewBool(true), Uuid: diskUUID(d.Owner(s.Key), d.Serial),
+			// snapshots of the VM leave it alone
+			DiskMode:        string(types.VirtualDiskModeIndependent_persistent),
+			ThinProvisioned: types.NewBool(true), Uuid: diskUUID(d.Owner(s.Key), d.Serial),
 		}
 		add(disk)
 	}
@@ -388,16 +418,21 @@ func (b *Backend) disks(ctx context.Context, op string, p *place, pattern string
 }
 
 // search lists the disks of a datastore's directory of data disks. No such directory is an empty one.
-func (b *Backend) search(ctx context.Context, op string, p *place, store *object.Datastore, pattern string) ([]types.BaseFileInfo, error) {
+func (b *Backend) search(
+	ctx context.Context, op string, p *place, store *object.Datastore, pattern string,
+) ([]types.BaseFileInfo, error) {
 	browser, err := store.Browser(ctx)
 	if err != nil {
 		return nil, b.translate(ctx, op, "datastore "+store.Name(), b.forget(err))
 	}
 	result, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		res, err := methods.SearchDatastore_Task(ctx, p.vim, &types.SearchDatastore_Task{
-			This: browser.Reference(), DatastorePath: store.Path(dataDir), SearchSpec: &types.HostDatastoreBrowserSearchSpec{
+			This: browser.Reference(), DatastorePath: store.Path(dataDir),
+			SearchSpec: &types.HostDatastoreBrowserSearchSpec{
 				MatchPattern: []string{pattern}, Details: &types.FileQueryFlags{FileType: true},
-				Query: []types.BaseFileQuery{&types.VmDiskFileQuery{Details: &types.VmDiskFileQueryFlags{CapacityKb: true}}},
+				Query: []types.BaseFileQuery{
+					&types.VmDiskFileQuery{Details: &types.VmDiskFileQueryFlags{CapacityKb: true}},
+				},
 			},
 		})
 		if err != nil {
@@ -437,10 +472,13 @@ type storeSpace struct {
 }
 
 // stores returns the space of the provider's datastores.
-func (b *Backend) stores(ctx context.Context, op string, p *place) (map[types.ManagedObjectReference]storeSpace, error) {
+func (b *Backend) stores(
+	ctx context.Context, op string, p *place,
+) (map[types.ManagedObjectReference]storeSpace, error) {
 	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "Datastore", PathSet: []string{"summary"}}}}
 	for _, d := range append(p.dataStores(), p.images) {
-		if d != nil && !slices.ContainsFunc(spec.ObjectSet, func(o types.ObjectSpec) bool { return o.Obj == d.Reference() }) {
+		if d != nil &&
+			!slices.ContainsFunc(spec.ObjectSet, func(o types.ObjectSpec) bool { return o.Obj == d.Reference() }) {
 			spec.ObjectSet = append(spec.ObjectSet, types.ObjectSpec{Obj: d.Reference()})
 		}
 	}
@@ -455,7 +493,12 @@ func (b *Backend) stores(ctx context.Context, op string, p *place) (map[types.Ma
 	for _, o := range found {
 		for _, v := range o.PropSet {
 			if s, ok := v.Val.(types.DatastoreSummary); ok {
-				all[o.Obj] = storeSpace{s.Capacity, s.FreeSpace, s.Accessible && (s.MaintenanceMode == "" || s.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal))}
+				all[o.Obj] = storeSpace{
+					s.Capacity, s.FreeSpace,
+					s.Accessible &&
+						(s.MaintenanceMode == "" ||
+							s.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal)),
+				}
 			}
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
 
-// A deletion in which the director dies at any call is finished by the next one, and neither loses the data disk nor a disk that others have attached.
+// A deletion in which the director dies at any call is finished by the next one, and neither loses the data disk nor a
+// disk that others have attached.
 func TestDisksOutliveACutDeletion(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)

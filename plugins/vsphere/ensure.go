@@ -16,20 +16,21 @@ import (
 const (
 	mostDataDisks = 16
 	mostName      = 80 // characters that vCenter takes
-	// minFree is what a datastore must have free before anything is made in it. Disks are thin, so this keeps the last bytes of a full
-	// datastore for the VMs that live there already.
+	// minFree is what a datastore must have free before anything is made in it. Disks are thin, so this keeps the last
+	// bytes of a full datastore for the VMs that live there already.
 	minFree = 1 << 30
 )
 
-// Ensure implements hypervisor.Backend. Spec.Host says where a new VM goes; without it DRS chooses, or where DRS is off the host with the most free
-// memory is taken.
+// Ensure implements hypervisor.Backend. Spec.Host says where a new VM goes; without it DRS chooses, or where DRS is off
+// the host with the most free memory is taken.
 func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.VM, err error) {
 	const op = "vsphere.ensure"
 	if err := s.Validate(op); err != nil {
 		return hypervisor.VM{}, err
 	}
 	if len(s.DataDisks) > mostDataDisks || len(s.Name) > mostName {
-		return hypervisor.VM{}, director.Errorf(director.KindInvalid, op, "%s has a name of %d characters and %d data disks; vSphere takes %d and %d",
+		return hypervisor.VM{}, director.Errorf(director.KindInvalid, op, "%s has a name of %d characters and %d "+
+			"data disks; vSphere takes %d and %d",
 			s.Name, len(s.Name), len(s.DataDisks), mostName, mostDataDisks)
 	}
 	err = b.alone(ctx, op, machineKey(s.Key), func() error {
@@ -55,8 +56,13 @@ func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hyp
 		}
 	}
 	if m.stamp() != s.Key {
-		return hypervisor.VM{}, director.Errorf(director.KindConflict, op, "the VM %s has our UUID %s and another stamp", m.name, m.uuid).
-			WithHint("somebody changed kaas.director or kaas.machine in its advanced settings; restore them, or remove the VM by hand")
+		return hypervisor.VM{}, director.Errorf(
+			director.KindConflict, op, "the VM %s has our UUID %s and another stamp", m.name, m.uuid,
+		).
+			WithHint(
+				"somebody changed kaas.director or kaas.machine in its advanced settings; restore them, or remove " +
+					"the VM by hand",
+			)
 	}
 	if !m.made() {
 		if err := b.describe(ctx, op, p, s, m); err != nil {
@@ -98,7 +104,10 @@ func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hyp
 // create clones the VM, with everything that can be said in one call.
 func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.Spec) (*machine, error) {
 	if s.Seed.Empty() {
-		return nil, director.Errorf(director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one", s.Name).
+		return nil, director.Errorf(
+			director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one",
+			s.Name,
+		).
 			WithHint("retry: the next try makes a seed")
 	}
 	if err := b.nameIsFree(ctx, op, p, s); err != nil {
@@ -132,7 +141,9 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 	}
 	defer done()
 	b.conn.log.InfoContext(ctx, "cloning", "vm", s.Name, "image", s.Image, "clone", c.kind, "reason", c.reason)
-	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{This: c.source.ref, Folder: folder.Reference(), Name: s.Name, Spec: *spec})
+	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{
+		This: c.source.ref, Folder: folder.Reference(), Name: s.Name, Spec: *spec,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +164,9 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 	}
 	m, err := lookup(ctx, p, vmUUID(s.Key))
 	if err == nil && m == nil {
-		err = director.Errorf(director.KindUnavailable, op, "the VM %s was cloned and is not found by its UUID yet", s.Name)
+		err = director.Errorf(
+			director.KindUnavailable, op, "the VM %s was cloned and is not found by its UUID yet", s.Name,
+		)
 	}
 	return m, err
 }
@@ -176,7 +189,10 @@ func (b *Backend) nameIsFree(ctx context.Context, op string, p *place, s hypervi
 			continue
 		}
 		if child.Reference().Type != "VirtualMachine" {
-			return director.Errorf(director.KindConflict, op, "%s is the name of a %s in the provider's folder", s.Name, child.Reference().Type).
+			return director.Errorf(
+				director.KindConflict, op, "%s is the name of a %s in the provider's folder", s.Name,
+				child.Reference().Type,
+			).
 				WithHint("choose another name, or another folder for the provider")
 		}
 		m, err := readMachine(ctx, p.vim, child.Reference())
@@ -189,6 +205,14 @@ func (b *Backend) nameIsFree(ctx context.Context, op string, p *place, s hypervi
 		if m.uuid == "" { // it has no configuration yet
 			return director.Errorf(director.KindUnavailable, op, "vCenter is making a VM named %s", s.Name).
 				WithHint("this may be an earlier try that goes on; it is looked at again")
+		}
+		if out, err := b.leftOut(ctx, p, m); err != nil {
+			return err
+		} else if out && m.stamp().Director == s.Key.Director {
+			if err := b.giveNameUp(ctx, op, p, m); err != nil {
+				return err
+			}
+			continue
 		}
 		whose := "is not the director's"
 		if owner := m.stamp(); owner.Director == s.Key.Director {
@@ -214,8 +238,8 @@ type cloning struct {
 	pool   types.ManagedObjectReference
 }
 
-// prepare looks for what would make the VM fail later, and decides where it goes and how it is cloned. It makes nothing but a copy of the
-// template, if a linked clone needs one of that size or in that datastore.
+// prepare looks for what would make the VM fail later, and decides where it goes and how it is cloned. It makes nothing
+// but a copy of the template, if a linked clone needs one of that size or in that datastore.
 func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor.Spec) (*cloning, error) {
 	base, err := b.template(ctx, op, p, s.Image)
 	if err != nil {
@@ -226,7 +250,10 @@ func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor
 		return nil, err
 	}
 	if s.RootDisk < size {
-		return nil, director.Errorf(director.KindInvalid, op, "the root disk of %s has %d MiB, and the image %q needs %d MiB", s.Name, s.RootDisk>>20, s.Image, size>>20).
+		return nil, director.Errorf(
+			director.KindInvalid, op, "the root disk of %s has %d MiB, and the image %q needs %d MiB", s.Name,
+			s.RootDisk>>20, s.Image, size>>20,
+		).
 			WithHint("choose a larger root disk")
 	}
 	if err := b.takeable(ctx, op, p, s); err != nil {
@@ -262,16 +289,23 @@ func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor
 		if c.source, err = b.replica(ctx, op, p, base, s.Image, c.store, s.RootDisk); err != nil {
 			return nil, err
 		}
-		c.reason = fmt.Sprintf("a copy of the template with %d MiB in datastore %s serves every VM of that size", s.RootDisk>>20, c.store.Name())
+		c.reason = fmt.Sprintf(
+			"a copy of the template with %d MiB in datastore %s serves every VM of that size", s.RootDisk>>20,
+			c.store.Name(),
+		)
 	}
 	c.disk, err = rootDisk(ctx, p, c.source)
 	return c, err
 }
 
-// room returns the datastore for a new VM: the one with the most free space. Errors: exhausted if a disk cannot be held.
+// room returns the datastore for a new VM: the one with the most free space. Errors: exhausted if a disk cannot be
+// held.
 func (b *Backend) room(ctx context.Context, op string, p *place, s hypervisor.Spec) (*object.Datastore, error) {
 	full := func(name string, free int64) error {
-		return director.Errorf(director.KindExhausted, op, "the datastore %s has %d MiB free, too little for the disks of %s", name, free>>20, s.Name).
+		return director.Errorf(
+			director.KindExhausted, op, "the datastore %s has %d MiB free, too little for the disks of %s", name,
+			free>>20, s.Name,
+		).
 			WithHint("free space in it, choose smaller disks, or name another datastore in spec.vsphere.datastores")
 	}
 	space, err := b.stores(ctx, op, p)
@@ -310,7 +344,8 @@ func (b *Backend) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.Vi
 		return nil, err
 	}
 	extra = append(extra,
-		option(keyDirector, s.Key.Director), option(keyMachine, s.Key.Machine), option(keyImage, s.Image), option(keyClone, c.kind), option(keyReason, c.reason),
+		option(keyDirector, s.Key.Director), option(keyMachine, s.Key.Machine), option(keyImage, s.Image),
+		option(keyClone, c.kind), option(keyReason, c.reason),
 		option("disk.EnableUUID", "TRUE")) // the guest finds its disks by WWN
 	if s.Group != "" {
 		extra = append(extra, option(keyGroup, s.Group))
@@ -324,7 +359,8 @@ func (b *Backend) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.Vi
 	store := c.store.Reference()
 	spec := &types.VirtualMachineCloneSpec{
 		Location: types.VirtualMachineRelocateSpec{
-			Pool: &c.pool, Datastore: &store, DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
+			Pool: &c.pool, Datastore: &store,
+			DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
 		},
 		Config: &types.VirtualMachineConfigSpec{
 			InstanceUuid: vmUUID(s.Key), NumCPUs: int32(s.CPUs), MemoryMB: roundUp(s.Memory, 4<<20) >> 20,
@@ -339,15 +375,21 @@ func (b *Backend) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.Vi
 	} else if size := roundUp(s.RootDisk, 1<<10); size != c.disk.CapacityInBytes {
 		grown := *c.disk
 		grown.CapacityInBytes, grown.CapacityInKB = size, size>>10
-		spec.Config.DeviceChange = append(spec.Config.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown})
+		spec.Config.DeviceChange = append(spec.Config.DeviceChange, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown,
+		})
 	}
 	for i, n := range s.NICs {
 		card := &types.VirtualVmxnet3{}
 		card.Key = int32(-100 - i)
 		card.Backing = c.nics[i].backing
 		card.AddressType, card.MacAddress = string(types.VirtualEthernetCardMacTypeManual), n.MAC
-		card.Connectable = &types.VirtualDeviceConnectInfo{StartConnected: true, Connected: true, AllowGuestControl: true}
-		spec.Config.DeviceChange = append(spec.Config.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: card})
+		card.Connectable = &types.VirtualDeviceConnectInfo{
+			StartConnected: true, Connected: true, AllowGuestControl: true,
+		}
+		spec.Config.DeviceChange = append(spec.Config.DeviceChange, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: card,
+		})
 		// The director's addresses are outside of VMware's range, which hosts look at otherwise.
 		extra = append(extra, option(fmt.Sprintf("ethernet%d.checkMACAddress", i), "FALSE"))
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -78,7 +77,9 @@ func TestEnsureMakesAllOfIt(t *testing.T) {
 	defer b.Close()
 	s := f.spec()
 	s.Group, s.Host = "prod", "DC0_C0_H1"
-	s.NICs = append(s.NICs, hypervisor.NIC{Network: "storage", PortGroup: "/DC0/network/VM Network", MAC: "52:54:00:00:00:02"})
+	s.NICs = append(s.NICs, hypervisor.NIC{
+		Network: "storage", PortGroup: "/DC0/network/VM Network", MAC: "52:54:00:00:00:02",
+	})
 	s.DataDisks = nil
 	for i := range 16 {
 		s.DataDisks = append(s.DataDisks, hypervisor.Disk{Serial: fmt.Sprintf("data%d", i), Size: 8 << 20})
@@ -88,12 +89,18 @@ func TestEnsureMakesAllOfIt(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	_, vm, extra := f.look(t, "/DC0/vm/prod/"+s.Name)
-	if vm.Config.InstanceUuid != string(v.ID) || vm.Config.Hardware.NumCPU != 2 || vm.Config.Hardware.MemoryMB != 128 || vm.Runtime.PowerState != "poweredOn" {
-		t.Errorf("the VM is %s with %d vCPUs and %d MiB, %s", vm.Config.InstanceUuid, vm.Config.Hardware.NumCPU, vm.Config.Hardware.MemoryMB, vm.Runtime.PowerState)
+	if vm.Config.InstanceUuid != string(v.ID) || vm.Config.Hardware.NumCPU != 2 || vm.Config.Hardware.MemoryMB != 128 ||
+		vm.Runtime.PowerState != "poweredOn" {
+		t.Errorf(
+			"the VM is %s with %d vCPUs and %d MiB, %s", vm.Config.InstanceUuid, vm.Config.Hardware.NumCPU,
+			vm.Config.Hardware.MemoryMB, vm.Runtime.PowerState,
+		)
 	}
 	for key, want := range map[string]string{
-		keyDirector: s.Key.Director, keyMachine: s.Key.Machine, keyMade: "yes", keyImage: s.Image, keyClone: "linked", keyGroup: "prod", "disk.EnableUUID": "TRUE",
-		"guestinfo.userdata.encoding": packing, "guestinfo.metadata.encoding": packing, "ethernet0.checkMACAddress": "FALSE",
+		keyDirector: s.Key.Director, keyMachine: s.Key.Machine, keyMade: "yes", keyImage: s.Image, keyClone: "linked",
+		keyGroup: "prod", "disk.EnableUUID": "TRUE",
+		"guestinfo.userdata.encoding": packing, "guestinfo.metadata.encoding": packing,
+		"ethernet0.checkMACAddress": "FALSE",
 	} {
 		if extra[key] != want {
 			t.Errorf("%s is %q, want %q", key, extra[key], want)
@@ -160,7 +167,13 @@ func TestCloneKinds(t *testing.T) {
 		mode string
 		size int64
 		want string
-	}{{"auto", 64 << 20, "linked"}, {"auto", 96 << 20, "linked"}, {"linked", 96 << 20, "linked"}, {"full", 96 << 20, "full"}, {"full", 64 << 20, "full"}} {
+	}{
+		{"auto", 64 << 20, "linked"},
+		{"auto", 96 << 20, "linked"},
+		{"linked", 96 << 20, "linked"},
+		{"full", 96 << 20, "full"},
+		{"full", 64 << 20, "full"},
+	} {
 		f.cfg.Clone = tt.mode
 		b := f.open(t)
 		s := f.spec()
@@ -183,7 +196,8 @@ func TestCloneKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := inventory.Datacenters[0].Templates; len(got) < 2 || len(got) > 4 { // the image, and a copy for each size and datastore
+	// the image, and a copy for each size and datastore
+	if got := inventory.Datacenters[0].Templates; len(got) < 2 || len(got) > 4 {
 		t.Errorf("templates %v", got)
 	}
 	b := f.open(t)
@@ -211,15 +225,20 @@ func TestCopyIsAStranger(t *testing.T) {
 	done(t)(copied.Reconfigure(t.Context(), types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{
 		option(keyDirector, s.Key.Director), option(keyMachine, s.Key.Machine), option(keyMade, "yes"),
 	}}))
-	if got, err := b.List(t.Context(), hypervisor.Filter{Director: s.Key.Director}); err != nil || len(got) != 1 || got[0].ID != v.ID {
+	if got, err := b.List(t.Context(), hypervisor.Filter{
+		Director: s.Key.Director,
+	}); err != nil || len(got) != 1 || got[0].ID != v.ID {
 		t.Errorf("List: %v, %v", got, err)
 	}
-	if err := b.Delete(t.Context(), id, hypervisor.DeleteOptions{Owner: s.Key}); director.KindOf(err) != director.KindConflict {
+	if err := b.Delete(t.Context(), id, hypervisor.DeleteOptions{
+		Owner: s.Key,
+	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("Delete of a copy: %v", err)
 	}
 }
 
-// Disks that somebody else has attached outlive the VM, and a data disk that vCenter has moved comes back under its name.
+// Disks that somebody else has attached outlive the VM, and a data disk that vCenter has moved comes back under its
+// name.
 func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)
@@ -274,14 +293,17 @@ func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 		t.Fatal("Delete was not cut off")
 	}
 	b.at = cutAt("")
-	if got, err := b.List(ctx, hypervisor.Filter{Director: s.Key.Director}); err != nil || len(got) != 1 || got[0].Ready {
+	if got, err := b.List(ctx, hypervisor.Filter{
+		Director: s.Key.Director,
+	}); err != nil || len(got) != 1 || got[0].Ready {
 		t.Errorf("half a Delete: %v, %v", got, err)
 	}
 	if err := b.Delete(ctx, v.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := b.ListVolumes(ctx, s.Key.Director)
-	if err != nil || len(kept) != 1 || kept[0].Name != "[LocalDS_1] kaas-data/"+dataName(s.Key, "kaas-data") || kept[0].Stamp != s.Key {
+	if err != nil || len(kept) != 1 || kept[0].Name != "[LocalDS_1] kaas-data/"+dataName(s.Key, "kaas-data") ||
+		kept[0].Stamp != s.Key {
 		t.Errorf("the moved data disk: %v, %v", kept, err)
 	}
 	if _, err := manager.QueryVirtualDiskUuid(ctx, volume, dc); err != nil {
@@ -294,170 +316,6 @@ func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 	_, props, _ = f.look(t, "/DC0/vm/"+s.Name)
 	if !slices.ContainsFunc(disksOf(props), func(d *types.VirtualDisk) bool { return fileOf(d) == kept[0].Name }) {
 		t.Error("the data disk was not taken up again")
-	}
-}
-
-// rules returns the VMs' names of each anti-affinity rule of the cluster.
-func (f *fixture) rules(t *testing.T) map[string][]string {
-	t.Helper()
-	cluster, err := f.finder(t).ClusterComputeResource(context.Background(), "DC0_C0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := cluster.Configuration(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string][]string{}
-	for _, r := range config.Rule {
-		if rule, ok := r.(*types.ClusterAntiAffinityRuleSpec); ok {
-			for _, ref := range rule.Vm {
-				name, err := object.NewVirtualMachine(f.Admin.Client, ref).ObjectName(context.Background())
-				if err != nil {
-					name = "gone"
-				}
-				out[rule.Name] = append(out[rule.Name], name)
-			}
-			slices.Sort(out[rule.Name])
-		}
-	}
-	return out
-}
-
-// masters are three that are to be kept apart.
-func (f *fixture) masters() (all []hypervisor.Spec) {
-	for i := range 3 {
-		s := f.spec()
-		s.Group, s.Apart, s.Name = "prod", true, fmt.Sprintf("prod-master-%d", i+1)
-		all = append(all, s)
-	}
-	return all
-}
-
-// The rule that keeps masters apart follows them as they come and go.
-func TestApart(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t).withImage(t)
-	b := f.open(t)
-	defer b.Close()
-	all := f.masters()
-	worker := f.spec()
-	worker.Group = "prod"
-	steps := []struct {
-		do   func() error
-		want []string
-	}{
-		{func() error { _, err := b.Ensure(t.Context(), all[0]); return err }, nil},
-		{func() error { _, err := b.Ensure(t.Context(), worker); return err }, nil},
-		{func() error { _, err := b.Ensure(t.Context(), all[1]); return err }, []string{"prod-master-1", "prod-master-2"}},
-		{func() error { _, err := b.Ensure(t.Context(), all[2]); return err }, []string{"prod-master-1", "prod-master-2", "prod-master-3"}},
-		{func() error {
-			return b.Delete(t.Context(), hypervisor.ID(vmUUID(all[1].Key)), hypervisor.DeleteOptions{Owner: all[1].Key, DataDisks: true})
-		}, []string{"prod-master-1", "prod-master-3"}},
-		{func() error {
-			return b.Delete(t.Context(), hypervisor.ID(vmUUID(all[0].Key)), hypervisor.DeleteOptions{Owner: all[0].Key, DataDisks: true})
-		}, nil},
-	}
-	for i, s := range steps {
-		if err := s.do(); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(s.want, f.rules(t)["kaas-prod-apart"]); diff != "" {
-			t.Errorf("step %d (-want +got):\n%s", i, diff)
-		}
-	}
-}
-
-// Masters that are deleted at the same time leave no rule: each one says that it leaves before it looks who stays.
-func TestApartGoesTogether(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t).withImage(t)
-	b := f.open(t)
-	defer b.Close()
-	all := f.masters()
-	for _, s := range all {
-		if _, err := b.Ensure(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// One whose deletion was cut off is wanted again, and is kept apart again.
-	b.at = cutAt("detached")
-	gone := func(s hypervisor.Spec) error {
-		return b.Delete(t.Context(), hypervisor.ID(vmUUID(s.Key)), hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
-	}
-	if err := gone(all[0]); err == nil {
-		t.Fatal("Delete was not cut off")
-	}
-	b.at = func(string) error { return nil }
-	if diff := cmp.Diff([]string{"prod-master-2", "prod-master-3"}, f.rules(t)["kaas-prod-apart"]); diff != "" {
-		t.Errorf("while one is deleted (-want +got):\n%s", diff)
-	}
-	if _, err := b.Ensure(t.Context(), all[0]); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.rules(t)["kaas-prod-apart"]; len(got) != 3 {
-		t.Errorf("after it was made again: %v", got)
-	}
-	var wg sync.WaitGroup
-	for _, s := range all {
-		wg.Go(func() {
-			if err := gone(s); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := f.rules(t); len(got) != 0 {
-		t.Errorf("the rules %v are left", got)
-	}
-}
-
-// Hosts that cannot take a VM are said with the reason, and left alone where another one can.
-func TestHosts(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t).withImage(t)
-	ctx := f.Model.Service.Context
-	for _, e := range ctx.Map.All("HostSystem") {
-		h := e.(*simulator.HostSystem)
-		switch h.Name {
-		case "DC0_C0_H0":
-			h.Runtime.InMaintenanceMode = true
-		case "DC0_C0_H1":
-			h.Network = slices.DeleteFunc(slices.Clone(h.Network), func(r types.ManagedObjectReference) bool { return r.Type == "DistributedVirtualPortgroup" })
-		}
-	}
-	b := f.open(t)
-	defer b.Close()
-	for host, want := range map[string]struct {
-		kind director.Kind
-		text string
-	}{
-		"DC0_C0_H0": {director.KindUnavailable, "is in maintenance"}, "DC0_C0_H1": {director.KindNotFound, "has no port group DC0_DVPG0"},
-		"nowhere": {director.KindNotFound, "no host"},
-	} {
-		s := f.spec()
-		s.Host = host
-		_, err := b.Ensure(t.Context(), s)
-		if director.KindOf(err) != want.kind || !strings.Contains(fmt.Sprint(err), want.text) || director.HintOf(err) == "" {
-			t.Errorf("%s: %v", host, err)
-		}
-	}
-	err := b.EnsureNetwork(t.Context(), hypervisor.NetworkSpec{
-		Owner: director.Stamp{Director: "d", Machine: "n"}, Name: "nodes", Mode: hypervisor.ModePortGroup, PortGroup: "/DC0/network/DC0_DVPG0",
-	})
-	if director.KindOf(err) != director.KindNotFound || !strings.Contains(fmt.Sprint(err), "DC0_C0_H1") {
-		t.Errorf("EnsureNetwork: %v", err)
-	}
-	rows, err := b.Capacity(t.Context())
-	if err != nil || len(rows) != 2 {
-		t.Errorf("Capacity: %v, %v; want two hosts", rows, err)
-	}
-	f.cfg.Hosts = []string{"DC0_C0_H1", "DC0_C0_H2"}
-	x := f.open(t)
-	defer x.Close()
-	s := f.spec()
-	if v, err := x.Ensure(t.Context(), s); err != nil || v.Host != "DC0_C0_H2" {
-		t.Errorf("Ensure: %+v, %v; want it on the one host that fits", v, err)
 	}
 }
 
@@ -476,7 +334,9 @@ func TestConsole(t *testing.T) {
 	}
 	_, props, _ := f.look(t, "/DC0/vm/"+v.Name)
 	var file object.DatastorePath
-	for _, d := range object.VirtualDeviceList(props.Config.Hardware.Device).SelectByType((*types.VirtualSerialPort)(nil)) {
+	for _, d := range object.VirtualDeviceList(props.Config.Hardware.Device).SelectByType(
+		(*types.VirtualSerialPort)(nil),
+	) {
 		file.FromString(d.GetVirtualDevice().Backing.(*types.VirtualSerialPortFileBackingInfo).FileName)
 	}
 	store, err := f.finder(t).Datastore(t.Context(), file.Datastore)
@@ -517,10 +377,18 @@ func TestWrongNames(t *testing.T) {
 	d := inventory.Datacenters[0]
 	d.Datastores[0].Size, d.Datastores[0].Free, d.Datastores[1].Size, d.Datastores[1].Free = 0, 0, 0, 0
 	want := InventoryDatacenter{
-		Path: "/DC0", Folders: []string{"/DC0/vm"}, Clusters: []string{"/DC0/host/DC0_C0"}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources"},
-		Hosts:      []string{"/DC0/host/DC0_C0/DC0_C0_H0", "/DC0/host/DC0_C0/DC0_C0_H1", "/DC0/host/DC0_C0/DC0_C0_H2"},
-		Datastores: []InventoryDatastore{{Path: "/DC0/datastore/LocalDS_0", Type: "OTHER"}, {Path: "/DC0/datastore/LocalDS_1", Type: "OTHER"}},
-		Networks:   []string{"/DC0/network/DC0_DVPG0", "/DC0/network/DC0_DVPG1", "/DC0/network/DVS0-DVUplinks-9", "/DC0/network/VM Network"},
+		Path: "/DC0", Folders: []string{"/DC0/vm"}, Clusters: []string{"/DC0/host/DC0_C0"},
+		ResourcePools: []string{"/DC0/host/DC0_C0/Resources"},
+		Hosts: []string{
+			"/DC0/host/DC0_C0/DC0_C0_H0", "/DC0/host/DC0_C0/DC0_C0_H1", "/DC0/host/DC0_C0/DC0_C0_H2",
+		},
+		Datastores: []InventoryDatastore{
+			{Path: "/DC0/datastore/LocalDS_0", Type: "OTHER"}, {Path: "/DC0/datastore/LocalDS_1", Type: "OTHER"},
+		},
+		Networks: []string{
+			"/DC0/network/DC0_DVPG0", "/DC0/network/DC0_DVPG1", "/DC0/network/DVS0-DVUplinks-9",
+			"/DC0/network/VM Network",
+		},
 	}
 	d.Networks = slices.DeleteFunc(d.Networks, func(n string) bool { return strings.Contains(n, "Uplinks") })
 	want.Networks = slices.DeleteFunc(want.Networks, func(n string) bool { return strings.Contains(n, "Uplinks") })
@@ -538,27 +406,38 @@ func TestFaults(t *testing.T) {
 		kind   director.Kind
 		want   string
 	}{
-		"privilege":  {"CloneVM_Task", &types.NoPermission{PrivilegeId: "VirtualMachine.Provisioning.DeployTemplate"}, director.KindForbidden, "lacks VirtualMachine.Provisioning.DeployTemplate"},
-		"space":      {"CloneVM_Task", &types.NoDiskSpace{Datastore: "ds1"}, director.KindExhausted, "ds1 is full"},
-		"memory":     {"PowerOnVM_Task", &types.InsufficientMemoryResourcesFault{}, director.KindExhausted, "no host of the cluster has room"},
-		"busy":       {"ReconfigVM_Task", &types.TaskInProgress{}, director.KindUnavailable, "try again"},
-		"licence":    {"CloneVM_Task", &types.RestrictedVersion{}, director.KindForbidden, "licence"},
-		"host":       {"PowerOnVM_Task", &types.HostNotConnected{}, director.KindUnavailable, "host"},
-		"settings":   {"CloneVM_Task", &types.InvalidDeviceSpec{}, director.KindInvalid, "versions of vCenter"},
-		"network":    {"PowerOnVM_Task", &types.CannotAccessNetwork{}, director.KindNotFound, "port group"},
-		"unknown":    {"CloneVM_Task", &types.MethodDisabled{}, director.KindInternal, "MethodDisabled"},
-		"disk space": {"CreateVirtualDisk_Task", &types.InsufficientStorageSpace{}, director.KindExhausted, "datastore"},
+		"privilege": {
+			"CloneVM_Task", &types.NoPermission{PrivilegeId: "VirtualMachine.Provisioning.DeployTemplate"},
+			director.KindForbidden, "lacks VirtualMachine.Provisioning.DeployTemplate",
+		},
+		"space": {"CloneVM_Task", &types.NoDiskSpace{Datastore: "ds1"}, director.KindExhausted, "ds1 is full"},
+		"memory": {
+			"PowerOnVM_Task", &types.InsufficientMemoryResourcesFault{}, director.KindExhausted,
+			"no host of the cluster has room",
+		},
+		"busy":     {"ReconfigVM_Task", &types.TaskInProgress{}, director.KindUnavailable, "try again"},
+		"licence":  {"CloneVM_Task", &types.RestrictedVersion{}, director.KindForbidden, "licence"},
+		"host":     {"PowerOnVM_Task", &types.HostNotConnected{}, director.KindUnavailable, "host"},
+		"settings": {"CloneVM_Task", &types.InvalidDeviceSpec{}, director.KindInvalid, "versions of vCenter"},
+		"network":  {"PowerOnVM_Task", &types.CannotAccessNetwork{}, director.KindNotFound, "port group"},
+		"unknown":  {"CloneVM_Task", &types.MethodDisabled{}, director.KindInternal, "MethodDisabled"},
+		"disk space": {
+			"CreateVirtualDisk_Task", &types.InsufficientStorageSpace{}, director.KindExhausted, "datastore",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t).withImage(t)
 			f.Model.Service.AddFaultRule(&simulator.FaultInjectionRule{
-				MethodName: tt.method, ObjectType: "*", ObjectName: "*", Probability: 1, FaultType: simulator.FaultTypeCustom, Fault: tt.fault, Enabled: true,
+				MethodName: tt.method, ObjectType: "*", ObjectName: "*", Probability: 1,
+				FaultType: simulator.FaultTypeCustom, Fault: tt.fault, Enabled: true,
 			})
 			b := f.open(t)
 			defer b.Close()
 			_, err := b.Ensure(t.Context(), f.spec())
-			if text := fmt.Sprintf("%v (%s)", err, director.HintOf(err)); director.KindOf(err) != tt.kind || !strings.Contains(text, tt.want) || director.HintOf(err) == "" {
+			if text := fmt.Sprintf(
+				"%v (%s)", err, director.HintOf(err),
+			); director.KindOf(err) != tt.kind || !strings.Contains(text, tt.want) || director.HintOf(err) == "" {
 				t.Errorf("%s: %s", director.KindOf(err), text)
 			}
 		})
@@ -570,15 +449,20 @@ func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := f.Model.Service.Context
-	ctx.Map.Put(&poorAccount{ctx.Map.Get(*f.Admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager)})
+	ctx.Map.Put(&poorAccount{
+		ctx.Map.Get(*f.Admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager),
+	})
 	b := f.open(t)
 	defer b.Close()
 	_, err := b.Capacity(t.Context())
 	text := fmt.Sprint(err)
-	if director.KindOf(err) != director.KindForbidden || !strings.Contains(director.HintOf(err), "docs/vsphere.md") {
+	if director.KindOf(err) != director.KindForbidden ||
+		!strings.Contains(director.HintOf(err), "docs/operate/vsphere.md") {
 		t.Errorf("%s: %s (%s)", director.KindOf(err), text, director.HintOf(err))
 	}
-	for _, w := range []string{"folder vm", "VirtualMachine.Provisioning.DeployTemplate", "datastore LocalDS_0", "Datastore.AllocateSpace"} {
+	for _, w := range []string{
+		"folder vm", "VirtualMachine.Provisioning.DeployTemplate", "datastore LocalDS_0", "Datastore.AllocateSpace",
+	} {
 		if !strings.Contains(text, w) {
 			t.Errorf("%s\nsays nothing of %s", text, w)
 		}

@@ -23,7 +23,8 @@ func interrupted(ctx context.Context, op string) error {
 	return director.Errorf(director.KindUnavailable, op, "interrupted: %w", context.Cause(ctx))
 }
 
-// faultOf returns vCenter's fault in err's chain, as a value of its type, and vCenter's own sentence; nil if there is none.
+// faultOf returns vCenter's fault in err's chain, as a value of its type, and vCenter's own sentence; nil if there is
+// none.
 func faultOf(err error) (any, string) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch {
@@ -45,8 +46,10 @@ func faultOf(err error) (any, string) {
 
 // The hints that several faults share.
 const (
-	noRoom  = "no host of the cluster has room: free some, choose smaller VMs, or look at the pool's limits and at admission control"
-	refused = "vCenter refuses the settings; check the provider's document, and the versions of vCenter and hosts (7.0 or later)"
+	noRoom = "no host of the cluster has room: free some, choose smaller VMs, or look at the pool's limits and at " +
+		"admission control"
+	refused = "vCenter refuses the settings; check the provider's document, and the versions of vCenter and hosts " +
+		"(7.0 or later)"
 )
 
 func pointerTo(fault any) any {
@@ -95,31 +98,56 @@ func (b *Backend) translate(ctx context.Context, op, what string, err error) err
 	case types.NoPermission:
 		return b.forbidden(op, what, f, err)
 	case types.RestrictedVersion:
-		return wrap(director.KindForbidden, "the licence of vCenter or of the host does not allow this call", "the free ESXi licence cannot be written to; assign another licence")
+		return wrap(
+			director.KindForbidden, "the licence of vCenter or of the host does not allow this call",
+			"the free ESXi licence cannot be written to; assign another licence",
+		)
 	case types.NotAuthenticated:
-		return wrap(director.KindUnavailable, "vCenter ended the session", "try again; a second director with the same account may have ended it")
+		return wrap(
+			director.KindUnavailable, "vCenter ended the session",
+			"try again; a second director with the same account may have ended it",
+		)
 	case types.NoDiskSpace:
-		return wrap(director.KindExhausted, "the datastore "+f.Datastore+" is full", "free space in it, or name another one in spec.vsphere.datastores")
+		return wrap(
+			director.KindExhausted, "the datastore "+f.Datastore+" is full",
+			"free space in it, or name another one in spec.vsphere.datastores",
+		)
 	case types.InsufficientStorageSpace, types.FileTooLarge:
-		return wrap(director.KindExhausted, text, "free space in the datastore, or name another one in spec.vsphere.datastores")
+		return wrap(
+			director.KindExhausted, text, "free space in the datastore, or name another one in spec.vsphere.datastores",
+		)
 	case types.NoCompatibleHost, types.NoActiveHostInCluster:
 		return wrap(director.KindExhausted, text, noRoom)
 	case types.DuplicateName:
-		return wrap(director.KindConflict, "the name "+f.Name+" is taken in its folder", "choose another name, or remove what has it by hand")
+		return wrap(
+			director.KindConflict, "the name "+f.Name+" is taken in its folder",
+			"choose another name, or remove what has it by hand",
+		)
 	case types.AlreadyExists, types.FileAlreadyExists:
 		return wrap(director.KindConflict, text, "")
 	case types.InaccessibleDatastore, types.DatastoreNotWritableOnHost, types.InvalidDatastore:
-		return wrap(director.KindUnavailable, text, "the datastore cannot be reached from the host; look at its state in vCenter")
+		return wrap(
+			director.KindUnavailable, text,
+			"the datastore cannot be reached from the host; look at its state in vCenter",
+		)
 	case types.InvalidHostState:
-		return wrap(director.KindUnavailable, text, "the host is in maintenance or not connected: take it out of maintenance, or leave it out of spec.vsphere.hosts")
-	case types.TaskInProgress, types.ConcurrentAccess, types.ResourceInUse, types.FileLocked, types.Timedout, types.RequestCanceled:
+		return wrap(
+			director.KindUnavailable, text,
+			"the host is in maintenance or not connected: take it out of maintenance, or leave it out of "+
+				"spec.vsphere.hosts",
+		)
+	case types.TaskInProgress, types.ConcurrentAccess, types.ResourceInUse, types.FileLocked, types.Timedout,
+		types.RequestCanceled:
 		return wrap(director.KindUnavailable, text, "something else works on it; try again")
 	case types.ManagedObjectNotFound:
 		return wrap(director.KindNotFound, "it is gone from vCenter", "")
 	case types.FileNotFound, types.NotFound:
 		return wrap(director.KindNotFound, text, "")
 	case types.ToolsUnavailable:
-		return wrap(director.KindUnavailable, "the guest runs no VMware tools", "install open-vm-tools in the image; without them cloud-init reads no settings from vCenter")
+		return wrap(
+			director.KindUnavailable, "the guest runs no VMware tools",
+			"install open-vm-tools in the image; without them cloud-init reads no settings from vCenter",
+		)
 	case types.NotSupported, types.InvalidArgument, types.InvalidRequest:
 		return wrap(director.KindInvalid, text, refused)
 	}
@@ -128,17 +156,25 @@ func (b *Backend) translate(ctx context.Context, op, what string, err error) err
 	case types.BaseInsufficientResourcesFault:
 		return wrap(director.KindExhausted, text, noRoom)
 	case types.BaseCannotAccessNetwork:
-		return wrap(director.KindNotFound, text, "the port group is missing on the host; add it there, or leave the host out of spec.vsphere.hosts")
+		return wrap(
+			director.KindNotFound, text,
+			"the port group is missing on the host; add it there, or leave the host out of spec.vsphere.hosts",
+		)
 	case types.BaseHostCommunication:
 		return wrap(director.KindUnavailable, text, "vCenter does not reach the host; look at its state in vCenter")
 	case types.BaseInvalidState:
-		return wrap(director.KindUnavailable, text, "something else works on it, or its host is in maintenance; try again")
+		return wrap(
+			director.KindUnavailable, text, "something else works on it, or its host is in maintenance; try again",
+		)
 	case types.BaseNotEnoughLicenses:
 		return wrap(director.KindForbidden, text, "assign a valid licence in vCenter")
 	case types.BaseVmConfigFault:
 		return wrap(director.KindInvalid, text, refused)
 	}
-	return wrap(director.KindInternal, text+" ("+reflect.TypeOf(fault).Name()+")", "look at the task in vCenter, Monitor > Tasks")
+	return wrap(
+		director.KindInternal, text+" ("+reflect.TypeOf(fault).Name()+")",
+		"look at the task in vCenter, Monitor > Tasks",
+	)
 }
 
 // forbidden names the privilege that is missing.
@@ -158,7 +194,8 @@ func (b *Backend) forbidden(op, what string, f types.NoPermission, cause error) 
 	}
 	return &director.Error{
 		Kind: director.KindForbidden, Op: op, Msg: what + ": the account lacks " + missing + object, Err: cause,
-		Hint: "add it to the account's role; docs/vsphere.md has the whole role, and the pre-check of a plan names all that is missing at once",
+		Hint: "add it to the account's role; docs/operate/vsphere.md has the whole role, and the pre-check of a " +
+			"plan names all that is missing at once",
 	}
 }
 
@@ -173,15 +210,20 @@ func (c *conn) loginError(ctx context.Context, op, user string, err error) error
 	case types.InvalidLogin:
 		return &director.Error{
 			Kind: director.KindInvalid, Op: op, Msg: c.url.Host + " does not take the password of " + user, Err: err,
-			Hint: "correct the account or its password; it is not tried again for a minute, since vCenter locks accounts after a few failures",
+			Hint: "correct the account or its password; it is not tried again for a minute, since vCenter locks " +
+				"accounts after a few failures",
 		}
 	case types.NoPermission, types.PasswordExpired:
 		return &director.Error{
-			Kind: director.KindForbidden, Op: op, Msg: c.url.Host + " does not let " + user + " log in: " + text, Err: err,
-			Hint: "give the account a role in vCenter; docs/vsphere.md has the one that it needs",
+			Kind: director.KindForbidden, Op: op, Msg: c.url.Host + " does not let " + user + " log in: " + text,
+			Err:  err,
+			Hint: "give the account a role in vCenter; docs/operate/vsphere.md has the one that it needs",
 		}
 	default:
-		return &director.Error{Kind: director.KindUnavailable, Op: op, Msg: c.url.Host + " does not let " + user + " log in: " + text, Err: err, Hint: "look at vCenter's own health"}
+		return &director.Error{
+			Kind: director.KindUnavailable, Op: op, Msg: c.url.Host + " does not let " + user + " log in: " + text,
+			Err: err, Hint: "look at vCenter's own health",
+		}
 	}
 }
 
@@ -197,21 +239,27 @@ func (c *conn) dialError(ctx context.Context, op string, err error) error {
 	_, unknownName := errors.AsType[*net.DNSError](err)
 	switch text := reason(err); {
 	case errors.Is(err, confine.ErrAddress):
-		e.Kind, e.Msg, e.Hint = director.KindInvalid, "the director may not connect to "+c.url.Host+": "+text, confine.NetworksHint
+		e.Kind, e.Msg, e.Hint = director.KindInvalid, "the director may not connect to "+c.url.Host+": "+text,
+			confine.NetworksHint
 	case strings.Contains(text, "thumbprint does not match"):
 		e.Kind, e.Msg = director.KindInvalid, c.url.Host+" shows another certificate than the pinned one"
-		e.Hint = "somebody may be in between; if the certificate was renewed, pin the new one: thumbprint: " + c.fingerprint(ctx)
+		e.Hint = "somebody may be in between; if the certificate was renewed, pin the new one: thumbprint: " +
+			c.fingerprint(ctx)
 	case soap.IsCertificateUntrusted(err) || strings.Contains(text, "x509:") || strings.Contains(text, "certificate"):
 		e.Kind, e.Msg = director.KindInvalid, "the certificate of "+c.url.Host+" is not trusted"
-		e.Hint = "compare its SHA-256 with the one that vCenter's own console shows, and pin it in spec.vsphere.thumbprint: " + c.fingerprint(ctx) +
+		e.Hint = "compare its SHA-256 with the one that vCenter's own console shows, and pin it in " +
+			"spec.vsphere.thumbprint: " + c.fingerprint(ctx) +
 			"; or name the file of the authority's certificate in spec.vsphere.caFile"
 	case unknownName:
-		e.Msg, e.Hint = "there is no host named "+c.url.Hostname(), "correct spec.vsphere.url, or the director's name servers"
-	case strings.Contains(text, "404 Not Found") || strings.Contains(text, "405 Method") || strings.Contains(text, "XML syntax error"):
+		e.Msg, e.Hint = "there is no host named "+c.url.Hostname(),
+			"correct spec.vsphere.url, or the director's name servers"
+	case strings.Contains(text, "404 Not Found") || strings.Contains(text, "405 Method") ||
+		strings.Contains(text, "XML syntax error"):
 		e.Kind, e.Msg = director.KindInvalid, "what answers at "+c.url.Redacted()+" is no vCenter"
 		e.Hint = "spec.vsphere.url is the name of the vCenter, such as https://vcenter.example.org/sdk"
 	default:
-		e.Msg, e.Hint = "vCenter does not answer at "+c.url.Host+": "+text, "check that it is up and that the director reaches its port 443"
+		e.Msg, e.Hint = "vCenter does not answer at "+c.url.Host+": "+text,
+			"check that it is up and that the director reaches its port 443"
 	}
 	return e
 }

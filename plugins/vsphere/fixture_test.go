@@ -109,7 +109,8 @@ func (f *fixture) strangerIn(t testing.TB, folder *object.Folder, name string) h
 		t.Fatal(err)
 	}
 	made := done(t)(folder.CreateVM(ctx, types.VirtualMachineConfigSpec{
-		Name: name, GuestId: guestID, NumCPUs: 1, MemoryMB: 64, Files: &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
+		Name: name, GuestId: guestID, NumCPUs: 1, MemoryMB: 64,
+		Files: &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
 	}, pool, nil))
 	vm := object.NewVirtualMachine(f.Admin.Client, made.(types.ManagedObjectReference))
 	var props mo.VirtualMachine
@@ -150,12 +151,20 @@ func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := object.NewFileManager(f.Admin.Client).MakeDirectory(ctx, store.Path("fcd"), dc, true); err != nil && !hasFault[types.FileAlreadyExists](err) {
+	if err := object.NewFileManager(f.Admin.Client).MakeDirectory(
+		ctx, store.Path("fcd"), dc, true,
+	); err != nil && !hasFault[types.FileAlreadyExists](err) {
 		t.Fatal(err)
 	}
 	name := "fcd/" + hypervisortest.RandomID("pv-") + ".vmdk"
-	done(t)(object.NewVirtualDiskManager(f.Admin.Client).CreateVirtualDisk(ctx, store.Path(name), dc, &types.FileBackedVirtualDiskSpec{
-		VirtualDiskSpec: types.VirtualDiskSpec{DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic)}, CapacityKb: 1 << 10,
+	done(
+		t,
+	)(object.NewVirtualDiskManager(
+		f.Admin.Client,
+	).CreateVirtualDisk(ctx, store.Path(name), dc, &types.FileBackedVirtualDiskSpec{
+		VirtualDiskSpec: types.VirtualDiskSpec{
+			DiskType: string(types.VirtualDiskTypeThin), AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic),
+		}, CapacityKb: 1 << 10,
 	}))
 	ref, err := object.NewSearchIndex(f.Admin.Client).FindByUuid(ctx, dc, string(vm.ID), true, types.NewBool(true))
 	if err != nil || ref == nil {
@@ -201,7 +210,9 @@ func (f *fixture) remains(t testing.TB, directorID string) []string {
 		}
 	}
 	for _, e := range f.Model.Service.Context.Map.All("Datastore") {
-		err := filepath.WalkDir(e.(*simulator.Datastore).Summary.Url, func(path string, _ fs.DirEntry, err error) error {
+		err := filepath.WalkDir(e.(*simulator.Datastore).Summary.Url, func(
+			path string, _ fs.DirEntry, err error,
+		) error {
 			if strings.Contains(filepath.Base(path), directorID) {
 				left = append(left, path)
 			}
@@ -251,7 +262,9 @@ func (f *fixture) hasSeed(t *testing.T, v hypervisor.VM) bool {
 	}
 	for _, vm := range vms {
 		var props mo.VirtualMachine
-		if err := vm.Properties(t.Context(), vm.Reference(), []string{"config"}, &props); err != nil || props.Config == nil || props.Config.InstanceUuid != string(v.ID) {
+		if err := vm.Properties(
+			t.Context(), vm.Reference(), []string{"config"}, &props,
+		); err != nil || props.Config == nil || props.Config.InstanceUuid != string(v.ID) {
 			continue // it may have gone meanwhile
 		}
 		for _, o := range props.Config.ExtraConfig {
@@ -271,7 +284,7 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	made := "vSphere's networks are port groups that an administrator has made; the director makes none"
 	s := hypervisortest.Subject{
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
-		Director: id, Image: f.image.Name, Network: "VM Network",
+		Director: id, Image: f.image.Name, Network: "VM Network", Elsewhere: "DC0_C0_H1",
 		Stranger: f.stranger,
 		Attach:   f.attach,
 		HasSeed:  f.hasSeed,
@@ -284,7 +297,8 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		PartImage: f.partImage,
 		Timeout:   5 * time.Minute,
 		Skips: map[string]string{
-			"networks/idempotent": made, "networks/foreign": made, "networks/overlap": made, "networks/in_use": made, "networks/invalid": made,
+			"networks/idempotent": made, "networks/foreign": made, "networks/overlap": made, "networks/in_use": made,
+			"networks/invalid": made,
 		},
 	}
 	for _, point := range points {
@@ -304,6 +318,9 @@ func (f *fixture) spec() hypervisor.Spec {
 		CPUs: 2, Memory: 128 << 20, Image: f.image.Name, RootDisk: 64 << 20,
 		DataDisks: []hypervisor.Disk{{Serial: "kaas-data", Size: 16 << 20}},
 		NICs:      []hypervisor.NIC{{Network: "DC0_DVPG0", MAC: "52:54:00:" + id[1:3] + ":" + id[3:5] + ":" + id[5:7]}},
-		Seed:      hypervisor.Seed{MetaData: []byte("instance-id: x\n"), UserData: []byte("#cloud-config\nhostname: x\n"), NetworkConfig: []byte("version: 2\n")},
+		Seed: hypervisor.Seed{
+			MetaData: []byte("instance-id: x\n"), UserData: []byte("#cloud-config\nhostname: x\n"),
+			NetworkConfig: []byte("version: 2\n"),
+		},
 	}
 }

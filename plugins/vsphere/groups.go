@@ -11,9 +11,12 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// groupPool returns the resource pool for VMs of the group: one of its own below the provider's, where the configuration asks for that, and made if need be. One that
-// is there is taken as it is, so that an administrator can make it first, with limits. Pools stay when they are empty, like folders.
-func (b *Backend) groupPool(ctx context.Context, op string, p *place, group string) (pool types.ManagedObjectReference, err error) {
+// groupPool returns the resource pool for VMs of the group: one of its own below the provider's, where the
+// configuration asks for that, and made if need be. One that is there is taken as it is, so that an administrator can
+// make it first, with limits. Pools stay when they are empty, like folders.
+func (b *Backend) groupPool(
+	ctx context.Context, op string, p *place, group string,
+) (pool types.ManagedObjectReference, err error) {
 	pool = p.pool.Reference()
 	if !b.cfg.ClusterPools || group == "" {
 		return pool, nil
@@ -46,7 +49,9 @@ func (b *Backend) groupPool(ctx context.Context, op string, p *place, group stri
 // childPool returns the resource pool of that name below the provider's, or nil.
 func childPool(ctx context.Context, p *place, name string) (*types.ManagedObjectReference, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: p.pool.Reference(), Skip: types.NewBool(true), SelectSet: []types.BaseSelectionSpec{
+		ObjectSet: []types.ObjectSpec{{Obj: p.pool.Reference(), Skip: types.NewBool(
+			true,
+		), SelectSet: []types.BaseSelectionSpec{
 			&types.TraversalSpec{Type: "ResourcePool", Path: "resourcePool"},
 		}}},
 		PropSet: []types.PropertySpec{{Type: "ResourcePool", PathSet: []string{"name"}}},
@@ -61,7 +66,8 @@ func childPool(ctx context.Context, p *place, name string) (*types.ManagedObject
 	return nil, err
 }
 
-// The custom attributes by which people find and sort the director's VMs in vCenter. Nothing is found by them here: everybody may change them.
+// The custom attributes by which people find and sort the director's VMs in vCenter. Nothing is found by them here:
+// everybody may change them.
 const (
 	attributeCluster  = "kaas.cluster"
 	attributeDirector = "kaas.director"
@@ -77,7 +83,9 @@ func (b *Backend) describe(ctx context.Context, op string, p *place, s hyperviso
 		if err != nil {
 			return err
 		}
-		if _, err := methods.SetField(ctx, p.vim, &types.SetField{This: *p.vim.ServiceContent.CustomFieldsManager, Entity: m.ref, Key: key, Value: value}); err != nil {
+		if _, err := methods.SetField(ctx, p.vim, &types.SetField{
+			This: *p.vim.ServiceContent.CustomFieldsManager, Entity: m.ref, Key: key, Value: value,
+		}); err != nil {
 			return b.translate(ctx, op, "the attribute "+name+" of "+m.name, err)
 		}
 	}
@@ -105,8 +113,11 @@ func (b *Backend) attribute(ctx context.Context, op string, p *place, name strin
 			}
 		}
 		if def == nil {
-			if def, err = object.NewCustomFieldsManager(p.vim).Add(ctx, name, "VirtualMachine", nil, nil); hasFault[types.DuplicateName](err) {
-				return director.Errorf(director.KindUnavailable, op, "another director defines the attribute %s", name).WithHint("it is looked at again")
+			if def, err = object.NewCustomFieldsManager(p.vim).Add(
+				ctx, name, "VirtualMachine", nil, nil,
+			); hasFault[types.DuplicateName](err) {
+				return director.Errorf(director.KindUnavailable, op, "another director defines the attribute %s", name).
+					WithHint("it is looked at again")
 			}
 			if err != nil {
 				return b.translate(ctx, op, "the custom attribute "+name, err)

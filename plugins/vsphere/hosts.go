@@ -16,24 +16,30 @@ import (
 
 // esx is a host of the cluster.
 type esx struct {
-	ref      types.ManagedObjectReference
-	name     string
-	state    string // why no VM can go there now; empty if one can
-	cpus     int
-	memory   int64
-	free     int64
-	networks map[types.ManagedObjectReference]bool
-	stores   map[types.ManagedObjectReference]bool
+	ref   types.ManagedObjectReference
+	name  string
+	state string // why no VM can go there now; empty if one can
+	// maintained is whether it is connected, and in maintenance.
+	maintained bool
+	cpus       int
+	memory     int64
+	free       int64
+	networks   map[types.ManagedObjectReference]bool
+	stores     map[types.ManagedObjectReference]bool
 }
 
-// hosts returns the provider's hosts, ordered by name. Errors: not_found if one that the configuration names is not in the cluster.
+// hosts returns the provider's hosts, ordered by name. Errors: not_found if one that the configuration names is not in
+// the cluster.
 func (b *Backend) hosts(ctx context.Context, op string, p *place) ([]*esx, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: p.cluster.Reference(), Skip: types.NewBool(true), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
+		ObjectSet: []types.ObjectSpec{{Obj: p.cluster.Reference(), Skip: types.NewBool(
+			true,
+		), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
 			Type: "ComputeResource", Path: "host",
 		}}}},
 		PropSet: []types.PropertySpec{{Type: "HostSystem", PathSet: []string{
-			"name", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.hardware", "summary.quickStats", "network", "datastore",
+			"name", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.hardware", "summary.quickStats",
+			"network", "datastore",
 		}}},
 	})
 	if err != nil {
@@ -57,7 +63,7 @@ func (b *Backend) hosts(ctx context.Context, op string, p *place) ([]*esx, error
 		case h.Runtime.ConnectionState != types.HostSystemConnectionStateConnected:
 			e.state = "is " + string(h.Runtime.ConnectionState)
 		case h.Runtime.InMaintenanceMode:
-			e.state = "is in maintenance"
+			e.state, e.maintained = "is in maintenance", true
 		}
 		all = append(all, e)
 	}
@@ -65,7 +71,9 @@ func (b *Backend) hosts(ctx context.Context, op string, p *place) ([]*esx, error
 	var missing []director.Field
 	for i, name := range b.cfg.Hosts {
 		if !slices.ContainsFunc(all, func(e *esx) bool { return e.name == name }) {
-			missing = append(missing, director.Field{Path: fmt.Sprintf("hosts[%d]", i), Msg: "the cluster " + b.cfg.Cluster + " has no host " + name})
+			missing = append(missing, director.Field{
+				Path: fmt.Sprintf("hosts[%d]", i), Msg: "the cluster " + b.cfg.Cluster + " has no host " + name,
+			})
 		}
 	}
 	return all, missingObjects(op, missing)
@@ -79,13 +87,20 @@ func refs(list []types.ManagedObjectReference) map[types.ManagedObjectReference]
 	return set
 }
 
-// choose returns the host for a new VM, or nil if DRS is to choose. Errors: not_found if the host or a port group is not there, unavailable if the
-// host is in maintenance or cannot be reached, exhausted if no host has the memory.
-func (b *Backend) choose(ctx context.Context, op string, p *place, s hypervisor.Spec, needs map[types.ManagedObjectReference]string) (*esx, error) {
+// choose returns the host for a new VM, or nil if DRS is to choose. Errors: not_found if the host or a port group is
+// not there, unavailable if the host is in maintenance or cannot be reached, exhausted if no host has the memory.
+func (b *Backend) choose(
+	ctx context.Context, op string, p *place, s hypervisor.Spec, needs map[types.ManagedObjectReference]string,
+) (*esx, error) {
 	all, err := b.hosts(ctx, op, p)
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(b.lost, s.Host) {
+		return nil, director.Errorf(director.KindConflict, op, "host %s was declared lost", s.Host).
+			WithHint("place the VM on another host")
+	}
+	all = slices.DeleteFunc(all, func(e *esx) bool { return slices.Contains(b.lost, e.name) })
 	if s.Host != "" {
 		i := slices.IndexFunc(all, func(e *esx) bool { return e.name == s.Host })
 		if i < 0 {
@@ -105,7 +120,8 @@ func (b *Backend) choose(ctx context.Context, op string, p *place, s hypervisor.
 	}
 	if len(fit) == 0 {
 		if first == nil {
-			first = director.Errorf(director.KindUnavailable, op, "the cluster %s has no hosts", b.cfg.Cluster).WithHint("add hosts to it in vCenter")
+			first = director.Errorf(director.KindUnavailable, op, "the cluster %s has no hosts", b.cfg.Cluster).
+				WithHint("add hosts to it in vCenter")
 		}
 		return nil, first
 	}
@@ -133,7 +149,9 @@ func (b *Backend) choose(ctx context.Context, op string, p *place, s hypervisor.
 
 // rank orders the reasons why hosts do not fit: what a person must mend comes before what passes.
 func rank(err error) int {
-	return slices.Index([]director.Kind{director.KindNotFound, director.KindExhausted, director.KindUnavailable}, director.KindOf(err))
+	return slices.Index(
+		[]director.Kind{director.KindNotFound, director.KindExhausted, director.KindUnavailable}, director.KindOf(err),
+	)
 }
 
 // fits tells why a VM cannot go to the host. needs are networks and datastores with their names.
@@ -143,7 +161,10 @@ func (e *esx) fits(op string, s hypervisor.Spec, needs map[types.ManagedObjectRe
 			WithHint("bring it back in vCenter, or place the VM on another host")
 	}
 	if s.Memory > e.memory {
-		return director.Errorf(director.KindExhausted, op, "%s wants %d MiB of memory, and host %s has %d MiB", s.Name, s.Memory>>20, e.name, e.memory>>20).
+		return director.Errorf(
+			director.KindExhausted, op, "%s wants %d MiB of memory, and host %s has %d MiB", s.Name, s.Memory>>20,
+			e.name, e.memory>>20,
+		).
 			WithHint("choose a smaller VM or another host")
 	}
 	for ref, name := range needs {
@@ -171,7 +192,8 @@ func (b *Backend) nameOf(ctx context.Context, p *place, ref types.ManagedObjectR
 		return name, nil
 	}
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: ref.Type, PathSet: []string{"name"}}},
+		ObjectSet: []types.ObjectSpec{{Obj: ref}},
+		PropSet:   []types.PropertySpec{{Type: ref.Type, PathSet: []string{"name"}}},
 	})
 	if err != nil {
 		return "", err

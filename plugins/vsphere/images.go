@@ -4,24 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi/nfc"
 	"github.com/vmware/govmomi/object"
-	"github.com/vmware/govmomi/task"
 	"github.com/vmware/govmomi/vim25/methods"
-	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/director-kaas/kaas/director"
@@ -47,8 +38,12 @@ func (m *machine) complete() bool { return m.template }
 func (m *machine) diskSize() (int64, error) {
 	n, err := strconv.ParseInt(m.extra[keySize], 10, 64)
 	if err != nil {
-		return 0, director.Errorf(director.KindInvalid, "vsphere.template", "the template %s does not say how large its disk is", m.name).
-			WithHint("somebody changed kaas.size in its advanced settings; delete the template, and import the image anew")
+		return 0, director.Errorf(
+			director.KindInvalid, "vsphere.template", "the template %s does not say how large its disk is", m.name,
+		).
+			WithHint(
+				"somebody changed kaas.size in its advanced settings; delete the template, and import the image anew",
+			)
 	}
 	return n, nil
 }
@@ -60,14 +55,16 @@ func (b *Backend) template(ctx context.Context, op string, p *place, name string
 		return nil, b.translate(ctx, op, "image "+name, b.forget(err))
 	}
 	if m == nil || !m.complete() || m.extra[keyTemplate] != name {
-		return nil, director.Errorf(director.KindNotFound, op, "vCenter has no complete image %q in the folder of templates", name).
+		return nil, director.Errorf(
+			director.KindNotFound, op, "vCenter has no complete image %q in the folder of templates", name,
+		).
 			WithHint("bring the image first")
 	}
 	return m, nil
 }
 
-// EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent. The file is converted beside the director,
-// since vCenter wants to know how much will come.
+// EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent. The file is
+// converted beside the director, since vCenter wants to know how much will come.
 func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "vsphere.ensure_image"
 	if err := s.Validate(op); err != nil {
@@ -81,7 +78,9 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 	})
 }
 
-func (b *Backend) ensureImage(ctx context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64)) error {
+func (b *Backend) ensureImage(
+	ctx context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64),
+) error {
 	p, err := b.place(ctx, op)
 	if err != nil {
 		return err
@@ -92,7 +91,9 @@ func (b *Backend) ensureImage(ctx context.Context, op string, s hypervisor.Image
 	}
 	if old != nil && old.complete() {
 		if sum := old.extra[keySum]; sum != s.SHA256 {
-			return director.Errorf(director.KindConflict, op, "vCenter has an image %q with another checksum (%.16s...)", s.Name, sum).
+			return director.Errorf(
+				director.KindConflict, op, "vCenter has an image %q with another checksum (%.16s...)", s.Name, sum,
+			).
 				WithHint("give the new image another name; images are never replaced under their VMs")
 		}
 		return nil
@@ -108,7 +109,11 @@ func (b *Backend) ensureImage(ctx context.Context, op string, s hypervisor.Image
 	if err := b.templateNameIsFree(ctx, op, p, templateName(s.Name, "")); err != nil {
 		return err
 	}
-	vmdk, length, err := b.convert(ctx, op, s, file, func(done int64) { progress(share(done, file.Virtual, file.Size), 2*file.Size) })
+	vmdk, length, err := b.convert(ctx, op, s, file, func(
+		done int64,
+	) {
+		progress(share(done, file.Virtual, file.Size), 2*file.Size)
+	})
 	if err != nil {
 		return err
 	}
@@ -132,13 +137,18 @@ func (b *Backend) ensureImage(ctx context.Context, op string, s hypervisor.Image
 // share is done out of all, as a part of size.
 func share(done, all, size int64) int64 { return int64(float64(done) / float64(all) * float64(size)) }
 
-func (b *Backend) imageRoom(ctx context.Context, op string, p *place, s hypervisor.ImageSpec, file *imagefile.File) error {
+func (b *Backend) imageRoom(
+	ctx context.Context, op string, p *place, s hypervisor.ImageSpec, file *imagefile.File,
+) error {
 	space, err := b.stores(ctx, op, p)
 	if err != nil {
 		return err
 	}
 	if i := space[p.images.Reference()]; i.free < file.Size+minFree || file.Virtual > i.size {
-		return director.Errorf(director.KindExhausted, op, "the datastore %s has %d MiB free, too little for image %s", p.images.Name(), i.free>>20, s.Name).
+		return director.Errorf(
+			director.KindExhausted, op, "the datastore %s has %d MiB free, too little for image %s", p.images.Name(),
+			i.free>>20, s.Name,
+		).
 			WithHint("free space in it, or name another one in spec.vsphere.templateDatastore")
 	}
 	return nil
@@ -169,21 +179,29 @@ func (b *Backend) templateNameIsFree(ctx context.Context, op string, p *place, n
 			return err
 		}
 		if m.uuid == "" { // it has no configuration yet
-			return director.Errorf(director.KindUnavailable, op, "vCenter is making the template %s", name).WithHint("this may be an earlier try that goes on; it is looked at again")
+			return director.Errorf(director.KindUnavailable, op, "vCenter is making the template %s", name).
+				WithHint("this may be an earlier try that goes on; it is looked at again")
 		}
 	}
-	return director.Errorf(director.KindConflict, op, "the name %s is taken in the folder of templates by something that the director did not make", name).
+	return director.Errorf(
+		director.KindConflict, op,
+		"the name %s is taken in the folder of templates by something that the director did not make", name,
+	).
 		WithHint("give the image another name, or the provider a folder of its own in spec.vsphere.templateFolder")
 }
 
 // convert writes the disk as VMDK to a nameless file.
-func (b *Backend) convert(ctx context.Context, op string, s hypervisor.ImageSpec, file *imagefile.File, looked func(int64)) (out *os.File, length int64, err error) {
+func (b *Backend) convert(
+	ctx context.Context, op string, s hypervisor.ImageSpec, file *imagefile.File, looked func(int64),
+) (out *os.File, length int64, err error) {
 	disk, err := imagefile.OpenDisk(file)
 	if err != nil {
 		return nil, 0, director.Errorf(director.KindInvalid, op, "%s cannot be converted: %w", s.Path, err)
 	}
 	if out, err = os.CreateTemp(b.cfg.WorkDir, "kaas-image-*.vmdk"); err != nil {
-		return nil, 0, director.Errorf(director.KindExhausted, op, "no file can be made for the converted image: %w", err)
+		return nil, 0, director.Errorf(
+			director.KindExhausted, op, "no file can be made for the converted image: %w", err,
+		)
 	}
 	defer func() {
 		if err != nil {
@@ -221,184 +239,21 @@ func (b *Backend) templateSpec(p *place, s hypervisor.ImageSpec, virtual int64) 
 		DiskMode:                     string(types.VirtualDiskModePersistent), ThinProvisioned: types.NewBool(true),
 	}
 	return types.VirtualMachineConfigSpec{
-		Name: templateName(s.Name, ""), GuestId: guestID, Version: hardware, Firmware: b.cfg.Firmware, NumCPUs: 2, MemoryMB: 2048,
+		Name: templateName(s.Name, ""), GuestId: guestID, Version: hardware, Firmware: b.cfg.Firmware, NumCPUs: 2,
+		MemoryMB:     2048,
 		InstanceUuid: imageUUID(p, s.Name, ""), Annotation: "Node image " + s.Name + " of a director.",
 		Files: &types.VirtualMachineFileInfo{VmPathName: "[" + p.images.Name() + "]"},
 		ExtraConfig: []types.BaseOptionValue{
-			option(keyTemplate, s.Name), option(keySum, s.SHA256), option(keySize, strconv.FormatInt(roundUp(virtual, 1<<10), 10)),
+			option(keyTemplate, s.Name), option(keySum, s.SHA256),
+			option(keySize, strconv.FormatInt(roundUp(virtual, 1<<10), 10)),
 		},
 		DeviceChange: []types.BaseVirtualDeviceConfigSpec{
 			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: controller},
 			&types.VirtualDeviceConfigSpec{
-				Operation: types.VirtualDeviceConfigSpecOperationAdd, FileOperation: types.VirtualDeviceConfigSpecFileOperationCreate, Device: disk,
+				Operation:     types.VirtualDeviceConfigSpecOperationAdd,
+				FileOperation: types.VirtualDeviceConfigSpecFileOperationCreate, Device: disk,
 			},
 		},
-	}
-}
-
-// upload brings the disk into a new VM and makes that a template, which is the mark that it is whole.
-func (b *Backend) upload(ctx context.Context, op string, p *place, s hypervisor.ImageSpec, virtual int64, vmdk *os.File, length int64, sent func(int64)) error {
-	hosts, err := b.hosts(ctx, op, p)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(hosts, func(e *esx) bool { return e.state == "" && e.stores[p.images.Reference()] })
-	if i < 0 {
-		return director.Errorf(director.KindUnavailable, op, "no host of cluster %s can write to the datastore %s", b.cfg.Cluster, p.images.Name()).
-			WithHint("look at the hosts' state in vCenter, or name another one in spec.vsphere.templateDatastore")
-	}
-	done, err := b.slots.provision(ctx, op, hosts[i].name, fullCost)
-	if err != nil {
-		return err
-	}
-	defer done()
-	lease, err := p.pool.ImportVApp(ctx, &types.VirtualMachineImportSpec{ConfigSpec: b.templateSpec(p, s, virtual)}, p.templates, object.NewHostSystem(p.vim, hosts[i].ref))
-	if err != nil {
-		return err
-	}
-	entity, err := b.send(ctx, op, lease, p, vmdk, length, sent)
-	if err != nil {
-		// Best effort: the next try replaces what stays.
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		if aborted := lease.Abort(tidy, nil); aborted != nil {
-			b.conn.log.WarnContext(ctx, "part of an image is left in vcenter until the next try", "image", s.Name, "err", aborted)
-		}
-		return err
-	}
-	m, err := readMachine(ctx, p.vim, entity)
-	if err != nil || m == nil {
-		return cmp.Or(err, error(director.Errorf(director.KindUnavailable, op, "image %s was uploaded and is gone", s.Name)))
-	}
-	if id := imageUUID(p, s.Name, ""); m.uuid != id { // an import may be given another one
-		if err := b.reconfigure(ctx, op, p, m, types.VirtualMachineConfigSpec{InstanceUuid: id}); err != nil {
-			return err
-		}
-	}
-	return b.seal(ctx, op, p, m)
-}
-
-// send waits for the lease and sends the disk to the host that it names.
-func (b *Backend) send(ctx context.Context, op string, lease *nfc.Lease, p *place, vmdk io.Reader, length int64, sent func(int64)) (vm types.ManagedObjectReference, err error) {
-	info, err := b.leased(ctx, op, lease)
-	if err != nil {
-		return vm, err
-	}
-	for _, d := range info.DeviceUrl {
-		if d.Disk == nil || !*d.Disk {
-			continue
-		}
-		u, err := p.vim.ParseURL(d.Url)
-		if err != nil {
-			return vm, director.Errorf(director.KindInternal, op, "vCenter wants the image at an address that cannot be read")
-		}
-		if pin := hostPin(d); pin != "" {
-			p.vim.SetThumbprint(u.Host, pin)
-		}
-		count := &counter{r: imagefile.Reader(ctx, vmdk), report: sent}
-		kept := b.keepLease(ctx, lease, func() int32 { return int32(share(count.n.Load(), length, 100)) })
-		// Not the lease's own Upload: its progress reports go to a channel that it closes while the transport may still read (govmomi v0.54).
-		err = p.vim.Upload(ctx, count, u, &soap.Upload{Type: "application/x-vnd.vmware-streamVmdk", Method: http.MethodPost, ContentLength: length})
-		kept()
-		count.stop()
-		if err != nil {
-			return vm, err
-		}
-		return info.Entity, lease.Complete(ctx)
-	}
-	return vm, director.Errorf(director.KindInternal, op, "vCenter made no place for the image's disk")
-}
-
-// hostPin returns the SHA-256 of the certificate of the host that takes the disk, if vCenter vouches for one. What older vCenters tell instead is
-// a SHA-1, which nothing trusts: an authority has to vouch for the host then.
-func hostPin(d types.HttpNfcLeaseDeviceUrl) string {
-	if block, _ := pem.Decode([]byte(d.SslCertificate)); block != nil {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			return soap.ThumbprintSHA256(cert)
-		}
-	}
-	if pin := colons(d.SslThumbprint); thumbprint.MatchString(pin) {
-		return pin
-	}
-	return ""
-}
-
-// leased waits until the VM is made and takes the disk.
-func (b *Backend) leased(ctx context.Context, op string, lease *nfc.Lease) (*types.HttpNfcLeaseInfo, error) {
-	for pause := firstLook; ; pause = min(lastLook, pause*3/2) {
-		l, err := lease.Properties(ctx, "state", "info", "error")
-		switch {
-		case err != nil:
-			return nil, err
-		case l.State == types.HttpNfcLeaseStateReady && l.Info != nil:
-			return l.Info, nil
-		case l.Error != nil:
-			return nil, task.Error{LocalizedMethodFault: l.Error}
-		case l.State == types.HttpNfcLeaseStateDone:
-			return nil, director.Errorf(director.KindUnavailable, op, "vCenter ended the upload before it began")
-		}
-		look := time.NewTimer(pause)
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			look.Stop()
-			return nil, interrupted(ctx, op)
-		}
-	}
-}
-
-// counter reports how much was read. The transport may read on after the answer to a request has come; nothing is reported after stop.
-type counter struct {
-	r       io.Reader
-	n       atomic.Int64
-	mu      sync.Mutex // held while it reports
-	stopped bool
-	report  func(int64)
-}
-
-// Read implements io.Reader.
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	done := c.n.Add(int64(n))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.stopped {
-		c.report(done)
-	}
-	return n, err
-}
-
-func (c *counter) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-}
-
-// defaultLeaseBeat is how often vCenter hears of an upload, far below a lease's patience (300 s).
-const defaultLeaseBeat = 10 * time.Second
-
-// keepLease tells vCenter how many per cent were sent, which keeps the lease alive, until the returned function is called. That waits for the last
-// call to end.
-func (b *Backend) keepLease(ctx context.Context, lease *nfc.Lease, percent func() int32) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		beat := time.NewTicker(b.leaseBeat)
-		defer beat.Stop()
-		for {
-			select {
-			case <-beat.C:
-				if err := lease.Progress(ctx, percent()); err != nil && ctx.Err() == nil {
-					b.conn.log.WarnContext(ctx, "vcenter was not told how far an upload is", "err", err) // the upload or its end shows whether that matters
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
 	}
 }
 
@@ -425,9 +280,11 @@ func (b *Backend) seal(ctx context.Context, op string, p *place, m *machine) err
 	return err
 }
 
-// replica returns a copy of the template in the datastore with a disk of that size, and makes it if need be: a linked clone can neither grow its
-// disk nor lie far from what it is linked to, and one full copy serves all that follow.
-func (b *Backend) replica(ctx context.Context, op string, p *place, base *machine, image string, store *object.Datastore, size int64) (m *machine, err error) {
+// replica returns a copy of the template in the datastore with a disk of that size, and makes it if need be: a linked
+// clone can neither grow its disk nor lie far from what it is linked to, and one full copy serves all that follow.
+func (b *Backend) replica(
+	ctx context.Context, op string, p *place, base *machine, image string, store *object.Datastore, size int64,
+) (m *machine, err error) {
 	size = roundUp(size, 1<<10)
 	variant := store.Reference().Value + "/" + strconv.FormatInt(size, 10)
 	err = b.alone(ctx, op, imageKey(image+" "+variant), func() error {
@@ -442,7 +299,8 @@ func (b *Backend) replica(ctx context.Context, op string, p *place, base *machin
 				return err
 			}
 		}
-		// It was copied by one call, so it is whole, whoever made it: an earlier try that was cut off here, or another director at this moment.
+		// It was copied by one call, so it is whole, whoever made it: an earlier try that was cut off here, or another
+		// director at this moment.
 		if err = b.seal(ctx, op, p, m); err != nil {
 			now, again := readMachine(ctx, p.vim, m.ref)
 			if again != nil || now == nil || !now.complete() {
@@ -457,7 +315,9 @@ func (b *Backend) replica(ctx context.Context, op string, p *place, base *machin
 	return m, err
 }
 
-func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64) (*machine, error) {
+func (b *Backend) copyTemplate(
+	ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64,
+) (*machine, error) {
 	disk, err := rootDisk(ctx, p, base)
 	if err != nil {
 		return nil, err
@@ -467,11 +327,16 @@ func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *m
 	pool, ds := p.pool.Reference(), store.Reference()
 	spec := types.VirtualMachineCloneSpec{
 		Location: types.VirtualMachineRelocateSpec{
-			Pool: &pool, Datastore: &ds, DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
+			Pool: &pool, Datastore: &ds,
+			DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
 		},
 		Config: &types.VirtualMachineConfigSpec{
-			InstanceUuid: imageUUID(p, image, variant), Annotation: "Copy of node image " + image + " for linked clones.",
-			ExtraConfig: []types.BaseOptionValue{option(keyTemplate, image), option(keySum, base.extra[keySum]), option(keySize, strconv.FormatInt(size, 10))},
+			InstanceUuid: imageUUID(p, image, variant),
+			Annotation:   "Copy of node image " + image + " for linked clones.",
+			ExtraConfig: []types.BaseOptionValue{
+				option(keyTemplate, image), option(keySum, base.extra[keySum]),
+				option(keySize, strconv.FormatInt(size, 10)),
+			},
 		},
 	}
 	if size != disk.CapacityInBytes {
@@ -484,8 +349,12 @@ func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *m
 		return nil, err
 	}
 	defer done()
-	b.conn.log.InfoContext(ctx, "copying a template for linked clones", "image", image, "datastore", store.Name(), "size", size)
-	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{This: base.ref, Folder: p.templates.Reference(), Name: templateName(image, variant), Spec: spec})
+	b.conn.log.InfoContext(
+		ctx, "copying a template for linked clones", "image", image, "datastore", store.Name(), "size", size,
+	)
+	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{
+		This: base.ref, Folder: p.templates.Reference(), Name: templateName(image, variant), Spec: spec,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -500,7 +369,12 @@ func (b *Backend) copyTemplate(ctx context.Context, op string, p *place, base *m
 	}
 	if taken { // by a copy that has no settings yet, or by a stranger
 		return nil, cmp.Or(b.templateNameIsFree(ctx, op, p, templateName(image, variant)),
-			error(director.Errorf(director.KindUnavailable, op, "another director copies the template of image %s", image).WithHint("it is looked at again")))
+			error(
+				director.Errorf(
+					director.KindUnavailable, op, "another director copies the template of image %s", image,
+				).
+					WithHint("it is looked at again"),
+			))
 	}
 	return nil, director.Errorf(director.KindUnavailable, op, "the copy of image %s is not found by its UUID", image)
 }

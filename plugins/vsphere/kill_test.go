@@ -21,7 +21,8 @@ import (
 
 var kills = flag.Int("kills", 40, "creations that TestKillLoop cuts off")
 
-// dying fails every call from the nth one on, as if the director's process had ended: before the call was sent, or before its answer came.
+// dying fails every call from the nth one on, as if the director's process had ended: before the call was sent, or
+// before its answer came.
 func dying(b *Backend, n int64, answered bool) {
 	var calls atomic.Int64
 	dead := errors.New("the director died")
@@ -39,8 +40,9 @@ func dying(b *Backend, n int64, answered bool) {
 	}
 }
 
-// A director dies at a random call of every creation. Half of the machines are wanted again and finished; the others are forgotten, as by a ledger
-// without their rows, and swept. Strangers with the machines' names are there before, in another folder.
+// A director dies at a random call of every creation. Half of the machines are wanted again and finished; the others
+// are forgotten, as by a ledger without their rows, and swept. Strangers with the machines' names are there before, in
+// another folder.
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)

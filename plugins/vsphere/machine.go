@@ -22,7 +22,8 @@ func vmUUID(s director.Stamp) string {
 	return uuid.NewSHA1(space, []byte("vm/"+s.Director+"/"+s.Machine)).String()
 }
 
-// What is written into a VM's extraConfig. Keys are asked for one by one: the rest of it is long, and holds the guest's settings.
+// What is written into a VM's extraConfig. Keys are asked for one by one: the rest of it is long, and holds the guest's
+// settings.
 const (
 	keyDirector = "kaas.director"
 	keyMachine  = "kaas.machine"
@@ -33,15 +34,19 @@ const (
 	keyDisks    = "kaas.disks"  // its data disks: serials, and serial@machine for one that it took over
 	keyMoved    = "kaas.moved"  // data disks on their way back, while the VM is deleted
 	keyGroup    = "kaas.group"
-	keyApart    = "kaas.apart"   // yes if it never shares a host with another one of its group that says so, leaving while it is deleted
-	keyAdopted  = "kaas.adopted" // yes if somebody else has made it: its root disk is theirs
+	// yes if it never shares a host with another one of its group that says so, leaving while it is deleted.
+	keyApart   = "kaas.apart"
+	keyAdopted = "kaas.adopted" // yes if somebody else has made it: its root disk is theirs
 
 	keyTemplate = "kaas.template" // templates: the image's name
 	keySum      = "kaas.sha256"   // of the image's file
 	keySize     = "kaas.size"     // of its disk, bytes
 )
 
-var ownKeys = []string{keyDirector, keyMachine, keyMade, keyImage, keyClone, keyReason, keyDisks, keyMoved, keyGroup, keyApart, keyNICs, keyAdopted, keyTemplate, keySum, keySize}
+var ownKeys = []string{
+	keyDirector, keyMachine, keyMade, keyImage, keyClone, keyReason, keyDisks, keyMoved, keyGroup, keyApart, keyNICs,
+	keyAdopted, keyTemplate, keySum, keySize,
+}
 
 // machine is a VM or template as vCenter has it.
 type machine struct {
@@ -66,7 +71,8 @@ const propDevices = "config.hardware.device"
 // machineProperties are what the fields of machine are read from.
 func machineProperties() []string {
 	paths := []string{
-		"name", "config.instanceUuid", "config.template", "config.changeVersion", "config.files.vmPathName", "config.hardware.numCPU",
+		"name", "config.instanceUuid", "config.template", "config.changeVersion", "config.files.vmPathName",
+		"config.hardware.numCPU",
 		"config.hardware.memoryMB", "runtime.powerState", "runtime.host", "snapshot.currentSnapshot",
 	}
 	for _, k := range ownKeys {
@@ -119,7 +125,8 @@ func machineOf(o types.ObjectContent) *machine {
 	return m
 }
 
-// stamp is who owns the VM: nobody of ours if its UUID does not agree, as in a copy that a person has made of one of our VMs.
+// stamp is who owns the VM: nobody of ours if its UUID does not agree, as in a copy that a person has made of one of
+// our VMs.
 func (m *machine) stamp() director.Stamp {
 	s := director.Stamp{Director: m.extra[keyDirector], Machine: m.extra[keyMachine]}
 	if s.Director == "" || s.Machine == "" || vmUUID(s) != m.uuid {
@@ -155,7 +162,8 @@ func (b *Backend) vm(ctx context.Context, p *place, m *machine) (hypervisor.VM, 
 		power = hypervisor.PowerOn
 	}
 	return hypervisor.VM{
-		ID: hypervisor.ID(m.uuid), Name: m.name, Host: host, Stamp: m.stamp(), Power: power, Ready: m.on && m.made(), CPUs: m.cpus, Memory: m.memory,
+		ID: hypervisor.ID(m.uuid), Name: m.name, Host: host, Stamp: m.stamp(), Power: power, Ready: m.on && m.made(),
+		CPUs: m.cpus, Memory: m.memory,
 		Adapters: adapters,
 	}, nil
 }
@@ -175,7 +183,8 @@ func lookup(ctx context.Context, p *place, id string) (*machine, error) {
 // readMachine returns the machine, or nil if it is gone.
 func readMachine(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReference) (*machine, error) {
 	found, err := retrieve(ctx, vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: append(machineProperties(), propDevices)}},
+		ObjectSet: []types.ObjectSpec{{Obj: ref}},
+		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: append(machineProperties(), propDevices)}},
 	})
 	if hasFault[types.ManagedObjectNotFound](err) || err == nil && len(found) == 0 {
 		return nil, nil
@@ -186,10 +195,13 @@ func readMachine(ctx context.Context, vim *vim25.Client, ref types.ManagedObject
 	return machineOf(found[0]), nil
 }
 
-// below returns every VM and template below the folder. One call asks for all of it, and leaves nothing behind in vCenter.
+// below returns every VM and template below the folder. One call asks for all of it, and leaves nothing behind in
+// vCenter.
 func below(ctx context.Context, vim *vim25.Client, folder types.ManagedObjectReference) ([]*machine, error) {
 	found, err := retrieve(ctx, vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: folder, Skip: types.NewBool(true), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
+		ObjectSet: []types.ObjectSpec{{Obj: folder, Skip: types.NewBool(
+			true,
+		), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
 			SelectionSpec: types.SelectionSpec{Name: "folders"}, Type: "Folder", Path: "childEntity",
 			SelectSet: []types.BaseSelectionSpec{&types.SelectionSpec{Name: "folders"}},
 		}}}},
@@ -207,13 +219,17 @@ func below(ctx context.Context, vim *vim25.Client, folder types.ManagedObjectRef
 // retrieve asks for properties without making anything in vCenter that a lost session would take along.
 func retrieve(ctx context.Context, vim *vim25.Client, spec types.PropertyFilterSpec) ([]types.ObjectContent, error) {
 	collector := vim.ServiceContent.PropertyCollector
-	res, err := methods.RetrievePropertiesEx(ctx, vim, &types.RetrievePropertiesEx{This: collector, SpecSet: []types.PropertyFilterSpec{spec}})
+	res, err := methods.RetrievePropertiesEx(ctx, vim, &types.RetrievePropertiesEx{
+		This: collector, SpecSet: []types.PropertyFilterSpec{spec},
+	})
 	if err != nil || res.Returnval == nil {
 		return nil, err
 	}
 	all, token := res.Returnval.Objects, res.Returnval.Token
 	for token != "" {
-		more, err := methods.ContinueRetrievePropertiesEx(ctx, vim, &types.ContinueRetrievePropertiesEx{This: collector, Token: token})
+		more, err := methods.ContinueRetrievePropertiesEx(ctx, vim, &types.ContinueRetrievePropertiesEx{
+			This: collector, Token: token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -53,8 +53,8 @@ func (b *Backend) network(ctx context.Context, op string, p *place, name string)
 	return g, nil
 }
 
-// EnsureNetwork implements hypervisor.Networking. Port groups are made by vCenter's administrators; here the one that the Network names is looked
-// for, on every host that VMs may go to.
+// EnsureNetwork implements hypervisor.Networking. Port groups are made by vCenter's administrators; here the one that
+// the Network names is looked for, on every host that VMs may go to.
 func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) error {
 	const op = "vsphere.ensure_network"
 	if err := s.Validate(op); err != nil {
@@ -88,26 +88,34 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 	return b.wantVLAN(ctx, op, p, g, hosts, s)
 }
 
-// wantVLAN returns conflict if the port group has another VLAN than the network is to be in. Where the account may not see it, nothing is said.
-func (b *Backend) wantVLAN(ctx context.Context, op string, p *place, g *portGroup, hosts []*esx, s hypervisor.NetworkSpec) error {
+// wantVLAN returns conflict if the port group has another VLAN than the network is to be in. Where the account may not
+// see it, nothing is said.
+func (b *Backend) wantVLAN(
+	ctx context.Context, op string, p *place, g *portGroup, hosts []*esx, s hypervisor.NetworkSpec,
+) error {
 	has, where, err := vlanOf(ctx, p, g, hosts)
 	if err != nil {
 		return b.translate(ctx, op, "port group "+s.PortGroup, b.forget(err))
 	}
 	for i, id := range has {
 		if id != s.VLAN {
-			return director.Errorf(director.KindConflict, op, "the port group %s%s has VLAN %d and not %d", s.PortGroup, where[i], id, s.VLAN).
+			return director.Errorf(
+				director.KindConflict, op, "the port group %s%s has VLAN %d and not %d", s.PortGroup, where[i], id,
+				s.VLAN,
+			).
 				WithHint("correct spec.vlan or spec.portGroup of the Network, or the port group in vCenter")
 		}
 	}
 	return nil
 }
 
-// vlanOf returns the VLANs of the port group: one of a distributed one, and one of each host of a standard one. Trunks and private VLANs have none to compare.
+// vlanOf returns the VLANs of the port group: one of a distributed one, and one of each host of a standard one. Trunks
+// and private VLANs have none to compare.
 func vlanOf(ctx context.Context, p *place, g *portGroup, hosts []*esx) (ids []int, where []string, err error) {
 	properties := func(ref types.ManagedObjectReference, path string) (any, error) {
 		found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-			ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: ref.Type, PathSet: []string{path}}},
+			ObjectSet: []types.ObjectSpec{{Obj: ref}},
+			PropSet:   []types.PropertySpec{{Type: ref.Type, PathSet: []string{path}}},
 		})
 		if err != nil || len(found) == 0 || len(found[0].PropSet) == 0 {
 			return nil, err

@@ -47,8 +47,8 @@ func networkOf(b types.BaseVirtualDeviceBackingInfo) types.ManagedObjectReferenc
 	return types.ManagedObjectReference{}
 }
 
-// keyNICs is written into a VM's settings when it is made: a line for each adapter with its MAC, the port group's reference, and the name of the Network that the
-// director knows it by. vCenter alone could only tell the port group.
+// keyNICs is written into a VM's settings when it is made: a line for each adapter with its MAC, the port group's
+// reference, and the name of the Network that the director knows it by. vCenter alone could only tell the port group.
 const keyNICs = "kaas.nics"
 
 func nicLines(s hypervisor.Spec, groups []*portGroup) string {
@@ -59,8 +59,8 @@ func nicLines(s hypervisor.Spec, groups []*portGroup) string {
 	return b.String()
 }
 
-// adapters tells on which of the director's networks the machine's adapters are; on another one it is called by the port group's name. It is nil if the machine's
-// settings do not say how they are to be: it was made by somebody else.
+// adapters tells on which of the director's networks the machine's adapters are; on another one it is called by the
+// port group's name. It is nil if the machine's settings do not say how they are to be: it was made by somebody else.
 func (b *Backend) adapters(ctx context.Context, p *place, m *machine) ([]hypervisor.Adapter, error) {
 	made := m.extra[keyNICs]
 	if made == "" || m.nics == nil {
@@ -89,10 +89,13 @@ func (b *Backend) adapters(ctx context.Context, p *place, m *machine) ([]hypervi
 	return out, nil
 }
 
-// readDevices fills in the adapters of machines that were read without their devices, in one call, and returns those that are there still.
+// readDevices fills in the adapters of machines that were read without their devices, in one call, and returns those
+// that are there still.
 func readDevices(ctx context.Context, p *place, machines []*machine) ([]*machine, error) {
 	byRef := map[types.ManagedObjectReference]*machine{}
-	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{propDevices}}}}
+	spec := types.PropertyFilterSpec{
+		PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{propDevices}}},
+	}
 	for _, m := range machines {
 		if m.extra[keyNICs] != "" && m.nics == nil {
 			byRef[m.ref] = m
@@ -103,7 +106,8 @@ func readDevices(ctx context.Context, p *place, machines []*machine) ([]*machine
 		return machines, nil
 	}
 	found, err := retrieve(ctx, p.vim, spec)
-	if hasFault[types.ManagedObjectNotFound](err) { // one of them went meanwhile, and vCenter does not tell of the others then
+	// one of them went meanwhile, and vCenter does not tell of the others then
+	if hasFault[types.ManagedObjectNotFound](err) {
 		if len(machines) == 1 {
 			return nil, nil
 		}

@@ -28,7 +28,8 @@ func TestHostPin(t *testing.T) {
 		"SHA-1":       {types.HttpNfcLeaseDeviceUrl{SslThumbprint: soap.ThumbprintSHA1(cert)}, ""},
 		"nothing":     {types.HttpNfcLeaseDeviceUrl{}, ""},
 		"no certificate": {types.HttpNfcLeaseDeviceUrl{
-			SslCertificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", SslThumbprint: soap.ThumbprintSHA1(cert),
+			SslCertificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+			SslThumbprint:  soap.ThumbprintSHA1(cert),
 		}, ""},
 	} {
 		if got := hostPin(tt.device); got != tt.want {

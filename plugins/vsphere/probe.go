@@ -27,8 +27,9 @@ func (x *probing) add(host, what, found string, err error) {
 	x.all = append(x.all, p)
 }
 
-// Probe implements hypervisor.Prober: the certificate, the account, each object that the document names, the hosts, free space, and what the account may do. Port groups
-// are named by Networks and not by the Provider: those are looked at before a plan, and listed here.
+// Probe implements hypervisor.Prober: the certificate, the account, each object that the document names, the hosts,
+// free space, and what the account may do. Port groups are named by Networks and not by the Provider: those are looked
+// at before a plan, and listed here.
 func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 	x := &probing{b: b, op: "vsphere.probe"}
 	if !x.session(ctx) {
@@ -42,7 +43,8 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 	for _, n := range names {
 		err := n.err
 		if n.problem != "" {
-			err = director.Errorf(director.KindNotFound, x.op, "%s", n.problem).WithHint("correct spec.vsphere.%s: %s", n.path, n.hint)
+			err = director.Errorf(director.KindNotFound, x.op, "%s", n.problem).
+				WithHint("correct spec.vsphere.%s: %s", n.path, n.hint)
 		}
 		x.add("", n.kind+" "+n.name, "it is there", err)
 	}
@@ -85,10 +87,17 @@ func (x *probing) hosts(ctx context.Context, p *place) {
 		x.add("", "hosts", "", err)
 	}
 	if len(all) == 0 {
-		x.add("", "hosts", "", director.Errorf(director.KindNotFound, x.op, "the cluster %s has no hosts", x.b.cfg.Cluster).WithHint("add hosts to it in vCenter"))
+		x.add(
+			"", "hosts", "",
+			director.Errorf(director.KindNotFound, x.op, "the cluster %s has no hosts", x.b.cfg.Cluster).
+				WithHint("add hosts to it in vCenter"),
+		)
 	}
 	for _, h := range all {
-		x.add(h.name, "host", fmt.Sprintf("%d CPUs, %d MiB of %d MiB of memory free", h.cpus, h.free>>20, h.memory>>20), x.host(p, h))
+		x.add(
+			h.name, "host", fmt.Sprintf("%d CPUs, %d MiB of %d MiB of memory free", h.cpus, h.free>>20, h.memory>>20),
+			x.host(p, h),
+		)
 	}
 	switch on, err := x.b.drs(ctx, p); {
 	case err != nil:
@@ -103,7 +112,8 @@ func (x *probing) hosts(ctx context.Context, p *place) {
 // host says why VMs cannot go to the host.
 func (x *probing) host(p *place, h *esx) error {
 	if h.state != "" {
-		return director.Errorf(director.KindUnavailable, x.op, "host %s %s", h.name, h.state).WithHint("bring it back in vCenter; other hosts are used meanwhile")
+		return director.Errorf(director.KindUnavailable, x.op, "host %s %s", h.name, h.state).
+			WithHint("bring it back in vCenter; other hosts are used meanwhile")
 	}
 	var missing []string
 	for _, d := range append(p.dataStores(), p.images) {
@@ -112,7 +122,9 @@ func (x *probing) host(p *place, h *esx) error {
 		}
 	}
 	if len(missing) > 0 {
-		return director.Errorf(director.KindNotFound, x.op, "host %s does not have the datastore %s", h.name, strings.Join(missing, ", ")).
+		return director.Errorf(
+			director.KindNotFound, x.op, "host %s does not have the datastore %s", h.name, strings.Join(missing, ", "),
+		).
 			WithHint("attach it to the host, or name the hosts that have it in spec.vsphere.hosts")
 	}
 	return nil
@@ -127,7 +139,8 @@ func (x *probing) space(ctx context.Context, p *place) {
 	}
 	var seen []*object.Datastore
 	for _, d := range append(slices.Clone(p.stores), p.images, p.data) {
-		if d == nil || slices.ContainsFunc(seen, func(o *object.Datastore) bool { return o.Reference() == d.Reference() }) {
+		if d == nil ||
+			slices.ContainsFunc(seen, func(o *object.Datastore) bool { return o.Reference() == d.Reference() }) {
 			continue
 		}
 		seen = append(seen, d)
@@ -135,10 +148,13 @@ func (x *probing) space(ctx context.Context, p *place) {
 		var problem error
 		switch {
 		case !i.usable:
-			problem = director.Errorf(director.KindUnavailable, x.op, "the datastore %s is in maintenance or not accessible", d.Name()).
+			problem = director.Errorf(
+				director.KindUnavailable, x.op, "the datastore %s is in maintenance or not accessible", d.Name(),
+			).
 				WithHint("look at its state in vCenter, or name another one")
 		case i.free < minFree:
-			problem = director.Errorf(director.KindExhausted, x.op, "the datastore %s has %d MiB free, and the director leaves %d MiB to the VMs that are there",
+			problem = director.Errorf(director.KindExhausted, x.op, "the datastore %s has %d MiB free, and the "+
+				"director leaves %d MiB to the VMs that are there",
 				d.Name(), i.free>>20, int64(minFree)>>20).WithHint("free space in it, or name another one")
 		}
 		x.add("", "space of datastore "+d.Name(), fmt.Sprintf("%d MiB of %d MiB free", i.free>>20, i.size>>20), problem)
@@ -155,7 +171,11 @@ func (x *probing) privileges(ctx context.Context, p *place) {
 	for _, a := range all {
 		var problem error
 		if len(a.lacks) > 0 {
-			problem = director.Errorf(director.KindForbidden, x.op, "the account %s lacks %s on %s", user, strings.Join(a.lacks, ", "), a.object).WithHint(giveRole)
+			problem = director.Errorf(
+				director.KindForbidden, x.op, "the account %s lacks %s on %s", user, strings.Join(a.lacks, ", "),
+				a.object,
+			).
+				WithHint(giveRole)
 		}
 		x.add("", "privileges on "+a.object, fmt.Sprintf("all %d", a.granted), problem)
 	}
@@ -169,15 +189,20 @@ func (x *probing) sight(ctx context.Context, p *place) {
 	networks, err := p.finder.NetworkList(ctx, "*")
 	var names []string
 	for _, n := range networks {
-		if kind := n.Reference().Type; kind == "Network" || kind == "DistributedVirtualPortgroup" || kind == "OpaqueNetwork" {
+		if kind := n.Reference().Type; kind == "Network" || kind == "DistributedVirtualPortgroup" ||
+			kind == "OpaqueNetwork" {
 			names = append(names, n.GetInventoryPath())
 		}
 	}
 	slices.Sort(names)
 	if err = x.b.translate(ctx, x.op, "the port groups", unlessMissing(err)); err == nil && len(names) == 0 {
-		err = director.Errorf(director.KindNotFound, x.op, "the account sees no port group").WithHint("make one, or give the account the role on those that Networks are to name")
+		err = director.Errorf(director.KindNotFound, x.op, "the account sees no port group").
+			WithHint("make one, or give the account the role on those that Networks are to name")
 	}
 	x.add("", "port groups", strings.Join(names, ", "), err)
 	vms, err := below(ctx, p.vim, p.root)
-	x.add("", "VMs", fmt.Sprintf("%d can be seen, templates included", len(vms)), x.b.translate(ctx, x.op, "the VMs", err))
+	x.add(
+		"", "VMs", fmt.Sprintf("%d can be seen, templates included", len(vms)),
+		x.b.translate(ctx, x.op, "the VMs", err),
+	)
 }

@@ -49,10 +49,14 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	if diff := cmp.Diff([]string{
-		"connection: ok", "account: ok", "datacenter DC0: ok", "cluster DC0_C0: ok", "datastore LocalDS_0: ok", "datastore LocalDS_1: ok",
-		"resource pool of cluster DC0_C0: ok", "DC0_C0_H0 host: ok", "DC0_C0_H1 host: ok", "DC0_C0_H2 host: ok", "DRS: ok",
-		"space of datastore LocalDS_0: ok", "space of datastore LocalDS_1: ok", "privileges on datacenter DC0: ok", "privileges on cluster DC0_C0: ok",
-		"privileges on pool Resources: ok", "privileges on folder vm: ok", "privileges on datastore LocalDS_0: ok", "privileges on datastore LocalDS_1: ok",
+		"connection: ok", "account: ok", "datacenter DC0: ok", "cluster DC0_C0: ok", "datastore LocalDS_0: ok",
+		"datastore LocalDS_1: ok",
+		"resource pool of cluster DC0_C0: ok", "DC0_C0_H0 host: ok", "DC0_C0_H1 host: ok", "DC0_C0_H2 host: ok",
+		"DRS: ok",
+		"space of datastore LocalDS_0: ok", "space of datastore LocalDS_1: ok", "privileges on datacenter DC0: ok",
+		"privileges on cluster DC0_C0: ok",
+		"privileges on pool Resources: ok", "privileges on folder vm: ok", "privileges on datastore LocalDS_0: ok",
+		"privileges on datastore LocalDS_1: ok",
 		"port groups: ok", "VMs: ok",
 	}, f.probe(t)); diff != "" {
 		t.Error(diff)
@@ -64,7 +68,9 @@ func TestProbeFindsEverything(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := f.Model.Service.Context
-	ctx.Map.Put(&poorAccount{ctx.Map.Get(*f.Admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager)})
+	ctx.Map.Put(&poorAccount{
+		ctx.Map.Get(*f.Admin.ServiceContent.AuthorizationManager).(*simulator.AuthorizationManager),
+	})
 	for _, e := range ctx.Map.All("HostSystem") {
 		switch h := e.(*simulator.HostSystem); h.Name {
 		case "DC0_C0_H0":
@@ -78,14 +84,19 @@ func TestProbeFindsEverything(t *testing.T) {
 			d.Summary.FreeSpace, d.Info.GetDatastoreInfo().FreeSpace = 1<<20, 1<<20
 		}
 	}
-	f.cfg.Folder, f.cfg.Datastores, f.cfg.Hosts = "nofolder", []string{"LocalDS_0", "nostore", "LocalDS_1"}, []string{"DC0_C0_H0", "DC0_C0_H1", "gone"}
+	f.cfg.Folder, f.cfg.Datastores, f.cfg.Hosts = "nofolder", []string{"LocalDS_0", "nostore", "LocalDS_1"},
+		[]string{"DC0_C0_H0", "DC0_C0_H1", "gone"}
 	f.cfg.ResourcePool = "nopool"
 	got := f.probe(t)
 	if diff := cmp.Diff([]string{
-		"connection: ok", "account: ok", "datacenter DC0: ok", "cluster DC0_C0: ok", "folder nofolder: not_found", "datastore LocalDS_0: ok", "datastore nostore: not_found",
-		"datastore LocalDS_1: ok", "resource pool nopool: not_found", "hosts: not_found", "DC0_C0_H0 host: unavailable", "DC0_C0_H1 host: not_found", "DRS: ok",
-		"space of datastore LocalDS_0: exhausted", "space of datastore LocalDS_1: ok", "privileges on datacenter DC0: ok", "privileges on cluster DC0_C0: ok",
-		"privileges on datastore LocalDS_0: forbidden", "privileges on datastore LocalDS_1: forbidden", "port groups: ok", "VMs: ok",
+		"connection: ok", "account: ok", "datacenter DC0: ok", "cluster DC0_C0: ok", "folder nofolder: not_found",
+		"datastore LocalDS_0: ok", "datastore nostore: not_found",
+		"datastore LocalDS_1: ok", "resource pool nopool: not_found", "hosts: not_found", "DC0_C0_H0 host: unavailable",
+		"DC0_C0_H1 host: not_found", "DRS: ok",
+		"space of datastore LocalDS_0: exhausted", "space of datastore LocalDS_1: ok",
+		"privileges on datacenter DC0: ok", "privileges on cluster DC0_C0: ok",
+		"privileges on datastore LocalDS_0: forbidden", "privileges on datastore LocalDS_1: forbidden",
+		"port groups: ok", "VMs: ok",
 	}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -103,13 +114,17 @@ func TestProbeWithoutSession(t *testing.T) {
 		"certificate and account": {func(c *Config) {
 			c.Thumbprint = ""
 			c.Credentials = func(context.Context) (string, director.Secret, error) {
-				return "", "", director.Errorf(director.KindNotFound, "test", "there are no credentials").WithHint("set them")
+				return "", "", director.Errorf(director.KindNotFound, "test", "there are no credentials").
+					WithHint("set them")
 			}
 		}, []string{"connection: invalid", "account: not_found"}},
 		"password": {func(c *Config) {
 			c.Credentials = func(context.Context) (string, director.Secret, error) { return account, "wrong", nil }
 		}, []string{"connection: ok", "account: invalid"}},
-		"datacenter": {func(c *Config) { c.Datacenter = "nowhere" }, []string{"connection: ok", "account: ok", "datacenter nowhere: not_found"}},
+		"datacenter": {
+			func(c *Config) { c.Datacenter = "nowhere" },
+			[]string{"connection: ok", "account: ok", "datacenter nowhere: not_found"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +166,11 @@ func TestRotation(t *testing.T) {
 		t.Fatal(got)
 	}
 	const fresh = "the next password"
-	f.Model.Service.Context.Map.SessionManager().ValidLogin = func(l *types.Login) bool { return l.UserName == account && l.Password == fresh }
+	f.Model.Service.Context.Map.SessionManager().ValidLogin = func(
+		l *types.Login,
+	) bool {
+		return l.UserName == account && l.Password == fresh
+	}
 	if got := ask(); got != director.KindNotFound || asked != 1 {
 		t.Errorf("the open session: %s, asked %d times", got, asked)
 	}

@@ -28,8 +28,9 @@ func (b *Backend) apart(ctx context.Context, p *place, group string) ([]*machine
 	}), err
 }
 
-// keepApart brings the DRS rule of the group in step with the machines that say that they share no host. Every VM does this after it was made, and after it was marked as
-// leaving, so whoever comes last sees them all. A rule of fewer than two VMs is none.
+// keepApart brings the DRS rule of the group in step with the machines that say that they share no host. Every VM does
+// this after it was made, and after it was marked as leaving, so whoever comes last sees them all. A rule of fewer than
+// two VMs is none.
 func (b *Backend) keepApart(ctx context.Context, op string, p *place, group string) error {
 	return b.alone(ctx, op, groupKey(group), func() error {
 		members, err := b.apart(ctx, p, group)
@@ -45,7 +46,9 @@ func (b *Backend) keepApart(ctx context.Context, op string, p *place, group stri
 			return err
 		}
 		if cluster.DrsConfig.Enabled == nil || !*cluster.DrsConfig.Enabled {
-			b.conn.log.WarnContext(ctx, "drs is off, so that the rule that keeps masters apart is not followed", "rule", ruleName(group))
+			b.conn.log.WarnContext(
+				ctx, "drs is off, so that the rule that keeps masters apart is not followed", "rule", ruleName(group),
+			)
 		}
 		change := ruleChange(cluster.Rule, group, want)
 		if change == nil {
@@ -53,7 +56,8 @@ func (b *Backend) keepApart(ctx context.Context, op string, p *place, group stri
 		}
 		_, err = b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 			res, err := methods.ReconfigureComputeResource_Task(ctx, p.vim, &types.ReconfigureComputeResource_Task{
-				This: p.cluster.Reference(), Modify: true, Spec: &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{*change}},
+				This: p.cluster.Reference(), Modify: true,
+				Spec: &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{*change}},
 			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
@@ -65,7 +69,9 @@ func (b *Backend) keepApart(ctx context.Context, op string, p *place, group stri
 }
 
 // ruleChange is what brings the rules in step, or nil if they are.
-func ruleChange(rules []types.BaseClusterRuleInfo, group string, want []types.ManagedObjectReference) *types.ClusterRuleSpec {
+func ruleChange(
+	rules []types.BaseClusterRuleInfo, group string, want []types.ManagedObjectReference,
+) *types.ClusterRuleSpec {
 	byValue := func(x, y types.ManagedObjectReference) int { return slices.Compare([]byte(x.Value), []byte(y.Value)) }
 	slices.SortFunc(want, byValue)
 	for _, r := range rules {
@@ -76,13 +82,19 @@ func ruleChange(rules []types.BaseClusterRuleInfo, group string, want []types.Ma
 		vms := slices.SortedFunc(slices.Values(have.Vm), byValue)
 		switch {
 		case len(want) < 2:
-			return &types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: have.Key}}
+			return &types.ClusterRuleSpec{
+				ArrayUpdateSpec: types.ArrayUpdateSpec{
+					Operation: types.ArrayUpdateOperationRemove, RemoveKey: have.Key,
+				},
+			}
 		case slices.Equal(vms, want) && have.Enabled != nil && *have.Enabled:
 			return nil
 		}
 		info := *have
 		info.Vm, info.Enabled = want, types.NewBool(true)
-		return &types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &info}
+		return &types.ClusterRuleSpec{
+			ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &info,
+		}
 	}
 	if len(want) < 2 {
 		return nil

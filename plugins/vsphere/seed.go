@@ -20,7 +20,8 @@ const (
 	packing   = "gzip+base64"
 )
 
-// guestinfo is the seed as cloud-init reads it. The data source takes the network's document as a member of the metadata.
+// guestinfo is the seed as cloud-init reads it. The data source takes the network's document as a member of the
+// metadata.
 func guestinfo(op string, s hypervisor.Seed) ([]types.BaseOptionValue, error) {
 	meta := map[string]any{}
 	if err := yaml.Unmarshal(s.MetaData, &meta); err != nil {

@@ -34,7 +34,10 @@ func (b *Backend) removeSeed(ctx context.Context, op string, id hypervisor.ID, o
 		return director.Errorf(director.KindNotFound, op, "there is no VM with the id %s", id)
 	}
 	if m.stamp() != owner || owner == (director.Stamp{}) {
-		return director.Errorf(director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director, m.stamp().Machine).
+		return director.Errorf(
+			director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director,
+			m.stamp().Machine,
+		).
 			WithHint("it is left as it is")
 	}
 	left, err := extraOf(ctx, p, m, guestUser, guestUser+".encoding")
@@ -58,7 +61,8 @@ func extraOf(ctx context.Context, p *place, m *machine, keys ...string) ([]strin
 		paths = append(paths, `config.extraConfig["`+k+`"]`)
 	}
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: m.ref}}, PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: paths}},
+		ObjectSet: []types.ObjectSpec{{Obj: m.ref}},
+		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: paths}},
 	})
 	if err != nil {
 		return nil, err

@@ -27,12 +27,13 @@ import (
 // userAgent is what vCenter's list of sessions shows.
 const userAgent = "kaas-director"
 
-// refusedFor is how long the same account is not tried again after vCenter has refused it: accounts are locked after a few wrong passwords.
+// refusedFor is how long the same account is not tried again after vCenter has refused it: accounts are locked after a
+// few wrong passwords.
 const refusedFor = time.Minute
 
-// conn is the one session that everything of a back end shares. It logs in at its first use, stays alive while it is idle, and logs in again
-// when vCenter has forgotten it. What it calls may be done twice only in the sense that a call which vCenter refused as not authenticated has
-// not been carried out.
+// conn is the one session that everything of a back end shares. It logs in at its first use, stays alive while it is
+// idle, and logs in again when vCenter has forgotten it. What it calls may be done twice only in the sense that a call
+// which vCenter refused as not authenticated has not been carried out.
 type conn struct {
 	cfg Config
 	url *url.URL
@@ -64,7 +65,8 @@ type refusal struct {
 
 func newConn(cfg Config, u *url.URL) *conn {
 	c := &conn{
-		cfg: cfg, url: u, log: cfg.Log.With("backend", "vsphere", "vcenter", u.Host), now: time.Now, turn: make(chan struct{}, 1),
+		cfg: cfg, url: u, log: cfg.Log.With("backend", "vsphere", "vcenter", u.Host), now: time.Now,
+		turn:   make(chan struct{}, 1),
 		around: func(rt soap.RoundTripper) soap.RoundTripper { return rt },
 	}
 	c.turn <- struct{}{}
@@ -123,7 +125,9 @@ func (c *conn) login(ctx context.Context, op string, seen int) error {
 		}
 	}
 	// The plain transport is asked, since c's own would try to log in again.
-	manager := session.NewManager(&vim25.Client{Client: vim.Client, ServiceContent: vim.ServiceContent, RoundTripper: c.around(vim.Client)})
+	manager := session.NewManager(&vim25.Client{
+		Client: vim.Client, ServiceContent: vim.ServiceContent, RoundTripper: c.around(vim.Client),
+	})
 	if err := manager.Login(ctx, url.UserPassword(user, password.Reveal())); err != nil {
 		err = c.loginError(ctx, op, user, err)
 		if director.KindOf(err) == director.KindInvalid {
@@ -134,7 +138,10 @@ func (c *conn) login(ctx context.Context, op string, seen int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed { // meanwhile
-		return errors.Join(director.Errorf(director.KindUnavailable, op, "the connection to %s was closed", c.url.Host), manager.Logout(context.WithoutCancel(ctx)))
+		return errors.Join(
+			director.Errorf(director.KindUnavailable, op, "the connection to %s was closed", c.url.Host),
+			manager.Logout(context.WithoutCancel(ctx)),
+		)
 	}
 	c.refusal = nil
 	c.account = user
@@ -169,7 +176,9 @@ func (c *conn) dial(ctx context.Context, op string) (*vim25.Client, error) {
 		return nil, c.dialError(ctx, op, err)
 	}
 	if !vim.IsVC() {
-		return nil, director.Errorf(director.KindInvalid, op, "%s is %s and no vCenter", c.url.Host, vim.ServiceContent.About.FullName).
+		return nil, director.Errorf(
+			director.KindInvalid, op, "%s is %s and no vCenter", c.url.Host, vim.ServiceContent.About.FullName,
+		).
 			WithHint("name the vCenter that manages the host in spec.vsphere.url; clones need it")
 	}
 	vim.RoundTripper = &guard{c, c.around(s)}
@@ -214,7 +223,8 @@ func (c *conn) user(ctx context.Context, op string) (string, error) {
 	return s.UserName, nil
 }
 
-// keepAlive asks for the time once in a while until the connection is closed: vCenter ends sessions that are idle for half an hour.
+// keepAlive asks for the time once in a while until the connection is closed: vCenter ends sessions that are idle for
+// half an hour.
 func (c *conn) keepAlive() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
@@ -249,7 +259,9 @@ func (c *conn) close() error {
 	defer c.soap.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	manager := session.NewManager(&vim25.Client{Client: vim.Client, ServiceContent: vim.ServiceContent, RoundTripper: c.around(vim.Client)})
+	manager := session.NewManager(&vim25.Client{
+		Client: vim.Client, ServiceContent: vim.ServiceContent, RoundTripper: c.around(vim.Client),
+	})
 	if err := manager.Logout(ctx); err != nil && !isLost(err) {
 		return director.Errorf(director.KindUnavailable, "vsphere.close", "cannot log out of %s: %w", c.url.Host, err)
 	}
@@ -281,7 +293,8 @@ func (g *guard) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 // isLost tells whether vCenter does not know the session.
 func isLost(err error) bool { return hasFault[types.NotAuthenticated](err) }
 
-// isBlind tells whether the properties that were asked for are missing because vCenter does not know the session: reading is no fault then.
+// isBlind tells whether the properties that were asked for are missing because vCenter does not know the session:
+// reading is no fault then.
 func isBlind(res soap.HasFault) bool {
 	var objects []types.ObjectContent
 	switch body := res.(type) {
@@ -314,7 +327,8 @@ func colons(fingerprint string) string {
 	return strings.Join(parts, ":")
 }
 
-// fingerprint returns the SHA-256 of the certificate that the service shows, to be compared by a person; it says nothing about trust.
+// fingerprint returns the SHA-256 of the certificate that the service shows, to be compared by a person; it says
+// nothing about trust.
 func (c *conn) fingerprint(ctx context.Context) string {
 	address := c.url.Host
 	if c.url.Port() == "" {

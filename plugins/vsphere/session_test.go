@@ -28,7 +28,9 @@ import (
 func (f *fixture) sessions(t *testing.T) []types.UserSession {
 	t.Helper()
 	var manager mo.SessionManager
-	if err := f.Admin.RetrieveOne(context.Background(), *f.Admin.ServiceContent.SessionManager, []string{"sessionList"}, &manager); err != nil {
+	if err := f.Admin.RetrieveOne(
+		context.Background(), *f.Admin.ServiceContent.SessionManager, []string{"sessionList"}, &manager,
+	); err != nil {
 		t.Fatal(err)
 	}
 	var ours []types.UserSession
@@ -47,7 +49,9 @@ func (f *fixture) endSessions(t *testing.T) {
 	for _, s := range f.sessions(t) {
 		keys = append(keys, s.Key)
 	}
-	if _, err := methods.TerminateSession(context.Background(), f.Admin, &types.TerminateSession{This: *f.Admin.ServiceContent.SessionManager, SessionId: keys}); err != nil {
+	if _, err := methods.TerminateSession(context.Background(), f.Admin, &types.TerminateSession{
+		This: *f.Admin.ServiceContent.SessionManager, SessionId: keys,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,7 +92,9 @@ func TestOneSession(t *testing.T) {
 		func() error { _, err := b.Capacity(t.Context()); return err },
 		func() error { _, err := b.Discover(t.Context()); return err },
 		func() error {
-			return b.Delete(t.Context(), hypervisor.ID(vmUUID(s.Key)), hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
+			return b.Delete(t.Context(), hypervisor.ID(
+				vmUUID(s.Key),
+			), hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
 		},
 	} {
 		if err := call(); err != nil {
@@ -150,7 +156,10 @@ func TestNoSession(t *testing.T) {
 	host := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "https://") }
 	bad := t.TempDir() + "/ca.pem"
 	link, fifo := filepath.Join(filepath.Dir(bad), "link"), filepath.Join(filepath.Dir(bad), "fifo")
-	if err := errors.Join(os.WriteFile(bad, []byte("no certificate"), 0o600), os.Symlink("/etc/hostname", link), syscall.Mkfifo(fifo, 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(bad, []byte("no certificate"), 0o600), os.Symlink("/etc/hostname", link),
+		syscall.Mkfifo(fifo, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	const wrong = "hunter2-the-wrong-one"
@@ -159,21 +168,33 @@ func TestNoSession(t *testing.T) {
 		kind   director.Kind
 		want   []string
 	}{
-		"certificate": {func(c *Config) { c.Thumbprint = "" }, director.KindInvalid, []string{"not trusted", "spec.vsphere.thumbprint", f.cfg.Thumbprint}},
-		"another certificate": {
-			func(c *Config) { c.Thumbprint = strings.Repeat("AB:", 31) + "CD" }, director.KindInvalid, []string{"another certificate", f.cfg.Thumbprint},
+		"certificate": {
+			func(c *Config) { c.Thumbprint = "" }, director.KindInvalid,
+			[]string{"not trusted", "spec.vsphere.thumbprint", f.cfg.Thumbprint},
 		},
-		"authority": {func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", bad, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid, []string{"caFile"}},
+		"another certificate": {
+			func(c *Config) { c.Thumbprint = strings.Repeat("AB:", 31) + "CD" }, director.KindInvalid,
+			[]string{"another certificate", f.cfg.Thumbprint},
+		},
+		"authority": {
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", bad, confine.Dirs{filepath.Dir(bad)} },
+			director.KindInvalid,
+			[]string{"caFile"},
+		},
 		"authority elsewhere": {
-			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", "/etc/shadow", confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid,
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", "/etc/shadow", confine.Dirs{filepath.Dir(bad)} },
+			director.KindInvalid,
 			[]string{"spec.vsphere.caFile", "providerFiles", "/etc/shadow"},
 		},
 		"authority behind a link": {
-			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", link, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid,
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", link, confine.Dirs{filepath.Dir(bad)} },
+			director.KindInvalid,
 			[]string{"spec.vsphere.caFile", "leads out of"},
 		},
 		"authority in a FIFO": {
-			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", fifo, confine.Dirs{filepath.Dir(bad)} }, director.KindInvalid, []string{"caFile"},
+			func(c *Config) { c.Thumbprint, c.CAFile, c.Files = "", fifo, confine.Dirs{filepath.Dir(bad)} },
+			director.KindInvalid,
+			[]string{"caFile"},
 		},
 		"password": {
 			func(c *Config) {
@@ -188,10 +209,17 @@ func TestNoSession(t *testing.T) {
 			}, director.KindNotFound, []string{"no file"},
 		},
 		"no vCenter": {
-			func(c *Config) { c.URL, c.Thumbprint = host(web), soap.ThumbprintSHA256(web.Certificate()) }, director.KindInvalid, []string{"no vCenter", "spec.vsphere.url"},
+			func(c *Config) { c.URL, c.Thumbprint = host(web), soap.ThumbprintSHA256(web.Certificate()) },
+			director.KindInvalid,
+			[]string{"no vCenter", "spec.vsphere.url"},
 		},
-		"nobody":  {func(c *Config) { c.URL = host(closed) }, director.KindUnavailable, []string{"does not answer", "443"}},
-		"no name": {func(c *Config) { c.URL = "vcenter.invalid" }, director.KindUnavailable, []string{"vcenter.invalid", "spec.vsphere.url"}},
+		"nobody": {
+			func(c *Config) { c.URL = host(closed) }, director.KindUnavailable, []string{"does not answer", "443"},
+		},
+		"no name": {
+			func(c *Config) { c.URL = "vcenter.invalid" }, director.KindUnavailable,
+			[]string{"vcenter.invalid", "spec.vsphere.url"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -268,7 +296,9 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := Open(Config{URL: "https://root:hunter2@vc", Thumbprint: "x", Clone: "instant", Firmware: "uefi"})
 	text := fmt.Sprint(err)
-	for _, w := range []string{"url: ", "thumbprint: ", "credentials: ", "datacenter: ", "cluster: ", "datastores: ", "clone: ", "firmware: "} {
+	for _, w := range []string{
+		"url: ", "thumbprint: ", "credentials: ", "datacenter: ", "cluster: ", "datastores: ", "clone: ", "firmware: ",
+	} {
 		if !strings.Contains(text, w) {
 			t.Errorf("%s\nsays nothing of %q", text, w)
 		}

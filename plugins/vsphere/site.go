@@ -43,7 +43,8 @@ type site struct {
 	found *place
 }
 
-// place returns where the provider's VMs live. Errors: not_found if vCenter has no such object, or the account may not see it.
+// place returns where the provider's VMs live. Errors: not_found if vCenter has no such object, or the account may not
+// see it.
 func (b *Backend) place(ctx context.Context, op string) (*place, error) {
 	vim, err := b.conn.client(ctx, op)
 	if err != nil {
@@ -102,8 +103,9 @@ type named struct {
 // survey looks every name of the configuration up. Parts of the place whose name is not well are nil.
 func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*place, []named) {
 	p := &place{
-		vim: vim, finder: find.NewFinder(vim, false), networks: map[string]*portGroup{}, groups: map[string]*object.Folder{},
-		names: map[types.ManagedObjectReference]string{}, attributes: map[string]int32{},
+		vim: vim, finder: find.NewFinder(vim, false), networks: map[string]*portGroup{},
+		groups: map[string]*object.Folder{},
+		names:  map[types.ManagedObjectReference]string{}, attributes: map[string]int32{},
 	}
 	var names []named
 	look := func(path, kind, name string, get func() error) {
@@ -113,7 +115,8 @@ func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*pl
 		switch {
 		case missing:
 			n.problem = "vCenter has no " + kind + " " + name
-			n.hint = "it is missing, or the account may not see it; names are those of govc: govc find / -type " + kindFlag[kind]
+			n.hint = "it is missing, or the account may not see it; names are those of govc: govc find / -type " +
+				kindFlag[kind]
 		case many:
 			n.problem, n.hint = "several "+kind+"s are named "+name, "write the whole inventory path"
 		case err != nil:
@@ -183,7 +186,9 @@ func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*pl
 }
 
 // kindFlag is how govc calls the kinds.
-var kindFlag = map[string]string{"datacenter": "d", "cluster": "c", "folder": "f", "datastore": "s", "resource pool": "p"}
+var kindFlag = map[string]string{
+	"datacenter": "d", "cluster": "c", "folder": "f", "datastore": "s", "resource pool": "p",
+}
 
 // missingObjects is not_found with every name that vCenter does not have.
 func missingObjects(op string, fields []director.Field) error {
@@ -191,13 +196,14 @@ func missingObjects(op string, fields []director.Field) error {
 		return nil
 	}
 	return &director.Error{
-		Kind: director.KindNotFound, Op: op, Msg: "the provider's document names what vCenter does not have", Fields: fields,
-		Hint: "correct the document, or give the account a role on what is missing",
+		Kind: director.KindNotFound, Op: op, Msg: "the provider's document names what vCenter does not have",
+		Fields: fields,
+		Hint:   "correct the document, or give the account a role on what is missing",
 	}
 }
 
-// group returns the folder of a group of VMs below the provider's, and makes it if need be. Folders stay when they are empty: destroying a folder
-// destroys what came into it meanwhile.
+// group returns the folder of a group of VMs below the provider's, and makes it if need be. Folders stay when they are
+// empty: destroying a folder destroys what came into it meanwhile.
 func (p *place) group(ctx context.Context, name string) (*object.Folder, error) {
 	if name == "" {
 		return p.folder, nil
@@ -210,7 +216,8 @@ func (p *place) group(ctx context.Context, name string) (*object.Folder, error) 
 	}
 	f, err := p.childFolder(ctx, name)
 	if err == nil && f == nil {
-		if f, err = p.folder.CreateFolder(ctx, name); hasFault[types.DuplicateName](err) { // somebody else has, since we looked
+		// somebody else has, since we looked
+		if f, err = p.folder.CreateFolder(ctx, name); hasFault[types.DuplicateName](err) {
 			f, err = p.childFolder(ctx, name)
 		}
 	}
@@ -243,7 +250,8 @@ func (p *place) childFolder(ctx context.Context, name string) (*object.Folder, e
 func (p *place) dataStores() []*object.Datastore {
 	var all []*object.Datastore
 	for _, s := range append([]*object.Datastore{p.data}, p.stores...) {
-		if s != nil && !slices.ContainsFunc(all, func(o *object.Datastore) bool { return o.Reference() == s.Reference() }) {
+		if s != nil &&
+			!slices.ContainsFunc(all, func(o *object.Datastore) bool { return o.Reference() == s.Reference() }) {
 			all = append(all, s)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// What vCenter and hosts bear at once. A host has units for provisioning: a full clone, which copies a disk, takes four of them, and a linked
-// one, which only makes a new difference to a disk that is there, takes one. vCenter queues what is beyond that, where it holds up everybody
-// else's work; so we queue it here.
+// What vCenter and hosts bear at once. A host has units for provisioning: a full clone, which copies a disk, takes four
+// of them, and a linked one, which only makes a new difference to a disk that is there, takes one. vCenter queues what
+// is beyond that, where it holds up everybody else's work; so we queue it here.
 const (
 	hostUnits     = 16
 	fullCost      = 4
@@ -41,7 +41,8 @@ type hostSlots struct {
 
 func newSlots() *slots {
 	return &slots{
-		all: semaphore.NewWeighted(vcenterAtOnce), now: time.Now, tell: func(context.Context, string, int64, time.Duration) {},
+		all: semaphore.NewWeighted(vcenterAtOnce), now: time.Now,
+		tell:  func(context.Context, string, int64, time.Duration) {},
 		hosts: map[string]*hostSlots{}, took: map[int64]time.Duration{},
 	}
 }
@@ -76,8 +77,8 @@ func (s *slots) provision(ctx context.Context, op, host string, cost int64) (don
 	}, nil
 }
 
-// queue puts a clone behind those of the host, and returns how many units these have, and when its turn is likely to come: a host works off its units side by side, so
-// what is ahead takes as many times a clone as it fills the host.
+// queue puts a clone behind those of the host, and returns how many units these have, and when its turn is likely to
+// come: a host works off its units side by side, so what is ahead takes as many times a clone as it fills the host.
 func (s *slots) queue(host string, cost int64) (h *hostSlots, ahead int64, estimate time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// A host takes sixteen units at once; what has to wait is told when its turn is likely to come, from how long the last clones took.
+// A host takes sixteen units at once; what has to wait is told when its turn is likely to come, from how long the last
+// clones took.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

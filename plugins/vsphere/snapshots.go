@@ -13,7 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// ourSnapshot begins the description of snapshots that the director took. Names are not unique in vCenter, and people take snapshots too.
+// ourSnapshot begins the description of snapshots that the director took. Names are not unique in vCenter, and people
+// take snapshots too.
 const ourSnapshot = "Taken by director "
 
 // taken is a snapshot as vCenter has it.
@@ -25,7 +26,8 @@ type taken struct {
 // snapshotsOf returns the machine's snapshots, the oldest first.
 func snapshotsOf(ctx context.Context, p *place, m *machine) ([]taken, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{{Obj: m.ref}}, PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"snapshot.rootSnapshotList"}}},
+		ObjectSet: []types.ObjectSpec{{Obj: m.ref}},
+		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"snapshot.rootSnapshotList"}}},
 	})
 	if err != nil {
 		return nil, err
@@ -34,7 +36,12 @@ func snapshotsOf(ctx context.Context, p *place, m *machine) ([]taken, error) {
 	var walk func([]types.VirtualMachineSnapshotTree)
 	walk = func(tree []types.VirtualMachineSnapshotTree) {
 		for _, s := range tree {
-			all = append(all, taken{hypervisor.Snapshot{Name: s.Name, Created: s.CreateTime, Ours: strings.HasPrefix(s.Description, ourSnapshot)}, s.Snapshot})
+			all = append(all, taken{
+				hypervisor.Snapshot{
+					Name: s.Name, Created: s.CreateTime, Ours: strings.HasPrefix(s.Description, ourSnapshot),
+				},
+				s.Snapshot,
+			})
 			walk(s.ChildSnapshotList)
 		}
 	}
@@ -67,15 +74,22 @@ func findTaken(all []taken, name string) *taken {
 	return &all[i]
 }
 
-// owned runs act with the VM and its snapshots, alone on the machine. Errors: not_found, conflict if the VM has another owner.
-func (b *Backend) owned(ctx context.Context, op string, id hypervisor.ID, owner director.Stamp, act func(p *place, m *machine, have []taken) error) error {
+// owned runs act with the VM and its snapshots, alone on the machine. Errors: not_found, conflict if the VM has another
+// owner.
+func (b *Backend) owned(
+	ctx context.Context, op string, id hypervisor.ID, owner director.Stamp,
+	act func(p *place, m *machine, have []taken) error,
+) error {
 	return b.alone(ctx, op, machineKey(owner), func() error {
 		p, m, err := b.get(ctx, op, id)
 		if err != nil {
 			return err
 		}
 		if m.stamp() != owner || owner == (director.Stamp{}) {
-			return director.Errorf(director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director, m.stamp().Machine).
+			return director.Errorf(
+				director.KindConflict, op, "the VM %s has another owner (%s/%s)", m.name, m.stamp().Director,
+				m.stamp().Machine,
+			).
 				WithHint("it is left as it is")
 		}
 		have, err := snapshotsOf(ctx, p, m)
@@ -87,10 +101,14 @@ func (b *Backend) owned(ctx context.Context, op string, id hypervisor.ID, owner 
 }
 
 // TakeSnapshot implements hypervisor.Snapshots.
-func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard) (s hypervisor.Snapshot, err error) {
+func (b *Backend) TakeSnapshot(
+	ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard,
+) (s hypervisor.Snapshot, err error) {
 	const op = "vsphere.take_snapshot"
 	if name == "" || len(name) > mostName {
-		return s, director.Invalid(op, "the snapshot cannot be taken", []director.Field{{Path: "name", Msg: "is empty or too long"}})
+		return s, director.Invalid(op, "the snapshot cannot be taken", []director.Field{
+			{Path: "name", Msg: "is empty or too long"},
+		})
 	}
 	err = b.owned(ctx, op, id, owner, func(p *place, m *machine, have []taken) error {
 		if old := findTaken(have, name); old != nil && old.Ours {
@@ -105,7 +123,9 @@ func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner dire
 			return err
 		}
 		_, err = b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-			res, err := methods.CreateSnapshot_Task(ctx, p.vim, &types.CreateSnapshot_Task{This: m.ref, Name: name, Description: ourSnapshot + owner.Director + "."})
+			res, err := methods.CreateSnapshot_Task(ctx, p.vim, &types.CreateSnapshot_Task{
+				This: m.ref, Name: name, Description: ourSnapshot + owner.Director + ".",
+			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
 			}
@@ -119,7 +139,9 @@ func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner dire
 		}
 		made := findTaken(have, name)
 		if made == nil {
-			return director.Errorf(director.KindUnavailable, op, "the snapshot %s of %s was taken and is gone", name, m.name)
+			return director.Errorf(
+				director.KindUnavailable, op, "the snapshot %s of %s was taken and is gone", name, m.name,
+			)
 		}
 		s = made.Snapshot
 		return nil
@@ -142,7 +164,9 @@ func (b *Backend) growth(ctx context.Context, op string, p *place, m *machine) (
 			return space[d.Reference()].free, root.CapacityInBytes, nil
 		}
 	}
-	return 0, root.CapacityInBytes, director.Errorf(director.KindInvalid, op, "the disk of %s is %s, in none of the provider's datastores", m.name, fileOf(root)).
+	return 0, root.CapacityInBytes, director.Errorf(
+		director.KindInvalid, op, "the disk of %s is %s, in none of the provider's datastores", m.name, fileOf(root),
+	).
 		WithHint("add its datastore to spec.vsphere.datastores, or move the VM")
 }
 
@@ -157,7 +181,8 @@ func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) ([]hyperv
 	return plainSnapshots(all), b.translate(ctx, op, "VM "+m.name, b.forget(err))
 }
 
-// RevertSnapshot implements hypervisor.Snapshots. The VM is switched off first: what it is on would have no disk under it any more.
+// RevertSnapshot implements hypervisor.Snapshots. The VM is switched off first: what it is on would have no disk under
+// it any more.
 func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
 	const op = "vsphere.revert_snapshot"
 	return b.owned(ctx, op, id, owner, func(p *place, m *machine, have []taken) error {
@@ -172,7 +197,9 @@ func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner di
 			return err
 		}
 		_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-			res, err := methods.RevertToSnapshot_Task(ctx, p.vim, &types.RevertToSnapshot_Task{This: s.ref, SuppressPowerOn: new(true)})
+			res, err := methods.RevertToSnapshot_Task(ctx, p.vim, &types.RevertToSnapshot_Task{
+				This: s.ref, SuppressPowerOn: new(true),
+			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
 			}
@@ -194,7 +221,9 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id hypervisor.ID, owner di
 			return hypervisor.ForeignSnapshot(op, m.name, name)
 		}
 		_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-			res, err := methods.RemoveSnapshot_Task(ctx, p.vim, &types.RemoveSnapshot_Task{This: s.ref, Consolidate: new(true)})
+			res, err := methods.RemoveSnapshot_Task(ctx, p.vim, &types.RemoveSnapshot_Task{
+				This: s.ref, Consolidate: new(true),
+			})
 			if err != nil {
 				return types.ManagedObjectReference{}, err
 			}

@@ -16,12 +16,13 @@ const (
 	lastLook  = 2 * time.Second
 )
 
-// wait returns when the task has ended, with what it made. It asks for the task itself, and not through a filter that would be gone with the
-// session. When the context ends, the task is asked to stop; it may go on nevertheless.
+// wait returns when the task has ended, with what it made. It asks for the task itself, and not through a filter that
+// would be gone with the session. When the context ends, the task is asked to stop; it may go on nevertheless.
 func wait(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReference) (types.AnyType, error) {
 	for pause := firstLook; ; pause = min(lastLook, pause*3/2) {
 		found, err := retrieve(ctx, vim, types.PropertyFilterSpec{
-			ObjectSet: []types.ObjectSpec{{Obj: ref}}, PropSet: []types.PropertySpec{{Type: "Task", PathSet: []string{"info"}}},
+			ObjectSet: []types.ObjectSpec{{Obj: ref}},
+			PropSet:   []types.PropertySpec{{Type: "Task", PathSet: []string{"info"}}},
 		})
 		if err != nil {
 			cancelTask(ctx, vim, ref)
@@ -54,11 +55,14 @@ func cancelTask(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectR
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = methods.CancelTask(ctx, vim, &types.CancelTask{This: ref}) // best effort: the next call finds what it has made
+	// best effort: the next call finds what it has made
+	_, _ = methods.CancelTask(ctx, vim, &types.CancelTask{This: ref})
 }
 
 // run starts an operation and waits for it, when vCenter has room for one more.
-func (b *Backend) run(ctx context.Context, op string, vim *vim25.Client, start func() (types.ManagedObjectReference, error)) (types.AnyType, error) {
+func (b *Backend) run(
+	ctx context.Context, op string, vim *vim25.Client, start func() (types.ManagedObjectReference, error),
+) (types.AnyType, error) {
 	done, err := b.slots.operation(ctx, op)
 	if err != nil {
 		return nil, err
@@ -72,7 +76,9 @@ func (b *Backend) run(ctx context.Context, op string, vim *vim25.Client, start f
 }
 
 // reconfigure changes the machine, unless it has changed since it was read.
-func (b *Backend) reconfigure(ctx context.Context, op string, p *place, m *machine, spec types.VirtualMachineConfigSpec) error {
+func (b *Backend) reconfigure(
+	ctx context.Context, op string, p *place, m *machine, spec types.VirtualMachineConfigSpec,
+) error {
 	spec.ChangeVersion = m.version
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		res, err := methods.ReconfigVM_Task(ctx, p.vim, &types.ReconfigVM_Task{This: m.ref, Spec: spec})

@@ -32,7 +32,9 @@ func TestVLAN(t *testing.T) {
 	}
 	task, err := group.Reconfigure(ctx, types.DVPortgroupConfigSpec{
 		ConfigVersion: before.Config.ConfigVersion, Name: before.Config.Name,
-		DefaultPortConfig: &types.VMwareDVSPortSetting{Vlan: &types.VmwareDistributedVirtualSwitchVlanIdSpec{VlanId: 7}},
+		DefaultPortConfig: &types.VMwareDVSPortSetting{
+			Vlan: &types.VmwareDistributedVirtualSwitchVlanIdSpec{VlanId: 7},
+		},
 	})
 	if err == nil {
 		err = task.Wait(ctx)
@@ -40,11 +42,16 @@ func TestVLAN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := hypervisor.NetworkSpec{Owner: director.Stamp{Director: "d", Machine: "n"}, Name: "n", Mode: hypervisor.ModePortGroup, PortGroup: path}
+	s := hypervisor.NetworkSpec{
+		Owner: director.Stamp{Director: "d", Machine: "n"}, Name: "n", Mode: hypervisor.ModePortGroup, PortGroup: path,
+	}
 	for vlan, want := range map[int]director.Kind{0: "", 7: "", 8: director.KindConflict} {
 		s.VLAN = vlan
 		err := b.EnsureNetwork(ctx, s)
-		if want == "" && err != nil || want != "" && (director.KindOf(err) != want || !strings.Contains(err.Error(), "VLAN 7 and not 8") || director.HintOf(err) == "") {
+		if want == "" && err != nil ||
+			want != "" &&
+				(director.KindOf(err) != want || !strings.Contains(err.Error(), "VLAN 7 and not 8") ||
+					director.HintOf(err) == "") {
 			t.Errorf("VLAN %d: %v", vlan, err)
 		}
 	}

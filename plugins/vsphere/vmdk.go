@@ -12,8 +12,9 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/imagefile"
 )
 
-// The layout of streamOptimized VMDK, the one form that vCenter takes in an upload: a header, a descriptor, compressed grains in the order of
-// the disk, and behind them the tables that say where they are. VMware's "Virtual Disk Format 5.0" is the reference.
+// The layout of streamOptimized VMDK, the one form that vCenter takes in an upload: a header, a descriptor, compressed
+// grains in the order of the disk, and behind them the tables that say where they are. VMware's "Virtual Disk Format
+// 5.0" is the reference.
 const (
 	sector        = 512
 	grainSize     = 64 << 10
@@ -45,8 +46,10 @@ type vmdkHeader struct {
 
 func newHeader(sectors, dir uint64) vmdkHeader {
 	return vmdkHeader{
-		Magic: [4]byte{'K', 'D', 'M', 'V'}, Version: 3, Flags: 1<<0 | 1<<16 | 1<<17, // newline test, compressed grains, markers
-		Capacity: sectors, Grain: grainSize / sector, Descriptor: 1, Size: descriptorLen, TableEntries: grainsPer, Dir: dir, Overhead: overhead,
+		// newline test, compressed grains, markers
+		Magic: [4]byte{'K', 'D', 'M', 'V'}, Version: 3, Flags: 1<<0 | 1<<16 | 1<<17,
+		Capacity: sectors, Grain: grainSize / sector, Descriptor: 1, Size: descriptorLen, TableEntries: grainsPer,
+		Dir: dir, Overhead: overhead,
 		Newlines: [4]byte{'\n', ' ', '\r', '\n'}, Compression: 1,
 	}
 }
@@ -187,7 +190,8 @@ func (v *vmdkWriter) end() error {
 func writeVMDK(ctx context.Context, w io.Writer, d *imagefile.Disk, progress func(done int64)) error {
 	grains := (d.Size + grainSize - 1) / grainSize
 	v := &vmdkWriter{
-		w: bufio.NewWriterSize(w, 1<<20), tables: make([]uint32, (grains+grainsPer-1)/grainsPer), zip: zlib.NewWriter(io.Discard),
+		w: bufio.NewWriterSize(w, 1<<20), tables: make([]uint32, (grains+grainsPer-1)/grainsPer),
+		zip:  zlib.NewWriter(io.Discard),
 		size: uint64((d.Size + sector - 1) / sector),
 	}
 	if err := v.begin(); err != nil {

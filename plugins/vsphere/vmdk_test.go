@@ -17,7 +17,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/imagefile"
 )
 
-// expand reads a streamOptimized VMDK as its format describes it: from the footer over the directory and the tables to the grains.
+// expand reads a streamOptimized VMDK as its format describes it: from the footer over the directory and the tables to
+// the grains.
 func expand(t *testing.T, file []byte) []byte {
 	t.Helper()
 	le := binary.LittleEndian
@@ -89,7 +90,8 @@ func TestVMDK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(desc.Extent) != 1 || desc.Extent[0].Size*sector != d.Size || !strings.Contains(desc.Type, "streamOptimized") {
+	if len(desc.Extent) != 1 || desc.Extent[0].Size*sector != d.Size ||
+		!strings.Contains(desc.Type, "streamOptimized") {
 		t.Errorf("descriptor %+v", desc)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -34,6 +34,12 @@ func (b *Backend) get(ctx context.Context, op string, id hypervisor.ID) (*place,
 	if m == nil || m.template {
 		return nil, nil, notThere(op, id)
 	}
+	if out, err := b.leftOut(ctx, p, m); err != nil || out {
+		if err == nil {
+			err = notThere(op, id)
+		}
+		return nil, nil, b.translate(ctx, op, "VM "+m.name, b.forget(err))
+	}
 	return p, m, nil
 }
 
@@ -48,7 +54,8 @@ func (b *Backend) Get(ctx context.Context, id hypervisor.ID) (hypervisor.VM, err
 	return vm, b.translate(ctx, op, "VM "+m.name, err)
 }
 
-// List implements hypervisor.Backend. Strangers are the other VMs of the datacenter that the account may see. Templates are no VMs.
+// List implements hypervisor.Backend. Strangers are the other VMs of the datacenter that the account may see. Templates
+// are no VMs.
 func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
 	const op = "vsphere.list"
 	if f.Director == "" && !f.Strangers {
@@ -70,7 +77,11 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 	} else if found, err = below(ctx, p.vim, p.root); err != nil {
 		return nil, b.translate(ctx, op, "the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
 	}
-	found = slices.DeleteFunc(found, func(m *machine) bool { return m.template || m.extra[keyTemplate] != "" || !f.Match(m.stamp()) })
+	found = slices.DeleteFunc(found, func(
+		m *machine,
+	) bool {
+		return m.template || m.extra[keyTemplate] != "" || !f.Match(m.stamp())
+	})
 	if found, err = readDevices(ctx, p, found); err != nil {
 		return nil, b.translate(ctx, op, "the adapters of the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
 	}
@@ -80,9 +91,16 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 		if err != nil {
 			return nil, b.translate(ctx, op, "VM "+m.name, b.forget(err))
 		}
+		if slices.Contains(b.lost, vm.Host) {
+			continue
+		}
 		all = append(all, vm)
 	}
-	slices.SortFunc(all, func(x, y hypervisor.VM) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(all, func(
+		x, y hypervisor.VM,
+	) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
 	return all, nil
 }
 

@@ -38,7 +38,8 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 	var rows []hypervisor.VolumeInfo
 	for _, k := range found {
 		rows = append(rows, hypervisor.VolumeInfo{
-			Name: k.file, Size: k.size, Stamp: k.stamp, Serial: k.disk, VM: users[k.file], Label: hypervisor.ParseDiskLabel(labels[k.file].text),
+			Name: k.file, Size: k.size, Stamp: k.stamp, Serial: k.disk, VM: users[k.file],
+			Label: hypervisor.ParseDiskLabel(labels[k.file].text),
 		})
 	}
 	return rows, nil
@@ -55,12 +56,14 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serial
 		if err != nil {
 			return err
 		}
-		return b.translate(ctx, op, "the data disks of machine "+owner.Machine, b.forget(b.deleteKept(ctx, op, p, owner, serials...)))
+		return b.translate(
+			ctx, op, "the data disks of machine "+owner.Machine, b.forget(b.deleteKept(ctx, op, p, owner, serials...)),
+		)
 	})
 }
 
-// deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors: conflict while a VM has
-// one.
+// deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors:
+// conflict while a VM has one.
 func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp, serials ...string) error {
 	found, err := b.disks(ctx, op, p, owner.Director+"."+owner.Machine+".*.vmdk")
 	if err != nil {
@@ -101,7 +104,9 @@ func (b *Backend) deleteDisks(ctx context.Context, op string, p *place, owner di
 	}
 	for _, k := range found {
 		if name := users[k.file]; name != "" {
-			return director.Errorf(director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, owner.Machine).
+			return director.Errorf(
+				director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, owner.Machine,
+			).
 				WithHint("delete the VM first, or detach the disk from it")
 		}
 	}
@@ -113,7 +118,8 @@ func (b *Backend) deleteDisks(ctx context.Context, op string, p *place, owner di
 	return nil
 }
 
-// listedUsers returns the names of our VMs that have the disks, by file, as the VMs' settings list them. It reads no devices, which are long.
+// listedUsers returns the names of our VMs that have the disks, by file, as the VMs' settings list them. It reads no
+// devices, which are long.
 func listedUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
 	all, err := below(ctx, p.vim, p.root)
 	if err != nil {
@@ -137,15 +143,19 @@ func listedUsers(ctx context.Context, p *place, disks []kept) (map[string]string
 	return users, nil
 }
 
-// diskUsers returns the names of the VMs that have the disks, by file. vCenter knows of each datastore which VMs have files in it.
+// diskUsers returns the names of the VMs that have the disks, by file. vCenter knows of each datastore which VMs have
+// files in it.
 func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
-	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device"}}}}
+	spec := types.PropertyFilterSpec{
+		PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device"}}},
+	}
 	seen := map[types.ManagedObjectReference]bool{}
 	for _, k := range disks {
 		if ref := k.store.Reference(); !seen[ref] {
 			seen[ref] = true
 			spec.ObjectSet = append(spec.ObjectSet, types.ObjectSpec{
-				Obj: ref, Skip: types.NewBool(true), SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{Type: "Datastore", Path: "vm"}},
+				Obj: ref, Skip: types.NewBool(true),
+				SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{Type: "Datastore", Path: "vm"}},
 			})
 		}
 	}

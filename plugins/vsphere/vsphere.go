@@ -1,11 +1,15 @@
 // Package vsphere runs VMs on vCenter.
 //
-// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it was:
+// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it
+// was:
 //
-//   - The VM's instance UUID is computed from the stamp, and its extraConfig carries the stamp. Both are part of the one call that clones it,
-//     so a VM is never without them. A VM with our stamp and another UUID is a copy that somebody made, and not ours.
-//   - Everything else is one more call: data disks are attached and the mark kaas.made is set together. Then the VM is powered on.
-//   - Data disks are files kaas-data/<director>.<machine>.<serial>.vmdk of a datastore. Delete detaches them before the VM goes.
+//   - The VM's instance UUID is computed from the stamp, and its extraConfig carries the stamp. Both are part of the
+//     one call that clones it, so a VM is never without them. A VM with our stamp and another UUID is a
+//     copy that somebody made, and not ours.
+//   - Everything else is one more call: data disks are attached and the mark kaas.made is set together. Then
+//     the VM is powered on.
+//   - Data disks are files kaas-data/<director>.<machine>.<serial>.vmdk of a datastore. Delete detaches them
+//     before the VM goes.
 //   - Images are templates. One that was cut off while it was brought is no template yet.
 //   - Delete unsets the mark, detaches, and destroys the VM last.
 //   - A VM that somebody else has made gets our stamp, our UUID and the mark in one call when it is adopted.
@@ -41,6 +45,7 @@ var (
 	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.Prober     = (*Backend)(nil)
 	_ hypervisor.Snapshots  = (*Backend)(nil)
+	_ hypervisor.Hosts      = (*Backend)(nil)
 )
 
 // Config is what Open needs. Names of vCenter's objects are names or inventory paths, as govc takes them.
@@ -55,10 +60,11 @@ type Config struct {
 	Credentials func(ctx context.Context) (user string, password director.Secret, err error)
 
 	Datacenter   string
-	Cluster      string   // of hosts
-	ResourcePool string   // default: the cluster's own
-	Folder       string   // of VMs; a group of VMs gets a folder of its own below it. Default: the datacenter's folder of VMs
-	Hosts        []string // hosts that VMs are placed on; default all of the cluster
+	Cluster      string // of hosts
+	ResourcePool string // default: the cluster's own
+	// of VMs; a group of VMs gets a folder of its own below it. Default: the datacenter's folder of VMs
+	Folder string
+	Hosts  []string // hosts that VMs are placed on; default all of the cluster
 
 	Datastores        []string // for VMs; each VM goes to the one with the most free space
 	TemplateDatastore string   // for images; default the first of Datastores
@@ -81,9 +87,11 @@ type Config struct {
 type Backend struct {
 	cfg   Config
 	conn  *conn
-	locks keyed.Locks
+	locks *keyed.Locks
 	slots *slots
-	sites site
+	sites *site
+	lost  []string // hosts that Without left out
+	view  bool     // of another Backend, whose session it shares
 
 	// Seams for tests.
 	at        func(point string) error // called between the lines of Ensure
@@ -92,8 +100,8 @@ type Backend struct {
 
 var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
 
-// Open returns a back end. It does not connect yet: the first call that needs vCenter logs in. Errors: invalid with all that is wrong with
-// the configuration.
+// Open returns a back end. It does not connect yet: the first call that needs vCenter logs in. Errors: invalid with all
+// that is wrong with the configuration.
 func Open(cfg Config) (*Backend, error) {
 	const op = "vsphere.open"
 	cfg.Clone = cmp.Or(cfg.Clone, "auto")
@@ -117,24 +125,36 @@ func Open(cfg Config) (*Backend, error) {
 	if err != nil {
 		want(false, "url", "%v", err)
 	}
-	want(cfg.Thumbprint == "" || thumbprint.MatchString(colons(cfg.Thumbprint)), "thumbprint", "%q is not the SHA-256 of a certificate", cfg.Thumbprint)
+	want(
+		cfg.Thumbprint == "" || thumbprint.MatchString(colons(cfg.Thumbprint)), "thumbprint",
+		"%q is not the SHA-256 of a certificate", cfg.Thumbprint,
+	)
 	want(cfg.Credentials != nil, "credentials", "are missing")
 	want(cfg.Datacenter != "", "datacenter", "is empty")
 	want(cfg.Cluster != "", "cluster", "is empty")
 	want(len(cfg.Datastores) > 0 && !slices.Contains(cfg.Datastores, ""), "datastores", "is empty or has an empty name")
-	want(slices.Contains([]string{"auto", "linked", "full"}, cfg.Clone), "clone", "%q is not auto, linked or full", cfg.Clone)
+	want(
+		slices.Contains([]string{"auto", "linked", "full"}, cfg.Clone), "clone", "%q is not auto, linked or full",
+		cfg.Clone,
+	)
 	want(slices.Contains([]string{"bios", "efi"}, cfg.Firmware), "firmware", "%q is not bios or efi", cfg.Firmware)
 	if err := director.Invalid(op, "the vsphere provider's settings are wrong", fields); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, conn: newConn(cfg, u), slots: newSlots(), at: func(string) error { return nil }, leaseBeat: defaultLeaseBeat}
+	b := &Backend{
+		cfg: cfg, conn: newConn(cfg, u), locks: &keyed.Locks{}, slots: newSlots(), sites: &site{},
+		at: func(string) error { return nil }, leaseBeat: defaultLeaseBeat,
+	}
 	b.slots.tell = func(ctx context.Context, host string, ahead int64, estimate time.Duration) {
-		b.conn.log.InfoContext(ctx, "a clone waits for its turn", "host", host, "units_ahead", ahead, "estimate", estimate)
+		b.conn.log.InfoContext(
+			ctx, "a clone waits for its turn", "host", host, "units_ahead", ahead, "estimate", estimate,
+		)
 	}
 	return b, nil
 }
 
-// ParseURL reads the address of a vCenter: a host name, or a URL with https. It refuses one with an account in it, and does not repeat it.
+// ParseURL reads the address of a vCenter: a host name, or a URL with https. It refuses one with an account in it, and
+// does not repeat it.
 func ParseURL(text string) (*url.URL, error) {
 	if strings.Contains(text, "@") {
 		return nil, fmt.Errorf("holds an account; leave it out, the password has a place of its own")
@@ -152,4 +172,9 @@ func ParseURL(text string) (*url.URL, error) {
 }
 
 // Close implements hypervisor.Backend. It ends the session at vCenter.
-func (b *Backend) Close() error { return b.conn.close() }
+func (b *Backend) Close() error {
+	if b.view {
+		return nil
+	}
+	return b.conn.close()
+}

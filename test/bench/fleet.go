@@ -24,7 +24,8 @@ simulation:
 `
 )
 
-// fleet makes 1,000 clusters of 10 nodes on 10 pretended providers, lists them all the while, and then looks at the director idle.
+// fleet makes 1,000 clusters of 10 nodes on 10 pretended providers, lists them all the while, and then looks at the
+// director idle.
 func fleet(ctx context.Context, b *bench) ([]row, error) {
 	lab := provider(4, "200ms", "1s")
 	networks, documents := map[string]string{}, []string{}
@@ -32,9 +33,19 @@ func fleet(ctx context.Context, b *bench) ([]row, error) {
 		name := "lab"
 		if i > 0 {
 			name = fmt.Sprintf("lab%d", i)
-			documents = append(documents, fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: {type: sim, sim: %s}\n", name, lab))
+			documents = append(
+				documents,
+				fmt.Sprintf(
+					"---\napiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: {type: sim, sim: %s}\n",
+					name, lab,
+				),
+			)
 		}
-		networks[fmt.Sprintf("net%d", i)] = fmt.Sprintf("{provider: %s, cidr: 10.%d.0.0/16, pool: {from: 10.%d.1.0, to: 10.%d.250.250}}", name, 64+i, 64+i, 64+i)
+		networks[fmt.Sprintf(
+			"net%d", i,
+		)] = fmt.Sprintf(
+			"{provider: %s, cidr: 10.%d.0.0/16, pool: {from: 10.%d.1.0, to: 10.%d.250.250}}", name, 64+i, 64+i, 64+i,
+		)
 	}
 	names := make([]string, b.of(1000))
 	for i := range names {
@@ -69,17 +80,23 @@ func fleet(ctx context.Context, b *bench) ([]row, error) {
 	}
 	p99 := quantile(lists.parts, 0.99)
 	rows := []row{{
-		fmt.Sprintf("%d clusters x %d nodes created on `sim`", len(names), fleetNodes), "<= 10 min, list of clusters p99 < 50 ms meanwhile, < 2 GB RSS",
+		fmt.Sprintf("%d clusters x %d nodes created on `sim`", len(names), fleetNodes),
+		"<= 10 min, list of clusters p99 < 50 ms meanwhile, < 2 GB RSS",
 		fmt.Sprintf("%s, list p99 %s, median %s of %d; %d MB at most; the director used %s of CPU time",
 			round(took), round(p99), round(quantile(lists.parts, 0.5)), len(lists.parts), peak, round(spent)),
 		took <= 10*time.Minute && p99 < 50*time.Millisecond && peak < 2000,
 	}}
-	b.say("the fleet is there after %s, %d MB resident, load %s; waiting for the queue to be swept", round(took), now, load())
+	b.say(
+		"the fleet is there after %s, %d MB resident, load %s; waiting for the queue to be swept", round(took), now,
+		load(),
+	)
 	idle, err := idleShare(ctx, r.PID())
 	if err != nil {
 		return rows, err
 	}
-	return append(rows, row{"the director idle with that fleet", "< 5 % of a core", fmt.Sprintf("%.1f %% over 60 s", 100*idle), idle < 0.05}), nil
+	return append(rows, row{
+		"the director idle with that fleet", "< 5 % of a core", fmt.Sprintf("%.1f %% over 60 s", 100*idle), idle < 0.05,
+	}), nil
 }
 
 // startAll makes a plan for every cluster and starts it, a few at once.

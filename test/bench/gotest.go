@@ -11,7 +11,10 @@ import (
 
 // goBench runs a Go benchmark and returns its metrics by unit, for each of its parts.
 func goBench(ctx context.Context, pkg, name, benchtime string) (map[string]map[string]float64, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", benchtime, "-timeout", "20m", pkg) //nolint:gosec // our own
+	cmd := exec.CommandContext(
+		ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", benchtime, "-timeout", "20m",
+		pkg,
+	) //nolint:gosec // our own
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -48,7 +51,8 @@ func firstStep(ctx context.Context, _ *bench) ([]row, error) {
 	}
 	m := found[""]
 	return []row{{
-		"commit of a start -> first step starts", "p99 < 100 ms", fmt.Sprintf("p99 %.0f ms, median %.0f ms, 300 starts", m["ms-p99"], m["ms-median"]),
+		"commit of a start -> first step starts", "p99 < 100 ms",
+		fmt.Sprintf("p99 %.0f ms, median %.0f ms, 300 starts", m["ms-p99"], m["ms-median"]),
 		m["ms-p99"] < 100,
 	}}, nil
 }
@@ -61,7 +65,8 @@ func noOp(ctx context.Context, _ *bench) ([]row, error) {
 	m := found[""]
 	return []row{{
 		"no-op runs through the whole engine", ">= 50 / s, 1,000 queued drain without a stall",
-		fmt.Sprintf("%.0f / s, longest pause %.2f s", m["runs/s"], m["s-longest-stall"]), m["runs/s"] >= 50 && m["s-longest-stall"] < 1,
+		fmt.Sprintf("%.0f / s, longest pause %.2f s", m["runs/s"], m["s-longest-stall"]),
+		m["runs/s"] >= 50 && m["s-longest-stall"] < 1,
 	}}, nil
 }
 
@@ -78,7 +83,9 @@ func planning(ctx context.Context, _ *bench) ([]row, error) {
 		}
 		rows = append(rows, row{
 			"plan for " + op + " of 1,000 nodes", "< 1 s, same bytes twice",
-			fmt.Sprintf("%.0f ms, longest of 10 %.0f ms, %.0f steps; same bytes", m["ms-median"], m["ms-longest"], m["steps"]), m["ms-longest"] < 1000,
+			fmt.Sprintf(
+				"%.0f ms, longest of 10 %.0f ms, %.0f steps; same bytes", m["ms-median"], m["ms-longest"], m["steps"],
+			), m["ms-longest"] < 1000,
 		})
 	}
 	return rows, nil
@@ -91,7 +98,8 @@ func wide(ctx context.Context, _ *bench) ([]row, error) {
 	}
 	m := found[""]
 	return []row{{
-		"steps of a 1,000-node plan through the engine", ">= 50 / s", fmt.Sprintf("%.0f / s over 4,002 steps", m["steps/s"]), m["steps/s"] >= 50,
+		"steps of a 1,000-node plan through the engine", ">= 50 / s",
+		fmt.Sprintf("%.0f / s over 4,002 steps", m["steps/s"]), m["steps/s"] >= 50,
 	}}, nil
 }
 
@@ -103,7 +111,10 @@ func overhead(ctx context.Context, _ *bench) ([]row, error) {
 	m := found[""]
 	return []row{{
 		"a VM made by the director, above the hypervisor's own calls", "<= 1 s",
-		fmt.Sprintf("%.0f ms: %.0f ms by the director, %.0f ms by the calls alone, 30 VMs on vCenter's simulator", m["ms-overhead"], m["ms-director"], m["ms-raw"]),
+		fmt.Sprintf(
+			"%.0f ms: %.0f ms by the director, %.0f ms by the calls alone, 30 VMs on vCenter's simulator",
+			m["ms-overhead"], m["ms-director"], m["ms-raw"],
+		),
 		m["ms-overhead"] <= 1000,
 	}}, nil
 }

@@ -71,13 +71,19 @@ func killed(ctx context.Context, b *bench) ([]row, error) {
 	worst := quantile(times, 1)
 	return []row{{
 		fmt.Sprintf("`kill -9` in a %d-node plan", nodes), "going on <= 5 s after restart, 0 finished steps repeated",
-		fmt.Sprintf("worst %s, median %s of %d kills; %d repeated of %d steps", round(worst), round(quantile(times, 0.5)), len(times), repeated, len(p.Steps)),
+		fmt.Sprintf(
+			"worst %s, median %s of %d kills; %d repeated of %d steps", round(worst), round(quantile(times, 0.5)),
+			len(times), repeated, len(p.Steps),
+		),
 		len(times) == kills && worst <= goal && repeated == 0,
 	}}, nil
 }
 
-// goneOn reads from the journal how long it took from each start until a step ran, and how many steps ran again after they were done.
-func goneOn(ctx context.Context, r *rig.Rig, id string, starts []time.Time) (times []time.Duration, repeated int, err error) {
+// goneOn reads from the journal how long it took from each start until a step ran, and how many steps ran again after
+// they were done.
+func goneOn(
+	ctx context.Context, r *rig.Rig, id string, starts []time.Time,
+) (times []time.Duration, repeated int, err error) {
 	db, err := store.Open(ctx, filepath.Join(r.State(), "director.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, 0, err

@@ -23,8 +23,9 @@ import (
 // logPoll is how often directorctl asks for a log that it follows.
 const logPoll = 500 * time.Millisecond
 
-// logs follows the log of one run of a playbook on 5,000 hosts with 100 tasks. No operation has such a run: the plan is written into the database of
-// a director that does not run, with the facts of a cluster of 5,000 nodes that the planner made, and the director goes on with it at its start.
+// logs follows the log of one run of a playbook on 5,000 hosts with 100 tasks. No operation has such a run: the plan is
+// written into the database of a director that does not run, with the facts of a cluster of 5,000 nodes that the
+// planner made, and the director goes on with it at its start.
 func logs(ctx context.Context, b *bench) ([]row, error) {
 	const (
 		tasks    = 100
@@ -80,9 +81,11 @@ func logs(ctx context.Context, b *bench) ([]row, error) {
 	lost := hosts*tasks - len(f.late) + f.gaps
 	p99 := quantile(f.late, 0.99)
 	return []row{{
-		fmt.Sprintf("%d hosts x %d task events", hosts, tasks), "last line visible p99 < 1 s after it was written, 0 lost, < 500 MB RSS",
+		fmt.Sprintf("%d hosts x %d task events", hosts, tasks),
+		"last line visible p99 < 1 s after it was written, 0 lost, < 500 MB RSS",
 		fmt.Sprintf("p99 %s, median %s, %d of %d events, %d lost, %.0f / s; %d MB",
-			round(p99), round(quantile(f.late, 0.5)), len(f.late), hosts*tasks, lost, float64(len(f.late))/f.last.Sub(f.first).Seconds(), peak),
+			round(p99), round(quantile(f.late, 0.5)), len(f.late), hosts*tasks, lost,
+			float64(len(f.late))/f.last.Sub(f.first).Seconds(), peak),
 		p99 < time.Second && lost == 0 && peak < 500,
 	}}, nil
 }

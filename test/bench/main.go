@@ -1,5 +1,6 @@
-// Command bench measures what the director promises and prints one table: every bar with its goal and what was measured. `make bench` builds what it
-// needs. Where a bar is about the director as a whole, the real program runs, on pretended hypervisors.
+// Command bench measures what the director promises and prints one table: every bar with its goal and what was
+// measured. `make bench` builds what it needs. Where a bar is about the director as a whole, the real program runs, on
+// pretended hypervisors.
 package main
 
 import (
@@ -38,6 +39,7 @@ var bars = []bar{
 	{"vm", overhead},
 	{"kill", killed},
 	{"log", logs},
+	{"idle", idle},
 	{"fleet", fleet},
 }
 
@@ -78,8 +80,13 @@ func run(ctx context.Context) error {
 	}
 	chosen := flag.String("bars", "", "measure only these, separated by commas: "+strings.Join(names, ", "))
 	bin := flag.String("bin", "bin", "directory of director and pretend-ansible")
-	dir := flag.String("dir", "", "directory to keep what the directors leave; a temporary one that is removed if empty")
-	part := flag.Int("part", 100, "`per cent` of the size of kill, log and fleet: to try the program itself, as the goals are for all of it")
+	dir := flag.String(
+		"dir", "", "directory to keep what the directors leave; a temporary one that is removed if empty",
+	)
+	part := flag.Int(
+		"part", 100,
+		"`per cent` of the size of kill, log and fleet: to try the program itself, as the goals are for all of it",
+	)
 	flag.Parse()
 	b := &bench{dir: *dir, part: *part}
 	var err error
@@ -118,13 +125,17 @@ func run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// printTable prints in the form of docs/benchmarks.md. A goal that was missed is no error: on a busy machine it says little.
+// printTable prints in the form of docs/develop/benchmarks.md. A goal that was missed is no error: on a busy machine it
+// says little.
 func printTable(rows []row) {
 	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "| bar\t| goal\t| measured\t| met\t|")
 	_, _ = fmt.Fprintln(tw, "|---\t|---\t|---\t|---\t|")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(tw, "| %s\t| %s\t| %s\t| %s\t|\n", r.what, r.goal, r.measured, map[bool]string{true: "yes", false: "**no**"}[r.met])
+		_, _ = fmt.Fprintf(
+			tw, "| %s\t| %s\t| %s\t| %s\t|\n", r.what, r.goal, r.measured,
+			map[bool]string{true: "yes", false: "**no**"}[r.met],
+		)
 	}
 	_ = tw.Flush() // to a terminal that has gone
 }

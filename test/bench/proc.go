@@ -30,7 +30,8 @@ func resident(pid int) (now, peak int, err error) {
 	return now, peak, nil
 }
 
-// ticks is how many parts the kernel divides a second of CPU time into, for user programs on every architecture of today.
+// ticks is how many parts the kernel divides a second of CPU time into, for user programs on every architecture of
+// today.
 const ticks = 100
 
 // cpu returns the CPU time that the process has used.

@@ -11,8 +11,11 @@ import (
 	"github.com/director-kaas/kaas/test/rig"
 )
 
-// start starts a director with the settings and applies the documents: the provider lab, networks by name, and whatever else.
-func (b *bench) start(ctx context.Context, name, settings, lab string, networks map[string]string, documents ...string) (*rig.Rig, *client.Client, error) {
+// start starts a director with the settings and applies the documents: the provider lab, networks by name, and whatever
+// else.
+func (b *bench) start(
+	ctx context.Context, name, settings, lab string, networks map[string]string, documents ...string,
+) (*rig.Rig, *client.Client, error) {
 	dir, err := b.room(name)
 	if err != nil {
 		return nil, nil, err
@@ -31,7 +34,9 @@ func (b *bench) start(ctx context.Context, name, settings, lab string, networks 
 	return r, c, nil
 }
 
-func (*bench) fill(ctx context.Context, r *rig.Rig, lab string, networks map[string]string, documents []string) (*client.Client, error) {
+func (*bench) fill(
+	ctx context.Context, r *rig.Rig, lab string, networks map[string]string, documents []string,
+) (*client.Client, error) {
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := r.Ready(waiting); err != nil {
@@ -55,7 +60,10 @@ func provider(hosts int, ensure, boot string) string {
 	for i := range names {
 		names[i] = fmt.Sprintf("{name: h%d, cpus: 4096, memory: 64TiB, disk: 1024TiB}", i+1)
 	}
-	return fmt.Sprintf("{hosts: [%s], boot: %s, bootJitter: %s, verbs: [{verb: ensure, latency: %s}]}", strings.Join(names, ", "), boot, boot, ensure)
+	return fmt.Sprintf(
+		"{hosts: [%s], boot: %s, bootJitter: %s, verbs: [{verb: ensure, latency: %s}]}", strings.Join(names, ", "),
+		boot, boot, ensure,
+	)
 }
 
 // cluster renders a cluster of one master and some workers, in pools of at most a thousand.
@@ -66,7 +74,8 @@ func cluster(name, provider, network string, workers int) string {
 		workers -= count
 		pools = append(pools, fmt.Sprintf("{name: w%d, count: %d, memory: 2GiB, disk: 10GiB}", n, count))
 	}
-	return fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: %s}\nspec:\n  release: k8s\n  provider: %s\n  image: node\n  network: %s\n"+
+	return fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: %s}\nspec:\n  release: k8s\n  "+
+		"provider: %s\n  image: node\n  network: %s\n"+
 		"  pods: {cidr: 10.128.0.0/9}\n  services: {cidr: 10.112.0.0/16}\n"+
 		"  masters: {memory: 2GiB, disk: 10GiB}\n  workers: [%s]\n", name, provider, network, strings.Join(pools, ", "))
 }

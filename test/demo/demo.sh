@@ -50,6 +50,7 @@ address: 172.30.0.1
 adminPasswordFile: $DEMO_DIR/admin.password
 bundleDirs: ["$(dirname "$1")"]
 imageDirs: ["$(dirname "$2")"]
+trustedKeys: ["$1.pub", "$2.pub"]
 CONFIG
 }
 

@@ -2,10 +2,11 @@
 # The end-to-end runs, in a lab of their own that is taken down again. Needs bin/director and bin/directorctl (make build).
 #
 #   e2e.sh            create over a kill -9, look from outside, run by hand, delete
+#   e2e.sh prepare    VMs of the node image boot, playbooks prepare them, a failing playbook says what to do, delete
 #   e2e.sh nodes      drain, take out and bring back, an outer plan's phases, scale out, a destroyed VM, scale in, and an upgrade from the older minor under a running
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
-#                     upgrade, a dead one replaced
+#                     upgrade, a dead one replaced, a host lost
 #
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
 # same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
@@ -17,7 +18,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [nodes]=TestNodes [ha]=TestHighlyAvailable)
+declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
@@ -29,13 +30,13 @@ KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
 KAAS_E2E_KUBE_BENCH=$("$root/test/kube-bench/build.sh")
 export KAAS_E2E_KUBE_BENCH
-if [[ $run != TestEndToEnd ]]; then
+if [[ $run == TestNodes || $run == TestHighlyAvailable ]]; then
     KAAS_E2E_OLD_BUNDLE=$(bundle 1.36)
     KAAS_E2E_OLD_IMAGE=$(image "$KAAS_E2E_OLD_BUNDLE")
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run != TestEndToEnd && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
+if [[ $run == @(TestNodes|TestHighlyAvailable) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
 finish() {
@@ -52,7 +53,7 @@ if [[ -z ${KAAS_E2E_FROM:-} ]]; then
 fi
 if [[ $run == TestHighlyAvailable ]]; then # three libvirtd with disks of their own, which share a bridge
     if [[ $("$lab" kvm) == tcg ]] && (($(nproc) <= 2)); then
-        echo "e2e: without KVM, two cores were too few for three masters (docs/benchmarks.md); it is tried all the same" >&2
+        echo "e2e: without KVM, two cores were too few for three masters (docs/develop/benchmarks.md); it is tried all the same" >&2
     fi
     if ! "$lab" exec -- ip link show kaas-e2e >/dev/null 2>&1; then
         "$lab" exec -- ip link add kaas-e2e type bridge

@@ -1,5 +1,5 @@
-// Package e2e is the main job on real parts: a cluster on real VMs through libvirt, cloud-init, Ansible over SSH and kubeadm, made by a real
-// director process that is killed half way, looked at from outside, and taken away again.
+// Package e2e is the main job on real parts: a cluster on real VMs through libvirt, cloud-init, Ansible over SSH and
+// kubeadm, made by a real director process that is killed half way, looked at from outside, and taken away again.
 //
 // It runs inside a lab (test/lab) as root; test/e2e/e2e.sh sets that up. Without KAAS_E2E_* it is skipped.
 package e2e
@@ -23,7 +23,8 @@ import (
 	"time"
 )
 
-// TestEndToEnd is the first day: what is wrong is refused, a cluster is made over a kill of the director, looked at from outside, and taken away.
+// TestEndToEnd is the first day: what is wrong is refused, a cluster is made over a kill of the director, looked at
+// from outside, and taken away.
 func TestEndToEnd(t *testing.T) {
 	s := begin(t, newer, suite{})
 	s.runParts(t, []part{
@@ -40,18 +41,39 @@ func TestEndToEnd(t *testing.T) {
 	})
 }
 
+// TestNodesArePrepared is what needs a kernel and a boot loader of its own: the node image boots on VMs and playbooks
+// prepare it.
+func TestNodesArePrepared(t *testing.T) {
+	s := begin(t, newer, suite{})
+	s.runParts(t, []part{
+		{"starts and asks for a login", s.startsAndAsksForALogin},
+		{"VMs are prepared, and a failing playbook says what to do", s.failingTaskIsExplained},
+		{"every VM has been prepared", s.everyNodeIsPrepared},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
 func (s *suite) startsAndAsksForALogin(t *testing.T) {
 	s.startDirector(t)
 	for header, want := range map[string]int{"": 401, "Authorization: Bearer wrong": 401} {
-		out := s.ok(t, 10*time.Second, "curl", "-sS", "-o", s.path("body"), "-w", "%{http_code}", "--cacert", s.path("state/tls/ca.crt"), "-H", header, server+"/api/v1/plans")
+		out := s.ok(
+			t, 10*time.Second, "curl", "-sS", "-o", s.path("body"), "-w", "%{http_code}", "--cacert",
+			s.path("state/tls/ca.crt"), "-H", header, server+"/api/v1/plans",
+		)
 		body, err := os.ReadFile(s.path("body"))
 		if err != nil || out != strconv.Itoa(want) || !strings.Contains(string(body), `"kind":"unauthenticated"`) {
 			t.Errorf("header %q: %s %s %v; want %d and a problem", header, out, body, err, want)
 		}
 	}
 	wrong := s.write("wrong.password", "not the password\n", 0o600)
-	s.refused(t, []string{"password"}, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file", wrong)
-	s.ctl(t, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file", s.path("admin.password"))
+	s.refused(
+		t, []string{"password"}, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user",
+		"admin", "--password-file", wrong,
+	)
+	s.ctl(
+		t, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file",
+		s.path("admin.password"),
+	)
 	for _, secret := range []string{"state/sealing.key", "state/director.db", "cli.yaml"} {
 		info, err := os.Stat(s.path(secret))
 		if err != nil || info.Mode().Perm()&0o077 != 0 && !strings.HasSuffix(secret, ".db") {
@@ -64,21 +86,39 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 }
 
 func (s *suite) refusesBadInput(t *testing.T) {
-	s.refused(t, []string{"relase", "did you mean release?"}, "apply", "-f", s.variant("unknown-field", "  release: k8s", "  relase: k8s"))
-	s.refused(t, []string{"overlaps the nodes' range"}, "apply", "-f", s.variant("overlap", "  workers:", "  pods: {cidr: 10.88.0.0/16}\n  workers:"))
+	s.refused(
+		t, []string{"relase", "did you mean release?"}, "apply", "-f",
+		s.variant("unknown-field", "  release: k8s", "  relase: k8s"),
+	)
+	s.refused(
+		t, []string{"overlaps the nodes' range"}, "apply", "-f",
+		s.variant("overlap", "  workers:", "  pods: {cidr: 10.88.0.0/16}\n  workers:"),
+	)
 	for name, v := range map[string]struct {
 		replace []string
 		words   []string
 	}{
-		"no-image":    {[]string{s.image, s.image + ".gone"}, []string{"does not exist on the director"}},
-		"wrong-sum":   {[]string{s.sum, strings.Repeat("0", 64)}, []string{"spec.sha256", "the file has another checksum"}},
-		"no-bundle":   {[]string{s.bundle, "/nowhere"}, []string{"/nowhere"}},
-		"no-libvirt":  {[]string{"qemu:///system", "qemu+unix:///system?socket=/nowhere/sock"}, []string{"/nowhere/sock"}},
-		"no-pool":     {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
-		"too-large":   {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
-		"over-quota":  {[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"}, []string{"quota.machines"}},
-		"unknown-var": {[]string{"  workers:\n", "  vars: {no_such_thing: 1}\n  workers:\n"}, []string{"spec.vars.no_such_thing", "no playbook knows this variable"}},
-		"wrong-world": {[]string{"kubernetes: \"v" + s.minors[0], "kubernetes: \"v1.30"}, []string{"is for Kubernetes"}},
+		"no-image": {[]string{s.image, s.image + ".gone"}, []string{"does not exist on the director"}},
+		"wrong-sum": {
+			[]string{s.sum, strings.Repeat("0", 64)}, []string{"spec.sha256", "the file has another checksum"},
+		},
+		"no-bundle": {[]string{s.bundle, "/nowhere"}, []string{"/nowhere"}},
+		"no-libvirt": {
+			[]string{"qemu:///system", "qemu+unix:///system?socket=/nowhere/sock"}, []string{"/nowhere/sock"},
+		},
+		"no-pool":   {[]string{"pool: default", "pool: missing"}, []string{"missing"}},
+		"too-large": {[]string{"memory: 4GiB", "memory: 512GiB"}, []string{"memory are needed"}},
+		"over-quota": {
+			[]string{"    diskCache: unsafe", "    diskCache: unsafe\n  quota: {machines: 1}"},
+			[]string{"quota.machines"},
+		},
+		"unknown-var": {
+			[]string{"  workers:\n", "  vars: {no_such_thing: 1}\n  workers:\n"},
+			[]string{"spec.vars.no_such_thing", "no playbook knows this variable"},
+		},
+		"wrong-world": {
+			[]string{"kubernetes: \"v" + s.minors[0], "kubernetes: \"v1.30"}, []string{"is for Kubernetes"},
+		},
 	} {
 		file := s.variant(name, v.replace...)
 		out, code := s.run(t, 5*time.Minute, s.root+"/bin/directorctl", "apply", "-f", file, "--start", "--yes")
@@ -130,7 +170,9 @@ func (s *suite) createsOverAKill(t *testing.T) {
 			t.Errorf("process %s of the killed director's run is still there", pid)
 		}
 	}
-	s.await(t, 30*time.Second, "the plan goes on after the kill", func() bool { return status(s.plan(t, id), "control_plane/") == "running" })
+	s.await(t, 30*time.Second, "the plan goes on after the kill", func() bool {
+		return status(s.plan(t, id), "control_plane/") == "running"
+	})
 	t.Logf("going on %.1f s after kill -9", time.Since(killed).Seconds())
 
 	out, code := s.run(t, 40*time.Minute, s.root+"/bin/directorctl", "follow", id)
@@ -140,7 +182,8 @@ func (s *suite) createsOverAKill(t *testing.T) {
 	}
 	after := s.plan(t, id)
 	for i, st := range before.Steps {
-		if now := after.Steps[i]; st.Status == "done" && (now.Attempt != st.Attempt || !now.FinishedAt.Equal(st.FinishedAt)) {
+		if now := after.Steps[i]; st.Status == "done" &&
+			(now.Attempt != st.Attempt || !now.FinishedAt.Equal(st.FinishedAt)) {
 			t.Errorf("%s was done before the kill and ran again: %+v then %+v", st.ID, st, now)
 		}
 	}
@@ -161,20 +204,32 @@ func (s *suite) answersFromOutside(t *testing.T) {
 	if raw := s.kubectl(t, "get", "--raw", "/readyz"); raw != "ok" {
 		t.Errorf("the API says %q", raw)
 	}
-	catalog := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path("state/tls/ca.crt"), "-o", "/dev/null", "-w", "%{http_code}",
+	catalog := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path(
+		"state/tls/ca.crt",
+	), "-o", "/dev/null", "-w", "%{http_code}",
 		"-H", "Accept: application/vnd.oci.image.manifest.v1+json", "https://172.30.0.1:5000/v2/kaas/toolbox/tags/list")
-	if catalog != strconv.Itoa(http.StatusUnauthorized) { // the nodes have pulled from it with the credentials of their cluster
+	// the nodes have pulled from it with the credentials of their cluster
+	if catalog != strconv.Itoa(http.StatusUnauthorized) {
 		t.Errorf("the registry answers %s to whoever shows nothing", catalog)
 	}
-	if pushed := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path("state/tls/ca.crt"), "-o", "/dev/null", "-w", "%{http_code}",
-		"-X", "POST", "https://172.30.0.1:5000/v2/kaas/evil/blobs/uploads/"); pushed != strconv.Itoa(http.StatusUnauthorized) {
+	if pushed := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path(
+		"state/tls/ca.crt",
+	), "-o", "/dev/null", "-w", "%{http_code}",
+		"-X", "POST",
+		"https://172.30.0.1:5000/v2/kaas/evil/blobs/uploads/"); pushed != strconv.Itoa(http.StatusUnauthorized) {
 		t.Errorf("an upload without credentials gets %s", pushed)
 	}
 	// Secrets are encrypted at rest: etcd must not hold the plain text.
 	s.kubectl(t, "-n", "default", "create", "secret", "generic", "canary", "--from-literal=word=canary-in-etcd")
-	master := strings.TrimSpace(s.kubectl(t, "-n", "kube-system", "get", "pod", "-l", "component=etcd", "-o", "jsonpath={.items[0].metadata.name}"))
-	stored := s.kubectl(t, "-n", "kube-system", "exec", master, "--", "etcdctl", "--command-timeout=60s", "--dial-timeout=60s", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
-		"--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "get", "/registry/secrets/default/canary")
+	master := strings.TrimSpace(
+		s.kubectl(
+			t, "-n", "kube-system", "get", "pod", "-l", "component=etcd", "-o", "jsonpath={.items[0].metadata.name}",
+		),
+	)
+	stored := s.kubectl(t, "-n", "kube-system", "exec", master, "--", "etcdctl", "--command-timeout=60s",
+		"--dial-timeout=60s", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
+		"--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "get",
+		"/registry/secrets/default/canary")
 	if !strings.Contains(stored, "k8s:enc:") || strings.Contains(stored, "canary-in-etcd") {
 		t.Errorf("the secret lies in etcd in the clear: %.200q", stored)
 	}
@@ -198,13 +253,15 @@ func rssOf(pid int) (int64, error) {
 
 var recap = regexp.MustCompile(`(?m)^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)`)
 
-// runsByHand exports the inventory and runs install.yml with plain ansible-playbook, in check mode and for real: nothing may change.
+// runsByHand exports the inventory and runs install.yml with plain ansible-playbook, in check mode and for real:
+// nothing may change.
 func (s *suite) runsByHand(t *testing.T) {
 	dir := s.path("inventory")
 	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets", "--password-file", s.path("admin.password"))
 	for _, mode := range [][]string{{"--check", "--diff"}, {}} {
 		args := append([]string{
-			"-i", filepath.Join(dir, "hosts.ini"), "-e", "@" + filepath.Join(dir, "secrets.json"), "--private-key", filepath.Join(dir, "id_ed25519"),
+			"-i", filepath.Join(dir, "hosts.ini"), "-e", "@" + filepath.Join(dir, "secrets.json"), "--private-key",
+			filepath.Join(dir, "id_ed25519"),
 			"playbooks/install.yml",
 		}, mode...)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -236,7 +293,9 @@ func (s *suite) noSecretInSight(t *testing.T) {
 	if err := json.Unmarshal(text, &secrets); err != nil {
 		t.Fatal(err)
 	}
-	canaries := map[string]string{"password": password, "token": secrets["bootstrap_token"], "encryption": secrets["encryption_key"]}
+	canaries := map[string]string{
+		"password": password, "token": secrets["bootstrap_token"], "encryption": secrets["encryption_key"],
+	}
 	for _, name := range []string{"pki_ca_key", "pki_sa_key", "pki_etcd_ca_key"} {
 		canaries[name] = strings.Split(secrets[name], "\n")[2] // a line from within the key
 	}
@@ -285,17 +344,44 @@ func (s *suite) secondApplyChangesNothing(t *testing.T) {
 	}
 }
 
-// failingTaskIsExplained starts a creation whose model has a value that only the playbook can judge: the plan must fail soon and name the host,
-// the task, what is wrong and what to do. The VMs stay, for the plan of the mended model.
+// failingTaskIsExplained starts a creation whose model has a value that only the playbook can judge: the plan must fail
+// soon and name the host, the task, what is wrong and what to do. The VMs stay, for the plan of the mended model.
 func (s *suite) failingTaskIsExplained(t *testing.T) {
 	bad := s.variant("bad-var", "  workers:\n", "  vars: {pod_security_enforce: nonsense}\n  workers:\n")
-	s.refused(t, []string{"demo-master-1", "pod_security_enforce", "privileged, baseline, restricted"}, "apply", "-f", bad, "--start", "--yes", "--wait")
+	s.refused(
+		t, []string{"demo-master-1", "pod_security_enforce", "privileged, baseline, restricted"}, "apply", "-f", bad,
+		"--start", "--yes", "--wait",
+	)
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "failed" {
 		t.Errorf("the plan is %s, want failed", v.Phase)
 	}
 	if out := s.ctl(t, "logs", id, "--failed"); !strings.Contains(out, "pod_security_enforce") {
 		t.Errorf("logs --failed does not tell:\n%s", out)
+	}
+}
+
+// everyNodeIsPrepared wants the playbooks to have come to their end on each VM, and the VM to have what needs a kernel
+// of its own.
+func (s *suite) everyNodeIsPrepared(t *testing.T) {
+	v := s.plan(t, s.newestPlan(t))
+	s.logSteps(t, v)
+	for _, node := range s.nodeNames() {
+		if !slices.ContainsFunc(v.Steps, func(
+			st stepView,
+		) bool {
+			return st.ID == "prepare/"+node && st.Status == "done"
+		}) {
+			t.Errorf("%s was not prepared", node)
+		}
+		out := s.onNode(
+			t, node,
+			"systemctl is-active containerd; lsmod | grep -c ^br_netfilter; sysctl -n net.ipv4.ip_forward; "+
+				"systemd-detect-virt --container || :",
+		)
+		if want := "active\n1\n1\nnone"; out != want {
+			t.Errorf("%s says %q, want %q", node, out, want)
+		}
 	}
 }
 

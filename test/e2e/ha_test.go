@@ -4,12 +4,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -20,9 +24,10 @@ const (
 	noAnswers = 90 * time.Second // that a client may have to bear while the virtual address moves on emulated hosts
 )
 
-// TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, on three libvirt hosts, made of the older minor: a master is powered off and
-// on, an outer plan rolls over the hosts, all of it is upgraded under a running service over a kill -9 of the director, and a dead master is replaced (B1, B3-B6, B13,
-// C2, D5).
+// TestHighlyAvailable is a cluster of three masters behind a virtual address on real VMs, on three libvirt hosts, made
+// of the older minor: a master is powered off and on, an outer plan rolls over the hosts, all of it is upgraded under a
+// running service over a kill -9 of the director, a dead master is replaced, and a host is lost (B1, B3-B6, B13, C2,
+// D5).
 func TestHighlyAvailable(t *testing.T) {
 	s := begin(t, older, suite{masters: 3})
 	s.runParts(t, []part{
@@ -33,6 +38,7 @@ func TestHighlyAvailable(t *testing.T) {
 		{"an outer plan rolls over the hosts", s.rollsOverHosts},
 		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"replaces a dead master", s.replacesADeadMaster},
+		{"moves nodes off a lost host, and fences what comes back with it", s.losesAHost},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -58,7 +64,9 @@ func (s *suite) holder(t *testing.T) string {
 
 func (s *suite) masterOffAndOn(t *testing.T) {
 	for _, h := range s.hosts {
-		masters := slices.DeleteFunc(s.domains(t, h), func(name string) bool { return !slices.Contains(s.masterNames(), name) })
+		masters := slices.DeleteFunc(s.domains(
+			t, h,
+		), func(name string) bool { return !slices.Contains(s.masterNames(), name) })
 		if len(masters) != 1 {
 			t.Errorf("host %s has the masters %v, want one", h.name, masters)
 		}
@@ -86,12 +94,16 @@ func (s *suite) masterOffAndOn(t *testing.T) {
 	}
 	s.vm(t, "start", victim)
 	on := time.Now()
-	own := "https://" + s.kubectl(t, "get", "node", victim, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`) + ":6443/readyz"
+	own := "https://" +
+		s.kubectl(t, "get", "node", victim, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`) +
+		":6443/readyz"
 	client := s.apiClient(t)
 	s.await(t, 15*time.Minute, "its own API server and all nodes are well again", func() bool {
 		return get(t.Context(), client, own) == nil && s.well(t) == len(s.nodeNames())
 	})
-	t.Logf("its own API server and all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim)
+	t.Logf(
+		"its own API server and all nodes were well %.0f s after %s was switched on", time.Since(on).Seconds(), victim,
+	)
 	longest := gap()
 	t.Logf("the longest time without an answer at the virtual address was %.1f s", longest.Seconds())
 	if longest > noAnswers {
@@ -104,15 +116,23 @@ func (s *suite) masterOffAndOn(t *testing.T) {
 // apiClient trusts the cluster's authority, and has two seconds of patience.
 func (s *suite) apiClient(t *testing.T) *http.Client {
 	t.Helper()
-	ca, err := base64.StdEncoding.DecodeString(s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"))
+	ca, err := base64.StdEncoding.DecodeString(
+		s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"),
+	)
 	pool := x509.NewCertPool()
 	if err != nil || !pool.AppendCertsFromPEM(ca) {
 		t.Fatalf("no authority in the kubeconfig: %v", err)
 	}
-	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	return &http.Client{
+		Timeout: 2 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		},
+	}
 }
 
-// watchGap asks the URL five times a second until the returned function is called, which returns the longest time between two answers.
+// watchGap asks the URL five times a second until the returned function is called, which returns the longest time
+// between two answers.
 func (s *suite) watchGap(t *testing.T, url string) func() time.Duration {
 	t.Helper()
 	client := s.apiClient(t)
@@ -157,8 +177,8 @@ func (s *suite) firstMasterOutAndBackIn(t *testing.T) {
 	}
 }
 
-// rollsOverHosts runs the documented driver over all hosts: the nodes of each leave, its VMs go through a power cut as at a restart of the host, and the nodes
-// come back.
+// rollsOverHosts runs the documented driver over all hosts: the nodes of each leave, its VMs go through a power cut as
+// at a restart of the host, and the nodes come back.
 func (s *suite) rollsOverHosts(t *testing.T) {
 	var hosts []string
 	script := "#!/bin/sh\nset -e\ncase $1 in\n"
@@ -170,7 +190,8 @@ func (s *suite) rollsOverHosts(t *testing.T) {
 	upgrade := s.write("power-cut", script, 0o755)
 	began := time.Now()
 	out := s.ok(t, 90*time.Minute, "env", append([]string{
-		"PATH=" + s.root + "/bin:" + os.Getenv("PATH"), s.root + "/docs/examples/rolling-over-hosts/roll.sh", "--run", "roll", "--cluster", "demo", "--upgrade", upgrade,
+		"PATH=" + s.root + "/bin:" + os.Getenv("PATH"), s.root + "/docs/examples/rolling-over-hosts/roll.sh", "--run",
+		"roll", "--cluster", "demo", "--upgrade", upgrade,
 	}, hosts...)...)
 	t.Logf("rolling over the hosts %v took %.0f s\n%s", hosts, time.Since(began).Seconds(), out)
 	s.wantNodes(t, s.nodeNames()...)
@@ -182,8 +203,11 @@ func (s *suite) rollsOverHosts(t *testing.T) {
 // etcdMembers asks etcd on the last master.
 func (s *suite) etcdMembers(t *testing.T) int {
 	t.Helper()
-	out := s.kubectl(t, "-n", "kube-system", "exec", fmt.Sprintf("etcd-demo-master-%d", s.masters), "--", "etcdctl", "--command-timeout=60s", "--dial-timeout=60s",
-		"--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt", "--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "member", "list")
+	out := s.kubectl(t, "-n", "kube-system", "exec", fmt.Sprintf(
+		"etcd-demo-master-%d", s.masters,
+	), "--", "etcdctl", "--command-timeout=60s", "--dial-timeout=60s",
+		"--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
+		"--cert=/etc/kubernetes/pki/etcd/server.crt", "--key=/etc/kubernetes/pki/etcd/server.key", "member", "list")
 	return strings.Count(out, "started")
 }
 
@@ -201,5 +225,77 @@ func (s *suite) replacesADeadMaster(t *testing.T) {
 	s.wantNodes(t, s.nodeNames()...)
 	if n := s.etcdMembers(t); n != 3 {
 		t.Errorf("etcd has %d members, want 3", n)
+	}
+}
+
+// losesAHost stops a host from answering. As long as its VMs run nobody may give them up; after a power cut its nodes
+// are made on other hosts. Then the host is back and starts its VMs, which must not run for long.
+func (s *suite) losesAHost(t *testing.T) {
+	lost := s.hosts[len(s.hosts)-1]
+	nodes := s.domains(t, lost)
+	if len(nodes) == 0 {
+		t.Fatalf("host %s has no VM", lost.name)
+	}
+	repair := []string{"node", "repair", "demo", "--lost-host", lost.name, "--yes", "--wait"}
+	s.refused(t, []string{lost.name, "answers"}, repair...)
+	s.signalHost(t, lost, syscall.SIGSTOP)
+	s.refused(t, []string{nodes[0]}, repair...)
+	s.signalHost(t, lost, syscall.SIGCONT)
+	for _, n := range nodes {
+		s.ok(t, time.Minute, "virsh", "-q", "-c", lost.uri, "destroy", n)
+	}
+	s.signalHost(t, lost, syscall.SIGSTOP)
+	for _, n := range nodes {
+		s.await(t, 10*time.Minute, "the cluster notices that "+n+" is gone", func() bool {
+			out, code := s.tryKubectl(t, "get", "node", n, "--no-headers")
+			return code == 0 && !strings.Contains(out, " Ready")
+		})
+	}
+	s.timed(t, repair...)
+	s.wantNodes(t, s.nodeNames()...)
+	if n := s.etcdMembers(t); n != 3 {
+		t.Errorf("etcd has %d members, want 3", n)
+	}
+
+	s.signalHost(t, lost, syscall.SIGCONT)
+	for _, n := range nodes {
+		s.ok(t, time.Minute, "virsh", "-q", "-c", lost.uri, "start", n)
+	}
+	s.await(t, 2*time.Minute, "the VMs that were given up are powered off", func() bool {
+		return len(s.domains(t, lost)) == 0
+	})
+	var audit struct {
+		Findings []struct{ Kind, Provider, VM, Name string }
+	}
+	if err := json.Unmarshal([]byte(s.ctl(t, "vms", "audit", "-o", "json")), &audit); err != nil {
+		t.Fatal(err)
+	}
+	var fenced []string
+	for _, f := range audit.Findings {
+		if f.Kind == "fenced" {
+			fenced = append(fenced, f.Name)
+			s.ctl(t, "vms", "reclaim", f.Provider, f.VM, "--data-disks", "--yes")
+		}
+	}
+	if len(fenced) != len(nodes) {
+		t.Errorf("the audit calls %v fenced, want %v", fenced, nodes)
+	}
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// signalHost sends a signal to the libvirtd of a further host of the lab. A stopped one is as silent as a host without
+// a network; its guests run on.
+func (s *suite) signalHost(t *testing.T, h host, sig syscall.Signal) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(need(t, "LAB_DIR"), "hosts", h.name, "run", "libvirtd.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatal(err)
 	}
 }

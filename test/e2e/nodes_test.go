@@ -7,21 +7,24 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// TestNodes is a cluster of the older minor on real VMs and what happens to its nodes: a worker is drained, taken out and brought back, an outer plan locks one and makes its
-// VM anew, there is one more, somebody destroys a VM, there is one less, and all of them are upgraded to the
-// next minor under a running service, with a worker that fails and over a kill -9 of the director (B3-B7, B12, D5).
+// TestNodes is a cluster of the older minor on real VMs and what happens to its nodes: a worker is drained, taken out
+// and brought back, an outer plan locks one and makes its VM anew, there is one more, somebody destroys a VM, there is
+// one less, and all of them are upgraded to the next minor under a running service, with a worker that fails and over a
+// kill -9 of the director (B3-B7, B12, D5).
 func TestNodes(t *testing.T) {
 	s := begin(t, older, suite{equipped: true})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster of the older minor", s.createsACluster},
 		{"its worker has what its document gives to it", func(t *testing.T) { s.wantEquipped(t, "demo-worker-1") }},
+		{"the CIS benchmark finds no failure in the older minor", s.meetsTheBenchmark},
 		{"a drain that a budget blocks gives the node back", s.blockedDrain},
 		{"takes a worker out and brings it back", s.outAndBackIn},
 		{"an outer plan takes a worker out, and its VM is made anew", s.outerPlan},
@@ -30,6 +33,7 @@ func TestNodes(t *testing.T) {
 		{"a worker less, by name", s.lastWorkerLess},
 		{"a worker that cannot be upgraded is put back, under a running service", s.failsAndIsPutBack},
 		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
+		{"the CIS benchmark finds no failure after the upgrade", s.meetsTheBenchmark},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -40,8 +44,9 @@ func (s *suite) createsACluster(t *testing.T) {
 	s.wantNodes(t, s.nodeNames()...)
 }
 
-// wantEquipped wants a worker to have what equipment says (A3, A4, A6): its second address and the way to it, its names, its script's work, and what it keeps on
-// its data disk. The disk is the first one's whatever has become of its VM, so it holds a mark that is left here.
+// wantEquipped wants a worker to have what equipment says (A3, A4, A6): its second address and the way to it, its
+// names, its script's work, and what it keeps on its data disk. The disk is the first one's whatever has become of its
+// VM, so it holds a mark that is left here.
 func (s *suite) wantEquipped(t *testing.T, worker string) {
 	t.Helper()
 	for _, q := range []struct{ command, want string }{
@@ -51,11 +56,19 @@ func (s *suite) wantEquipped(t *testing.T, worker string) {
 		{"cat /var/lib/kaas/first-boot/*tune*.status", "0"},
 		{"cat /var/lib/kaas/first-boot/*tune*.log", "vm.max_map_count = 262143"},
 		{"/var/lib/kaas/health && echo well", "well"},
-		{"grep -c . /var/lib/kept/tuned && readlink -f /var/lib/kept && findmnt -no SOURCE --target /var/lib/kept", "/dev/vdb"},
+		{
+			"grep -c . /var/lib/kept/tuned && readlink -f /var/lib/kept && findmnt -no SOURCE --target /var/lib/kept",
+			"/dev/vdb",
+		},
 	} {
 		if got := s.onNode(t, worker, q.command); !strings.Contains(got+" ", q.want) {
 			t.Errorf("%s on %s says %q, want %q in it", q.command, worker, got, q.want)
 		}
+	}
+	// 256 MiB are the cluster's for the kubelet, 192 the pool's for the system, and the kubelet evicts pods from the
+	// last 100.
+	if kept := s.memory(t, worker, "capacity") - s.memory(t, worker, "allocatable"); kept != (256+192+100)<<10 {
+		t.Errorf("%s keeps %d KiB of memory from pods", worker, kept)
 	}
 	const mark = "/var/lib/kept/mark"
 	if want, err := os.ReadFile(s.path("mark")); err == nil {
@@ -67,6 +80,17 @@ func (s *suite) wantEquipped(t *testing.T, worker string) {
 		s.write("mark", "marked", 0o644)
 	}
 	s.ok(t, time.Minute, "ping", "-c", "1", "-W", "20", "10.89.0.15")
+}
+
+// memory is the node's status.capacity or status.allocatable of memory, in KiB.
+func (s *suite) memory(t *testing.T, node, of string) int {
+	t.Helper()
+	text := s.kubectl(t, "get", "node", node, "-o", "jsonpath={.status."+of+".memory}")
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(text), "Ki"))
+	if err != nil {
+		t.Fatalf("%s has the %s %q: %v", node, of, text, err)
+	}
+	return n
 }
 
 // timed runs the CLI and logs how long it took, with the times of the plan's steps.
@@ -112,8 +136,8 @@ func (s *suite) well(t *testing.T) int {
 	return n
 }
 
-// service is a replicated service that answers with the name of its pod, on the nodes named by the selector, behind a budget. A pod that is to end goes on
-// answering until every kube-proxy knows, which takes emulated nodes some seconds.
+// service is a replicated service that answers with the name of its pod, on the nodes named by the selector, behind a
+// budget. A pod that is to end goes on answering until every kube-proxy knows, which takes emulated nodes some seconds.
 func service(image, name string, replicas int, budget bool, where string) string {
 	text := fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -151,7 +175,9 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: %[1]s}}}
 
 func (s *suite) toolbox(t *testing.T) string {
 	t.Helper()
-	image := s.kubectl(t, "-n", "kube-system", "get", "ds", "kube-proxy", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	image := s.kubectl(
+		t, "-n", "kube-system", "get", "ds", "kube-proxy", "-o", "jsonpath={.spec.template.spec.containers[0].image}",
+	)
 	prefix, _, ok := strings.Cut(strings.TrimSpace(image), "/kube-proxy:")
 	if !ok {
 		t.Fatalf("kube-proxy's image is %q", image)
@@ -164,17 +190,25 @@ func (s *suite) toolbox(t *testing.T) string {
 }
 
 func (s *suite) blockedDrain(t *testing.T) {
-	file := s.write("held.yaml", service(s.toolbox(t), "held", 1, true, "nodeSelector: {kubernetes.io/hostname: demo-worker-1}"), 0o644)
+	file := s.write(
+		"held.yaml", service(s.toolbox(t), "held", 1, true, "nodeSelector: {kubernetes.io/hostname: demo-worker-1}"),
+		0o644,
+	)
 	s.kubectl(t, "apply", "-f", file)
 	s.kubectl(t, "rollout", "status", "deployment/held", "--timeout=10m")
 	s.await(t, time.Minute, "the budget sees its pod", func() bool {
 		return strings.TrimSpace(s.kubectl(t, "get", "pdb", "held", "-o", "jsonpath={.status.currentHealthy}")) == "1"
 	})
-	if out := s.ctl(t, "node", "drain", "demo", "demo-worker-1", "--rehearse"); !strings.Contains(out, "disruption budget held allows no disruption") {
+	if out := s.ctl(
+		t, "node", "drain", "demo", "demo-worker-1", "--rehearse",
+	); !strings.Contains(out, "disruption budget held allows no disruption") {
 		t.Errorf("the rehearsal does not tell of the budget:\n%s", out)
 	}
 	began := time.Now()
-	s.refused(t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "10m", "--yes", "--wait")
+	s.refused(
+		t, []string{"default/held", "budget"}, "node", "drain", "demo", "demo-worker-1", "--drain-timeout", "10m",
+		"--yes", "--wait",
+	)
 	t.Logf("a blocked drain was told of after %.0f s", time.Since(began).Seconds())
 	id := s.newestPlan(t)
 	if v := s.plan(t, id); v.Phase != "parked" {
@@ -263,14 +297,18 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 	}
 }
 
-// failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it as it was before.
+// failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it
+// as it was before.
 func (s *suite) failsAndIsPutBack(t *testing.T) {
 	const worker = "demo-worker-1"
 	s.underService(t, func() {
 		s.use(t, newer)
 		s.onNode(t, worker, "chattr +i /usr/local/bin/kubeadm && echo done")
 		began := time.Now()
-		out, code := s.run(t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
+		out, code := s.run(
+			t, 90*time.Minute, s.root+"/bin/directorctl", "apply", "-f", s.path("models"), "--start", "--yes",
+			"--wait",
+		)
 		t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
 		v := s.plan(t, s.newestPlan(t))
 		s.logSteps(t, v)
@@ -301,20 +339,24 @@ func (s *suite) kubelet(t *testing.T, node string) string {
 	return s.kubectl(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
 }
 
-// upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director while the first worker is upgraded.
+// upgrades brings the cluster to the next minor while clients ask a service behind a budget, and kills the director
+// while the first worker is upgraded.
 func (s *suite) upgrades(t *testing.T) {
 	nodes := len(strings.Fields(s.kubectl(t, "get", "nodes", "-o", "name")))
 	s.use(t, newer)
 	minor := "v" + s.minors[1] + "."
 	skipped := s.variant("skip", "kubernetes: \""+minor, "kubernetes: \"v1.39.")
-	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes"); code == 0 {
+	if out, code := s.run(
+		t, time.Minute, s.root+"/bin/directorctl", "apply", "-f", skipped, "--start", "--yes",
+	); code == 0 {
 		t.Errorf("an upgrade over two minors was accepted:\n%s", out)
 	}
 	s.ctl(t, "apply", "-f", s.path("models")) // the documents were taken, and the plan was not
 	s.underService(t, func() {
 		s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes")
 		id := s.newestPlan(t)
-		worker := regexp.MustCompile(`^(upgrade|delete|vm[.]ensure)/demo-worker-`) // by the strategies in place, reconstitute and replace
+		// by the strategies in place, reconstitute and replace
+		worker := regexp.MustCompile(`^(upgrade|delete|vm[.]ensure)/demo-worker-`)
 		s.await(t, 90*time.Minute, "the first worker is upgraded", func() bool {
 			v := s.plan(t, id)
 			if v.Phase != "running" {
@@ -339,26 +381,34 @@ func (s *suite) upgrades(t *testing.T) {
 	if strings.Count(versions, minor) != nodes {
 		t.Errorf("the %d kubelets run %s", nodes, versions)
 	}
-	if v := s.kubectl(t, "version", "-o", "json"); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
+	if v := s.kubectl(
+		t, "version", "-o", "json",
+	); !strings.Contains(v[strings.Index(v, "serverVersion"):], `"gitVersion": "`+minor) {
 		t.Errorf("the API server: %s", v)
 	}
-	if out := s.ctl(t, "apply", "-f", s.path("models"), "--start", "--yes"); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {
+	if out := s.ctl(
+		t, "apply", "-f", s.path("models"), "--start", "--yes",
+	); !strings.Contains(out, "the document of cluster demo") && !strings.Contains(out, "nothing to do") {
 		t.Logf("%s", out)
 	}
 }
 
-// underService does the work while clients ask a service of two pods behind a budget, and wants every request to be answered.
+// underService does the work while clients ask a service of two pods behind a budget, and wants every request to be
+// answered.
 func (s *suite) underService(t *testing.T, work func()) {
 	t.Helper()
-	where := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]"
+	where := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: " +
+		"ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]"
 	if s.workers == 1 { // the budget would keep the only worker from being drained
-		where += "\n      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]"
+		where += "\n      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: " +
+			"NoSchedule}]"
 	}
 	file := s.write("web.yaml", service(s.toolbox(t), "web", 2, true, where), 0o644)
 	s.kubectl(t, "apply", "-f", file)
 	s.kubectl(t, "rollout", "status", "deployment/web", "--timeout=10m")
 	addresses := []string{"10.88.0.10"} // of the first master: whoever asks there is not to notice anything
-	if strategy != "" {                 // unless its VM is made anew, or another one: a balancer before the nodes would see that
+	// unless its VM is made anew, or another one: a balancer before the nodes would see that
+	if strategy != "" {
 		for n := range 9 {
 			addresses = append(addresses, fmt.Sprintf("10.88.0.%d", 11+n))
 		}
@@ -373,8 +423,10 @@ func (s *suite) underService(t *testing.T, work func()) {
 	s.kubectl(t, "delete", "-f", file)
 }
 
-// asking asks for the service at the first of the nodes' addresses that answers, over and over and each time on a new connection, until the returned function is called, which
-// tells how often, and when and how each request failed that did. It begins when the service answers for the first time: a deployment is rolled out before every kube-proxy knows of its service.
+// asking asks for the service at the first of the nodes' addresses that answers, over and over and each time on a new
+// connection, until the returned function is called, which tells how often, and when and how each request failed that
+// did. It begins when the service answers for the first time: a deployment is rolled out before every kube-proxy knows
+// of its service.
 func (s *suite) asking(t *testing.T, addresses []string) func() (asked int, failures []string) {
 	t.Helper()
 	every := 100 * time.Millisecond
@@ -411,7 +463,9 @@ func (s *suite) asking(t *testing.T, addresses []string) func() (asked int, fail
 			}
 			asked++
 			if err != nil {
-				failures = append(failures, fmt.Sprintf("%s request %d: %v", time.Now().UTC().Format(time.TimeOnly), asked, err))
+				failures = append(
+					failures, fmt.Sprintf("%s request %d: %v", time.Now().UTC().Format(time.TimeOnly), asked, err),
+				)
 			}
 		}
 	})

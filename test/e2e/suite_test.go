@@ -80,8 +80,9 @@ type part struct {
 	run  func(*testing.T)
 }
 
-// runParts runs the parts until one fails. KAAS_E2E_FROM names the part to begin with, on what an earlier run of the same play has left, and KAAS_E2E_LEAVE_OUT is an
-// expression for the beginnings of those that are left out, where there is no time for the whole play.
+// runParts runs the parts until one fails. KAAS_E2E_FROM names the part to begin with, on what an earlier run of the
+// same play has left, and KAAS_E2E_LEAVE_OUT is an expression for the beginnings of those that are left out, where
+// there is no time for the whole play.
 func (s *suite) runParts(t *testing.T, parts []part) {
 	if from := os.Getenv("KAAS_E2E_FROM"); from != "" {
 		i := slices.IndexFunc(parts, func(p part) bool { return strings.HasPrefix(p.name, from) })
@@ -97,7 +98,9 @@ func (s *suite) runParts(t *testing.T, parts []part) {
 		s.run(t, 10*time.Minute, s.root+"/bin/directorctl", "follow", left) // to its end
 	}
 	for _, p := range parts {
-		if left := os.Getenv("KAAS_E2E_LEAVE_OUT"); left != "" && regexp.MustCompile("^(?:"+left+")").MatchString(p.name) {
+		if left := os.Getenv(
+			"KAAS_E2E_LEAVE_OUT",
+		); left != "" && regexp.MustCompile("^(?:"+left+")").MatchString(p.name) {
 			p.run = func(t *testing.T) { t.Skip("KAAS_E2E_LEAVE_OUT leaves it out") }
 		}
 		if !t.Run(p.name, p.run) {
@@ -122,7 +125,8 @@ func (s *suite) write(name, text string, mode os.FileMode) string {
 
 const password = "a password for tests only"
 
-// doors is what the documents of the suite may name: the sockets of the further hosts, bundles and images.
+// doors is what the documents of the suite may name: the sockets of the further hosts, bundles and images, and who
+// signed them.
 func (s *suite) doors() string {
 	sockets := []string{}
 	for _, h := range s.hosts {
@@ -130,19 +134,24 @@ func (s *suite) doors() string {
 			sockets = append(sockets, strconv.Quote(filepath.Dir(socket)))
 		}
 	}
-	var bundles, images []string
+	var bundles, images, keys []string
 	for _, release := range []string{"", "OLD_"} { // upgrades begin with the old one
-		if bundle, image := os.Getenv("KAAS_E2E_"+release+"BUNDLE"), os.Getenv("KAAS_E2E_"+release+"IMAGE"); bundle != "" && image != "" {
-			bundles, images = append(bundles, strconv.Quote(filepath.Dir(bundle))), append(images, strconv.Quote(filepath.Dir(image)))
+		if bundle, image := os.Getenv("KAAS_E2E_"+release+"BUNDLE"),
+			os.Getenv("KAAS_E2E_"+release+"IMAGE"); bundle != "" && image != "" {
+			bundles, images = append(bundles, strconv.Quote(filepath.Dir(bundle))),
+				append(images, strconv.Quote(filepath.Dir(image)))
+			keys = append(keys, strconv.Quote(bundle+".pub"), strconv.Quote(image+".pub"))
 		}
 	}
 	list := func(key string, of []string) string { return key + ": [" + strings.Join(of, ", ") + "]\n" }
-	return list("providerSockets", sockets) + list("bundleDirs", bundles) + list("imageDirs", images)
+	return list("providerSockets", sockets) + list("bundleDirs", bundles) + list("imageDirs", images) +
+		list("trustedKeys", keys)
 }
 
 func (s *suite) writeFiles() {
 	s.write("admin.password", password+"\n", 0o600)
-	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: 172.30.0.1\nadminPasswordFile: %s\n%s",
+	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: "+
+		"172.30.0.1\nadminPasswordFile: %s\n%s",
 		s.path("state"), s.path("admin.password"), s.doors()), 0o644)
 	sum, err := os.ReadFile(s.image + ".sha256")
 	if err != nil {
@@ -158,7 +167,9 @@ func (s *suite) writeFiles() {
 	if !slices.Contains(s.minors, minor) {
 		s.minors = append(s.minors, minor)
 	}
-	fill := strings.NewReplacer("@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version, "k8s-1.37", "k8s-"+minor)
+	fill := strings.NewReplacer(
+		"@BUNDLE@", s.bundle, "@IMAGE@", s.image, "@SHA256@", s.sum, "@KUBERNETES@", version, "k8s-1.37", "k8s-"+minor,
+	)
 	examples, err := filepath.Glob(filepath.Join(s.root, "docs/examples/demo/*.yaml*"))
 	if err != nil || len(examples) < 5 {
 		s.t.Fatalf("%d examples, %v", len(examples), err)
@@ -199,6 +210,7 @@ spec:
             echo vm.max_map_count=262143 > /etc/sysctl.d/95-tune.conf && sysctl -p /etc/sysctl.d/95-tune.conf
             mkdir -p /var/lib/kept && date > /var/lib/kept/tuned
       health: {command: systemctl is-active --quiet containerd, timeout: 5m}
+      reserved: {system: {memory: 192MiB}}
 `
 )
 
@@ -210,12 +222,16 @@ func emulated() bool { return os.Getenv("KAAS_E2E_GUESTS") == "tcg" }
 
 var slowEtcd = regexp.MustCompile(`(?m)^  # The emulated hosts.*\n  etcd:\n(?:    .*\n)+`)
 
-// sized gives the demo's cluster as many nodes as the play wants: several masters behind a virtual address, on several hosts that share a bridge.
+// sized gives the demo's cluster as many nodes as the play wants: several masters behind a virtual address, on several
+// hosts that share a bridge.
 func (s *suite) sized(text string) string {
 	if !emulated() { // only there etcd needs more time than it takes by itself
 		text = slowEtcd.ReplaceAllString(text, "")
 	}
-	text = strings.Replace(text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers), 1)
+	text = strings.Replace(
+		text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers),
+		1,
+	)
 	if strategy != "" {
 		text = strings.Replace(text, "\n  masters:\n", "\n  maintenance: {strategy: "+strategy+"}\n  masters:\n", 1)
 	}
@@ -230,7 +246,8 @@ func (s *suite) sized(text string) string {
 		fmt.Fprintf(&hosts, "      - {name: %s, uri: %q, pool: default}\n", h.name, h.uri)
 	}
 	return strings.NewReplacer(
-		"  masters:\n    count: 1\n    cpus: 2\n    memory: 4GiB", fmt.Sprintf("  api: {vip: %s}\n  masters:\n    count: %d\n    cpus: 2\n    memory: 3GiB", vip, s.masters),
+		"  masters:\n    count: 1\n    cpus: 2\n    memory: 4GiB",
+		fmt.Sprintf("  api: {vip: %s}\n  masters:\n    count: %d\n    cpus: 2\n    memory: 3GiB", vip, s.masters),
 		"      - name: lab\n        uri: qemu:///system\n        pool: default\n", hosts.String(),
 		"  mode: open\n", "  mode: bridge\n  bridge: "+bridge+"\n",
 	).Replace(text)
@@ -307,7 +324,9 @@ func (s *suite) startDirector(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.await(t, time.Minute, "the director answers", func() bool {
-		_, code := s.run(t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), server+"/api/v1/readyz")
+		_, code := s.run(
+			t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), server+"/api/v1/readyz",
+		)
 		return code == 0
 	})
 }
@@ -358,16 +377,18 @@ func (s *suite) variant(name string, replace ...string) string {
 }
 
 type planView struct {
-	ID    string `json:"id"`
-	Phase string `json:"phase"`
-	Steps []struct {
-		ID         string    `json:"id"`
-		Status     string    `json:"status"`
-		Attempt    int       `json:"attempt"`
-		StartedAt  time.Time `json:"started_at"`
-		FinishedAt time.Time `json:"finished_at"`
-		Message    string    `json:"message"`
-	} `json:"steps"`
+	ID    string     `json:"id"`
+	Phase string     `json:"phase"`
+	Steps []stepView `json:"steps"`
+}
+
+type stepView struct {
+	ID         string    `json:"id"`
+	Status     string    `json:"status"`
+	Attempt    int       `json:"attempt"`
+	StartedAt  time.Time `json:"started_at"`
+	FinishedAt time.Time `json:"finished_at"`
+	Message    string    `json:"message"`
 }
 
 func (s *suite) plan(t *testing.T, id string) planView {
@@ -436,7 +457,10 @@ func (s *suite) kubectl(t *testing.T, args ...string) string {
 
 func (s *suite) tryKubectl(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	return s.run(t, 12*time.Minute, filepath.Join(s.bundle, "bin/kubectl"), append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...)
+	return s.run(
+		t, 12*time.Minute, filepath.Join(s.bundle, "bin/kubectl"),
+		append([]string{"--kubeconfig", s.path("kubeconfig")}, args...)...,
+	)
 }
 
 // onNode runs a shell command on a node as root and returns what it prints.
@@ -481,7 +505,9 @@ func (s *suite) virsh(t *testing.T, args ...string) string {
 	t.Helper()
 	var out []string
 	for _, h := range s.allHosts() {
-		for line := range strings.Lines(s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri}, args...)...)) {
+		for line := range strings.Lines(
+			s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri}, args...)...),
+		) {
 			if line = strings.TrimSpace(line); line != "" {
 				out = append(out, line)
 			}
@@ -493,7 +519,9 @@ func (s *suite) virsh(t *testing.T, args ...string) string {
 // domains returns the names of the host's VMs, or of those that run.
 func (s *suite) domains(t *testing.T, h host, which ...string) []string {
 	t.Helper()
-	return strings.Fields(s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri, "list", "--name"}, which...)...))
+	return strings.Fields(
+		s.ok(t, time.Minute, "virsh", append([]string{"-q", "-c", h.uri, "list", "--name"}, which...)...),
+	)
 }
 
 // vm runs a command of virsh on the VM, on the host that it is on.
@@ -518,7 +546,9 @@ func (s *suite) tellWhatHappened() {
 		s.t.Logf("the director's log without requests ends with:\n%s", tail(requests.ReplaceAll(b, nil), 6000))
 	}
 	if s.director != nil {
-		if out, code := s.run(s.t, time.Minute, s.root+"/bin/directorctl", "plans", "list", "--limit", "1", "-o", "json"); code == 0 {
+		if out, code := s.run(
+			s.t, time.Minute, s.root+"/bin/directorctl", "plans", "list", "--limit", "1", "-o", "json",
+		); code == 0 {
 			if id := newest([]byte(out)); id != "" {
 				out, _ = s.run(s.t, time.Minute, s.root+"/bin/directorctl", "logs", id, "--failed")
 				s.t.Logf("failed steps of plan %s:\n%s", id, tail([]byte(out), 8000))

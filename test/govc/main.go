@@ -1,5 +1,6 @@
-// Command govc is VMware's own command line for vCenter, with those of its commands that look. Tests see with it what the director has made: it shares no code with the
-// back end but the types of the API. It is a module of its own, so that nothing of it becomes part of the director.
+// Command govc is VMware's own command line for vCenter, with those of its commands that look. Tests see with it what
+// the director has made: it shares no code with the back end but the types of the API. It is a module of its own, so
+// that nothing of it becomes part of the director.
 package main
 
 import (

@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// takenOver is how long a peer may take to go on with what a director left that is gone. It is the promise of docs/high-availability.md.
+// takenOver is how long a peer may take to go on with what a director left that is gone. It is the promise of
+// docs/operate/high-availability.md.
 const takenOver = 15 * time.Second
 
 // fleet is two directors on one PostgreSQL.
@@ -41,7 +42,10 @@ func newFleet(t *testing.T) *fleet {
 	bin := binaries(t)
 	server := storetest.Shared(t)
 	address := server.Database(t)
-	r, err := rig.NewFleet(bin, t.TempDir(), 2, server.TCP(address), storetest.Password, "{tasks: 5, latency: 150ms, jitter: 50ms, changed: 30}")
+	r, err := rig.NewFleet(
+		bin, t.TempDir(), 2, server.TCP(address), storetest.Password,
+		"{tasks: 5, latency: 150ms, jitter: 50ms, changed: 30}",
+	)
 	must(t, err)
 	f := &fleet{Fleet: r}
 	t.Cleanup(func() {
@@ -62,7 +66,9 @@ func newFleet(t *testing.T) *fleet {
 		t.Cleanup(c.Close)
 		f.api = append(f.api, c)
 	}
-	base, err := f.Directors[0].Base(ctx, provider, map[string]string{"shared": "{provider: lab, cidr: 10.88.0.0/24, pool: {from: 10.88.0.10, to: 10.88.0.99}}"})
+	base, err := f.Directors[0].Base(ctx, provider, map[string]string{
+		"shared": "{provider: lab, cidr: 10.88.0.0/24, pool: {from: 10.88.0.10, to: 10.88.0.99}}",
+	})
 	must(t, err)
 	_, err = f.api[0].Apply(ctx, []byte(base), "documents", false)
 	must(t, err)
@@ -112,9 +118,11 @@ func (f *fleet) plays(t *testing.T, id string) map[string]bool {
 	return out
 }
 
-// followUntilHit follows the plan through one director and strikes when the other, the victim, is in the middle of a playbook. It returns when
-// that was, which attempt was hit, and how to wait for the end of the plan.
-func (f *fleet) followUntilHit(t *testing.T, id string, through, victim int, strike func() error) (at time.Time, hit wire.Event, end func() string) {
+// followUntilHit follows the plan through one director and strikes when the other, the victim, is in the middle of a
+// playbook. It returns when that was, which attempt was hit, and how to wait for the end of the plan.
+func (f *fleet) followUntilHit(
+	t *testing.T, id string, through, victim int, strike func() error,
+) (at time.Time, hit wire.Event, end func() string) {
 	t.Helper()
 	of, plays := f.instance(t, victim), f.plays(t, id)
 	struck, ended := make(chan struct{}), make(chan string, 1)
@@ -159,7 +167,9 @@ func (f *fleet) followUntilHit(t *testing.T, id string, through, victim int, str
 
 // logFile is where the directors keep the log of an attempt.
 func (f *fleet) logFile(e wire.Event) string {
-	return filepath.Join(f.Dir, "shared", "runs", e.Plan, fmt.Sprintf("%s.%d.jsonl", strings.ReplaceAll(e.Step, "/", "_"), e.Attempt))
+	return filepath.Join(
+		f.Dir, "shared", "runs", e.Plan, fmt.Sprintf("%s.%d.jsonl", strings.ReplaceAll(e.Step, "/", "_"), e.Attempt),
+	)
 }
 
 // checkTakeover proves that the peer began the step anew soon enough, and that the journal has no step beside itself.
@@ -185,8 +195,8 @@ func (f *fleet) checkTakeover(t *testing.T, id string, peer int, at time.Time, h
 	}
 }
 
-// checkLogs reads the logs of the playbooks' attempts through the director, whoever ran them: that of the one that was hit, and of all that
-// came to their end.
+// checkLogs reads the logs of the playbooks' attempts through the director, whoever ran them: that of the one that was
+// hit, and of all that came to their end.
 func (f *fleet) checkLogs(t *testing.T, id string, through int, hit wire.Event) {
 	t.Helper()
 	by, starter, plays := map[string]bool{}, map[string]string{}, f.plays(t, id)
@@ -194,7 +204,8 @@ func (f *fleet) checkLogs(t *testing.T, id string, through int, hit wire.Event) 
 		if e.Kind == plan.Started {
 			starter[e.Step] = e.By
 		}
-		if !plays[e.Step] || e.Kind != plan.Succeeded && (e.Kind != plan.Interrupted || e.Step != hit.Step || e.Attempt != hit.Attempt) {
+		if !plays[e.Step] ||
+			e.Kind != plan.Succeeded && (e.Kind != plan.Interrupted || e.Step != hit.Step || e.Attempt != hit.Attempt) {
 			continue
 		}
 		log, err := f.api[through].StepLog(t.Context(), id, e.Step, e.Attempt, 0)
@@ -210,8 +221,8 @@ func (f *fleet) checkLogs(t *testing.T, id string, through int, hit wire.Event) 
 	}
 }
 
-// Two whole directors share a PostgreSQL and a pretended world. What is started through one is seen and followed through the other; the first
-// is killed, or stands still, in the middle of a playbook, and the other goes on.
+// Two whole directors share a PostgreSQL and a pretended world. What is started through one is seen and followed
+// through the other; the first is killed, or stands still, in the middle of a playbook, and the other goes on.
 func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/director-kaas/kaas/test/rig"
 )
 
-// startHAProxy starts HAProxy with the configuration of docs/high-availability.md in front of the fleet.
+// startHAProxy starts HAProxy with the configuration of docs/operate/high-availability.md in front of the fleet.
 func startHAProxy(t *testing.T, f *fleet) {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
@@ -33,7 +33,7 @@ func startHAProxy(t *testing.T, f *fleet) {
 		}
 		t.Skip("HAProxy is not installed; run: test/lab/need.sh haproxy")
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "high-availability.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "high-availability.md"))
 	must(t, err)
 	block := regexp.MustCompile("(?s)\n```\n(defaults\n.*?)\n```\n").FindSubmatch(page)
 	if block == nil {
@@ -41,7 +41,11 @@ func startHAProxy(t *testing.T, f *fleet) {
 	}
 	_, api, _ := strings.Cut(f.API, ":")
 	_, registry, _ := strings.Cut(f.Registry, ":")
-	config := strings.NewReplacer("192.0.2.10:", "127.0.0.1:", "192.0.2.11:", "127.0.0.2:", "192.0.2.12:", "127.0.0.3:").Replace(string(block[1]))
+	config := strings.NewReplacer(
+		"192.0.2.10:", "127.0.0.1:", "192.0.2.11:", "127.0.0.2:", "192.0.2.12:", "127.0.0.3:",
+	).Replace(
+		string(block[1]),
+	)
 	config = strings.NewReplacer(":8443", ":"+api, ":5000", ":"+registry).Replace(config)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	must(t, os.WriteFile(file, []byte(config+"\n"), 0o600))
@@ -63,13 +67,16 @@ func directorctl(t *testing.T, f *fleet, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries(t), "directorctl"), append([]string{"--config", filepath.Join(f.Dir, "directorctl.yaml")}, args...)...)
+	cmd := exec.CommandContext(
+		ctx, filepath.Join(binaries(t), "directorctl"),
+		append([]string{"--config", filepath.Join(f.Dir, "directorctl.yaml")}, args...)...,
+	)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// A person works through the balancer alone. Their command line follows a plan to its end although the director that it speaks to is killed, and
-// once more although the other stands still.
+// A person works through the balancer alone. Their command line follows a plan to its end although the director that it
+// speaks to is killed, and once more although the other stands still.
 func TestBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -81,7 +88,10 @@ func TestBehindHAProxy(t *testing.T) {
 	must(t, err)
 	t.Cleanup(api.Close)
 	await(t, "the balancer finds a director that is ready", func() bool { return api.Ready(ctx) == nil })
-	if out, err := directorctl(t, f, "login", "--server", "https://"+f.API, "--ca-file", first.Seen("tls/ca.crt"), "--password-file", first.PasswordFile()); err != nil {
+	if out, err := directorctl(
+		t, f, "login", "--server", "https://"+f.API, "--ca-file", first.Seen("tls/ca.crt"), "--password-file",
+		first.PasswordFile(),
+	); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, tt := range []struct {
@@ -89,7 +99,10 @@ func TestBehindHAProxy(t *testing.T) {
 		strike, mend func(*rig.Rig) error
 	}{
 		{"killed", (*rig.Rig).Kill, (*rig.Rig).Start},
-		{"stopped", func(r *rig.Rig) error { return r.Signal(syscall.SIGSTOP) }, func(r *rig.Rig) error { return r.Signal(syscall.SIGCONT) }},
+		{
+			"stopped", func(r *rig.Rig) error { return r.Signal(syscall.SIGSTOP) },
+			func(r *rig.Rig) error { return r.Signal(syscall.SIGCONT) },
+		},
 	} {
 		name := tt.name
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +125,9 @@ func TestBehindHAProxy(t *testing.T) {
 				return id != ""
 			})
 			victim := f.streaming(t)
-			at, hit, end := f.followUntilHit(t, id, 1-victim, victim, func() error { return tt.strike(f.Directors[victim]) })
+			at, hit, end := f.followUntilHit(t, id, 1-victim, victim, func() error {
+				return tt.strike(f.Directors[victim])
+			})
 			if phase := end(); phase != string(plan.PhaseDone) {
 				t.Errorf("the plan is %s", phase)
 			}
@@ -133,7 +148,9 @@ func (f *fleet) streaming(t *testing.T) int {
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	c := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
 	defer c.CloseIdleConnections()
 	found := -1
 	await(t, "a director has the stream", func() bool {

@@ -57,14 +57,19 @@ func inspect(t *testing.T, r *rig.Rig, starts []time.Time) {
 	if len(times) == 0 && len(starts) > 5 {
 		t.Error("no kill hit a running step: nothing was proved")
 	}
-	t.Logf("%d plans done with %d steps, %d events, %d steps interrupted by %d kills", done, steps, len(all), interrupted, len(starts))
+	t.Logf(
+		"%d plans done with %d steps, %d events, %d steps interrupted by %d kills", done, steps, len(all), interrupted,
+		len(starts),
+	)
 	if n := len(times); n > 0 {
 		t.Logf("from a restart to the first step, %d times: median %s, p95 %s, worst %s", n,
-			times[n/2].Round(time.Millisecond), times[n*95/100].Round(time.Millisecond), times[n-1].Round(time.Millisecond))
+			times[n/2].Round(time.Millisecond), times[n*95/100].Round(time.Millisecond),
+			times[n-1].Round(time.Millisecond))
 	}
 }
 
-// checkPlan proves that the journal has no gaps, that the state is its fold, that every step ran once at a time and none again that was done.
+// checkPlan proves that the journal has no gaps, that the state is its fold, that every step ran once at a time and
+// none again that was done.
 func checkPlan(t *testing.T, p plan.Plan, state plan.State, events []plan.Event) {
 	t.Helper()
 	if !state.Phase.Ended() && state.Phase != plan.PhasePlanned {
@@ -149,8 +154,8 @@ func checkWorld(t *testing.T, r *rig.Rig, db *store.Store) {
 	}
 }
 
-// resumed returns how long it took from each start that found interrupted steps until a step ran again, sorted. A start that was killed itself
-// before that counts only if it had the time.
+// resumed returns how long it took from each start that found interrupted steps until a step ran again, sorted. A start
+// that was killed itself before that counts only if it had the time.
 func resumed(t *testing.T, events []plan.Event, starts []time.Time) []time.Duration {
 	t.Helper()
 	slices.SortStableFunc(events, func(a, b plan.Event) int { return a.At.Compare(b.At) })

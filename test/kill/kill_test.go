@@ -1,5 +1,6 @@
-// Package kill kills the real director again and again while it makes and takes away clusters, and then looks whether anything was lost, doubled
-// or left behind. test/kill/kill.sh builds what it needs; without KAAS_KILL_BIN it is skipped.
+// Package kill kills the real director again and again while it makes and takes away clusters, and then looks whether
+// anything was lost, doubled or left behind. test/kill/kill.sh builds what it needs; without KAAS_KILL_BIN it is
+// skipped.
 package kill
 
 import (
@@ -188,7 +189,8 @@ func drive(ctx context.Context, c *client.Client, name, network string, enough <
 	}
 }
 
-// reach repeats what a patient person would do until the cluster is made, or is gone. Only what a plan says itself is an error.
+// reach repeats what a patient person would do until the cluster is made, or is gone. Only what a plan says itself is
+// an error.
 func reach(ctx context.Context, c *client.Client, name, network string, want plan.Operation) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

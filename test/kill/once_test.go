@@ -23,8 +23,9 @@ import (
 	"github.com/director-kaas/kaas/test/rig"
 )
 
-// thief stands between directorctl and a director, and keeps the answer of the first POST to each path that has to do with plans: the director has done what was
-// asked, and the connection breaks before anybody hears of it. All else passes, logins too.
+// thief stands between directorctl and a director, and keeps the answer of the first POST to each path that has to do
+// with plans: the director has done what was asked, and the connection breaks before anybody hears of it. All else
+// passes, logins too.
 type thief struct {
 	mu   sync.Mutex
 	keys map[string][]string // Idempotency-Keys by path, in the order of the requests
@@ -66,14 +67,16 @@ func (th *thief) serve(t *testing.T, r *rig.Rig) *httptest.Server {
 	t.Cleanup(transport.CloseIdleConnections)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: r.Listen})
 	proxy.Transport, proxy.FlushInterval, proxy.ModifyResponse = transport, -1, th.answer
-	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // the connection breaks
+	// the connection breaks
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	srv := httptest.NewTLSServer(proxy)
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.CloseClientConnections)
 	return srv
 }
 
-// directorctl sends what must happen once again when its answer was lost, and it has happened once: one plan is made, and started once.
+// directorctl sends what must happen once again when its answer was lost, and it has happened once: one plan is made,
+// and started once.
 func TestLostAnswersAreGivenAgain(t *testing.T) {
 	t.Parallel()
 	r, api := setup(t, nil)

@@ -66,7 +66,8 @@ func whole(t *testing.T, r *rig.Rig, c *client.Client, made string) {
 	inspect(t, r, nil)
 }
 
-// Somebody holds the database's write lock for longer than the director waits for it. Nothing is lost and the plan goes on.
+// Somebody holds the database's write lock for longer than the director waits for it. Nothing is lost and the plan goes
+// on.
 func TestDatabaseLockedByAnother(t *testing.T) {
 	r, c := setup(t, nil)
 	outcome := started(t, c, "one")

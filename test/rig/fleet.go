@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Fleet is directors on one database, set up as docs/high-availability.md says. The address that they have in common is 127.0.0.1, where somebody may
-// put a balancer; they listen on the same ports of 127.0.0.2, 127.0.0.3 and so on.
+// Fleet is directors on one database, set up as docs/operate/high-availability.md says. The address that they have in
+// common is 127.0.0.1, where somebody may put a balancer; they listen on the same ports of 127.0.0.2, 127.0.0.3 and so
+// on.
 type Fleet struct {
 	Dir       string // everything that the fleet makes
 	API       string // the common addresses
@@ -40,11 +41,16 @@ func NewFleet(bin, dir string, n int, database, databasePassword, plays string) 
 		r := &Rig{Bin: bin, Dir: filepath.Join(dir, fmt.Sprintf("director%d", i+1)), Listen: member(f.API, i)}
 		for _, name := range sharedDirs {
 			there := filepath.Join(dir, "shared", name)
-			if err := errors.Join(os.MkdirAll(there, 0o700), os.MkdirAll(r.State(), 0o700), os.Symlink(there, filepath.Join(r.State(), name))); err != nil {
+			if err := errors.Join(
+				os.MkdirAll(there, 0o700), os.MkdirAll(r.State(), 0o700),
+				os.Symlink(there, filepath.Join(r.State(), name)),
+			); err != nil {
 				return nil, err
 			}
 		}
-		if err := r.configure(member(f.Registry, i), fmt.Sprintf("database: %q\ndatabasePasswordFile: %s\nforks: 50\nsimulation: {worlds: %s, plays: %s}",
+		if err := r.configure(member(
+			f.Registry, i,
+		), fmt.Sprintf("database: %q\ndatabasePasswordFile: %s\nforks: 50\nsimulation: {worlds: %s, plays: %s}",
 			database, secret, filepath.Join(dir, "shared", "worlds"), plays)); err != nil {
 			return nil, err
 		}
@@ -91,7 +97,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 		for _, name := range []string{"sealing.key", "tls/ca.crt", "tls/ca.key"} {
 			text, err := os.ReadFile(first.Seen(name))
 			if err == nil {
-				err = errors.Join(os.MkdirAll(filepath.Dir(r.Seen(name)), 0o700), os.WriteFile(r.Seen(name), text, 0o600))
+				err = errors.Join(
+					os.MkdirAll(filepath.Dir(r.Seen(name)), 0o700), os.WriteFile(r.Seen(name), text, 0o600),
+				)
 			}
 			if err != nil {
 				return err

@@ -25,7 +25,8 @@ type Rig struct {
 	Bin    string // directory of the binaries
 	Dir    string // everything that the rig makes
 	Listen string // the API's address, the same over restarts
-	// Disk gives the director a disk of so many bytes of its own for its state, which ends with the process. It needs root.
+	// Disk gives the director a disk of so many bytes of its own for its state, which ends with the process. It needs
+	// root.
 	Disk int
 
 	config string
@@ -57,13 +58,16 @@ func (r *Rig) configure(registry, settings string) error {
 		return err
 	}
 	r.config = filepath.Join(r.Dir, "director.yaml")
-	config := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\nlisten: %s\nregistryListen: %s\nadminPasswordFile: %s\nsimulate: true\nlogLevel: warn\n%s\n",
+	config := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\nlisten: %s\nregistryListen: %s\nadminPasswordFile: "+
+		"%s\nsimulate: true\nlogLevel: warn\n%s\n",
 		r.State(), r.Listen, registry, r.PasswordFile(), settings)
 	var err error
 	if r.log, err = os.OpenFile(r.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(r.config, []byte(config), 0o600), os.WriteFile(r.PasswordFile(), []byte(password), 0o600))
+	return errors.Join(
+		os.WriteFile(r.config, []byte(config), 0o600), os.WriteFile(r.PasswordFile(), []byte(password), 0o600),
+	)
 }
 
 // PasswordFile returns where the password of admin is.

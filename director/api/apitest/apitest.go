@@ -1,6 +1,6 @@
-// Package apitest is an in-memory director behind the real API, for tests of the client and of the command line. Documents are
-// parsed and compared by the real model, plans move by the real life cycle; only the world is missing. Labels on a Cluster
-// choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
+// Package apitest is an in-memory director behind the real API, for tests of the client and of the command line.
+// Documents are parsed and compared by the real model, plans move by the real life cycle; only the world is missing.
+// Labels on a Cluster choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
 package apitest
 
 import (
@@ -20,13 +20,14 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// LabelRuns is the label of a Cluster that says what its plans run into: "fail", "ask" or "hold". It happens once for each
-// plan: a retry goes through.
+// LabelRuns is the label of a Cluster that says what its plans run into: "fail", "ask" or "hold". It happens once for
+// each plan: a retry goes through.
 const LabelRuns = "runs"
 
-// Operations implements api.Operations.
+// Operations implements the ports of the API that Ports sets.
 type Operations struct {
-	// Async lets plans run after the answer to who started them, as a director does. It must be set before the first use.
+	// Async lets plans run after the answer to who started them, as a director does. It must be set before the first
+	// use.
 	Async bool
 
 	mu      sync.Mutex
@@ -49,14 +50,19 @@ type run struct {
 	held   bool
 }
 
-var _ api.Operations = (*Operations)(nil)
+// Ports are the ports with this director behind them. The others are types of their own.
+func (o *Operations) Ports() api.Ports {
+	return api.Ports{Documents: o, Clusters: o, Plans: o, Journal: o, Phases: o, Access: o}
+}
 
 // New returns a director without documents. Its clock is now, or time.Now for nil.
 func New(now func() time.Time) *Operations {
 	if now == nil {
 		now = time.Now
 	}
-	return &Operations{changed: make(chan struct{}), docs: map[model.Ref]model.Stored{}, up: map[string]bool{}, now: now}
+	return &Operations{
+		changed: make(chan struct{}), docs: map[model.Ref]model.Stored{}, up: map[string]bool{}, now: now,
+	}
 }
 
 func (o *Operations) wake() {
@@ -66,91 +72,6 @@ func (o *Operations) wake() {
 
 func notFound(format string, args ...any) error {
 	return director.Errorf(director.KindNotFound, "apitest.get", format, args...)
-}
-
-// Apply stores the documents.
-func (o *Operations) Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error) {
-	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
-}
-
-// ApplyIf stores a document on a condition.
-func (o *Operations) ApplyIf(_ context.Context, actor string, text []byte, source string, dryRun bool, cond api.Condition) ([]model.Change, error) {
-	docs, err := model.Parse(text, source)
-	if err != nil {
-		return nil, err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var changes []model.Change
-	for _, d := range docs {
-		c := model.Change{Ref: d.Ref(), Action: "created"}
-		s, had := o.docs[d.Ref()]
-		was := &s
-		if !had {
-			was = nil
-		}
-		if err := cond.Check(d.Ref(), was); err != nil {
-			return nil, err
-		}
-		if had {
-			was, _ := model.Encode(s.Document)
-			is, _ := model.Encode(d)
-			c.Action, c.Diff = "changed", model.Diff(string(was), string(is))
-			if c.Diff == "" {
-				c.Action = "unchanged"
-			}
-		}
-		changes = append(changes, c)
-		if dryRun || c.Action == "unchanged" {
-			continue
-		}
-		if !had {
-			s.Created = o.now()
-		}
-		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), actor
-		o.docs[d.Ref()] = s
-		e := director.StreamEvent{Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: actor}
-		if d.Cluster != nil {
-			e.Cluster = e.Name
-		}
-		o.announce(e)
-	}
-	return changes, nil
-}
-
-// Document returns one document.
-func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d, ok := o.docs[ref]
-	if !ok {
-		return d, notFound("there is no %s", ref)
-	}
-	return d, nil
-}
-
-// DeleteDocument removes a document.
-func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
-	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
-}
-
-// DeleteDocumentIf removes a document on a condition.
-func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c api.Condition) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d, ok := o.docs[ref]
-	if !ok {
-		return notFound("there is no %s", ref)
-	}
-	if err := c.Check(ref, &d); err != nil {
-		return err
-	}
-	if ref.Kind == model.KindCluster && o.up[ref.Name] {
-		return director.Errorf(director.KindConflict, "apitest.delete", "cluster %s has 2 VMs", ref.Name).
-			WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
-	}
-	delete(o.docs, ref)
-	return nil
 }
 
 // ClusterView is the state of a cluster.
@@ -171,7 +92,8 @@ func (o *Operations) cluster(d model.Stored) api.ClusterView {
 		v.Status, v.Endpoint = "ready", "https://10.88.0.10:6443"
 		for _, m := range machines(name) {
 			v.Machines = append(v.Machines, api.MachineView{
-				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2, Memory: 4 * model.GiB,
+				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2,
+				Memory: 4 * model.GiB,
 			})
 		}
 		v.Nodes = len(v.Machines)
@@ -193,8 +115,14 @@ func (o *Operations) holder(cluster string) *run {
 
 func machines(cluster string) []plan.Machine {
 	return []plan.Machine{
-		{ID: "m1", Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", MAC: "52:54:00:00:00:0a"},
-		{ID: "m2", Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", MAC: "52:54:00:00:00:0b"},
+		{
+			ID: "m1", Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10",
+			MAC: "52:54:00:00:00:0a",
+		},
+		{
+			ID: "m2", Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11",
+			MAC: "52:54:00:00:00:0b",
+		},
 	}
 }
 
@@ -238,7 +166,10 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.R
 	}
 	c.Estimate = plan.CriticalPath(c.Steps)
 	made := &run{
-		plan: plan.Plan{ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: o.now().UTC(), CreatedBy: actor, Content: c, Hash: plan.HashOf(c)},
+		plan: plan.Plan{
+			ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: o.now().UTC(), CreatedBy: actor, Content: c,
+			Hash: plan.HashOf(c),
+		},
 		logs: map[string][]byte{}, runs: d.Metadata.Labels[LabelRuns],
 	}
 	made.state = plan.NewState(&made.plan)
@@ -259,10 +190,16 @@ func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, er
 		return api.NodesView{Unseen: "cluster " + cluster + " is not installed"}, nil
 	}
 	return api.NodesView{Nodes: []api.NodeView{
-		{Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true, Certificates: certificates()},
 		{
-			Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off", Version: "v1.37.1", Wanted: "v1.37.1",
-			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off", Repair: plan.NodeRejoin,
+			Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present",
+			Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true, Certificates: certificates(),
+		},
+		{
+			Name: cluster +
+				"-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off",
+			Version: "v1.37.1", Wanted: "v1.37.1",
+			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off",
+			Repair: plan.NodeRejoin,
 		},
 	}}, nil
 }
@@ -286,7 +223,10 @@ func (o *Operations) Rehearse(_ context.Context, cluster, node string) ([]api.Ev
 	}
 	return []api.Eviction{
 		{Namespace: "shop", Pod: "cart-1", Owner: "ReplicaSet/cart"},
-		{Namespace: "shop", Pod: "db-0", Owner: "StatefulSet/db", Blocked: "budget", Why: "disruption budget db allows no disruption: 1 of its pods are healthy and 1 have to be"},
+		{
+			Namespace: "shop", Pod: "db-0", Owner: "StatefulSet/db", Blocked: "budget",
+			Why: "disruption budget db allows no disruption: 1 of its pods are healthy and 1 have to be",
+		},
 	}, nil
 }
 
@@ -296,15 +236,18 @@ func createSteps(cluster string) []plan.Step {
 		step("network.ensure/"+cluster, "", "Make the network", nil, "create"),
 		step("vm.ensure/"+master, master, "Make VM", []string{"network.ensure/" + cluster}, "create"),
 		step("vm.ensure/"+worker, worker, "Make VM", []string{"network.ensure/" + cluster}, "create"),
-		step("ansible.play/verify", "", "Check the cluster", []string{"vm.ensure/" + master, "vm.ensure/" + worker}, ""),
+		step(
+			"ansible.play/verify", "", "Check the cluster", []string{"vm.ensure/" + master, "vm.ensure/" + worker}, "",
+		),
 	}
 }
 
 func step(id, node, title string, needs []string, verb string) plan.Step {
 	kind, subject, _ := strings.Cut(id, "/")
 	s := plan.Step{
-		ID: id, Kind: kind, Title: title + " " + subject, Node: node, Needs: needs, Attempts: 3, Timeout: time.Minute, Estimate: 30 * time.Second,
-		Safety: "the cluster does not exist yet; nothing runs on it",
+		ID: id, Kind: kind, Title: title + " " + subject, Node: node, Needs: needs, Attempts: 3, Timeout: time.Minute,
+		Estimate: 30 * time.Second,
+		Safety:   "the cluster does not exist yet; nothing runs on it",
 	}
 	if verb != "" {
 		object, _, _ := strings.Cut(kind, ".")
@@ -332,11 +275,15 @@ func (o *Operations) find(id string) (*run, error) {
 func (o *Operations) emit(r *run, e plan.Event) error {
 	e.Plan, e.Seq, e.At = r.plan.ID, int64(len(r.events)+1), o.now().UTC()
 	if err := r.state.Apply(e); err != nil {
-		return &director.Error{Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Phase), Err: err}
+		return &director.Error{
+			Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Phase),
+			Err: err,
+		}
 	}
 	r.events = append(r.events, e)
 	o.announce(director.StreamEvent{
-		Source: director.SourcePlan, Kind: "Plan", Name: e.Plan, Cluster: r.plan.Cluster, What: string(e.Kind), By: e.By,
+		Source: director.SourcePlan, Kind: "Plan", Name: e.Plan, Cluster: r.plan.Cluster, What: string(e.Kind),
+		By:   e.By,
 		Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
 	})
 	return nil
@@ -368,13 +315,20 @@ func (o *Operations) work(r *run) {
 		id := ready[0]
 		attempt := r.state.Step(id).Attempt + 1
 		_ = o.emit(r, plan.Event{Kind: plan.Started, Step: id, Attempt: attempt})
-		r.logs[id] = fmt.Appendf(r.logs[id], `{"time":%q,"level":"INFO","msg":"acting","attempt":%d}`+"\n", o.now().UTC().Format(time.RFC3339), attempt)
+		r.logs[id] = fmt.Appendf(
+			r.logs[id], `{"time":%q,"level":"INFO","msg":"acting","attempt":%d}`+"\n",
+			o.now().UTC().Format(time.RFC3339), attempt,
+		)
 		e := plan.Event{Kind: plan.Succeeded, Step: id, Attempt: attempt}
 		if id == r.plan.Steps[len(r.plan.Steps)-1].ID {
 			switch r.runs {
 			case "fail":
-				r.logs[id] = append(r.logs[id], `{"type":"host","host":"demo-master-1","status":"failed","msg":"no route to host"}`+"\n"...)
-				e.Kind, e.Message, e.Hint = plan.Aborted, "the task Check nodes failed on demo-master-1: no route to host", "look at the VM's console"
+				r.logs[id] = append(
+					r.logs[id],
+					`{"type":"host","host":"demo-master-1","status":"failed","msg":"no route to host"}`+"\n"...,
+				)
+				e.Kind, e.Message, e.Hint = plan.Aborted,
+					"the task Check nodes failed on demo-master-1: no route to host", "look at the VM's console"
 			case "ask":
 				e.Kind, e.Message, e.Hint = plan.NeedsHuman, "is the rack powered?", "power it"
 			}
@@ -463,7 +417,9 @@ func (o *Operations) MovePlan(_ context.Context, actor, id string, m api.Move) (
 			o.settle(r)
 			return err
 		case api.VerbSkip:
-			if err := o.emit(r, plan.Event{Kind: plan.SkipAsked, Step: m.Step, By: actor, Message: m.Reason}); err != nil {
+			if err := o.emit(r, plan.Event{
+				Kind: plan.SkipAsked, Step: m.Step, By: actor, Message: m.Reason,
+			}); err != nil {
 				return err
 			}
 		case api.VerbRetry:
@@ -543,7 +499,9 @@ func (o *Operations) StepLog(_ context.Context, id, step string, _ int, offset i
 func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Writer) error, error) {
 	v, err := o.change(id, func(*run) error { return nil })
 	return func(w io.Writer) error {
-		if _, err := fmt.Fprintf(w, "archive of %s for %s\n", id, actor); err != nil || v.State.Phase != plan.PhaseFailed {
+		if _, err := fmt.Fprintf(
+			w, "archive of %s for %s\n", id, actor,
+		); err != nil || v.State.Phase != plan.PhaseFailed {
 			return err
 		}
 		return director.Errorf(director.KindInternal, "apitest.archive", "a log cannot be read")
@@ -569,7 +527,9 @@ func (o *Operations) Inventory(_ context.Context, cluster string) (map[string][]
 }
 
 // ExportInventory returns a file of secrets too.
-func (o *Operations) ExportInventory(ctx context.Context, _, cluster string, _ time.Duration) (map[string][]byte, error) {
+func (o *Operations) ExportInventory(
+	ctx context.Context, _, cluster string, _ time.Duration,
+) (map[string][]byte, error) {
 	files, err := o.Inventory(ctx, cluster)
 	files["secrets.json"] = []byte("{}\n")
 	return files, err

@@ -20,14 +20,21 @@ var _ api.Capacity = Capacity{}
 // Check finds two problems, or none.
 func (c Capacity) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
 	d, err := c.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
-	v := api.CheckView{Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9}
+	v := api.CheckView{
+		Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9,
+	}
 	if err == nil {
-		v.Addresses = []api.AddressCheck{{Network: d.Cluster.Network, Addresses: 2, Ways: []string{"ledger", "hypervisor", "ssh port"}}}
+		v.Addresses = []api.AddressCheck{
+			{Network: d.Cluster.Network, Addresses: 2, Ways: []string{"ledger", "hypervisor", "ssh port"}},
+		}
 	}
 	if d.Metadata.Labels["crowded"] != "" {
 		v.Problems = []director.Field{
 			{Path: "Image/node: spec.sha256", Msg: "the file has 1234", Hint: "copy it again"},
-			{Path: "Provider/lab: host host1", Msg: "40960 MiB of memory are needed and 12288 MiB are free", Hint: "choose smaller nodes"},
+			{
+				Path: "Provider/lab: host host1", Msg: "40960 MiB of memory are needed and 12288 MiB are free",
+				Hint: "choose smaller nodes",
+			},
 			{Path: "spec.workers[0].count", Msg: "is too much"},
 		}
 		v.Warnings = []string{"spec.masters is below the recommended size"}
@@ -57,8 +64,11 @@ func (c Capacity) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.Capa
 		if _, err := c.Document(ctx, model.Ref{Kind: model.KindProvider, Name: n}); err != nil {
 			return nil, err
 		}
-		v := api.CapacityView{Provider: n, Quota: model.Quota{Machines: 10}, Used: capacity.Use{Machines: 2, CPUs: 4, Memory: 8 << 30}, Hosts: []capacity.Host{{
-			HostCapacity: hypervisor.HostCapacity{Host: "host1", CPUs: 16, Memory: 64 << 30, Disk: 1 << 40}, CPUsPromised: 4, MemoryPromised: 8 << 30,
+		v := api.CapacityView{Provider: n, Quota: model.Quota{
+			Machines: 10,
+		}, Used: capacity.Use{Machines: 2, CPUs: 4, Memory: 8 << 30}, Hosts: []capacity.Host{{
+			HostCapacity: hypervisor.HostCapacity{Host: "host1", CPUs: 16, Memory: 64 << 30, Disk: 1 << 40},
+			CPUsPromised: 4, MemoryPromised: 8 << 30,
 			CPUsLeft: math.MaxInt, MemoryLeft: 12 << 30, DiskLeft: 1 << 39,
 		}}}
 		for i, s := range sizes {

@@ -29,7 +29,9 @@ func (i Images) ImageViews(context.Context) ([]api.ImageView, error) {
 	var out []api.ImageView
 	named := map[string]bool{}
 	for _, d := range i.documents() {
-		v := api.ImageView{Name: d.Metadata.Name, SHA256: d.Image.SHA256, Kubernetes: d.Image.Kubernetes, Source: d.Image.Source}
+		v := api.ImageView{
+			Name: d.Metadata.Name, SHA256: d.Image.SHA256, Kubernetes: d.Image.Kubernetes, Source: d.Image.Source,
+		}
 		named[v.SHA256] = true
 		for n, f := range files {
 			if f.SHA256 == v.SHA256 {
@@ -99,13 +101,16 @@ func (i Images) ImageJob(_ context.Context, id string) (director.ImageJob, error
 // DeleteImageFile removes a file that no document names.
 func (i Images) DeleteImageFile(_ context.Context, _, sum string) error {
 	if i.uses(sum) {
-		return director.Errorf(director.KindConflict, "apitest.images", "the image stays: a document names it").WithHint("delete what needs it first")
+		return director.Errorf(director.KindConflict, "apitest.images", "the image stays: a document names it").
+			WithHint("delete what needs it first")
 	}
 	return i.Store.Delete(sum)
 }
 
 // PruneImages removes the files that no document names.
-func (i Images) PruneImages(_ context.Context, _ string, before time.Time, rehearse bool) ([]director.ImageLeft, error) {
+func (i Images) PruneImages(
+	_ context.Context, _ string, before time.Time, rehearse bool,
+) ([]director.ImageLeft, error) {
 	files, err := i.Store.Files()
 	var out []director.ImageLeft
 	for _, f := range files {

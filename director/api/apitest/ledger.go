@@ -29,19 +29,26 @@ const directorID = "d-test"
 func NewLedger(ops *Operations) *Ledger {
 	ours := func(id, name string) hypervisor.VM {
 		return hypervisor.VM{
-			ID: hypervisor.ID("vm-" + id), Name: name, Host: "host1", Power: hypervisor.PowerOn, CPUs: 2, Memory: 4 << 30,
-			Stamp: director.Stamp{Director: directorID, Machine: id},
+			ID: hypervisor.ID("vm-" + id), Name: name, Host: "host1", Power: hypervisor.PowerOn, CPUs: 2,
+			Memory: 4 << 30,
+			Stamp:  director.Stamp{Director: directorID, Machine: id},
 		}
 	}
 	row := func(id, name string) director.Machine {
 		return director.Machine{
-			ID: id, Name: name, Cluster: "demo", Provider: "lab", Host: "host1", Address: "10.88.0.10", State: director.MachinePresent, CPUs: 2, Memory: 4 << 30,
+			ID: id, Name: name, Cluster: "demo", Provider: "lab", Host: "host1", Address: "10.88.0.10",
+			State: director.MachinePresent, CPUs: 2, Memory: 4 << 30,
 		}
 	}
 	return &Ledger{
 		Operations: ops,
-		VMsOf:      map[string][]hypervisor.VM{"lab": {ours("m1", "demo-master-1"), ours("m7", "demo-worker-7"), {ID: "vm-x", Name: "demo-worker-1", Host: "host1"}}},
-		Rows:       []director.Machine{row("m1", "demo-master-1"), row("m2", "demo-worker-1")},
+		VMsOf: map[string][]hypervisor.VM{
+			"lab": {
+				ours("m1", "demo-master-1"), ours("m7", "demo-worker-7"),
+				{ID: "vm-x", Name: "demo-worker-1", Host: "host1"},
+			},
+		},
+		Rows: []director.Machine{row("m1", "demo-master-1"), row("m2", "demo-worker-1")},
 	}
 }
 
@@ -69,7 +76,11 @@ func (l *Ledger) VMs(ctx context.Context, strangers bool, providers ...string) (
 		v.Providers = append(v.Providers, ledger.Compared{Name: n, VMs: len(l.VMsOf[n]), Err: l.Down[n]})
 		for _, vm := range l.VMsOf[n] {
 			item := api.VMView{Provider: n, Owner: api.OwnerOrphan, VM: vm}
-			if i := slices.IndexFunc(l.Rows, func(m director.Machine) bool { return m.ID == vm.Stamp.Machine }); i >= 0 {
+			if i := slices.IndexFunc(l.Rows, func(
+				m director.Machine,
+			) bool {
+				return m.ID == vm.Stamp.Machine
+			}); i >= 0 {
 				item.Owner, item.Machine = api.OwnerLedger, l.Rows[i]
 			}
 			if vm.Stamp.Director != directorID {
@@ -99,7 +110,8 @@ func (l *Ledger) Audit(ctx context.Context, providers ...string) (ledger.Report,
 			continue
 		}
 		r.Findings = append(r.Findings, ledger.Compare(ledger.Provider{
-			Name: n, Director: directorID, VMs: l.VMsOf[n], Rows: l.Rows, Home: func(hypervisor.VM) string { return "demo" },
+			Name: n, Director: directorID, VMs: l.VMsOf[n], Rows: l.Rows,
+			Home: func(hypervisor.VM) string { return "demo" },
 		})...)
 	}
 	return r, err
@@ -111,8 +123,10 @@ func (l *Ledger) orphan(provider, id string) (int, error) {
 		return i, notFound("there is no VM with the id %s", id)
 	}
 	vm := l.VMsOf[provider][i]
-	if vm.Stamp.Director != directorID || slices.ContainsFunc(l.Rows, func(m director.Machine) bool { return m.ID == vm.Stamp.Machine }) {
-		return i, director.Errorf(director.KindConflict, "apitest.orphan", "VM %s (%s) is no orphan", id, vm.Name).WithHint("it is left as it is")
+	if vm.Stamp.Director != directorID ||
+		slices.ContainsFunc(l.Rows, func(m director.Machine) bool { return m.ID == vm.Stamp.Machine }) {
+		return i, director.Errorf(director.KindConflict, "apitest.orphan", "VM %s (%s) is no orphan", id, vm.Name).
+			WithHint("it is left as it is")
 	}
 	return i, nil
 }
@@ -127,7 +141,8 @@ func (l *Ledger) Adopt(_ context.Context, _, provider, id string, said wire.VMAd
 	}
 	vm := l.VMsOf[provider][i]
 	m := director.Machine{
-		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: said.Address, VMID: id, State: director.MachinePresent,
+		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: said.Address,
+		VMID: id, State: director.MachinePresent,
 	}
 	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
 		m.NICs = append(m.NICs, director.NIC{Network: network, Address: said.Addresses[network]})

@@ -108,7 +108,9 @@ func (o *Operations) ListClusters(_ context.Context, q api.ClusterQuery) ([]api.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []api.ClusterView
-	for _, d := range o.documents(api.DocumentQuery{Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix, Labels: q.Labels}) {
+	for _, d := range o.documents(api.DocumentQuery{
+		Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix, Labels: q.Labels,
+	}) {
 		if v := o.cluster(d); among(q.Statuses, v.Status) && among(q.Phases, v.PlanPhase) {
 			all = append(all, v)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// AskPhase takes a task of an outer plan. The worker of every cluster that is up is on host h1, h2 has none, and there are no other hosts.
+// AskPhase takes a task of an outer plan. The worker of every cluster that is up is on host h1, h2 has none, and there
+// are no other hosts.
 func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (api.PhaseView, error) {
 	if r.Host != "" && r.Host != "h1" && r.Host != "h2" {
 		return api.PhaseView{}, notFound("no provider has a host %q", r.Host)
@@ -18,7 +19,10 @@ func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.
 	o.mu.Lock()
 	t, known := o.tasks[id]
 	if !known {
-		t = director.PhaseTask{ID: id, Request: r, By: actor, State: director.PhaseDone, Message: "nothing is to be done", Started: o.now().UTC()}
+		t = director.PhaseTask{
+			ID: id, Request: r, By: actor, State: director.PhaseDone, Message: "nothing is to be done",
+			Started: o.now().UTC(),
+		}
 		for cluster, up := range o.up {
 			if up && r.Host == "h1" {
 				t.Parts = append(t.Parts, director.PhasePart{Cluster: cluster, Nodes: []string{cluster + "-worker-1"}})
@@ -31,7 +35,10 @@ func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.
 	}
 	o.mu.Unlock()
 	if t.Request != r {
-		return api.PhaseView{}, director.Errorf(director.KindConflict, "apitest.phase", "task %s was given for host %s, and is now asked for host %s", id, t.Request.Host, r.Host).
+		return api.PhaseView{}, director.Errorf(
+			director.KindConflict, "apitest.phase", "task %s was given for host %s, and is now asked for host %s", id,
+			t.Request.Host, r.Host,
+		).
 			WithHint("use an id of its own for each task")
 	}
 	return o.Phase(ctx, id)
@@ -50,7 +57,9 @@ func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error
 	for i := range t.Parts {
 		p := &t.Parts[i]
 		if len(p.Plans) == 0 {
-			made, err := o.MakePlan(ctx, t.By, p.Cluster, plan.Request{Operation: plan.NodeDelete, Nodes: p.Nodes, KeepVM: true})
+			made, err := o.MakePlan(ctx, t.By, p.Cluster, plan.Request{
+				Operation: plan.NodeDelete, Nodes: p.Nodes, KeepVM: true,
+			})
 			if err == nil {
 				_, err = o.StartPlan(ctx, t.By, made.Plan.ID, made.Plan.Hash)
 			}
@@ -71,12 +80,14 @@ func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error
 		}
 		v.Plans[p.Plans[0]] = made
 		p.State = map[plan.Phase]director.PhaseState{
-			plan.PhaseDone: director.PhaseDone, plan.PhaseFailed: director.PhaseFailed, plan.PhaseDiscarded: director.PhaseFailed, plan.PhaseParked: director.PhaseParked,
+			plan.PhaseDone: director.PhaseDone, plan.PhaseFailed: director.PhaseFailed,
+			plan.PhaseDiscarded: director.PhaseFailed, plan.PhaseParked: director.PhaseParked,
 		}[made.State.Phase]
 		if p.State == "" {
 			p.State = director.PhaseRunning
 		}
-		t.State, t.Hint, t.Message = p.State, made.State.Hint, p.Cluster+": plan "+p.Plans[0]+" is "+string(made.State.Phase)
+		t.State, t.Hint, t.Message = p.State, made.State.Hint,
+			p.Cluster+": plan "+p.Plans[0]+" is "+string(made.State.Phase)
 	}
 	if t.State == director.PhaseDone {
 		t.Finished = o.now().UTC()

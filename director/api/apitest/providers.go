@@ -9,9 +9,11 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/providers"
 )
 
-// Providers implements api.Providers. The credentials "used" are named by the provider lab; a provider with the label broken has a host that is down.
+// Providers implements api.Providers. The credentials "used" are named by the provider lab; a provider with the label
+// broken has a host that is down.
 type Providers struct {
 	*Operations
 	list []director.Credentials
@@ -24,7 +26,9 @@ func (p *Providers) find(name string) int {
 }
 
 // SetCredentials keeps credentials.
-func (p *Providers) SetCredentials(_ context.Context, actor, name, user string, password director.Secret) (director.Credentials, error) {
+func (p *Providers) SetCredentials(
+	_ context.Context, actor, name, user string, password director.Secret,
+) (director.Credentials, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.find(name)
@@ -39,18 +43,18 @@ func (p *Providers) SetCredentials(_ context.Context, actor, name, user string, 
 }
 
 // ListCredentials lists credentials.
-func (p *Providers) ListCredentials(context.Context) ([]api.CredentialsView, error) {
+func (p *Providers) ListCredentials(context.Context) ([]providers.CredentialsView, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []api.CredentialsView
+	var out []providers.CredentialsView
 	for _, c := range p.list {
-		v := api.CredentialsView{Credentials: c}
+		v := providers.CredentialsView{Credentials: c}
 		if c.Name == "used" {
 			v.Providers = []string{"lab"}
 		}
 		out = append(out, v)
 	}
-	slices.SortFunc(out, func(a, b api.CredentialsView) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b providers.CredentialsView) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -63,7 +67,10 @@ func (p *Providers) DeleteCredentials(_ context.Context, _, name string) error {
 	case i < 0:
 		return notFound("there are no credentials %s", name)
 	case name == "used":
-		return director.Errorf(director.KindConflict, "apitest.credentials", "credentials used are used by Provider/lab").WithHint("let the provider name others first")
+		return director.Errorf(
+			director.KindConflict, "apitest.credentials", "credentials used are used by Provider/lab",
+		).
+			WithHint("let the provider name others first")
 	}
 	p.list = slices.Delete(p.list, i, i+1)
 	return nil
@@ -78,7 +85,8 @@ func (p *Providers) TestProvider(ctx context.Context, name string) ([]hypervisor
 	out := []hypervisor.Probe{{Host: "host1", What: "connection", Found: "libvirt 9.0.0 at qemu:///system"}}
 	if d.Metadata.Labels["broken"] != "" {
 		out = append(out, hypervisor.Probe{Host: "host1", What: "storage pool fast", Err: director.Errorf(
-			director.KindNotFound, "apitest.pool", "host host1 has no storage pool fast").WithHint("make it there, or name another in spec.libvirt.hosts[].pool")})
+			director.KindNotFound, "apitest.pool", "host host1 has no storage pool fast").
+			WithHint("make it there, or name another in spec.libvirt.hosts[].pool")})
 	}
 	return out, nil
 }

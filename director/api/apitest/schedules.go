@@ -9,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// Schedules implements api.Schedules over the documents of Operations. A run is over as soon as it is asked for; the job "broken" fails.
+// Schedules implements api.Schedules over the documents of Operations. A run is over as soon as it is asked for; the
+// job "broken" fails.
 type Schedules struct {
 	*Operations
 	// Next is the next slot of every schedule that is not suspended.
@@ -61,7 +62,8 @@ func (s *Schedules) RunSchedule(ctx context.Context, actor, name string) (direct
 	defer s.mu.Unlock()
 	now := s.now().UTC()
 	r := director.ScheduleRun{
-		Schedule: name, Slot: now, Attempt: 1, Job: d.Schedule.Job.Name, By: actor, Status: director.RunDone, Started: now,
+		Schedule: name, Slot: now, Attempt: 1, Job: d.Schedule.Job.Name, By: actor, Status: director.RunDone,
+		Started:  now,
 		Finished: now.Add(3 * time.Second), Message: "removed 2 events of 1 plan",
 	}
 	if r.Job == "broken" {

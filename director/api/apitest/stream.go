@@ -23,7 +23,9 @@ func (o *Operations) PruneStream(through int64) {
 }
 
 // Stream returns a part of the stream, and waits for the first event of it.
-func (o *Operations) Stream(ctx context.Context, q director.StreamQuery, wait time.Duration) (director.StreamPage, error) {
+func (o *Operations) Stream(
+	ctx context.Context, q director.StreamQuery, wait time.Duration,
+) (director.StreamPage, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {

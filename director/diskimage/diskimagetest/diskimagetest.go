@@ -24,7 +24,11 @@ const (
 
 // Release is the text of /etc/kaas-release for a version.
 func Release(kubernetes, arch string) string {
-	return fmt.Sprintf("{\n  \"image\": \"debian12\",\n  \"kubernetes\": %q,\n  \"containerd\": \"v2.1.4\",\n  \"arch\": %q,\n  \"built_from\": \"0123456789ab\"\n}\n", kubernetes, arch)
+	return fmt.Sprintf(
+		"{\n  \"image\": \"debian12\",\n  \"kubernetes\": %q,\n  \"containerd\": \"v2.1.4\",\n  \"arch\": %q,\n  "+
+			"\"built_from\": \"0123456789ab\"\n}\n",
+		kubernetes, arch,
+	)
 }
 
 // Need skips the test where the programs that make images are missing, or fails it where KAAS_REQUIRE_REAL is set.
@@ -40,7 +44,8 @@ func Need(t testing.TB) {
 	}
 }
 
-// Disk makes a sparse raw disk of 1 GiB with a boot sector, and a root partition of that GPT type with files in /etc, by name.
+// Disk makes a sparse raw disk of 1 GiB with a boot sector, and a root partition of that GPT type with files in /etc,
+// by name.
 func Disk(t testing.TB, kind string, etc map[string]string) string {
 	t.Helper()
 	Need(t)
@@ -48,7 +53,10 @@ func Disk(t testing.TB, kind string, etc map[string]string) string {
 	root := filepath.Join(dir, "root", "etc")
 	must(t, os.MkdirAll(root, 0o755))
 	for i := range 200 { // so that the directory has several blocks
-		must(t, os.WriteFile(filepath.Join(root, fmt.Sprintf("a-file-with-a-rather-long-name-%03d.conf", i)), nil, 0o644))
+		must(
+			t,
+			os.WriteFile(filepath.Join(root, fmt.Sprintf("a-file-with-a-rather-long-name-%03d.conf", i)), nil, 0o644),
+		)
 	}
 	for name, text := range etc {
 		must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
@@ -56,7 +64,12 @@ func Disk(t testing.TB, kind string, etc map[string]string) string {
 	disk, part := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "part")
 	must(t, os.WriteFile(disk, nil, 0o644))
 	must(t, os.Truncate(disk, 1<<30))
-	run(t, "label: gpt\nstart=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649\nstart=4096, size=131072, type="+kind+"\n", "sfdisk", "-q", disk)
+	run(
+		t,
+		"label: gpt\nstart=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649\nstart=4096, size=131072, type="+
+			kind+"\n",
+		"sfdisk", "-q", disk,
+	)
 	run(t, "", "mke2fs", "-q", "-t", "ext4", "-O", "metadata_csum,64bit", "-d", filepath.Dir(root), part, "65536k")
 	run(t, "", "dd", "if="+part, "of="+disk, "bs=1M", "seek=2", "conv=notrunc,sparse", "status=none")
 	return disk
@@ -79,9 +92,11 @@ func Convert(t testing.TB, disk, format string, args ...string) string {
 
 // OVF is a description of a VM with the one disk.
 const OVF = `<?xml version="1.0" encoding="UTF-8"?>
-<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:vmw="http://www.vmware.com/schema/ovf">
+<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1"
+  xmlns:vmw="http://www.vmware.com/schema/ovf">
   <References><File ovf:href="disk.vmdk" ovf:id="file1"/></References>
-  <DiskSection><Info>disks</Info><Disk ovf:capacity="1073741824" ovf:diskId="vmdisk1" ovf:fileRef="file1"/></DiskSection>
+  <DiskSection><Info>disks</Info>
+    <Disk ovf:capacity="1073741824" ovf:diskId="vmdisk1" ovf:fileRef="file1"/></DiskSection>
   <VirtualSystem ovf:id="node"><Info>a node</Info>
     <OperatingSystemSection ovf:id="96" vmw:osType="debian12_64Guest"><Info>os</Info></OperatingSystemSection>
   </VirtualSystem>
@@ -108,7 +123,12 @@ func OVA(t testing.TB, bare bool, files ...File) string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		must(t, w.WriteHeader(&tar.Header{Name: f.Name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(f.Content)), Format: tar.FormatUSTAR}))
+		must(
+			t,
+			w.WriteHeader(&tar.Header{
+				Name: f.Name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(f.Content)), Format: tar.FormatUSTAR,
+			}),
+		)
 		_, err := w.Write(f.Content)
 		must(t, err)
 	}

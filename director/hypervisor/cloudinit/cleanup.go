@@ -9,9 +9,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// CleanUp is what the first boot takes off the disk of an image that its maker prepared for another cloud. It happens in cloud-init's bootcmd,
-// before users, keys, repositories and packages are dealt with. What is taken away lies below CleanedDir afterwards, so that a person can look
-// at it; a second boot finds the mark and does nothing.
+// CleanUp is what the first boot takes off the disk of an image that its maker prepared for another cloud. It happens
+// in cloud-init's bootcmd, before users, keys, repositories and packages are dealt with. What is taken away lies below
+// CleanedDir afterwards, so that a person can look at it; a second boot finds the mark and does nothing.
 type CleanUp struct {
 	What  []string // cloud, repositories, keys
 	Paths []string // further files and directories; the last part may be a pattern
@@ -28,30 +28,42 @@ var cleanGroups = map[string]struct {
 	units []string
 }{
 	"cloud": {
-		// Seeds and data of earlier instances, and the settings by which images of the large clouds look for their own. What this boot itself
-		// was told lies in /run and in the instance that it links to.
+		// Seeds and data of earlier instances, and the settings by which images of the large clouds look for their own.
+		// What this boot itself was told lies in /run and in the instance that it links to.
 		paths: []string{
 			"/var/lib/cloud/seed", "/var/lib/waagent", "/var/lib/amazon", "/var/lib/google",
-			"/etc/waagent.conf", "/etc/boto.cfg", "/etc/default/instance_configs.cfg", "/etc/default/instance_configs.cfg.distro",
-			"/etc/cloud/cloud.cfg.d/*azure*", "/etc/cloud/cloud.cfg.d/*ec2*", "/etc/cloud/cloud.cfg.d/*aws*", "/etc/cloud/cloud.cfg.d/*gce*",
-			"/etc/cloud/cloud.cfg.d/*google*", "/etc/cloud/cloud.cfg.d/*maas*", "/etc/cloud/cloud.cfg.d/*openstack*", "/etc/cloud/cloud.cfg.d/*oracle*",
-			"/etc/cloud/cloud.cfg.d/*digitalocean*", "/etc/cloud/cloud.cfg.d/*hetzner*", "/etc/cloud/cloud.cfg.d/*installer*", "/etc/cloud/cloud.cfg.d/*subiquity*",
+			"/etc/waagent.conf", "/etc/boto.cfg", "/etc/default/instance_configs.cfg",
+			"/etc/default/instance_configs.cfg.distro",
+			"/etc/cloud/cloud.cfg.d/*azure*", "/etc/cloud/cloud.cfg.d/*ec2*", "/etc/cloud/cloud.cfg.d/*aws*",
+			"/etc/cloud/cloud.cfg.d/*gce*",
+			"/etc/cloud/cloud.cfg.d/*google*", "/etc/cloud/cloud.cfg.d/*maas*", "/etc/cloud/cloud.cfg.d/*openstack*",
+			"/etc/cloud/cloud.cfg.d/*oracle*",
+			"/etc/cloud/cloud.cfg.d/*digitalocean*", "/etc/cloud/cloud.cfg.d/*hetzner*",
+			"/etc/cloud/cloud.cfg.d/*installer*", "/etc/cloud/cloud.cfg.d/*subiquity*",
 			"/etc/netplan/00-installer-config.yaml", "/etc/netplan/01-netcfg.yaml", "/etc/update-motd.d/*cloud*",
 		},
 		units: []string{
-			"walinuxagent", "waagent", "google-guest-agent", "google-osconfig-agent", "google-startup-scripts", "amazon-ssm-agent", "snap.amazon-ssm-agent.amazon-ssm-agent",
+			"walinuxagent", "waagent", "google-guest-agent", "google-osconfig-agent", "google-startup-scripts",
+			"amazon-ssm-agent", "snap.amazon-ssm-agent.amazon-ssm-agent",
 			"oracle-cloud-agent", "do-agent", "hc-utils", "cloud-init-hotplugd.socket",
 		},
 	},
 	"repositories": {
 		paths: []string{
-			"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources", "/etc/apt/mirrors",
+			"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources",
+			"/etc/apt/mirrors",
 			"/etc/yum.repos.d/*.repo", "/etc/zypp/repos.d/*.repo", "/etc/apk/repositories",
 		},
-		units: []string{"apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades", "dnf-makecache.timer", "dnf-automatic.timer", "packagekit"},
+		units: []string{
+			"apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades", "dnf-makecache.timer",
+			"dnf-automatic.timer", "packagekit",
+		},
 	},
 	"keys": {
-		paths: []string{"/root/.ssh", "/home/*/.ssh", "/etc/ssh/authorized_keys.d", "/etc/ssh/*_ca.pub", "/etc/ssh/sshd_config.d/*ca*"},
+		paths: []string{
+			"/root/.ssh", "/home/*/.ssh", "/etc/ssh/authorized_keys.d", "/etc/ssh/*_ca.pub",
+			"/etc/ssh/sshd_config.d/*ca*",
+		},
 	},
 }
 
@@ -65,7 +77,10 @@ func (c CleanUp) validate(fail func(path, format string, args ...any)) {
 		dir, last := path.Split(p)
 		plain := safePath.MatchString(strings.NewReplacer("*", "x", "?", "x", "@", "x", "+", "x").Replace(p))
 		if !plain || path.Clean(p) != p || strings.ContainsAny(dir, "*?") || last == "" {
-			fail(fmt.Sprintf("clean_up.paths[%d]", i), "%q is not a plain absolute path with a pattern at most in its last part", p)
+			fail(
+				fmt.Sprintf("clean_up.paths[%d]", i),
+				"%q is not a plain absolute path with a pattern at most in its last part", p,
+			)
 		}
 	}
 }

@@ -20,7 +20,9 @@ func TestCleanUpIsRenderedFirstAndChecked(t *testing.T) {
 	if clean < 0 || disk < clean || !strings.Contains(text, "preserve_sources_list: true") {
 		t.Errorf("not as it should be:\n%s", text)
 	}
-	g.CleanUp = cloudinit.CleanUp{What: []string{"everything"}, Paths: []string{"relative", "/a b", "/a*/b", "/etc/$(x)", "/etc/../x"}}
+	g.CleanUp = cloudinit.CleanUp{
+		What: []string{"everything"}, Paths: []string{"relative", "/a b", "/a*/b", "/etc/$(x)", "/etc/../x"},
+	}
 	if _, err := cloudinit.Render(g); err == nil || strings.Count(err.Error(), "clean_up.") != 6 {
 		t.Errorf("got %v", err)
 	}

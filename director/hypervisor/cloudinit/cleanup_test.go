@@ -16,18 +16,23 @@ import (
 func TestCleanUpTakesAwayWhatIsForeign(t *testing.T) {
 	t.Parallel()
 	foreign := []string{
-		"etc/apt/sources.list", "etc/apt/sources.list.d/debian.sources", "etc/yum.repos.d/base.repo", "etc/cloud/cloud.cfg.d/90-azure.cfg",
-		"var/lib/cloud/instances/i-old/user-data.txt", "var/lib/cloud/seed/nocloud/meta-data", "root/.ssh/authorized_keys", "home/ubuntu/.ssh/authorized_keys",
+		"etc/apt/sources.list", "etc/apt/sources.list.d/debian.sources", "etc/yum.repos.d/base.repo",
+		"etc/cloud/cloud.cfg.d/90-azure.cfg",
+		"var/lib/cloud/instances/i-old/user-data.txt", "var/lib/cloud/seed/nocloud/meta-data",
+		"root/.ssh/authorized_keys", "home/ubuntu/.ssh/authorized_keys",
 		"opt/vendor/agent", "opt/vendor/agent.conf",
 	}
 	ours := []string{
-		"etc/cloud/cloud.cfg.d/05_logging.cfg", "etc/cloud/cloud.cfg", "var/lib/cloud/instances/m1/user-data.txt", "etc/ssh/sshd_config", "opt/other", "home/ubuntu/.profile",
+		"etc/cloud/cloud.cfg.d/05_logging.cfg", "etc/cloud/cloud.cfg", "var/lib/cloud/instances/m1/user-data.txt",
+		"etc/ssh/sshd_config", "opt/other", "home/ubuntu/.profile",
 		"etc/apt/trusted.gpg.d/debian.asc",
 	}
 	root := t.TempDir()
 	for _, name := range append(foreign, ours...) {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,9 +1,9 @@
 // Package cloudinit renders what a node reads at its first boot. Every back end gets the same three documents and only
 // decides how they travel.
 //
-// The documents keep to cheap modules of cloud-init: on an emulated node each one costs seconds. The data disk is prepared
-// by a short script instead of cloud-init's own disk modules, because those format a whole disk again whenever the instance
-// is new, and a new instance on an old data disk is the very case that the disk is for.
+// The documents keep to cheap modules of cloud-init: on an emulated node each one costs seconds. The data disk is
+// prepared by a short script instead of cloud-init's own disk modules, because those format a whole disk again whenever
+// the instance is new, and a new instance on an old data disk is the very case that the disk is for.
 package cloudinit
 
 import (
@@ -68,8 +68,8 @@ type DataDisk struct {
 	Serial string // the serial of the hypervisor.Disk
 	WWN    string // hypervisor.DiskWWN of it, where the hypervisor may show it by that; empty for the serial alone
 	Mount  string // where it is mounted; required
-	// Persist are directories that live on the disk and are bind-mounted to their own paths. What a directory holds before its
-	// first time on the disk is copied to it.
+	// Persist are directories that live on the disk and are bind-mounted to their own paths. What a directory holds
+	// before its first time on the disk is copied to it.
 	Persist []string
 }
 
@@ -90,7 +90,8 @@ type File struct {
 
 // Guest is what one node is told at its first boot.
 type Guest struct {
-	// InstanceID is the machine's id. cloud-init runs its first-boot part again when it differs from the disk's last one.
+	// InstanceID is the machine's id. cloud-init runs its first-boot part again when it differs from the disk's last
+	// one.
 	InstanceID     string
 	Hostname       string
 	SSHUser        string   // default DefaultUser; has sudo without a password
@@ -142,7 +143,10 @@ func (g *Guest) validate() []director.Field {
 	want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: nobody could log in")
 	for i, k := range g.AuthorizedKeys {
 		_, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(k))
-		want(err == nil && len(bytes.TrimSpace(rest)) == 0, fmt.Sprintf("authorized_keys[%d]", i), "is not one SSH public key")
+		want(
+			err == nil && len(bytes.TrimSpace(rest)) == 0, fmt.Sprintf("authorized_keys[%d]", i),
+			"is not one SSH public key",
+		)
 	}
 	if key, err := ssh.ParsePrivateKey([]byte(g.HostKey.Private.Reveal())); err != nil {
 		fail("host_key.private", "is not an SSH private key without a passphrase")
@@ -160,7 +164,10 @@ func (g *Guest) validate() []director.Field {
 			want(gateways == 1, at+".gateway", "another adapter has the default route already")
 		}
 		for j, r := range n.Routes {
-			want(r.To.IsValid() && r.Via.IsValid() && r.To.Addr().Is4() == r.Via.Is4(), fmt.Sprintf("%s.routes[%d]", at, j), "is no route")
+			want(
+				r.To.IsValid() && r.Via.IsValid() && r.To.Addr().Is4() == r.Via.Is4(),
+				fmt.Sprintf("%s.routes[%d]", at, j), "is no route",
+			)
 		}
 		want(mac.MatchString(n.MAC), at+".mac", "%q is not a MAC address in lower case with colons", n.MAC)
 		for j, a := range n.Addresses {
@@ -176,13 +183,19 @@ func (g *Guest) validate() []director.Field {
 		}
 	}
 	if d := g.DataDisk; d != nil {
-		want(serial.MatchString(d.Serial), "data_disk.serial", "%q is not 1 to 20 letters, digits, dots and dashes", d.Serial)
+		want(
+			serial.MatchString(d.Serial), "data_disk.serial", "%q is not 1 to 20 letters, digits, dots and dashes",
+			d.Serial,
+		)
 		want(d.WWN == "" || wwn.MatchString(d.WWN), "data_disk.wwn", "%q is not 32 hexadecimal digits", d.WWN)
 		want(clean(d.Mount), "data_disk.mount", "%q is not a plain absolute path", d.Mount)
 		for i, p := range d.Persist {
 			at := fmt.Sprintf("data_disk.persist[%d]", i)
 			want(clean(p), at, "%q is not a plain absolute path", p)
-			want(!within(p, d.Mount) && !within(d.Mount, p), at, "%q and the mount point %q lie in each other", p, d.Mount)
+			want(
+				!within(p, d.Mount) && !within(d.Mount, p), at, "%q and the mount point %q lie in each other", p,
+				d.Mount,
+			)
 			for j, q := range d.Persist[:i] {
 				want(!within(p, q) && !within(q, p), at, "%q and persist[%d] %q lie in each other", p, j, q)
 			}
@@ -305,8 +318,8 @@ type file struct {
 	Content  string `yaml:"content"`
 }
 
-// newFile returns the entry for a file. Only what reads well in YAML is written as it is: text of whole lines, the first of
-// which is not indented. The rest is encoded.
+// newFile returns the entry for a file. Only what reads well in YAML is written as it is: text of whole lines, the
+// first of which is not indented. The rest is encoded.
 func newFile(path, mode, owner string, content []byte) file {
 	f := file{Path: path, Mode: mode, Owner: owner, Content: string(content)}
 	plain := utf8.Valid(content) && bytes.HasSuffix(content, []byte("\n")) && content[0] > ' '
@@ -373,7 +386,10 @@ func (g *Guest) userData() userData {
 		}
 	}
 	if g.Health != "" {
-		u.Files = append(u.Files, newFile(HealthFile, "0700", "root:root", []byte("#!/bin/sh\n"+strings.TrimRight(g.Health, "\n")+"\n")))
+		u.Files = append(
+			u.Files,
+			newFile(HealthFile, "0700", "root:root", []byte("#!/bin/sh\n"+strings.TrimRight(g.Health, "\n")+"\n")),
+		)
 	}
 	files, command := g.firstBoot()
 	u.Files = append(u.Files, files...)
@@ -402,13 +418,15 @@ func (g *Guest) hosts() string {
 	return b.String()
 }
 
-// Script prepares the disk and mounts it, as root. It runs at every boot, and does nothing where /etc/fstab has mounted all already.
-// A disk is formatted only if it has no known signature and its first MiB is zero.
+// Script prepares the disk and mounts it, as root. It runs at every boot, and does nothing where /etc/fstab has mounted
+// all already. A disk is formatted only if it has no known signature and its first MiB is zero.
 func (d *DataDisk) Script() string {
 	var b strings.Builder
 	other := ""
 	if d.WWN != "" {
-		other = fmt.Sprintf("if [ -b /dev/disk/by-id/wwn-0x%[1]s ]; then dev=/dev/disk/by-id/wwn-0x%[1]s; continue; fi; ", d.WWN)
+		other = fmt.Sprintf(
+			"if [ -b /dev/disk/by-id/wwn-0x%[1]s ]; then dev=/dev/disk/by-id/wwn-0x%[1]s; continue; fi; ", d.WWN,
+		)
 	}
 	fmt.Fprintf(&b, `set -eu
 dev=/dev/disk/by-id/virtio-%[1]s
@@ -486,8 +504,8 @@ type nameservers struct {
 }
 
 // networkConfig is cloud-init's network-config, version 2. The default route is spelled as a range, because older
-// cloud-init does not know the word for it, and without IPv6 link-local addresses are off, because waiting for them costs
-// seconds at boot.
+// cloud-init does not know the word for it, and without IPv6 link-local addresses are off, because waiting for them
+// costs seconds at boot.
 func networkConfig(nics []hypervisor.NIC) netConfig {
 	c := netConfig{Version: 2, Ethernets: map[string]ethernet{}}
 	for i, n := range nics {

@@ -79,9 +79,19 @@ func TestRender(t *testing.T) {
 	full.NTP = []string{"10.88.0.1"}
 	full.Timezone = "Europe/Berlin"
 	full.Packages = []string{"htop"}
-	full.Repositories = []cloudinit.Repository{{Name: "extra", Source: "deb http://deb.example.com/ stable main", Key: "key\n"}}
-	full.Scripts = []cloudinit.Script{{Name: "one", Content: "echo 'one: #1'\n"}, {Name: "two", Content: "#!/usr/bin/python3\nprint('two')\n", Timeout: time.Hour}}
-	full.Shares = []cloudinit.Share{{Path: "/var/backups", Server: "10.90.0.5", Export: "/exports/kaas", Sub: "node-1/var/backups", Options: "nfsvers=4,hard"}}
+	full.Repositories = []cloudinit.Repository{
+		{Name: "extra", Source: "deb http://deb.example.com/ stable main", Key: "key\n"},
+	}
+	full.Scripts = []cloudinit.Script{
+		{Name: "one", Content: "echo 'one: #1'\n"},
+		{Name: "two", Content: "#!/usr/bin/python3\nprint('two')\n", Timeout: time.Hour},
+	}
+	full.Shares = []cloudinit.Share{
+		{
+			Path: "/var/backups", Server: "10.90.0.5", Export: "/exports/kaas", Sub: "node-1/var/backups",
+			Options: "nfsvers=4,hard",
+		},
+	}
 	full.Health = "systemctl is-active --quiet containerd"
 	full.Files = []cloudinit.File{
 		{Path: "/etc/motd", Content: []byte("yes\n")},
@@ -129,7 +139,9 @@ func TestRender(t *testing.T) {
 func TestRenderKeepsBytes(t *testing.T) {
 	t.Parallel()
 	g := master(t)
-	contents := []string{"yes", "0123", "a: b\n# c\n", "\tindented\n  text", "line\r\nline", "\xff\xfe", "", "trailing  \n\n", "ünïcode"}
+	contents := []string{
+		"yes", "0123", "a: b\n# c\n", "\tindented\n  text", "line\r\nline", "\xff\xfe", "", "trailing  \n\n", "ünïcode",
+	}
 	for _, c := range contents {
 		g.Files = append(g.Files, cloudinit.File{Path: "/f", Content: []byte(c)})
 	}
@@ -174,24 +186,39 @@ func TestRenderRefuses(t *testing.T) {
 		change func(*cloudinit.Guest)
 		path   string
 	}{
-		"no instance":         {func(g *cloudinit.Guest) { g.InstanceID = "" }, "instance_id"},
-		"host name":           {func(g *cloudinit.Guest) { g.Hostname = "Bad_Name" }, "hostname"},
-		"no keys":             {func(g *cloudinit.Guest) { g.AuthorizedKeys, g.UserCA = nil, nil }, "authorized_keys"},
-		"no authority":        {func(g *cloudinit.Guest) { g.UserCA.Public = "x" }, "user_ca.public"},
-		"nobody's authority":  {func(g *cloudinit.Guest) { g.UserCA.Principals = nil }, "user_ca.principals"},
-		"two principals":      {func(g *cloudinit.Guest) { g.UserCA.Principals[1] = "a\nroot" }, "user_ca.principals[1]"},
-		"two keys in one":     {func(g *cloudinit.Guest) { g.AuthorizedKeys[0] += "\n" + g.AuthorizedKeys[0] }, "authorized_keys[0]"},
-		"no host key":         {func(g *cloudinit.Guest) { g.HostKey.Private = "" }, "host_key.private"},
-		"another's host key":  {func(g *cloudinit.Guest) { g.HostKey.Public = other.Public }, "host_key.public"},
-		"MAC":                 {func(g *cloudinit.Guest) { g.NICs[0].MAC = "52:54:00:00:00:0G" }, "nics[0].mac"},
-		"mount with a space":  {func(g *cloudinit.Guest) { g.DataDisk.Mount = "/a b" }, "data_disk.mount"},
-		"mount with a quote":  {func(g *cloudinit.Guest) { g.DataDisk.Mount = "/a'$(x)" }, "data_disk.mount"},
-		"relative persist":    {func(g *cloudinit.Guest) { g.DataDisk.Persist[1] = "etc" }, "data_disk.persist[1]"},
-		"persist under mount": {func(g *cloudinit.Guest) { g.DataDisk.Persist[0] = g.DataDisk.Mount + "/x" }, "data_disk.persist[0]"},
-		"nested persist":      {func(g *cloudinit.Guest) { g.DataDisk.Persist[1] = g.DataDisk.Persist[0] + "/x" }, "data_disk.persist[1]"},
-		"long serial":         {func(g *cloudinit.Guest) { g.DataDisk.Serial = strings.Repeat("x", 21) }, "data_disk.serial"},
-		"alias":               {func(g *cloudinit.Guest) { g.HostAliases = []cloudinit.HostAlias{{Names: []string{"x"}}} }, "host_aliases[0].address"},
-		"file mode":           {func(g *cloudinit.Guest) { g.Files = []cloudinit.File{{Path: "/x", Mode: "rw"}} }, "files[0].mode"},
+		"no instance":        {func(g *cloudinit.Guest) { g.InstanceID = "" }, "instance_id"},
+		"host name":          {func(g *cloudinit.Guest) { g.Hostname = "Bad_Name" }, "hostname"},
+		"no keys":            {func(g *cloudinit.Guest) { g.AuthorizedKeys, g.UserCA = nil, nil }, "authorized_keys"},
+		"no authority":       {func(g *cloudinit.Guest) { g.UserCA.Public = "x" }, "user_ca.public"},
+		"nobody's authority": {func(g *cloudinit.Guest) { g.UserCA.Principals = nil }, "user_ca.principals"},
+		"two principals": {
+			func(g *cloudinit.Guest) { g.UserCA.Principals[1] = "a\nroot" }, "user_ca.principals[1]",
+		},
+		"two keys in one": {
+			func(g *cloudinit.Guest) { g.AuthorizedKeys[0] += "\n" + g.AuthorizedKeys[0] }, "authorized_keys[0]",
+		},
+		"no host key":        {func(g *cloudinit.Guest) { g.HostKey.Private = "" }, "host_key.private"},
+		"another's host key": {func(g *cloudinit.Guest) { g.HostKey.Public = other.Public }, "host_key.public"},
+		"MAC":                {func(g *cloudinit.Guest) { g.NICs[0].MAC = "52:54:00:00:00:0G" }, "nics[0].mac"},
+		"mount with a space": {func(g *cloudinit.Guest) { g.DataDisk.Mount = "/a b" }, "data_disk.mount"},
+		"mount with a quote": {func(g *cloudinit.Guest) { g.DataDisk.Mount = "/a'$(x)" }, "data_disk.mount"},
+		"relative persist":   {func(g *cloudinit.Guest) { g.DataDisk.Persist[1] = "etc" }, "data_disk.persist[1]"},
+		"persist under mount": {
+			func(g *cloudinit.Guest) { g.DataDisk.Persist[0] = g.DataDisk.Mount + "/x" }, "data_disk.persist[0]",
+		},
+		"nested persist": {
+			func(g *cloudinit.Guest) { g.DataDisk.Persist[1] = g.DataDisk.Persist[0] + "/x" }, "data_disk.persist[1]",
+		},
+		"long serial": {
+			func(g *cloudinit.Guest) { g.DataDisk.Serial = strings.Repeat("x", 21) }, "data_disk.serial",
+		},
+		"alias": {
+			func(g *cloudinit.Guest) { g.HostAliases = []cloudinit.HostAlias{{Names: []string{"x"}}} },
+			"host_aliases[0].address",
+		},
+		"file mode": {
+			func(g *cloudinit.Guest) { g.Files = []cloudinit.File{{Path: "/x", Mode: "rw"}} }, "files[0].mode",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,10 +31,11 @@ const DefaultScriptTimeout = 10 * time.Minute
 
 // Share is a directory that lives on an NFS server.
 type Share struct {
-	Path    string // on the node
-	Server  string // name or address
-	Export  string // path on the server
-	Sub     string // directory below the export, made at the first time with what Path held; empty mounts the export itself
+	Path   string // on the node
+	Server string // name or address
+	Export string // path on the server
+	// directory below the export, made at the first time with what Path held; empty mounts the export itself
+	Sub     string
 	Options string // of the mount
 }
 
@@ -71,14 +72,23 @@ func (g *Guest) firstBootProblems() []director.Field {
 		_, err := netip.ParseAddr(s.Server)
 		want(err == nil || hostname.MatchString(s.Server), at+".server", "%q is not a host", s.Server)
 		want(clean(s.Export) || s.Export == "/", at+".export", "%q is not a plain absolute path", s.Export)
-		want(s.Sub == "" || shareSub.MatchString(s.Sub) && path.Clean(s.Sub) == s.Sub && !strings.HasPrefix(s.Sub, ".."), at+".sub", "%q is not a path below the export", s.Sub)
+		want(
+			s.Sub == "" || shareSub.MatchString(s.Sub) && path.Clean(s.Sub) == s.Sub && !strings.HasPrefix(s.Sub, ".."),
+			at+".sub", "%q is not a path below the export", s.Sub,
+		)
 		want(mountOptions.MatchString(s.Options), at+".options", "%q are not options of a mount", s.Options)
 		for j, o := range g.Shares[:i] {
-			want(!within(s.Path, o.Path) && !within(o.Path, s.Path), at+".path", "%q and shares[%d] %q lie in each other", s.Path, j, o.Path)
+			want(
+				!within(s.Path, o.Path) && !within(o.Path, s.Path), at+".path",
+				"%q and shares[%d] %q lie in each other", s.Path, j, o.Path,
+			)
 		}
 		if d := g.DataDisk; d != nil {
 			for j, p := range append([]string{d.Mount}, d.Persist...) {
-				want(!within(s.Path, p) && !within(p, s.Path), at+".path", "%q and %q (%d) of the data disk lie in each other", s.Path, p, j)
+				want(
+					!within(s.Path, p) && !within(p, s.Path), at+".path",
+					"%q and %q (%d) of the data disk lie in each other", s.Path, p, j,
+				)
 			}
 		}
 	}
@@ -125,11 +135,12 @@ func (g *Guest) firstBoot() (files []file, command []string) {
 	return append(files, newFile(run, "0700", "root:root", []byte(runner(list.String())))), []string{run}
 }
 
-// runner is the program that runs the scripts which have not succeeded yet, and tells how they went. It ends well however they end: their fate is the
-// director's to judge, and cloud-init's verdict is about cloud-init.
+// runner is the program that runs the scripts which have not succeeded yet, and tells how they went. It ends well
+// however they end: their fate is the director's to judge, and cloud-init's verdict is about cloud-init.
 func runner(list string) string {
 	return `#!/bin/sh
-# Without an argument: runs the scripts that have not succeeded yet, in order, and keeps what they say in NAME.log and how they ended in NAME.status.
+# Without an argument: runs the scripts that have not succeeded yet, in order, and keeps what they say in NAME.log
+# and how they ended in NAME.status.
 # report: says how they ended, with the last lines of those that failed.
 cd "$(dirname "$0")" || exit 1
 scripts() { cat <<'SCRIPTS'
@@ -166,7 +177,10 @@ exit 0
 func (g *Guest) sharesContent() string {
 	var b strings.Builder
 	b.WriteString(`set -eu
-command -v mount.nfs >/dev/null || { echo "the image has no NFS client: add nfs-common to packages, or to the image" >&2; exit 1; }
+command -v mount.nfs >/dev/null || {
+  echo "the image has no NFS client: add nfs-common to packages, or to the image" >&2
+  exit 1
+}
 remember() { grep -qxF "$1" /etc/fstab || echo "$1" >>/etc/fstab; }
 share() {
   mkdir -p "$1"
@@ -202,7 +216,8 @@ share() {
 const ReportCommand = "test ! -x " + FirstBootDir + "/run || " + FirstBootDir + "/run report"
 
 // AgainCommand starts the scripts that have not succeeded, as root, and does not wait for them.
-const AgainCommand = "test ! -x " + FirstBootDir + "/run || setsid -f " + FirstBootDir + "/run >/dev/null 2>&1 </dev/null"
+const AgainCommand = "test ! -x " + FirstBootDir + "/run || setsid -f " + FirstBootDir +
+	"/run >/dev/null 2>&1 </dev/null"
 
 // Report is how the first-boot scripts of a node went.
 type Report struct {
@@ -240,8 +255,8 @@ func (r ScriptResult) String() string {
 	return "ended with exit code " + strconv.Itoa(r.Code)
 }
 
-// ParseReport reads what ReportCommand prints. The node is not trusted: names that could not be of a script of ours and numbers out of range
-// make the whole report an error.
+// ParseReport reads what ReportCommand prints. The node is not trusted: names that could not be of a script of ours and
+// numbers out of range make the whole report an error.
 func ParseReport(text string) (Report, error) {
 	var r Report
 	for line := range strings.Lines(strings.TrimSpace(text)) {

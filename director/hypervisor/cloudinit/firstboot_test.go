@@ -63,7 +63,8 @@ func report(t *testing.T, run string) cloudinit.Report {
 	return r
 }
 
-// The scripts run in order, each to its own end; how they ended and what they said last is told; only what has not succeeded runs again.
+// The scripts run in order, each to its own end; how they ended and what they said last is told; only what has not
+// succeeded runs again.
 func TestFirstBootScripts(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"flock", "timeout", "base64"} {
@@ -74,7 +75,11 @@ func TestFirstBootScripts(t *testing.T) {
 	g := master(t)
 	g.Scripts = []cloudinit.Script{
 		{Name: "good", Content: "pwd >>order\necho fine\n"},
-		{Name: "bad", Content: "echo tried >>order\nfor i in $(seq 30); do echo line $i; done\ntest -f mended || { echo 'no: \"such\" thing' >&2; exit 3; }\n"},
+		{
+			Name: "bad",
+			Content: "echo tried >>order\nfor i in $(seq 30); do echo line $i; done\ntest -f mended || { echo 'no: " +
+				"\"such\" thing' >&2; exit 3; }\n",
+		},
 		{Name: "other", Content: "#!/bin/cat\nnot shell\n"},
 		{Name: "slow", Content: "echo waits\nexec sleep 60\n", Timeout: time.Second},
 		{Name: "greedy", Content: "cat\necho after\n"}, // the list of scripts is not its input
@@ -93,19 +98,24 @@ func TestFirstBootScripts(t *testing.T) {
 	for _, s := range r.Scripts {
 		got = append(got, s.Name+" "+s.String())
 	}
-	want := "good ended with exit code 0, bad ended with exit code 3, other ended with exit code 0, slow was ended after 1s, greedy ended with exit code 0"
+	want := "good ended with exit code 0, bad ended with exit code 3, other ended with exit code 0, slow was ended " +
+		"after 1s, greedy ended with exit code 0"
 	if strings.Join(got, ", ") != want || r.Busy {
 		t.Errorf("got %s, busy %t", strings.Join(got, ", "), r.Busy)
 	}
 	bad := r.Scripts[1]
-	if !strings.HasSuffix(bad.Tail, "line 30\nno: \"such\" thing") || strings.Contains(bad.Tail, "line 5\n") || bad.Log != cloudinit.FirstBootDir+"/01-bad.log" {
+	if !strings.HasSuffix(bad.Tail, "line 30\nno: \"such\" thing") || strings.Contains(bad.Tail, "line 5\n") ||
+		bad.Log != cloudinit.FirstBootDir+"/01-bad.log" {
 		t.Errorf("it said last: %q in %s", bad.Tail, bad.Log)
 	}
 	if r.Scripts[0].Tail != "" || r.Scripts[0].Failed() {
 		t.Errorf("the good one: %+v", r.Scripts[0])
 	}
 	// Again, after a person has mended what was missing.
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "mended"), nil, 0o600), os.WriteFile(filepath.Join(dir, "03-slow"), []byte("true\n"), 0o700)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "mended"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, "03-slow"), []byte("true\n"), 0o700),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command(run).Run(); err != nil {
@@ -149,13 +159,16 @@ func TestFirstBootCutOff(t *testing.T) {
 	text, err1 := os.ReadFile(filepath.Join(dir, "pid"))
 	pid, err2 := strconv.Atoi(strings.TrimSpace(string(text)))
 	group, err3 := syscall.Getpgid(pid) // timeout(1) has one of its own
-	if err := errors.Join(err1, err2, err3, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL), syscall.Kill(-group, syscall.SIGKILL)); err != nil {
+	if err := errors.Join(
+		err1, err2, err3, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL), syscall.Kill(-group, syscall.SIGKILL),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil {
 		t.Error("it was killed and ended well")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "00-one.status"), []byte("running\n"), 0o600); err != nil { // as a disk may have it
+	// as a disk may have it
+	if err := os.WriteFile(filepath.Join(dir, "00-one.status"), []byte("running\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if s := report(t, run).Scripts[0]; !s.Failed() || !strings.Contains(s.String(), "cut off") {
@@ -180,7 +193,10 @@ func TestShares(t *testing.T) {
 	t.Parallel()
 	g := master(t)
 	g.Shares = []cloudinit.Share{
-		{Path: "/var/backups", Server: "10.90.0.5", Export: "/exports/kaas", Sub: "demo-master-1/var/backups", Options: "nfsvers=4,hard"},
+		{
+			Path: "/var/backups", Server: "10.90.0.5", Export: "/exports/kaas", Sub: "demo-master-1/var/backups",
+			Options: "nfsvers=4,hard",
+		},
 		{Path: "/srv/common", Server: "fd00::5", Export: "/common", Options: "nfsvers=4"},
 	}
 	g.Scripts = []cloudinit.Script{{Name: "later", Content: "true\n"}}
@@ -195,7 +211,8 @@ func TestShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"share /var/backups 10.90.0.5:/exports/kaas nfsvers=4,hard 'demo-master-1/var/backups'\n", "share /srv/common [fd00::5]:/common nfsvers=4 ''\n",
+		"share /var/backups 10.90.0.5:/exports/kaas nfsvers=4,hard 'demo-master-1/var/backups'\n",
+		"share /srv/common [fd00::5]:/common nfsvers=4 ''\n",
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("%q is not in\n%s", line, text)
@@ -206,19 +223,28 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// The shares' script mounts, copies what was there at the first time, and is done at once at the second. mount and its like are stood in for: a mount is a
-// link, and an export a directory.
+// The shares' script mounts, copies what was there at the first time, and is done at once at the second. mount and its
+// like are stood in for: a mount is a link, and an export a directory.
 func TestSharesScript(t *testing.T) {
 	t.Parallel()
 	g := master(t)
 	root := t.TempDir()
-	g.Shares = []cloudinit.Share{{Path: "/var/backups", Server: "nfs", Export: "/exports", Sub: "demo-master-1/var/backups", Options: "nfsvers=4"}}
+	g.Shares = []cloudinit.Share{
+		{
+			Path: "/var/backups", Server: "nfs", Export: "/exports", Sub: "demo-master-1/var/backups",
+			Options: "nfsvers=4",
+		},
+	}
 	dir, _ := written(t, g)
 	text, err := os.ReadFile(filepath.Join(dir, "00-nfs.shares"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := strings.NewReplacer("/var/backups nfs:", root+"/backups nfs:", "/etc/fstab", root+"/fstab", "/run/kaas-share", root+"/top").Replace(string(text))
+	script := strings.NewReplacer(
+		"/var/backups nfs:", root+"/backups nfs:", "/etc/fstab", root+"/fstab", "/run/kaas-share", root+"/top",
+	).Replace(
+		string(text),
+	)
 	bin := filepath.Join(root, "bin")
 	programs := map[string]string{
 		"mount.nfs":  "true",
@@ -226,7 +252,9 @@ func TestSharesScript(t *testing.T) {
 		"mount":      `from=$5; to=$6; [ "$1 $2 $3 $4" = "-t nfs -o nfsvers=4" ] || exit 9; rmdir "$to" 2>/dev/null || rm -rf "$to"; ln -s "` + root + `/nfs${from#nfs:}" "$to"; echo "$from" >>"` + root + `/mounts"`,
 		"umount":     `rm "$1"`,
 	}
-	if err := errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(root+"/nfs/exports", 0o755), os.MkdirAll(root+"/backups", 0o755),
+	if err := errors.Join(os.MkdirAll(
+		bin, 0o755,
+	), os.MkdirAll(root+"/nfs/exports", 0o755), os.MkdirAll(root+"/backups", 0o755),
 		os.WriteFile(root+"/fstab", nil, 0o600), os.WriteFile(root+"/backups/old", []byte("kept"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +279,9 @@ func TestSharesScript(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(fstab), "nfs:/exports/demo-master-1/var/backups "+root+"/backups nfs nfsvers=4,_netdev,x-systemd.mount-timeout=90s 0 0\n"; got != want {
+	if got, want := string(fstab),
+		"nfs:/exports/demo-master-1/var/backups "+root+
+			"/backups nfs nfsvers=4,_netdev,x-systemd.mount-timeout=90s 0 0\n"; got != want {
 		t.Errorf("fstab is %q, want %q", got, want)
 	}
 	if got := strings.Fields(string(mounts)); len(got) != 2 {
@@ -266,18 +296,43 @@ func TestFirstBootRefuses(t *testing.T) {
 		change func(*cloudinit.Guest)
 		path   string
 	}{
-		"script name":  {func(g *cloudinit.Guest) { g.Scripts = []cloudinit.Script{{Name: "A b", Content: "x"}} }, "scripts[0].name"},
-		"empty script": {func(g *cloudinit.Guest) { g.Scripts = []cloudinit.Script{{Name: "a", Content: " \n"}} }, "scripts[0].content"},
+		"script name": {
+			func(g *cloudinit.Guest) { g.Scripts = []cloudinit.Script{{Name: "A b", Content: "x"}} }, "scripts[0].name",
+		},
+		"empty script": {
+			func(g *cloudinit.Guest) { g.Scripts = []cloudinit.Script{{Name: "a", Content: " \n"}} },
+			"scripts[0].content",
+		},
 		"name twice": {func(g *cloudinit.Guest) {
 			g.Scripts = []cloudinit.Script{{Name: "a", Content: "x"}, {Name: "a", Content: "x"}}
 		}, "scripts[1].name"},
-		"share path":      {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Path = "/a b" }, "shares[0].path"},
-		"share server":    {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Server = "a;b" }, "shares[0].server"},
-		"share export":    {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Export = "x" }, "shares[0].export"},
-		"share sub":       {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Sub = "../x" }, "shares[0].sub"},
-		"share options":   {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Options = "a b" }, "shares[0].options"},
-		"share on a disk": {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Path = "/var/lib/etcd/x" }, "shares[0].path"},
-		"nested shares":   {func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good, good}; g.Shares[1].Path = "/srv/x" }, "shares[1].path"},
+		"share path": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Path = "/a b" },
+			"shares[0].path",
+		},
+		"share server": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Server = "a;b" },
+			"shares[0].server",
+		},
+		"share export": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Export = "x" },
+			"shares[0].export",
+		},
+		"share sub": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Sub = "../x" }, "shares[0].sub",
+		},
+		"share options": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Options = "a b" },
+			"shares[0].options",
+		},
+		"share on a disk": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good}; g.Shares[0].Path = "/var/lib/etcd/x" },
+			"shares[0].path",
+		},
+		"nested shares": {
+			func(g *cloudinit.Guest) { g.Shares = []cloudinit.Share{good, good}; g.Shares[1].Path = "/srv/x" },
+			"shares[1].path",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParseReport reads what a node says of its first boot. A node can say anything: it must not be able to point at a log elsewhere.
+// FuzzParseReport reads what a node says of its first boot. A node can say anything: it must not be able to point at a
+// log elsewhere.
 func FuzzParseReport(f *testing.F) {
 	f.Add("busy\n")
 	f.Add("01-setup 0 300\n02-disk 124 60 dGFpbA==\n03-last none 60\n04-now running 60")

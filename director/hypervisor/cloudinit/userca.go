@@ -42,7 +42,10 @@ func (g *Guest) userCAProblems() []director.Field {
 	}
 	for i, p := range g.UserCA.Principals {
 		if !principal.MatchString(p) {
-			fields = append(fields, director.Field{Path: fmt.Sprintf("user_ca.principals[%d]", i), Msg: fmt.Sprintf("%q is not 1 to 128 letters, digits, dots and dashes", p)})
+			fields = append(fields, director.Field{
+				Path: fmt.Sprintf("user_ca.principals[%d]", i),
+				Msg:  fmt.Sprintf("%q is not 1 to 128 letters, digits, dots and dashes", p),
+			})
 		}
 	}
 	return fields
@@ -56,6 +59,9 @@ func (g *Guest) userCAFiles() []file {
 	return []file{
 		newFile(userCAFile, "0644", "root:root", []byte(strings.TrimSpace(g.UserCA.Public)+"\n")),
 		newFile(principalsDir+"/"+g.SSHUser, "0644", "root:root", []byte(strings.Join(g.UserCA.Principals, "\n")+"\n")),
-		newFile(sshdFile, "0644", "root:root", []byte("TrustedUserCAKeys "+userCAFile+"\nAuthorizedPrincipalsFile "+principalsDir+"/%u\n")),
+		newFile(
+			sshdFile, "0644", "root:root",
+			[]byte("TrustedUserCAKeys "+userCAFile+"\nAuthorizedPrincipalsFile "+principalsDir+"/%u\n"),
+		),
 	}
 }

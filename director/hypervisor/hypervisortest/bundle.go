@@ -70,7 +70,10 @@ func (b bundle) spec(name string) hypervisor.Spec {
 			Network: b.Network, MAC: "52:54:00:" + id[1:3] + ":" + id[3:5] + ":" + id[5:7],
 			Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24")},
 		}},
-		Seed: hypervisor.Seed{MetaData: []byte("instance-id: x\n"), UserData: []byte("#cloud-config\n"), NetworkConfig: []byte("version: 2\n")},
+		Seed: hypervisor.Seed{
+			MetaData: []byte("instance-id: x\n"), UserData: []byte("#cloud-config\n"),
+			NetworkConfig: []byte("version: 2\n"),
+		},
 	}
 	b.Cleanup(func() { b.sweep(s.Key) })
 	return s
@@ -113,7 +116,10 @@ func (b bundle) ready(x hypervisor.Backend, s hypervisor.Spec) hypervisor.VM {
 		}
 		if v.Ready {
 			if v.CPUs != 0 && v.CPUs != s.CPUs || v.Memory != 0 && v.Memory != s.Memory {
-				b.Errorf("%s is said to have %d vCPUs and %d bytes, want %d and %d", s.Name, v.CPUs, v.Memory, s.CPUs, s.Memory)
+				b.Errorf(
+					"%s is said to have %d vCPUs and %d bytes, want %d and %d", s.Name, v.CPUs, v.Memory, s.CPUs,
+					s.Memory,
+				)
 			}
 			return v
 		}

@@ -11,23 +11,25 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Subject is a hypervisor under test with what the suite needs around it. Each case gets a Subject of its own; several may
-// share one hypervisor, but not a Director.
+// Subject is a hypervisor under test with what the suite needs around it. Each case gets a Subject of its own; several
+// may share one hypervisor, but not a Director.
 type Subject struct {
 	// Open returns a new connection, as another director process would have. The suite closes it.
 	Open func(t *testing.T) hypervisor.Backend
 	// Director is an installation id that nothing else on the hypervisor has.
 	Director string
 	Host     string // for Spec.Host; may be empty
-	Image    string // name of an image that exists
-	Network  string // name of a network that exists
-	RootDisk int64  // at least the image's virtual size; default 64 MiB
-	Memory   int64  // default 64 MiB
+	// Elsewhere is one of several hosts of the provider, and not Host; empty if it has one alone.
+	Elsewhere string
+	Image     string // name of an image that exists
+	Network   string // name of a network that exists
+	RootDisk  int64  // at least the image's virtual size; default 64 MiB
+	Memory    int64  // default 64 MiB
 
 	// Stranger makes a VM without a stamp by the hypervisor's own means, and removes it when the test ends.
 	Stranger func(t *testing.T, name string) hypervisor.ID
-	// Attach attaches a disk to the VM by the hypervisor's own means, as a person or a storage driver would, and tells whether it still exists. It is
-	// removed when the test ends.
+	// Attach attaches a disk to the VM by the hypervisor's own means, as a person or a storage driver would, and tells
+	// whether it still exists. It is removed when the test ends.
 	Attach func(t *testing.T, vm hypervisor.VM) (exists func() bool)
 	// Crashes are the lines at which an Ensure may be cut off.
 	Crashes []Crash
@@ -64,7 +66,7 @@ type Crash struct {
 // test is one case of the suite.
 type test struct {
 	name  string
-	about string // for docs/backends.md
+	about string // for docs/reference/backends.md
 	run   func(bundle)
 }
 
@@ -72,7 +74,10 @@ var suite = []test{
 	{"ensure/idempotent", "a second call returns the same VM", ensureIdempotent},
 	{"ensure/concurrent", "calls at the same time, from several directors, make one VM", ensureConcurrent},
 	{"ensure/after_crash", "a creation that was cut off at any line is finished by the next call", ensureAfterCrash},
-	{"ensure/foreign_name", "a name that a stranger's VM has is refused, and the stranger is left alone", ensureForeignName},
+	{
+		"ensure/foreign_name", "a name that a stranger's VM has is refused, and the stranger is left alone",
+		ensureForeignName,
+	},
 	{"ensure/name_of_other_director", "the same for another director's VM", ensureOthersName},
 	{"ensure/missing_image", "an image that is not there", ensureMissingImage},
 	{"ensure/missing_network", "a network that is not there", ensureMissingNetwork},
@@ -115,6 +120,9 @@ var suite = []test{
 	{"networks/in_use", "a network that VMs are on stays", networksInUse},
 	{"networks/invalid", "settings that cannot be", networksInvalid},
 	{"networks/vlan", "a VLAN where there can be none is refused", networksVLAN},
+	{"hosts/fence", "a VM is powered off by its identity alone, and another's is refused", hostsFence},
+	{"hosts/without", "a host that is lost is asked nothing, and its VMs are not listed", hostsWithout},
+	{"hosts/namesake", "two VMs with one name on two hosts are told apart", hostsNamesake},
 	{"capacity/rows", "what hosts have, and have left", capacityRows},
 	{"console/tail", "what a guest printed at boot", consoleTail},
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// NewImage writes a qcow2 disk of 64 MiB with that boot sector, and with some random bytes, so that no image is like another.
+// NewImage writes a qcow2 disk of 64 MiB with that boot sector, and with some random bytes, so that no image is like
+// another.
 func NewImage(t testing.TB, boot []byte) hypervisor.ImageSpec {
 	t.Helper()
 	return NewImageOf(t, 64<<20, boot)

@@ -17,9 +17,13 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// columns are those of docs/backends.md. Each is a file of the directory columns, which the run of a back end's suite has written.
+// columns are those of docs/reference/backends.md. Each is a file of the directory columns, which the run of a back
+// end's suite has written.
 var columns = []struct{ file, title string }{
-	{"sim", "`sim`"}, {"vsphere", "vSphere, on vCenter's simulator"}, {"libvirt-test", "libvirt, its test driver"}, {"libvirt", "libvirt and QEMU"},
+	{"sim", "`sim`"},
+	{"vsphere", "vSphere, on vCenter's simulator"},
+	{"libvirt-test", "libvirt, its test driver"},
+	{"libvirt", "libvirt and QEMU"},
 }
 
 // capabilities are the optional interfaces by name.
@@ -37,6 +41,10 @@ var capabilities = []struct {
 	{"Snapshots", "keeps the state of a VM and goes back to it", has[hypervisor.Snapshots]},
 	{"Diagnoser", "sees why a guest does not come up", has[hypervisor.Diagnoser]},
 	{"Console", "shows what the guest printed at boot", has[hypervisor.Console]},
+	{
+		"Hosts", "goes on without hosts that are lost, and powers off for good what is found on them later",
+		has[hypervisor.Hosts],
+	},
 	{"Prober", "tests a connection and says all that is wrong", has[hypervisor.Prober]},
 }
 
@@ -63,12 +71,13 @@ func (o *outcomes) set(about, outcome string) {
 	o.lines[about] = outcome
 }
 
-// ExerciseColumn runs the suite like Exercise, and holds its outcome to the back end's column of docs/backends.md: what passes and what is skipped has to be what
-// stands there. With update, a whole run writes the column and the page.
+// ExerciseColumn runs the suite like Exercise, and holds its outcome to the back end's column of
+// docs/reference/backends.md: what passes and what is skipped has to be what stands there. With update, a whole run
+// writes the column and the page.
 func ExerciseColumn(t *testing.T, column string, update bool, open func(t *testing.T) Subject) {
 	t.Helper()
 	if !slices.ContainsFunc(columns, func(c struct{ file, title string }) bool { return c.file == column }) {
-		t.Fatalf("docs/backends.md has no column %q", column)
+		t.Fatalf("docs/reference/backends.md has no column %q", column)
 	}
 	got := &outcomes{lines: map[string]string{}}
 	t.Cleanup(func() { // after all cases
@@ -113,7 +122,10 @@ func (o *outcomes) compare(t *testing.T, column string, update bool) {
 	}
 	for about, outcome := range o.lines { // a part of the suite may have run
 		if diff := cmp.Diff(want[about], outcome); diff != "" {
-			t.Errorf("%s is not what docs/backends.md says; make generate writes it anew (-page +run):\n%s", about, diff)
+			t.Errorf(
+				"%s is not what docs/reference/backends.md says; make generate writes it anew (-page +run):\n%s", about,
+				diff,
+			)
 		}
 	}
 }
@@ -187,18 +199,19 @@ func columnsDir(t *testing.T) string {
 }
 
 func pagePath(dir string) string {
-	return filepath.Join(dir, "..", "..", "..", "..", "docs", "backends.md")
+	return filepath.Join(dir, "..", "..", "..", "..", "docs", "reference", "backends.md")
 }
 
-// render returns docs/backends.md for the columns.
+// render returns docs/reference/backends.md for the columns.
 func render(dir string) ([]byte, error) {
 	var page bytes.Buffer
 	page.WriteString(`<!-- Written by the conformance suite: make generate. -->
 # Back ends
 
-What each back end does, as the last run of the conformance suite has shown it ([writing a back end](writing-a-backend.md)). The runs on vCenter's simulator, libvirt's
-test driver and ` + "`sim`" + ` are part of every test run, which fails if they show anything else than this page. The column of libvirt and QEMU is written by a run in the lab
-with ` + "`-update`" + `, and is empty where that run did not come to a case.
+This page shows what each back end did in the last run of the conformance suite
+([writing a back end](../develop/writing-a-backend.md)). The runs on vCenter's simulator, libvirt's test driver and
+` + "`sim`" + ` are part of every test run, which fails if they differ from this page. A run in the lab with
+` + "`-update`" + ` writes the column of libvirt and QEMU. The column is empty where that run did not reach a case.
 
 ## Capabilities
 
@@ -213,7 +226,10 @@ with ` + "`-update`" + `, and is empty where that run did not come to a case.
 		all, titles = append(all, lines), append(titles, c.title)
 	}
 	head := func(first, second string) {
-		fmt.Fprintf(&page, "| %s | %s | %s |\n|---|---|%s\n", first, second, strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
+		fmt.Fprintf(
+			&page, "| %s | %s | %s |\n|---|---|%s\n", first, second, strings.Join(titles, " | "),
+			strings.Repeat("---|", len(titles)),
+		)
 	}
 	head("interface", "what it is for")
 	for _, k := range capabilities {

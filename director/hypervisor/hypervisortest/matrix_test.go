@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write docs/backends.md")
+var update = flag.Bool("update", false, "write docs/reference/backends.md")
 
 // The page says what the columns say. The columns are held to their runs by ExerciseColumn.
 func TestBackendsPage(t *testing.T) {
@@ -28,7 +28,7 @@ func TestBackendsPage(t *testing.T) {
 	}
 	got, err := os.ReadFile(pagePath(dir))
 	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
-		t.Errorf("docs/backends.md is stale; make generate writes it anew: %v (-want +got):\n%s", err, diff)
+		t.Errorf("docs/reference/backends.md is stale; make generate writes it anew: %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -60,7 +60,8 @@ func TestRender(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := outcomes{lines: map[string]string{
-		"capability Imaging": "true", "capability Console": "false", "case ensure/idempotent": passed, "case get/adapters": skipped + " it cannot", "case console/tail": skipped + " it cannot",
+		"capability Imaging": "true", "capability Console": "false", "case ensure/idempotent": passed,
+		"case get/adapters": skipped + " it cannot", "case console/tail": skipped + " it cannot",
 	}}
 	if err := os.MkdirAll(filepath.Dir(pagePath(filepath.Join(dir, "a", "b", "c", "d"))), 0o755); err != nil {
 		t.Fatal(err)
@@ -77,8 +78,10 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| `Imaging` | keeps images for cloning | yes |  |  |  |", "| `Console` | shows what the guest printed at boot | no |",
-		"| `ensure/idempotent` | a second call returns the same VM | passed |  |  |  |", "a VM tells on which networks it is | (1) |", "what a guest printed at boot | (1) |",
+		"| `Imaging` | keeps images for cloning | yes |  |  |  |", "| `Console` | shows what the guest printed at " +
+			"boot | no |",
+		"| `ensure/idempotent` | a second call returns the same VM | passed |  |  |  |",
+		"a VM tells on which networks it is | (1) |", "what a guest printed at boot | (1) |",
 		"\n1. it cannot\n",
 	} {
 		if !strings.Contains(string(page), want) {

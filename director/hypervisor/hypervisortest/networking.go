@@ -64,14 +64,20 @@ func networksForeign(b bundle) {
 	other := s
 	other.Owner = director.Stamp{Director: RandomID("d"), Machine: s.Owner.Machine}
 	b.wantKind(networking.EnsureNetwork(b.ctx, other), director.KindConflict, "EnsureNetwork of another director")
-	b.wantKind(networking.DeleteNetwork(b.ctx, s.Name, other.Owner), director.KindConflict, "DeleteNetwork by another director")
+	b.wantKind(
+		networking.DeleteNetwork(b.ctx, s.Name, other.Owner), director.KindConflict,
+		"DeleteNetwork by another director",
+	)
 	if b.ForeignNetwork == nil {
 		return
 	}
 	by := b.ForeignNetwork(b.T)
 	by.Owner = s.Owner
 	b.wantKind(networking.EnsureNetwork(b.ctx, by), director.KindConflict, "EnsureNetwork of a network made by hand")
-	b.wantKind(networking.DeleteNetwork(b.ctx, by.Name, s.Owner), director.KindConflict, "DeleteNetwork of a network made by hand")
+	b.wantKind(
+		networking.DeleteNetwork(b.ctx, by.Name, s.Owner), director.KindConflict,
+		"DeleteNetwork of a network made by hand",
+	)
 }
 
 func networksOverlap(b bundle) {

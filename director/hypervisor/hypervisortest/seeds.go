@@ -82,7 +82,10 @@ func seedsRefused(b bundle) {
 	seeds := capability[hypervisor.Seeds](b)
 	s := b.spec("seed")
 	v := b.ready(b.b, s)
-	b.wantKind(seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{Director: b.Director, Machine: RandomID("m")}), director.KindConflict, "RemoveSeed of another machine's VM")
+	b.wantKind(
+		seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{Director: b.Director, Machine: RandomID("m")}),
+		director.KindConflict, "RemoveSeed of another machine's VM",
+	)
 	b.wantKind(seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{}), director.KindConflict, "RemoveSeed for nobody")
 	if !b.hasSeed(v) {
 		b.Error("a refused RemoveSeed has taken the seed")

@@ -34,7 +34,9 @@ func snapshotsLife(b bundle) {
 	if err != nil || first.Name != "before" {
 		b.Fatalf("TakeSnapshot: %+v, %v", first, err)
 	}
-	if again, err := x.TakeSnapshot(b.ctx, v.ID, s.Key, "before", guard); err != nil || !again.Created.Equal(first.Created) {
+	if again, err := x.TakeSnapshot(
+		b.ctx, v.ID, s.Key, "before", guard,
+	); err != nil || !again.Created.Equal(first.Created) {
 		b.Errorf("TakeSnapshot once more: %+v, %v", again, err)
 	}
 	if _, err := x.TakeSnapshot(b.ctx, v.ID, s.Key, "after", guard); err != nil {

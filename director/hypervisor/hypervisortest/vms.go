@@ -63,7 +63,9 @@ func getSeveralAdapters(b bundle) {
 	if got == nil {
 		b.Skip("this back end does not tell of adapters")
 	}
-	want := []hypervisor.Adapter{{Network: s.NICs[0].Network, MAC: s.NICs[0].MAC}, {Network: second.Network, MAC: second.MAC}}
+	want := []hypervisor.Adapter{
+		{Network: s.NICs[0].Network, MAC: s.NICs[0].MAC}, {Network: second.Network, MAC: second.MAC},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		b.Errorf("the adapters (-want +got):\n%s", diff)
 	}
@@ -115,8 +117,10 @@ func listFilters(b bundle) {
 		f    hypervisor.Filter
 		want []hypervisor.VM
 	}{
-		"ours":                       {hypervisor.Filter{Director: b.Director}, want},
-		"one machine":                {hypervisor.Filter{Director: b.Director, Machine: want[1].Stamp.Machine}, want[1:]},
+		"ours": {hypervisor.Filter{Director: b.Director}, want},
+		"one machine": {
+			hypervisor.Filter{Director: b.Director, Machine: want[1].Stamp.Machine}, want[1:],
+		},
 		"no such machine":            {hypervisor.Filter{Director: b.Director, Machine: "nothing"}, nil},
 		"another director":           {hypervisor.Filter{Director: other.Director}, []hypervisor.VM{others}},
 		"another director's machine": {hypervisor.Filter{Director: b.Director, Machine: others.Stamp.Machine}, nil},
@@ -192,7 +196,9 @@ func deleteIdempotent(b bundle) {
 	if err := b.b.SetPower(b.ctx, again.ID, hypervisor.PowerOff); err != nil {
 		b.Fatalf("SetPower: %v", err)
 	}
-	if err := b.b.Delete(b.ctx, again.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true, Grace: time.Second}); err != nil {
+	if err := b.b.Delete(b.ctx, again.ID, hypervisor.DeleteOptions{
+		Owner: s.Key, DataDisks: true, Grace: time.Second,
+	}); err != nil {
 		b.Errorf("Delete of a VM that is off: %v", err)
 	}
 	b.remains("after Delete")

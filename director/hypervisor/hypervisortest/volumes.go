@@ -24,7 +24,8 @@ func deleteKeepsDisks(b bundle) {
 		b.Fatalf("ListVolumes: %v, want 2", before)
 	}
 	for _, d := range before {
-		if d.Stamp != s.Key || d.Name == "" || d.Host != "" && d.Host != v.Host || d.Size != s.DataDisks[0].Size && d.Size != s.DataDisks[1].Size ||
+		if d.Stamp != s.Key || d.Name == "" || d.Host != "" && d.Host != v.Host ||
+			d.Size != s.DataDisks[0].Size && d.Size != s.DataDisks[1].Size ||
 			d.Serial == "" || d.VM != v.Name || d.Label != (hypervisor.DiskLabel{}) {
 			b.Errorf("volume %+v of %+v", d, s.Key)
 		}
@@ -47,7 +48,9 @@ func deleteKeepsDisks(b bundle) {
 }
 
 // ofDisk compares volumes by what they are, and not by who has them.
-var ofDisk = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".VM" || p.Last().String() == ".Label" }, cmp.Ignore())
+var ofDisk = cmp.FilterPath(
+	func(p cmp.Path) bool { return p.Last().String() == ".VM" || p.Last().String() == ".Label" }, cmp.Ignore(),
+)
 
 // Disks that others have attached are told, and no deletion takes them along.
 func deleteKeepsForeignDisks(b bundle) {
@@ -70,7 +73,9 @@ func deleteKeepsForeignDisks(b bundle) {
 			theirs++
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"kaas-data": true, "more": true}, ours); diff != "" || theirs != 1 || len(got) != 3 {
+	if diff := cmp.Diff(
+		map[string]bool{"kaas-data": true, "more": true}, ours,
+	); diff != "" || theirs != 1 || len(got) != 3 {
 		b.Errorf("AttachedDisks: %+v; want its two data disks and the foreign one", got)
 	}
 	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true})
@@ -95,7 +100,9 @@ func volumesTakenOver(b bundle) {
 
 	v = b.ready(b.b, heir)
 	want := []hypervisor.VolumeInfo{{Size: old.DataDisks[0].Size, Stamp: old.Key, Serial: "kaas-data", VM: heir.Name}}
-	like := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Name" || p.Last().String() == ".Host" }, cmp.Ignore())
+	like := cmp.FilterPath(
+		func(p cmp.Path) bool { return p.Last().String() == ".Name" || p.Last().String() == ".Host" }, cmp.Ignore(),
+	)
 	check := func(when string) {
 		b.Helper()
 		got, err := volumes.ListVolumes(b.ctx, b.Director)
@@ -104,7 +111,10 @@ func volumesTakenOver(b bundle) {
 		}
 	}
 	check("taken over")
-	b.wantKind(volumes.DeleteVolume(b.ctx, old.Key, "kaas-data"), director.KindConflict, "DeleteVolume of a disk that was taken over")
+	b.wantKind(
+		volumes.DeleteVolume(b.ctx, old.Key, "kaas-data"), director.KindConflict,
+		"DeleteVolume of a disk that was taken over",
+	)
 	second := b.spec("second")
 	second.DataDisks = heir.DataDisks
 	_, err = b.b.Ensure(b.ctx, second)
@@ -133,7 +143,9 @@ func volumesDelete(b bundle) {
 	s := withData(b.spec("volumes"))
 	v := b.ready(b.b, s)
 	b.wantKind(volumes.DeleteVolume(b.ctx, s.Key), director.KindConflict, "DeleteVolume in use")
-	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key, Label: hypervisor.DiskLabel{Cluster: "demo", Pool: "worker", Node: "demo-worker-1"}})
+	b.delete(v.ID, hypervisor.DeleteOptions{
+		Owner: s.Key, Label: hypervisor.DiskLabel{Cluster: "demo", Pool: "worker", Node: "demo-worker-1"},
+	})
 	stranger := director.Stamp{Director: b.Director, Machine: RandomID("m")}
 	if err := volumes.DeleteVolume(b.ctx, stranger); err != nil {
 		b.Errorf("DeleteVolume of nothing: %v", err)

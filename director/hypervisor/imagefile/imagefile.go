@@ -26,8 +26,8 @@ type File struct {
 	info fs.FileInfo
 }
 
-// Open opens the file of s and compares its checksum, so that nothing wrong is ever sent. Errors: not_found without the file, invalid if it is
-// another file than s says or no self-contained qcow2, unavailable if the context ends.
+// Open opens the file of s and compares its checksum, so that nothing wrong is ever sent. Errors: not_found without the
+// file, invalid if it is another file than s says or no self-contained qcow2, unavailable if the context ends.
 func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error) {
 	f, err := confine.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,10 @@ func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
 		return nil, director.Errorf(director.KindInvalid, op, "%s does not have the SHA-256 %s", s.Path, s.SHA256).
-			WithHint("the file is damaged or another one: fetch or build it again, or correct the checksum of image %s", s.Name)
+			WithHint(
+				"the file is damaged or another one: fetch or build it again, or correct the checksum of image %s",
+				s.Name,
+			)
 	}
 	// The header of qcow2: magic, version, and the virtual size at byte 24.
 	header := make([]byte, 32)

@@ -12,8 +12,9 @@ import (
 const (
 	qcowOffset     = 0x00fffffffffffe00 // of a cluster, in an L1 or L2 entry
 	qcowCompressed = 1 << 62
-	qcowZero       = 1               // in an L2 entry from version 3 on
-	qcowAllowed    = 1<<0 | 1<<1     // incompatible features that a reader may ignore: dirty and corrupt marks of refcounts
+	qcowZero       = 1 // in an L2 entry from version 3 on
+	// incompatible features that a reader may ignore: dirty and corrupt marks of refcounts.
+	qcowAllowed    = 1<<0 | 1<<1
 	qcowMostL1     = 32 << 20 / 8    // entries, as QEMU bounds them
 	qcowMostDisk   = int64(64) << 40 // what VMFS can hold, and more than any node
 	deflateWindow  = 1 << 20         // more than a compressed cluster can take
@@ -53,7 +54,10 @@ func OpenDisk(file io.ReaderAt) (*Disk, error) {
 	case size == 0 || size > uint64(qcowMostDisk):
 		return nil, fmt.Errorf("%d bytes are not the size of a disk", size)
 	case version == 3 && be.Uint64(h[72:])&^uint64(qcowAllowed) != 0:
-		return nil, errors.New("it uses features (external data file, zstd, extended L2) that only QEMU reads; rewrite it: qemu-img convert -O qcow2 -o compat=0.10")
+		return nil, errors.New(
+			"it uses features (external data file, zstd, extended L2) that only QEMU reads; rewrite it: qemu-img " +
+				"convert -O qcow2 -o compat=0.10",
+		)
 	}
 	d := &Disk{Size: int64(size), Cluster: 1 << bits, file: file, bits: uint(bits), v3: version == 3}
 	perTable := uint64(d.Cluster) * uint64(d.Cluster) / 8
@@ -78,8 +82,8 @@ func (d *Disk) table(at uint64, n int) ([]uint64, error) {
 	return out, nil
 }
 
-// ReadCluster fills p, which has the length of a cluster, with cluster n. data is false if the cluster holds only zeros because nothing was
-// ever written there; p is left alone then.
+// ReadCluster fills p, which has the length of a cluster, with cluster n. data is false if the cluster holds only zeros
+// because nothing was ever written there; p is left alone then.
 func (d *Disk) ReadCluster(n int64, p []byte) (data bool, err error) {
 	perTable := d.Cluster / 8
 	if n < 0 || n/perTable >= int64(len(d.l1)) || int64(len(p)) != d.Cluster {

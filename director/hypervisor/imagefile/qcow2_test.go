@@ -10,8 +10,8 @@ import (
 
 const cluster = 1 << 16
 
-// disk returns a qcow2 file of five clusters: written, never written, compressed, written as zeros, and one that lies beyond the end of the file's
-// last full cluster.
+// disk returns a qcow2 file of five clusters: written, never written, compressed, written as zeros, and one that lies
+// beyond the end of the file's last full cluster.
 func disk(t *testing.T, version uint32) []byte {
 	t.Helper()
 	var packed bytes.Buffer

@@ -16,12 +16,14 @@ func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, 
 	err := b.do(ctx, VerbList, nil, func(string, When) error {
 		out = nil
 		for _, v := range b.w.vms {
-			if v.Power != hypervisor.PowerOn {
+			if v.Power != hypervisor.PowerOn || b.lost[v.Host] {
 				continue
 			}
 			for _, n := range v.spec.NICs {
 				for _, a := range n.Addresses {
-					out = append(out, hypervisor.UsedAddress{VM: v.Name, Host: v.Host, Stamp: v.Stamp, Network: n.Network, MAC: n.MAC, Address: a.Addr()})
+					out = append(out, hypervisor.UsedAddress{
+						VM: v.Name, Host: v.Host, Stamp: v.Stamp, Network: n.Network, MAC: n.MAC, Address: a.Addr(),
+					})
 				}
 			}
 		}

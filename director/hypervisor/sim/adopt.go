@@ -8,7 +8,9 @@ import (
 )
 
 // Adopt implements hypervisor.Adopter.
-func (b *Backend) Adopt(ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk) (hypervisor.VM, error) {
+func (b *Backend) Adopt(
+	ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk,
+) (hypervisor.VM, error) {
 	var got hypervisor.VM
 	err := b.do(ctx, VerbAdopt, []string{key.Machine, name}, func(op string, when When) error {
 		w := b.w
@@ -43,9 +45,12 @@ func (w *World) adoptable(op string, key director.Stamp, name string) (*vm, erro
 		switch {
 		case v.Name != name || v == ours:
 		case v.Stamp != (director.Stamp{}):
-			return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner", name).WithHint("it is left as it is")
+			return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner", name).
+				WithHint("it is left as it is")
 		case ours != nil:
-			return nil, director.Errorf(director.KindConflict, op, "there are two VMs named %s, and one is ours already", name).
+			return nil, director.Errorf(
+				director.KindConflict, op, "there are two VMs named %s, and one is ours already", name,
+			).
 				WithHint("remove the one that is not wanted by hand")
 		default:
 			return v, nil

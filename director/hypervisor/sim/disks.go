@@ -15,14 +15,16 @@ func (k diskKey) name() string { return k.stamp.Machine + "." + k.serial }
 func (b *Backend) AttachedDisks(ctx context.Context, id hypervisor.ID) ([]hypervisor.AttachedDisk, error) {
 	var out []hypervisor.AttachedDisk
 	err := b.do(ctx, VerbListVolumes, []string{string(id)}, func(op string, _ When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if err != nil {
 			return err
 		}
 		out = slices.Clone(v.foreign)
 		for _, k := range v.disks() {
 			if d := b.w.disks[k]; d != nil {
-				out = append(out, hypervisor.AttachedDisk{Name: k.name(), Size: d.size, Stamp: k.stamp, Serial: k.serial})
+				out = append(out, hypervisor.AttachedDisk{
+					Name: k.name(), Size: d.size, Stamp: k.stamp, Serial: k.serial,
+				})
 			}
 		}
 		return nil
@@ -31,8 +33,8 @@ func (b *Backend) AttachedDisks(ctx context.Context, id hypervisor.ID) ([]hyperv
 	return out, err
 }
 
-// AttachForeign attaches a disk to the VM that is not the director's, as a person or a storage driver would. It panics if the world's file cannot
-// be written.
+// AttachForeign attaches a disk to the VM that is not the director's, as a person or a storage driver would. It panics
+// if the world's file cannot be written.
 func (w *World) AttachForeign(id hypervisor.ID, name string, size int64) {
 	const op = "sim.attach"
 	if err := w.enter(op); err != nil {
@@ -63,7 +65,8 @@ func (v *vm) disks() []diskKey {
 	return keys
 }
 
-// diskUser returns a VM other than but that has one of the owner's disks with those serials, or any of them without serials.
+// diskUser returns a VM other than but that has one of the owner's disks with those serials, or any of them without
+// serials.
 func (w *World) diskUser(owner director.Stamp, serials []string, but *vm) *vm {
 	for _, v := range w.vms {
 		if v == but {
@@ -92,7 +95,9 @@ func (w *World) takeable(op string, s hypervisor.Spec) error {
 			continue
 		}
 		if w.disks[diskKey{d.Of, d.Serial}] == nil {
-			return director.Errorf(director.KindNotFound, op, "the data disk %s of machine %s does not exist", d.Serial, d.Of.Machine)
+			return director.Errorf(
+				director.KindNotFound, op, "the data disk %s of machine %s does not exist", d.Serial, d.Of.Machine,
+			)
 		}
 		if user := w.diskUser(d.Of, []string{d.Serial}, w.byStamp(s.Key)); user != nil {
 			return inUse(op, user)

@@ -16,8 +16,9 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// journal is the file of a world: one line for each thing that came, changed or went. A line is written before the caller hears of the act, and
-// not synced: it survives the end of the process, as a hypervisor survives its director's, and not that of the machine.
+// journal is the file of a world: one line for each thing that came, changed or went. A line is written before the
+// caller hears of the act, and not synced: it survives the end of the process, as a hypervisor survives its director's,
+// and not that of the machine.
 //
 // Several processes may have it open. Each locks it for an act, and reads first what the others have written.
 type journal struct {
@@ -70,8 +71,9 @@ type networkRecord struct {
 	Started bool
 }
 
-// OpenWorld opens the world that the file keeps, or begins one. Other processes may have it open, too, and act on the same things. A last line
-// that was cut by the end of its writer counts as never written. Close it when the last Backend is closed.
+// OpenWorld opens the world that the file keeps, or begins one. Other processes may have it open, too, and act on the
+// same things. A last line that was cut by the end of its writer counts as never written. Close it when the last
+// Backend is closed.
 func OpenWorld(path string, hosts ...Host) (*World, error) {
 	const op = "sim.open"
 	w := NewWorld(hosts...)
@@ -116,7 +118,8 @@ func (w *World) Close() error {
 	return err
 }
 
-// enter makes the world ours until leave: for this process, and for the others that have its file open. What they did since is known then.
+// enter makes the world ours until leave: for this process, and for the others that have its file open. What they did
+// since is known then.
 func (w *World) enter(op string) error {
 	w.mu.Lock()
 	if w.journal == nil {
@@ -141,7 +144,8 @@ func (w *World) leave() {
 	w.mu.Unlock()
 }
 
-// look is enter for those who only look. If the file cannot be read they see what was known; the next act says what is wrong.
+// look is enter for those who only look. If the file cannot be read they see what was known; the next act says what is
+// wrong.
 func (w *World) look() (leave func()) {
 	if w.enter("sim.look") == nil {
 		return w.leave
@@ -158,7 +162,8 @@ func lock(f *os.File, how int) error {
 	}
 }
 
-// catchUp locks the file and reads what others have written since. If one of them has written it anew, it is read from the beginning.
+// catchUp locks the file and reads what others have written since. If one of them has written it anew, it is read from
+// the beginning.
 func (w *World) catchUp() error {
 	j := w.journal
 	for {
@@ -205,7 +210,8 @@ func (j *journal) add(r record) {
 	}
 }
 
-// flush writes what was noted, in one piece. On an error nothing of it stays in the file, and the next flush tries all of it again.
+// flush writes what was noted, in one piece. On an error nothing of it stays in the file, and the next flush tries all
+// of it again.
 func (j *journal) flush(op string) error {
 	if j == nil || j.pending.Len() == 0 {
 		return nil
@@ -213,8 +219,9 @@ func (j *journal) flush(op string) error {
 	n, err := j.file.Write(j.pending.Bytes())
 	if err != nil {
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: op, Msg: "the pretend world cannot write its file", Hint: "free space on the disk of the simulation",
-			Err: errors.Join(err, j.file.Truncate(j.size)),
+			Kind: director.KindUnavailable, Op: op, Msg: "the pretend world cannot write its file",
+			Hint: "free space on the disk of the simulation",
+			Err:  errors.Join(err, j.file.Truncate(j.size)),
 		}
 	}
 	j.size += int64(n)
@@ -222,7 +229,8 @@ func (j *journal) flush(op string) error {
 	return nil
 }
 
-// replay reads lines. It returns where the last whole one ends: what has no end was never written, as nobody else writes while we have the lock.
+// replay reads lines. It returns where the last whole one ends: what has no end was never written, as nobody else
+// writes while we have the lock.
 func (w *World) replay(text io.Reader) (good int64, err error) {
 	j := w.journal
 	w.journal = nil // what is read is not to be written again
@@ -254,7 +262,8 @@ func (w *World) apply(r record) {
 			w.dropVM(old)
 		}
 		w.putVM(&vm{
-			VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, seeded: r.VM.Seeded, ensured: r.VM.Ensured, since: r.VM.Since,
+			VM: r.VM.VM, spec: r.VM.Spec, made: r.VM.Made, seeded: r.VM.Seeded, ensured: r.VM.Ensured,
+			since:     r.VM.Since,
 			snapshots: r.VM.Snapshots, foreign: r.VM.Foreign,
 		})
 	case r.NoVM != "":
@@ -262,7 +271,9 @@ func (w *World) apply(r record) {
 			w.dropVM(old)
 		}
 	case r.Disk != nil:
-		w.putDisk(diskKey{r.Disk.Stamp, r.Disk.Serial}, &disk{host: r.Disk.Host, size: r.Disk.Size, label: r.Disk.Label})
+		w.putDisk(diskKey{
+			r.Disk.Stamp, r.Disk.Serial,
+		}, &disk{host: r.Disk.Host, size: r.Disk.Size, label: r.Disk.Label})
 	case r.NoDisk != nil:
 		w.dropDisks(r.NoDisk.Stamp, []string{r.NoDisk.Serial})
 	case r.Image != nil:

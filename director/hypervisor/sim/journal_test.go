@@ -31,7 +31,8 @@ func openWorld(t *testing.T, path string) *sim.World {
 
 func spec(image, network string, n int) hypervisor.Spec {
 	return hypervisor.Spec{
-		Key: director.Stamp{Director: "d1", Machine: fmt.Sprintf("m%d", n)}, Name: fmt.Sprintf("vm-%d", n), CPUs: 1, Memory: 1 << 26, Image: image,
+		Key: director.Stamp{Director: "d1", Machine: fmt.Sprintf("m%d", n)}, Name: fmt.Sprintf("vm-%d", n), CPUs: 1,
+		Memory: 1 << 26, Image: image,
 		RootDisk: 1 << 30, DataDisks: []hypervisor.Disk{{Serial: "data", Size: 1 << 30}},
 		NICs: []hypervisor.NIC{{
 			Network: network, MAC: fmt.Sprintf("52:54:00:00:%02x:%02x", n/256, n%256),
@@ -122,15 +123,18 @@ func TestTornLineWasNeverWritten(t *testing.T) {
 	}
 }
 
-// Two processes on one file are two directors on one hypervisor: what both are told to make is made once, each sees at once what the other has
-// done, and nobody minds that a third one writes the file anew.
+// Two processes on one file are two directors on one hypervisor: what both are told to make is made once, each sees at
+// once what the other has done, and nobody minds that a third one writes the file anew.
 func TestProcessesShareAWorld(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "world.jsonl")
 	worlds := []*sim.World{openWorld(t, path), openWorld(t, path)}
 	image, network := newImage(t), newNetwork(t)
 	network.Owner = director.Stamp{Director: "d1", Machine: "net"}
-	if err := errors.Join(sim.Open(worlds[0]).EnsureImage(t.Context(), image, nil), sim.Open(worlds[1]).EnsureNetwork(t.Context(), network)); err != nil {
+	if err := errors.Join(
+		sim.Open(worlds[0]).EnsureImage(t.Context(), image, nil),
+		sim.Open(worlds[1]).EnsureNetwork(t.Context(), network),
+	); err != nil {
 		t.Fatal(err)
 	}
 	const vms, rounds = 20, 20 // enough lines for the file to be written anew
@@ -157,11 +161,15 @@ func TestProcessesShareAWorld(t *testing.T) {
 		}
 		for n := range vms {
 			key := director.Stamp{Director: "d1", Machine: fmt.Sprintf("m%d", n)}
-			found, err := sim.Open(worlds[n%2]).List(t.Context(), hypervisor.Filter{Director: key.Director, Machine: key.Machine})
+			found, err := sim.Open(
+				worlds[n%2],
+			).List(t.Context(), hypervisor.Filter{Director: key.Director, Machine: key.Machine})
 			if err != nil || len(found) != 1 {
 				t.Fatalf("%v, %v", found, err)
 			}
-			if err := sim.Open(worlds[1-n%2]).Delete(t.Context(), found[0].ID, hypervisor.DeleteOptions{Owner: key, DataDisks: true}); err != nil {
+			if err := sim.Open(
+				worlds[1-n%2],
+			).Delete(t.Context(), found[0].ID, hypervisor.DeleteOptions{Owner: key, DataDisks: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,7 +12,7 @@ var _ hypervisor.Seeds = (*Backend)(nil)
 // RemoveSeed implements hypervisor.Seeds.
 func (b *Backend) RemoveSeed(ctx context.Context, id hypervisor.ID, owner director.Stamp) error {
 	return b.do(ctx, VerbRemoveSeed, []string{string(id), owner.Machine}, func(op string, when When) error {
-		v, err := b.w.owned(op, id, owner)
+		v, err := b.owned(op, id, owner)
 		if err != nil || when == Midway || !v.seeded {
 			return err
 		}

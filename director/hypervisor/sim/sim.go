@@ -25,25 +25,33 @@ var (
 	_ hypervisor.Console    = (*Backend)(nil)
 	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.DiskTeller = (*Backend)(nil)
+	_ hypervisor.Hosts      = (*Backend)(nil)
 )
 
 // Backend is one director's connection to a World.
 type Backend struct {
 	w      *World
-	closed atomic.Bool
+	closed *atomic.Bool
+	lost   map[string]bool // hosts that Without left out
+	view   bool            // of another Backend
 }
 
 // Open returns a back end on w.
-func Open(w *World) *Backend { return &Backend{w: w} }
+func Open(w *World) *Backend { return &Backend{w: w, closed: &atomic.Bool{}} }
+
+// World returns the world of the back end.
+func (b *Backend) World() *World { return b.w }
 
 // Close implements hypervisor.Backend. What exists stays in the World.
 func (b *Backend) Close() error {
-	b.closed.Store(true)
+	if !b.view {
+		b.closed.Store(true)
+	}
 	return nil
 }
 
-// do runs act under the world's lock, with the faults around it. act gets the place where it shall break off; it returns after
-// half of its work for Midway.
+// do runs act under the world's lock, with the faults around it. act gets the place where it shall break off; it
+// returns after half of its work for Midway.
 func (b *Backend) do(ctx context.Context, v Verb, keys []string, act func(op string, when When) error) error {
 	op := "sim." + string(v)
 	if b.closed.Load() {
@@ -91,16 +99,22 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 		}
 		w := b.w
 		v := w.byStamp(s.Key)
+		if v != nil && b.lost[v.Host] {
+			return leftOut(op, v.Host)
+		}
 		if v == nil {
-			if err := w.check(op, s); err != nil {
+			if err := b.check(op, s); err != nil {
 				return err
 			}
-			on, err := w.place(op, s)
+			on, err := b.place(op, s)
 			if err != nil {
 				return err
 			}
 			id := w.newID()
-			v = &vm{VM: hypervisor.VM{ID: id, Name: s.Name, Host: on, Stamp: s.Key, Power: hypervisor.PowerOff}, spec: s, seeded: true}
+			v = &vm{
+				VM: hypervisor.VM{ID: id, Name: s.Name, Host: on, Stamp: s.Key, Power: hypervisor.PowerOff}, spec: s,
+				seeded: true,
+			}
 			v.spec.Seed = hypervisor.Seed{}
 			w.putVM(v)
 		}
@@ -146,8 +160,9 @@ func (v *vm) seen() hypervisor.VM {
 func (w *World) byStamp(s director.Stamp) *vm { return w.stamps[s] }
 
 // check tells what keeps a new VM from existing.
-func (w *World) check(op string, s hypervisor.Spec) error {
-	if w.names[s.Name] > 0 {
+func (b *Backend) check(op string, s hypervisor.Spec) error {
+	w := b.w
+	if w.names[s.Name] > b.namesakes(s.Name) {
 		return director.Errorf(director.KindConflict, op, "a VM named %q exists and is not ours", s.Name).
 			WithHint("choose another name, or remove that VM by hand")
 	}
@@ -167,14 +182,16 @@ func (w *World) free(h *host) (memory, space int64) {
 	return h.Memory - h.memory, h.Disk - h.space
 }
 
-// place chooses the host: where the VM's data disks are, the one that was asked for, or the one with the most free memory.
-func (w *World) place(op string, s hypervisor.Spec) (string, error) {
-	want := s.Host
+// place chooses the host: where the VM's data disks are, the one that was asked for, or the one with the most free
+// memory.
+func (b *Backend) place(op string, s hypervisor.Spec) (string, error) {
+	w, want := b.w, s.Host
 	need := s.RootDisk
 	for _, d := range s.DataDisks {
 		if kept := w.disks[diskKey{d.Owner(s.Key), d.Serial}]; kept != nil {
 			if want != "" && want != kept.host {
-				return "", director.Errorf(director.KindConflict, op, "the data disk %s of %s is on host %s and not on %s",
+				return "", director.Errorf(director.KindConflict, op, "the data disk %s of %s is on host %s and not "+
+					"on %s",
 					d.Serial, s.Name, kept.host, want)
 			}
 			want = kept.host
@@ -184,6 +201,9 @@ func (w *World) place(op string, s hypervisor.Spec) (string, error) {
 	}
 	if want != "" {
 		h := w.hosts[want]
+		if b.lost[want] {
+			return "", leftOut(op, want)
+		}
 		if h == nil {
 			return "", director.Errorf(director.KindNotFound, op, "there is no host %q", want)
 		}
@@ -196,7 +216,7 @@ func (w *World) place(op string, s hypervisor.Spec) (string, error) {
 		return want, nil
 	}
 	best, most := "", int64(-1)
-	for _, name := range w.hostNames() {
+	for _, name := range b.hostNames() {
 		h := w.hosts[name]
 		if h.down { // the VM may exist there
 			return "", unreachable(op, name)
@@ -215,14 +235,15 @@ func unreachable(op, host string) error {
 	return director.Errorf(director.KindUnavailable, op, "host %s does not answer", host)
 }
 
-func (w *World) find(op string, id hypervisor.ID) (*vm, error) {
-	if v := w.vms[id]; v != nil {
+func (b *Backend) find(op string, id hypervisor.ID) (*vm, error) {
+	w := b.w
+	if v := w.vms[id]; v != nil && !b.lost[v.Host] {
 		if w.hosts[v.Host].down {
 			return nil, unreachable(op, v.Host)
 		}
 		return v, nil
 	}
-	for _, name := range w.hostNames() {
+	for _, name := range b.hostNames() {
 		if w.hosts[name].down {
 			return nil, unreachable(op, name)
 		}
@@ -234,7 +255,7 @@ func (w *World) find(op string, id hypervisor.ID) (*vm, error) {
 func (b *Backend) Get(ctx context.Context, id hypervisor.ID) (hypervisor.VM, error) {
 	var got hypervisor.VM
 	err := b.do(ctx, VerbGet, []string{string(id)}, func(op string, _ When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if err != nil {
 			return err
 		}
@@ -254,19 +275,19 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 		if f.Director == "" && !f.Strangers {
 			return director.Invalid(op, "the filter is wrong", []director.Field{{Path: "director", Msg: "is empty"}})
 		}
-		for _, name := range b.w.hostNames() {
+		for _, name := range b.hostNames() {
 			if b.w.hosts[name].down {
 				return unreachable(op, name)
 			}
 		}
 		if f.Machine != "" && !f.Strangers {
-			if v := b.w.byStamp(director.Stamp{Director: f.Director, Machine: f.Machine}); v != nil {
+			if v := b.w.byStamp(director.Stamp{Director: f.Director, Machine: f.Machine}); v != nil && !b.lost[v.Host] {
 				got = append(got, v.seen())
 			}
 			return nil
 		}
 		for _, v := range b.w.vms {
-			if f.Match(v.Stamp) {
+			if f.Match(v.Stamp) && !b.lost[v.Host] {
 				got = append(got, v.seen())
 			}
 		}
@@ -284,7 +305,7 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 // SetPower implements hypervisor.Backend.
 func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.Power) error {
 	return b.do(ctx, VerbSetPower, []string{string(id)}, func(op string, when When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if err != nil || when == Midway {
 			return err
 		}
@@ -301,7 +322,7 @@ func (b *Backend) SetPower(ctx context.Context, id hypervisor.ID, p hypervisor.P
 // Delete implements hypervisor.Backend.
 func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	return b.do(ctx, VerbDelete, []string{string(id), o.Owner.Machine}, func(op string, when When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if director.KindOf(err) == director.KindNotFound && err != nil {
 			return nil
 		}
@@ -403,7 +424,9 @@ func (b *Backend) EnsureNetwork(ctx context.Context, s hypervisor.NetworkSpec) e
 		case n == nil:
 			for name, other := range b.w.networks {
 				if s.Mode != "bridge" && other.Mode != "bridge" && other.CIDR.Overlaps(s.CIDR) {
-					return director.Errorf(director.KindConflict, op, "%s overlaps %s of the network %q", s.CIDR, other.CIDR, name)
+					return director.Errorf(
+						director.KindConflict, op, "%s overlaps %s of the network %q", s.CIDR, other.CIDR, name,
+					)
 				}
 			}
 			n = &network{NetworkSpec: s}
@@ -447,14 +470,15 @@ func (b *Backend) DeleteNetwork(ctx context.Context, name string, owner director
 func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, error) {
 	var rows []hypervisor.HostCapacity
 	err := b.do(ctx, VerbCapacity, nil, func(op string, _ When) error {
-		for _, name := range b.w.hostNames() {
+		for _, name := range b.hostNames() {
 			h := b.w.hosts[name]
 			if h.down {
 				return unreachable(op, name)
 			}
 			memory, space := b.w.free(h)
 			rows = append(rows, hypervisor.HostCapacity{
-				Host: name, CPUs: h.CPUs, Memory: h.Memory, MemoryFree: max(memory, 0), Disk: h.Disk, DiskFree: max(space, 0),
+				Host: name, CPUs: h.CPUs, Memory: h.Memory, MemoryFree: max(memory, 0), Disk: h.Disk,
+				DiskFree: max(space, 0),
 			})
 		}
 		return nil
@@ -476,9 +500,10 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 			}
 		}
 		for k, d := range b.w.disks {
-			if k.stamp.Director == directorID {
+			if k.stamp.Director == directorID && !b.lost[d.host] {
 				row := hypervisor.VolumeInfo{
-					Name: k.name(), Host: d.host, Size: d.size, Stamp: k.stamp, Serial: k.serial, Label: d.label, VM: users[k],
+					Name: k.name(), Host: d.host, Size: d.size, Stamp: k.stamp, Serial: k.serial, Label: d.label,
+					VM: users[k],
 				}
 				rows = append(rows, row)
 			}
@@ -510,7 +535,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serial
 func (b *Backend) ConsoleTail(ctx context.Context, id hypervisor.ID, maxBytes int) ([]byte, error) {
 	var tail []byte
 	err := b.do(ctx, VerbConsoleTail, []string{string(id)}, func(op string, _ When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if err != nil {
 			return err
 		}

@@ -41,13 +41,22 @@ func newImage(t *testing.T) hypervisor.ImageSpec {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	return hypervisor.ImageSpec{Name: hypervisortest.RandomID("img-"), Path: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2"}
+	return hypervisor.ImageSpec{
+		Name: hypervisortest.RandomID("img-"), Path: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2",
+	}
 }
 
 // subject is a world of its own with an image and a network.
 func subject(t *testing.T) (hypervisortest.Subject, *sim.World) {
 	t.Helper()
-	return subjectOn(t, sim.NewWorld())
+	s, w := subjectOn(
+		t,
+		sim.NewWorld(sim.Host{
+			Name: "sim", CPUs: 64, Memory: 256 << 30, Disk: 4 << 40,
+		}, sim.Host{Name: "sim2", CPUs: 64, Memory: 64 << 30, Disk: 1 << 40}),
+	)
+	s.Elsewhere = "sim2"
+	return s, w
 }
 
 func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) {
@@ -79,8 +88,22 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 		},
 		HasSeed: func(_ *testing.T, v hypervisor.VM) bool { return w.HasSeed(v.ID) },
 		SeedCrashes: []hypervisortest.Crash{
-			{Name: "midway", Arm: func(*testing.T, hypervisor.Backend) { w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.Midway}) }},
-			{Name: "after", Arm: func(*testing.T, hypervisor.Backend) { w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.After}) }},
+			{
+				Name: "midway",
+				Arm: func(
+					*testing.T, hypervisor.Backend,
+				) {
+					w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.Midway})
+				},
+			},
+			{
+				Name: "after",
+				Arm: func(
+					*testing.T, hypervisor.Backend,
+				) {
+					w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.After})
+				},
+			},
 		},
 		Remains:  func(*testing.T) []string { return w.Inventory(director) },
 		NewImage: newImage,
@@ -94,7 +117,7 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 	}, w
 }
 
-var update = flag.Bool("update", false, "write this back end's column of docs/backends.md")
+var update = flag.Bool("update", false, "write this back end's column of docs/reference/backends.md")
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -169,7 +192,8 @@ func TestClone(t *testing.T) {
 		t.Errorf("clone differs (-want +got):\n%s", diff)
 	}
 	_, err := sim.Open(c).Ensure(t.Context(), hypervisor.Spec{
-		Key: director.Stamp{Director: s.Director, Machine: "m1"}, Name: "m1", CPUs: 1, Memory: 1 << 30, Image: s.Image, RootDisk: 1 << 30,
+		Key: director.Stamp{Director: s.Director, Machine: "m1"}, Name: "m1", CPUs: 1, Memory: 1 << 30, Image: s.Image,
+		RootDisk: 1 << 30,
 	})
 	if err != nil {
 		t.Fatal(err)

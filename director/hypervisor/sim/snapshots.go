@@ -12,19 +12,22 @@ import (
 var _ hypervisor.Snapshots = (*Backend)(nil)
 
 // owned finds the VM and refuses another's.
-func (w *World) owned(op string, id hypervisor.ID, owner director.Stamp) (*vm, error) {
-	v, err := w.find(op, id)
+func (b *Backend) owned(op string, id hypervisor.ID, owner director.Stamp) (*vm, error) {
+	v, err := b.find(op, id)
 	if err == nil && (v.Stamp != owner || owner == (director.Stamp{})) {
-		return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner", v.Name).WithHint("it is left as it is")
+		return nil, director.Errorf(director.KindConflict, op, "the VM %s has another owner", v.Name).
+			WithHint("it is left as it is")
 	}
 	return v, err
 }
 
 // TakeSnapshot implements hypervisor.Snapshots.
-func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard) (s hypervisor.Snapshot, err error) {
+func (b *Backend) TakeSnapshot(
+	ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard,
+) (s hypervisor.Snapshot, err error) {
 	err = b.do(ctx, VerbSnapshot, []string{string(id), owner.Machine}, func(op string, when When) error {
 		w := b.w
-		v, err := w.owned(op, id, owner)
+		v, err := b.owned(op, id, owner)
 		if err != nil {
 			return err
 		}
@@ -47,7 +50,7 @@ func (b *Backend) TakeSnapshot(ctx context.Context, id hypervisor.ID, owner dire
 // ListSnapshots implements hypervisor.Snapshots.
 func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) (list []hypervisor.Snapshot, err error) {
 	err = b.do(ctx, VerbSnapshot, []string{string(id)}, func(op string, _ When) error {
-		v, err := b.w.find(op, id)
+		v, err := b.find(op, id)
 		if err == nil {
 			list = slices.Clone(v.snapshots)
 		}
@@ -59,7 +62,7 @@ func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) (list []h
 // RevertSnapshot implements hypervisor.Snapshots. There is no disk whose contents would change.
 func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
 	return b.do(ctx, VerbSnapshot, []string{string(id), owner.Machine}, func(op string, _ When) error {
-		v, err := b.w.owned(op, id, owner)
+		v, err := b.owned(op, id, owner)
 		if err != nil {
 			return err
 		}
@@ -74,11 +77,13 @@ func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner di
 // DeleteSnapshot implements hypervisor.Snapshots.
 func (b *Backend) DeleteSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
 	return b.do(ctx, VerbSnapshot, []string{string(id), owner.Machine}, func(op string, when When) error {
-		v, err := b.w.owned(op, id, owner)
+		v, err := b.owned(op, id, owner)
 		if err != nil || when == Midway {
 			return err
 		}
-		v.snapshots = slices.DeleteFunc(slices.Clone(v.snapshots), func(s hypervisor.Snapshot) bool { return s.Name == name })
+		v.snapshots = slices.DeleteFunc(slices.Clone(
+			v.snapshots,
+		), func(s hypervisor.Snapshot) bool { return s.Name == name })
 		b.w.putVM(v)
 		return nil
 	})

@@ -9,7 +9,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// Everything that comes, changes or goes passes here, under the world's lock: the indexes and the journal follow from it.
+// Everything that comes, changes or goes passes here, under the world's lock: the indexes and the journal follow from
+// it.
 
 // putVM keeps a new VM, or what has changed about one.
 func (w *World) putVM(v *vm) {
@@ -27,7 +28,8 @@ func (w *World) putVM(v *vm) {
 		w.foreign[d.Name] = true
 	}
 	w.journal.add(record{VM: &vmRecord{
-		VM: v.VM, Spec: v.spec, Made: v.made, Seeded: v.seeded, Ensured: v.ensured, Since: v.since, Snapshots: v.snapshots, Foreign: v.foreign,
+		VM: v.VM, Spec: v.spec, Made: v.made, Seeded: v.seeded, Ensured: v.ensured, Since: v.since,
+		Snapshots: v.snapshots, Foreign: v.foreign,
 	}, Next: w.next})
 }
 
@@ -57,7 +59,9 @@ func (w *World) putDisk(k diskKey, d *disk) {
 		w.host(d.host).space += d.size
 	}
 	w.disks[k] = d
-	w.journal.add(record{Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size, Label: d.label}})
+	w.journal.add(record{
+		Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size, Label: d.label},
+	})
 }
 
 // dropDisks drops the disks of the owner with those serials, or all without any.
@@ -130,13 +134,14 @@ func (w *World) Count() int {
 	return len(w.vms)
 }
 
-// Answers tells whether a VM that is on has the address on that network.
+// Answers tells whether a VM that is on, on a host that can be reached, has the address on that network.
 func (w *World) Answers(network, address string) bool {
 	defer w.look()()
 	for _, v := range w.vms {
-		if v.Power == hypervisor.PowerOn && slices.ContainsFunc(v.spec.NICs, func(n hypervisor.NIC) bool {
-			return n.Network == network && slices.Contains(addresses(n), address)
-		}) {
+		if v.Power == hypervisor.PowerOn && !w.hosts[v.Host].down &&
+			slices.ContainsFunc(v.spec.NICs, func(n hypervisor.NIC) bool {
+				return n.Network == network && slices.Contains(addresses(n), address)
+			}) {
 			return true
 		}
 	}
@@ -151,7 +156,8 @@ func addresses(n hypervisor.NIC) []string {
 	return out
 }
 
-// Twins returns what stands twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and trusts no index.
+// Twins returns what stands twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and
+// trusts no index.
 func (w *World) Twins() []string {
 	defer w.look()()
 	seen := map[string][]string{}

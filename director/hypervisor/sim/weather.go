@@ -18,7 +18,8 @@ type weather struct {
 	random  *rand.Rand
 }
 
-// SetWeather makes calls take their time and fail by chance, from now on. The same seed gives the same chances in the same order of calls.
+// SetWeather makes calls take their time and fail by chance, from now on. The same seed gives the same chances in the
+// same order of calls.
 func (w *World) SetWeather(seed uint64, timings map[Verb]Timing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,8 +43,8 @@ func (w *World) SetHosts(hosts ...Host) {
 	}
 }
 
-// of rolls the dice for one call: half of the latency passes before the act and half after it, so that whoever dies meanwhile leaves an act
-// that nobody has written down.
+// of rolls the dice for one call: half of the latency passes before the act and half after it, so that whoever dies
+// meanwhile leaves an act that nobody has written down.
 func (w *weather) of(v Verb) (before, after time.Duration, fault *Fault) {
 	t, ok := w.timings[v]
 	if !ok {

@@ -1,6 +1,6 @@
-// Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors that
-// want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its director and several
-// directors can share it.
+// Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors
+// that want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its
+// director and several directors can share it.
 package sim
 
 import (
@@ -36,6 +36,8 @@ const (
 	VerbAdopt         Verb = "adopt"
 	VerbRemoveSeed    Verb = "remove_seed"
 	VerbSnapshot      Verb = "snapshot" // all that is done with snapshots
+	VerbHostStates    Verb = "host_states"
+	VerbFence         Verb = "fence"
 )
 
 // When says where in an operation a fault strikes.
@@ -67,8 +69,8 @@ type Host struct {
 	Disk   int64
 }
 
-// World is what a hypervisor keeps while directors come and go: several Backends opened on one World are several directors
-// on one hypervisor. Its methods are safe for concurrent use.
+// World is what a hypervisor keeps while directors come and go: several Backends opened on one World are several
+// directors on one hypervisor. Its methods are safe for concurrent use.
 type World struct {
 	mu       sync.Mutex
 	hosts    map[string]*host
@@ -129,15 +131,18 @@ type network struct {
 	started bool
 }
 
-// NewWorld returns a world with the hosts; with none, with one host "sim" of 64 CPUs, 256 GiB of memory and 4 TiB of disk.
+// NewWorld returns a world with the hosts; with none, with one host "sim" of 64 CPUs, 256 GiB of memory and 4 TiB of
+// disk.
 func NewWorld(hosts ...Host) *World {
 	if len(hosts) == 0 {
 		hosts = []Host{{Name: "sim", CPUs: 64, Memory: 256 << 30, Disk: 4 << 40}}
 	}
 	w := &World{
-		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{}, names: map[string]int{},
-		disks: map[diskKey]*disk{}, foreign: map[string]bool{}, images: map[string]*image{}, networks: map[string]*network{},
-		latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
+		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{},
+		names: map[string]int{},
+		disks: map[diskKey]*disk{}, foreign: map[string]bool{}, images: map[string]*image{},
+		networks: map[string]*network{},
+		latency:  map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
 	}
 	for _, h := range hosts {
 		w.hosts[h.Name] = &host{Host: h}
@@ -145,8 +150,8 @@ func NewWorld(hosts ...Host) *World {
 	return w
 }
 
-// Clone returns an independent copy of all that exists, without latencies, faults and counts. A test that cuts a journal after
-// every event keeps the worlds of those moments so.
+// Clone returns an independent copy of all that exists, without latencies, faults and counts. A test that cuts a
+// journal after every event keeps the worlds of those moments so.
 func (w *World) Clone() *World {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,6 +179,16 @@ func (w *World) Clone() *World {
 	}
 	c.attempts, c.next = w.attempts, w.next
 	return c
+}
+
+// Reach makes every host reachable, and returns w.
+func (w *World) Reach() *World {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.hosts {
+		h.down = false
+	}
+	return w
 }
 
 // Inject adds a fault. Faults are asked in the order in which they were added; the first that matches strikes.
@@ -234,7 +249,8 @@ func (w *World) AddStranger(name string) hypervisor.ID {
 	defer w.leave()
 	id := w.newID()
 	w.putVM(&vm{
-		VM: hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true}, made: true,
+		VM:   hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true},
+		made: true,
 	})
 	if err := w.journal.flush(op); err != nil {
 		panic(err)
@@ -249,14 +265,17 @@ func (w *World) Calls(v Verb) int {
 	return w.calls[v]
 }
 
-// Inventory returns one line for each thing that exists, sorted: VMs, disks, images, networks. With a director's id, only
-// what has its stamp.
+// Inventory returns one line for each thing that exists, sorted: VMs, disks, images, networks. With a director's id,
+// only what has its stamp.
 func (w *World) Inventory(directorID string) []string {
 	defer w.look()()
 	var lines []string
 	for _, v := range w.vms {
 		if directorID == "" || v.Stamp.Director == directorID {
-			lines = append(lines, fmt.Sprintf("vm %s %s/%s made=%t %s", v.Name, v.Stamp.Director, v.Stamp.Machine, v.made, v.Power))
+			lines = append(
+				lines,
+				fmt.Sprintf("vm %s %s/%s made=%t %s", v.Name, v.Stamp.Director, v.Stamp.Machine, v.made, v.Power),
+			)
 		}
 	}
 	for k, d := range w.disks {
@@ -285,8 +304,8 @@ func (w *World) newID() hypervisor.ID {
 
 func (w *World) hostNames() []string { return slices.Sorted(maps.Keys(w.hosts)) }
 
-// strike counts the call, waits out the latency and takes the first fault that matches one of the keys. rest is how long the
-// answer takes after the act.
+// strike counts the call, waits out the latency and takes the first fault that matches one of the keys. rest is how
+// long the answer takes after the act.
 func (w *World) strike(ctx context.Context, v Verb, keys ...string) (hit *Fault, rest time.Duration, err error) {
 	op := "sim." + string(v)
 	w.mu.Lock()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzClientLeft reads a kubelet's answer. A node that lies can at most hide its certificate's end, and not move it out of the calendar.
+// FuzzClientLeft reads a kubelet's answer. A node that lies can at most hide its certificate's end, and not move it out
+// of the calendar.
 func FuzzClientLeft(f *testing.F) {
 	f.Add(clientTTL + " 3.1e+07\n")
 	f.Add("# TYPE x gauge\n" + clientTTL + " +Inf\n")

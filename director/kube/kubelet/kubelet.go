@@ -16,8 +16,8 @@ const clientTTL = "kubelet_certificate_manager_client_ttl_seconds"
 // farthest bounds what a kubelet may say: no certificate lives for a century, and a duration could not hold much more.
 const farthest = 100 * 365 * 24 * time.Hour
 
-// ClientLeft returns how long the kubelet's client certificate is still good, as its metrics tell; negative if it has ended. It returns false if
-// they do not tell, or tell what cannot be true of a certificate.
+// ClientLeft returns how long the kubelet's client certificate is still good, as its metrics tell; negative if it has
+// ended. It returns false if they do not tell, or tell what cannot be true of a certificate.
 func ClientLeft(text io.Reader) (time.Duration, bool, error) {
 	const longest = 1 << 20 // of a line
 	lines := bufio.NewScanner(text)

@@ -88,8 +88,8 @@ apiServer: {certSANs: [api.green.example]}
 	}
 }
 
-// A join configuration with our token and pin is valid, and one with a token of another form is not. Whether the pin is the
-// right one, director/pki compares with openssl.
+// A join configuration with our token and pin is valid, and one with a token of another form is not. Whether the pin is
+// the right one, director/pki compares with openssl.
 func TestKubeadmTakesTokenAndPin(t *testing.T) {
 	t.Parallel()
 	bin, err := find("kubeadm")
@@ -113,7 +113,8 @@ func TestKubeadmTakesTokenAndPin(t *testing.T) {
 	}
 	validate := func(token, pin string) error {
 		config := filepath.Join(t.TempDir(), "join.yaml")
-		text := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration: {name: w1}\ndiscovery:\n  bootstrapToken: " +
+		text := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration: {name: " +
+			"w1}\ndiscovery:\n  bootstrapToken: " +
 			"{apiServerEndpoint: '10.88.0.10:6443', token: " + token + ", caCertHashes: ['" + pin + "']}\n"
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

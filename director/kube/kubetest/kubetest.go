@@ -1,6 +1,6 @@
-// Package kubetest starts a real etcd and a real kube-apiserver for tests, on loopback, with a cluster's own PKI and in a
-// temporary directory. There are no controllers but those that a test starts, no scheduler and no nodes: what a test needs of them it
-// writes through the API.
+// Package kubetest starts a real etcd and a real kube-apiserver for tests, on loopback, with a cluster's own PKI and in
+// a temporary directory. There are no controllers but those that a test starts, no scheduler and no nodes: what a test
+// needs of them it writes through the API.
 package kubetest
 
 import (
@@ -47,8 +47,8 @@ type Server struct {
 }
 
 // Start starts an API server that uses p for everything: its own certificate, its clients, etcd, service account tokens
-// and encryption at rest. It returns when the server is ready. Without the programs the test is skipped with the reason,
-// or fails where EnvRequire is set.
+// and encryption at rest. It returns when the server is ready. Without the programs the test is skipped with the
+// reason, or fails where EnvRequire is set.
 func Start(tb testing.TB, p pki.ClusterPKI) *Server {
 	tb.Helper()
 	return StartWith(tb, p)
@@ -87,14 +87,18 @@ func (s *Server) Admin() director.Secret {
 	return s.Kubeconfig("admin", "system:masters")
 }
 
-// StartControllers starts the named controllers of kube-controller-manager, such as daemonset-controller, until the test ends. It does not wait for them.
+// StartControllers starts the named controllers of kube-controller-manager, such as daemonset-controller, until the
+// test ends. It does not wait for them.
 func (s *Server) StartControllers(names ...string) {
 	s.tb.Helper()
 	bin, err := find("kube-controller-manager")
 	s.must(err)
 	dir := s.tb.TempDir()
 	s.write(dir, map[string]string{"kubeconfig": s.Admin().Reveal()})
-	p := s.run(bin["kube-controller-manager"], "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--controllers="+strings.Join(names, ","), "--leader-elect=false", "--secure-port=0")
+	p := s.run(
+		bin["kube-controller-manager"], "--kubeconfig="+filepath.Join(dir, "kubeconfig"),
+		"--controllers="+strings.Join(names, ","), "--leader-elect=false", "--secure-port=0",
+	)
 	s.tb.Cleanup(func() {
 		if s.tb.Failed() {
 			s.tb.Logf("kube-controller-manager, %s", p.tail())
@@ -154,12 +158,16 @@ func (s *Server) startAPIServer(bin, dir, etcdURL string, flags []string) {
 	port := s.ports(1)[0]
 	s.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
 	s.apiserver = s.run(bin, append([]string{
-		"--etcd-servers=" + etcdURL, "--etcd-cafile=" + file("etcd-ca.crt"), "--etcd-certfile=" + file("etcd.crt"), "--etcd-keyfile=" + file("etcd.key"),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + dir,
+		"--etcd-servers=" +
+			etcdURL, "--etcd-cafile=" + file("etcd-ca.crt"), "--etcd-certfile=" + file("etcd.crt"),
+		"--etcd-keyfile=" + file("etcd.key"),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" +
+			strconv.Itoa(port), "--cert-dir=" + dir,
 		"--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),
 		"--client-ca-file=" + file("ca.crt"), "--requestheader-client-ca-file=" + file("front-proxy-ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file("sa.pub"),
-		"--service-account-signing-key-file=" + file("sa.key"), "--encryption-provider-config=" + file("encryption.yaml"),
+		"--service-account-signing-key-file=" + file("sa.key"),
+		"--encryption-provider-config=" + file("encryption.yaml"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC",
 		"--disable-admission-plugins=ServiceAccount", // the controller that makes the accounts does not run
 		"--endpoint-reconciler-type=none",
@@ -301,7 +309,10 @@ func find(names ...string) (map[string]string, error) {
 		}
 		candidates = slices.DeleteFunc(candidates, func(p string) bool { return changed(p).IsZero() })
 		if len(candidates) == 0 {
-			return nil, fmt.Errorf("no %s: build a release (images/release/build.sh), or name the directory that has it in %s", name, EnvBinaries)
+			return nil, fmt.Errorf(
+				"no %s: build a release (images/release/build.sh), or name the directory that has it in %s", name,
+				EnvBinaries,
+			)
 		}
 		found[name] = slices.MaxFunc(candidates, func(a, b string) int { return changed(a).Compare(changed(b)) })
 	}

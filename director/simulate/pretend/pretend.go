@@ -1,5 +1,6 @@
-// Package pretend stands in for ansible-playbook: a real process with the same options, that reads the inventory it is given and the plays of
-// the playbook, reaches no host, and writes the events that the director's callback plugin would write.
+// Package pretend stands in for ansible-playbook: a real process with the same options, that reads the inventory it is
+// given and the plays of the playbook, reaches no host, and writes the events that the director's callback plugin would
+// write.
 //
 // It needs the standard library alone: a director with thousands of nodes starts tens of thousands of these processes.
 package pretend
@@ -53,7 +54,8 @@ const (
 // Called reports whether the program was started under the stand-in's name.
 func Called(arg0 string) bool { return filepath.Base(arg0) == Name }
 
-// Main plays the playbook and returns the exit code of ansible-playbook. args are those of the command line, with the program's name.
+// Main plays the playbook and returns the exit code of ansible-playbook. args are those of the command line, with the
+// program's name.
 func Main(args []string, errs io.Writer) int {
 	code, err := run(args)
 	if err != nil {
@@ -92,7 +94,8 @@ func run(args []string) (int, error) {
 		defer func() { _ = out.Close() }()
 	}
 	r := &runner{
-		settings: settings, opts: opts, inventory: inventory, out: out, gone: map[string]string{}, stats: map[string]*counts{},
+		settings: settings, opts: opts, inventory: inventory, out: out, gone: map[string]string{},
+		stats: map[string]*counts{},
 		// Another run of the same play has other luck, or a fault would stay for ever.
 		random: rand.New(rand.NewPCG(settings.Seed, uint64(time.Now().UnixNano()))),
 	}
@@ -299,7 +302,8 @@ func (r *runner) doom(p play, hosts []string) map[string]fate {
 			}
 			if f.Msg == "" {
 				f.Msg = map[string]string{
-					"failed": "this failure is pretended", "unreachable": "Failed to connect to the host via ssh: this is pretended",
+					"failed":      "this failure is pretended",
+					"unreachable": "Failed to connect to the host via ssh: this is pretended",
 				}[f.Outcome]
 			}
 			out[h] = fate{Fault: f, task: r.random.IntN(r.settings.Tasks)}

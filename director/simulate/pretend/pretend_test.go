@@ -50,8 +50,14 @@ func play(t *testing.T, s pretend.Settings, change func(*ansible.Play)) (ansible
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, pretend.SettingsFile), string(text))
-	write(t, filepath.Join(dir, "tree", "site.yml"), "---\n- name: All of it\n  ansible.builtin.import_playbook: x.yml\n")
-	write(t, filepath.Join(dir, "tree", "x.yml"), "---\n- name: Prepare\n  hosts: cluster\n  tasks: []\n- name: Join\n  hosts: worker:!w2\n- name: Crown\n  hosts: master[0]\n")
+	write(
+		t, filepath.Join(dir, "tree", "site.yml"), "---\n- name: All of it\n  ansible.builtin.import_playbook: x.yml\n",
+	)
+	write(
+		t, filepath.Join(dir, "tree", "x.yml"),
+		"---\n- name: Prepare\n  hosts: cluster\n  tasks: []\n- name: Join\n  hosts: worker:!w2\n- name: Crown\n  "+
+			"hosts: master[0]\n",
+	)
 	stand := filepath.Join(dir, pretend.Name)
 	if err := os.Symlink(program, stand); err != nil {
 		t.Fatal(err)
@@ -62,8 +68,11 @@ func play(t *testing.T, s pretend.Settings, change func(*ansible.Play)) (ansible
 	}
 	var events []ansible.Event
 	p := ansible.Play{
-		ID: "p/s/1", Tree: filepath.Join(dir, "tree"), Playbook: "x.yml", Inventory: map[string][]byte{"hosts.ini": []byte(hosts)},
-		ExtraVars: []byte(`{"password": "a long secret"}`), SSHKey: []byte("key"), OnEvent: func(e ansible.Event) { events = append(events, e) },
+		ID: "p/s/1", Tree: filepath.Join(
+			dir, "tree",
+		), Playbook: "x.yml", Inventory: map[string][]byte{"hosts.ini": []byte(hosts)},
+		ExtraVars: []byte(`{"password": "a long secret"}`), SSHKey: []byte("key"),
+		OnEvent: func(e ansible.Event) { events = append(events, e) },
 	}
 	if change != nil {
 		change(&p)
@@ -97,13 +106,16 @@ func told(events []ansible.Event) []string {
 
 func TestTheDirectorReadsIt(t *testing.T) {
 	t.Parallel()
-	res, events, err := play(t, pretend.Settings{Tasks: 1, Changed: 100}, func(p *ansible.Play) { p.Check, p.Playbook = true, "site.yml" })
+	res, events, err := play(t, pretend.Settings{
+		Tasks: 1, Changed: 100,
+	}, func(p *ansible.Play) { p.Check, p.Playbook = true, "site.yml" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"play Prepare check=true",
-		"Pretend task 1 of 1 m1 changed", "Pretend task 1 of 1 m2 changed", "Pretend task 1 of 1 w1 changed", "Pretend task 1 of 1 w2 changed",
+		"Pretend task 1 of 1 m1 changed", "Pretend task 1 of 1 m2 changed", "Pretend task 1 of 1 w1 changed",
+		"Pretend task 1 of 1 w2 changed",
 		"play Join check=true", "Pretend task 1 of 1 w1 changed",
 		"play Crown check=true", "Pretend task 1 of 1 m1 changed",
 	}
@@ -133,10 +145,15 @@ func TestLimit(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for outcome, class := range map[string]ansible.Class{"failed": ansible.ClassFailed, "unreachable": ansible.ClassUnreachable} {
+	for outcome, class := range map[string]ansible.Class{
+		"failed": ansible.ClassFailed, "unreachable": ansible.ClassUnreachable,
+	} {
 		t.Run(outcome, func(t *testing.T) {
 			t.Parallel()
-			faults := []pretend.Fault{{Hosts: "w*", Playbook: "x", Outcome: outcome, Percent: 100}, {Hosts: "m*", Playbook: "other", Outcome: "failed", Percent: 100}}
+			faults := []pretend.Fault{
+				{Hosts: "w*", Playbook: "x", Outcome: outcome, Percent: 100},
+				{Hosts: "m*", Playbook: "other", Outcome: "failed", Percent: 100},
+			}
 			res, _, err := play(t, pretend.Settings{Tasks: 2, Faults: faults}, nil)
 			pe, ok := errors.AsType[*ansible.PlayError](err)
 			if !ok || pe.Class != class {

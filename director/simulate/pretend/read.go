@@ -24,7 +24,8 @@ type options struct {
 
 // valued are the options of ansible-playbook that take a value, as the director's runner writes them.
 var valued = map[string]bool{
-	"--inventory": true, "-i": true, "--limit": true, "--forks": true, "--tags": true, "--skip-tags": true, "--user": true,
+	"--inventory": true, "-i": true, "--limit": true, "--forks": true, "--tags": true, "--skip-tags": true,
+	"--user":        true,
 	"--private-key": true, "--extra-vars": true, "--timeout": true,
 }
 
@@ -126,7 +127,8 @@ func (inv inventory) add(group, host string) {
 
 var indexed = regexp.MustCompile(`^(.+)\[(\d+)\]$`)
 
-// match returns the hosts of a play's pattern: groups, hosts, wildcards, group[n], a union by colon or comma, an exclusion by !.
+// match returns the hosts of a play's pattern: groups, hosts, wildcards, group[n], a union by colon or comma, an
+// exclusion by !.
 func (inv inventory) match(pattern string) []string {
 	var out []string
 	for _, part := range strings.FieldsFunc(pattern, func(r rune) bool { return r == ':' || r == ',' }) {
@@ -176,8 +178,8 @@ var (
 	key  = regexp.MustCompile(`^  (\w+|ansible\.builtin\.\w+): *(.*?) *$`)
 )
 
-// readPlays reads the names and host patterns of a playbook's plays, in the form in which the director's playbooks are written, and follows
-// import_playbook. A playbook that is written otherwise is one play on all hosts.
+// readPlays reads the names and host patterns of a playbook's plays, in the form in which the director's playbooks are
+// written, and follows import_playbook. A playbook that is written otherwise is one play on all hosts.
 func readPlays(file string) ([]play, error) {
 	f, err := os.Open(file)
 	if err != nil {

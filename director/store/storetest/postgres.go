@@ -1,4 +1,5 @@
-// Package storetest gives tests a real PostgreSQL: a private server in a temporary directory, with a database of its own for each test.
+// Package storetest gives tests a real PostgreSQL: a private server in a temporary directory, with a database of its
+// own for each test.
 package storetest
 
 import (
@@ -21,7 +22,8 @@ import (
 	"time"
 )
 
-// Server is a running PostgreSQL. Its socket lets everybody in without a password; over TCP user "director" has Password.
+// Server is a running PostgreSQL. Its socket lets everybody in without a password; over TCP user "director" has
+// Password.
 type Server struct {
 	Port int // on 127.0.0.1, and part of the socket's name
 	Dir  string
@@ -54,8 +56,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Postgres returns the address of a new empty database. The package's TestMain must call Main. Where PostgreSQL is not installed the
-// test is skipped, and fails if KAAS_REQUIRE_REAL is 1.
+// Postgres returns the address of a new empty database. The package's TestMain must call Main. Where PostgreSQL is not
+// installed the test is skipped, and fails if KAAS_REQUIRE_REAL is 1.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return Shared(t).Database(t)
@@ -174,7 +176,9 @@ func (s *Server) serve() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", keeper, "sh", filepath.Join(s.bin, "postgres"), "-D", filepath.Join(s.Dir, "data"),
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", keeper, "sh", filepath.Join(
+		s.bin, "postgres",
+	), "-D", filepath.Join(s.Dir, "data"),
 		"-p", strconv.Itoa(s.Port), "-k", s.Dir, "-h", "127.0.0.1", "-N", "200", "-c", "fsync=off",
 		"-c", "full_page_writes=off", "-c", "shared_buffers=32MB", "-c", "log_checkpoints=off")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log

@@ -319,6 +319,18 @@ class Plays(unittest.TestCase):
     def test_uncordon(self):
         self.prove_cut("uncordon", "w1", lambda: self.begin(nodes=[node("w1", unschedulable=True)]), lambda: self.marked(False), dead=True)
 
+    def test_registry_trust(self):
+        def begin():
+            self.fresh(nodes=[node("w1")])
+
+        def verify():
+            found = [os.path.join(root, name) for root, _, names in os.walk("/etc/containerd/certs.d") for name in names if name == "hosts.toml"]
+            self.assertEqual(len(found), 1, found)
+            with open(found[0], encoding="utf-8") as file:
+                self.assertIn('Authorization = "Basic bmV3"', file.read())
+            self.assertEqual(os.stat(found[0]).st_mode & 0o777, 0o600)
+        self.prove_cut("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
+
     def test_drain_master(self):
         pod = {"metadata": {"name": "a", "namespace": "default", "ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
                "spec": {"nodeName": "m1"}}

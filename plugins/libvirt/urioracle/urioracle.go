@@ -8,7 +8,10 @@ package urioracle
 
 // As src/util/viruri.h of libvirt has them.
 typedef struct { char *name; char *value; _Bool ignore; } param;
-typedef struct { char *scheme; char *server; char *user; int port; char *path; char *query; char *fragment; size_t count; size_t room; param *params; } uri;
+typedef struct {
+  char *scheme; char *server; char *user; int port; char *path; char *query; char *fragment;
+  size_t count; size_t room; param *params;
+} uri;
 
 static void *library(void) { return dlopen("libvirt.so.0", RTLD_NOW | RTLD_GLOBAL); }
 static void *find(void *lib, const char *name) { return dlsym(lib, name); }
@@ -64,7 +67,8 @@ func Parse(text string) (URI, bool) {
 	}
 	defer C.release(f.free, u)
 	out := URI{
-		Scheme: C.GoString(u.scheme), Server: C.GoString(u.server), User: C.GoString(u.user), Port: int(u.port), Path: C.GoString(u.path),
+		Scheme: C.GoString(u.scheme), Server: C.GoString(u.server), User: C.GoString(u.user), Port: int(u.port),
+		Path:  C.GoString(u.path),
 		Query: C.GoString(u.query), Fragment: C.GoString(u.fragment),
 	}
 	for i := range u.count {

@@ -1,4 +1,5 @@
-// Package vspheretest starts vCenter's simulator for tests. It keeps VMs, files and tasks as vCenter does, and boots nothing.
+// Package vspheretest starts vCenter's simulator for tests. It keeps VMs, files and tasks as vCenter does, and boots
+// nothing.
 package vspheretest
 
 import (
@@ -35,14 +36,15 @@ const (
 	Password = "a password of vCenter"
 )
 
-// Server is vCenter's simulator, which answers over TLS like the real one. It has the datacenter DC0 with the cluster DC0_C0 of three hosts, two datastores, and
-// standard and distributed port groups.
+// Server is vCenter's simulator, which answers over TLS like the real one. It has the datacenter DC0 with the cluster
+// DC0_C0 of three hosts, two datastores, and standard and distributed port groups.
 type Server struct {
 	Model      *simulator.Model
-	Host       string          // host and port
-	Thumbprint string          // of its certificate
-	Admin      *govmomi.Client // of another account than the director's back end, to look at what was made and to do what others do
-	server     *simulator.Server
+	Host       string // host and port
+	Thumbprint string // of its certificate
+	// of another account than the director's back end, to look at what was made and to do what others do
+	Admin  *govmomi.Client
+	server *simulator.Server
 }
 
 // Start starts a simulator, and stops it when the test has ended with all its parallel parts.
@@ -58,7 +60,9 @@ func Start(t testing.TB) *Server {
 	simulate(model)
 	server := model.Service.NewServer()
 	server.Config.ErrorLog = log.New(withoutHandshakes{}, "", log.LstdFlags)
-	s := &Server{Model: model, server: server, Host: server.URL.Host, Thumbprint: soap.ThumbprintSHA256(server.Certificate())}
+	s := &Server{
+		Model: model, server: server, Host: server.URL.Host, Thumbprint: soap.ThumbprintSHA256(server.Certificate()),
+	}
 	t.Cleanup(func() {
 		if s.Admin != nil {
 			if err := s.Admin.Logout(context.Background()); err != nil {
@@ -77,7 +81,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// withoutHandshakes writes what a server has to say, without the handshakes that fail: a client that trusts a fingerprint tries the authorities first, each time.
+// withoutHandshakes writes what a server has to say, without the handshakes that fail: a client that trusts a
+// fingerprint tries the authorities first, each time.
 type withoutHandshakes struct{}
 
 // Write implements io.Writer.
@@ -92,14 +97,16 @@ func (withoutHandshakes) Write(line []byte) (int, error) {
 func (s *Server) CAFile(t testing.TB) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "vcenter.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(
+		file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw}), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// simulate adds to the simulator what vCenter does and it does not: the browser of datastores tells how large disks are, and clones get the
-// settings that were asked for.
+// simulate adds to the simulator what vCenter does and it does not: the browser of datastores tells how large disks
+// are, and clones get the settings that were asked for.
 func simulate(model *simulator.Model) {
 	ctx := model.Service.Context
 	for _, e := range ctx.Map.All("HostSystem") { // the simulator's own have two CPUs and 4 GiB
@@ -110,9 +117,13 @@ func simulate(model *simulator.Model) {
 	}
 	for _, e := range ctx.Map.All("Datastore") {
 		ds := e.(*simulator.Datastore)
-		ctx.Map.Put(&browser{HostDatastoreBrowser: ctx.Map.Get(ds.Browser).(*simulator.HostDatastoreBrowser), datastore: ds})
+		ctx.Map.Put(&browser{
+			HostDatastoreBrowser: ctx.Map.Get(ds.Browser).(*simulator.HostDatastoreBrowser), datastore: ds,
+		})
 	}
-	index := ctx.Map.Get(*ctx.Map.Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.SearchIndex).(*simulator.SearchIndex)
+	index := ctx.Map.Get(
+		*ctx.Map.Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.SearchIndex,
+	).(*simulator.SearchIndex)
 	ctx.Map.Put(&searchIndex{SearchIndex: index})
 	making := new(sync.RWMutex)
 	ctx.Map.Handler = func(ctx *simulator.Context, m *simulator.Method) (mo.Reference, types.BaseMethodFault) {
@@ -135,8 +146,8 @@ func simulate(model *simulator.Model) {
 	}
 }
 
-// searchIndex is the simulator's, which looks at the children of a folder only between creations in it: the simulator's own (v0.54) panics at a VM that has
-// no name yet, and keeps its lock for ever.
+// searchIndex is the simulator's, which looks at the children of a folder only between creations in it: the simulator's
+// own (v0.54) panics at a VM that has no name yet, and keeps its lock for ever.
 type searchIndex struct{ *simulator.SearchIndex }
 
 // FindChild implements the method of the API.
@@ -145,8 +156,8 @@ func (s *searchIndex) FindChild(ctx *simulator.Context, req *types.FindChild) (r
 	return res
 }
 
-// cloneFolder stands for a folder during one clone, and gives the new VM the settings of the clone's specification. The simulator (v0.52 to
-// v0.54) writes them to a copy that it drops.
+// cloneFolder stands for a folder during one clone, and gives the new VM the settings of the clone's specification. The
+// simulator (v0.52 to v0.54) writes them to a copy that it drops.
 type cloneFolder struct {
 	*simulator.Folder
 	ref    types.ManagedObjectReference
@@ -160,7 +171,8 @@ func (f *cloneFolder) Reference() types.ManagedObjectReference { return f.ref }
 // CreateVMTask implements the method of the API.
 func (f *cloneFolder) CreateVMTask(ctx *simulator.Context, c *types.CreateVM_Task) soap.HasFault {
 	if f.config != nil {
-		c.Config.InstanceUuid, c.Config.ExtraConfig, c.Config.Annotation = f.config.InstanceUuid, f.config.ExtraConfig, f.config.Annotation
+		c.Config.InstanceUuid, c.Config.ExtraConfig, c.Config.Annotation = f.config.InstanceUuid, f.config.ExtraConfig,
+			f.config.Annotation
 		c.Config.NumCPUs = cmp.Or(f.config.NumCPUs, c.Config.NumCPUs)
 		c.Config.MemoryMB = cmp.Or(f.config.MemoryMB, c.Config.MemoryMB)
 	}
@@ -172,8 +184,8 @@ func (f *cloneFolder) CreateVMTask(ctx *simulator.Context, c *types.CreateVM_Tas
 	return res
 }
 
-// browser lists the disks of a datastore's directory and tells their capacity, and other files to whoever asks for no kind. The simulator's own tells none, and (v0.54) dies when a file goes
-// between its listing and the look at it.
+// browser lists the disks of a datastore's directory and tells their capacity, and other files to whoever asks for no
+// kind. The simulator's own tells none, and (v0.54) dies when a file goes between its listing and the look at it.
 type browser struct {
 	*simulator.HostDatastoreBrowser
 	datastore *simulator.Datastore
@@ -181,14 +193,18 @@ type browser struct {
 
 // SearchDatastoreTask implements the method of the API for a search by name.
 func (b *browser) SearchDatastoreTask(ctx *simulator.Context, req *types.SearchDatastore_Task) soap.HasFault {
-	t := simulator.CreateTask(b.datastore, "searchDatastore", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+	t := simulator.CreateTask(b.datastore, "searchDatastore", func(
+		*simulator.Task,
+	) (types.AnyType, types.BaseMethodFault) {
 		return b.disks(ctx, req)
 	})
 	t.Run(ctx)
 	return &methods.SearchDatastore_TaskBody{Res: &types.SearchDatastore_TaskResponse{Returnval: t.Self}}
 }
 
-func (b *browser) disks(ctx *simulator.Context, req *types.SearchDatastore_Task) (types.AnyType, types.BaseMethodFault) {
+func (b *browser) disks(
+	ctx *simulator.Context, req *types.SearchDatastore_Task,
+) (types.AnyType, types.BaseMethodFault) {
 	var dir object.DatastorePath
 	if !dir.FromString(req.DatastorePath) {
 		return nil, &types.InvalidDatastorePath{DatastorePath: req.DatastorePath}
@@ -210,8 +226,13 @@ func (b *browser) disks(ctx *simulator.Context, req *types.SearchDatastore_Task)
 			}
 			continue
 		}
-		if d, _, fault := ctx.Map.FileManager().DiskDescriptor(ctx, &dc, req.DatastorePath+"/"+file.Name()); fault == nil { // else it is gone
-			found.File = append(found.File, &types.VmDiskFileInfo{FileInfo: types.FileInfo{Path: file.Name()}, CapacityKb: d.Capacity() >> 10})
+		// else it is gone
+		if d, _, fault := ctx.Map.FileManager().DiskDescriptor(
+			ctx, &dc, req.DatastorePath+"/"+file.Name(),
+		); fault == nil {
+			found.File = append(found.File, &types.VmDiskFileInfo{
+				FileInfo: types.FileInfo{Path: file.Name()}, CapacityKb: d.Capacity() >> 10,
+			})
 		}
 	}
 	return found, nil

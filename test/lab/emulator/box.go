@@ -22,7 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// box is what the machine gives to a guest: the disks of its VM as devices, its root mounted, and a place among the machine's control groups.
+// box is what the machine gives to a guest: the disks of its VM as devices, its root mounted, and a place among the
+// machine's control groups.
 type box struct {
 	guest
 	machine *machine
@@ -56,9 +57,14 @@ func (b *box) exportDisks() error {
 		if err := os.WriteFile(b.image(d), nil, 0o600); err != nil {
 			return err
 		}
-		args = append(args, "--export", fmt.Sprintf("type=fuse,id=disk%d,node-name=%s,mountpoint=%s,writable=on", i, d.Node, b.image(d)))
+		args = append(
+			args, "--export",
+			fmt.Sprintf("type=fuse,id=disk%d,node-name=%s,mountpoint=%s,writable=on", i, d.Node, b.image(d)),
+		)
 	}
-	b.storage = exec.CommandContext(context.Background(), "qemu-storage-daemon", append(args, "--pidfile", b.path("storage.pid"))...)
+	b.storage = exec.CommandContext(
+		context.Background(), "qemu-storage-daemon", append(args, "--pidfile", b.path("storage.pid"))...,
+	)
 	b.storage.Stdout, b.storage.Stderr = os.Stdout, os.Stderr
 	b.storage.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	_ = os.Remove(b.path("storage.pid"))
@@ -84,7 +90,8 @@ func (b *box) attachDisks() error {
 		b.devices[d.Serial] = dev
 		f, err := os.Open(dev)
 		b.open = append(b.open, f)
-		_, detach := command("losetup", "--detach", dev) // as soon as this process does not have it open any more, however it ends
+		// as soon as this process does not have it open any more, however it ends
+		_, detach := command("losetup", "--detach", dev)
 		if err = errors.Join(err, detach); err != nil {
 			return err
 		}
@@ -118,7 +125,10 @@ func (b *box) mountRoot() error {
 		return err
 	}
 	p, unit := v.PartitionTable.Partitions[1], v.PartitionTable.SectorSize
-	dev, err := command("losetup", "--find", "--show", "--offset", strconv.FormatInt(p.Start*unit, 10), "--sizelimit", strconv.FormatInt(p.Size*unit, 10), file)
+	dev, err := command(
+		"losetup", "--find", "--show", "--offset", strconv.FormatInt(p.Start*unit, 10), "--sizelimit",
+		strconv.FormatInt(p.Size*unit, 10), file,
+	)
 	if err != nil {
 		return err
 	}
@@ -143,8 +153,10 @@ func (b *box) fillRoot() error {
 	}
 	files := map[string]string{
 		// The modules that nodes ask for are part of the machine's kernel.
-		"lib/modules/" + unix.ByteSliceToString(release.Release[:]) + "/modules.builtin": "kernel/fs/overlayfs/overlay.ko\nkernel/net/bridge/br_netfilter.ko\n",
-		// The machine's controllers may be in hierarchies of the first version, which kubelet refuses unless it is told.
+		"lib/modules/" + unix.ByteSliceToString(release.Release[:]) +
+			"/modules.builtin": "kernel/fs/overlayfs/overlay.ko\nkernel/net/bridge/br_netfilter.ko\n",
+		// The machine's controllers may be in hierarchies of the first version, which kubelet refuses unless it is
+		// told.
 		"etc/default/kubelet": "KUBELET_EXTRA_ARGS=--fail-cgroupv1=false\n",
 		// The clock is the machine's.
 		"etc/default/chrony": "DAEMON_OPTS=\"-F 0 -x\"\n",
@@ -158,7 +170,9 @@ func (b *box) fillRoot() error {
 	}
 	for name, text := range files {
 		name = b.path("root", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644),
+		); err != nil {
 			return err
 		}
 		if strings.HasPrefix(text, "#!") {
@@ -170,7 +184,8 @@ func (b *box) fillRoot() error {
 	return nil
 }
 
-// runc is in the place of runc where the machine does not allow to protect processes from being killed for want of memory: with their score it would not start them.
+// runc is in the place of runc where the machine does not allow to protect processes from being killed for want of
+// memory: with their score it would not start them.
 const runc = `#!/bin/sh
 for word; do
     [ "$before" != --bundle ] || sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$word/config.json"
@@ -223,7 +238,9 @@ func (b *box) start(console string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(boot{Guest: b.guest, Name: b.machine.Name, Devices: b.devices, Groups: b.groups, Console: console})
+	spec, err := json.Marshal(boot{
+		Guest: b.guest, Name: b.machine.Name, Devices: b.devices, Groups: b.groups, Console: console,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +271,8 @@ func (b *box) start(console string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// connect puts one end of a cable into the bridge that libvirt has put the tap device into, and the other, with the VM's address, into the guest.
+// connect puts one end of a cable into the bridge that libvirt has put the tap device into, and the other, with the
+// VM's address, into the guest.
 func (b *box) connect(pid int) error {
 	for i, a := range b.machine.Adapters {
 		bridge, err := os.Readlink("/sys/class/net/" + a.Tap + "/master")
@@ -319,11 +337,14 @@ func (b *box) makeGroups() error {
 			continue
 		}
 		b.groups = append(b.groups, group{
-			Controllers: fields[1], Mount: b.path("cgroup", fields[1]), Path: filepath.Join(fields[2], "director-lab-"+b.machine.UUID),
+			Controllers: fields[1], Mount: b.path("cgroup", fields[1]),
+			Path: filepath.Join(fields[2], "director-lab-"+b.machine.UUID),
 		})
 	}
 	if len(b.groups) == 0 {
-		return errors.New("the machine has no control groups of the first version: guests that are containers were not tried on it")
+		return errors.New(
+			"the machine has no control groups of the first version: guests that are containers were not tried on it",
+		)
 	}
 	for _, g := range b.groups {
 		if err := os.MkdirAll(g.Mount, 0o700); err != nil {

@@ -27,14 +27,18 @@ type boot struct {
 	Console string // the terminal, as the supervisor sees it
 }
 
-// shielded are settings of the machine's kernel that nodes set: a guest has its own of each, which has no effect. All others outside of net cannot be written.
+// shielded are settings of the machine's kernel that nodes set: a guest has its own of each, which has no effect. All
+// others outside of net cannot be written.
 var shielded = map[string]string{
-	"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "vm/max_map_count": "65530",
+	"kernel/panic": "10", "kernel/panic_on_oops": "1", "vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
+	"vm/max_map_count":              "65530",
 	"fs/inotify/max_user_instances": "8192", "fs/inotify/max_user_watches": "524288",
 }
 
 // notNeeded are units of the node image that look after devices of a VM.
-var notNeeded = []string{"systemd-repart.service", "systemd-growfs-root.service", "systemd-remount-fs.service", "qemu-guest-agent.service"}
+var notNeeded = []string{
+	"systemd-repart.service", "systemd-growfs-root.service", "systemd-remount-fs.service", "qemu-guest-agent.service",
+}
 
 // becomeInit makes the guest's file systems and becomes its init. It is the first process of the guest's namespaces.
 func becomeInit() error {
@@ -63,7 +67,9 @@ func becomeInit() error {
 	for _, unit := range notNeeded {
 		args = append(args, "systemd.mask="+unit)
 	}
-	return unix.Exec("/sbin/init", args, []string{"container=director-lab", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=vt220"})
+	return unix.Exec("/sbin/init", args, []string{
+		"container=director-lab", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=vt220",
+	})
 }
 
 func (b *boot) root(names ...string) string {
@@ -102,7 +108,15 @@ func (b *boot) mountDevices() error {
 		name         string
 		major, minor uint32
 	}{
-		{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"kmsg", 1, 11}, {"tty", 5, 0}, {"fuse", 10, 229}, {"net/tun", 10, 200},
+		{"null", 1, 3},
+		{"zero", 1, 5},
+		{"full", 1, 7},
+		{"random", 1, 8},
+		{"urandom", 1, 9},
+		{"kmsg", 1, 11},
+		{"tty", 5, 0},
+		{"fuse", 10, 229},
+		{"net/tun", 10, 200},
 	} {
 		if err := b.device(d.name, unix.S_IFCHR|0o666, unix.Mkdev(d.major, d.minor)); err != nil {
 			return err
@@ -117,11 +131,17 @@ func (b *boot) mountDevices() error {
 		name := "vd" + string(letter)
 		letter++
 		link := b.root("dev/disk/by-id/virtio-" + serial)
-		if err := errors.Join(b.device(name, unix.S_IFBLK|0o660, st.Rdev), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("../../"+name, link)); err != nil {
+		if err := errors.Join(
+			b.device(name, unix.S_IFBLK|0o660, st.Rdev), os.MkdirAll(filepath.Dir(link), 0o755),
+			os.Symlink("../../"+name, link),
+		); err != nil {
 			return err
 		}
 	}
-	for link, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
+	for link, to := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
+	} {
 		if err := os.Symlink(to, b.root("dev", link)); err != nil {
 			return err
 		}
@@ -132,7 +152,9 @@ func (b *boot) mountDevices() error {
 		}
 	}
 	return b.mounts(
-		mount{"devpts", "dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"},
+		mount{
+			"devpts", "dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5",
+		},
 		mount{"tmpfs", "dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
 	)
 }
@@ -150,8 +172,9 @@ func (b *boot) device(name string, mode uint32, number uint64) error {
 
 // mountGroups mounts the machine's control groups, of which the guest sees its own only.
 //
-// kubeadm refuses nodes whose control groups are of the first version, and has no option for it that the director could be given. It believes the first file system of
-// the second version that is mounted, and the list of controllers there, so there is one.
+// kubeadm refuses nodes whose control groups are of the first version, and has no option for it that the director could
+// be given. It believes the first file system of the second version that is mounted, and the list of controllers there,
+// so there is one.
 func (b *boot) mountGroups() error {
 	const second = "run/cgroup2"
 	if err := os.Mkdir(b.root(second), 0o755); err != nil {
@@ -191,17 +214,23 @@ func (b *boot) shield() error {
 		if _, err := os.Stat(b.root("proc/sys", name)); err != nil {
 			continue
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(value+"\n"), 0o644)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(value+"\n"), 0o644),
+		); err != nil {
 			return err
 		}
 		own = append(own, mount{file, "proc/sys/" + name, "", unix.MS_BIND, ""})
 	}
 	closed := []mount{}
-	for _, name := range []string{"proc/sys/kernel", "proc/sys/vm", "proc/sys/fs", "proc/sys/dev", "proc/sysrq-trigger"} {
+	for _, name := range []string{
+		"proc/sys/kernel", "proc/sys/vm", "proc/sys/fs", "proc/sys/dev", "proc/sysrq-trigger",
+	} {
 		if _, err := os.Stat(b.root(name)); err != nil {
 			continue // this kernel has no such thing
 		}
-		closed = append(closed, mount{b.root(name), name, "", unix.MS_BIND, ""}, mount{"", name, "", unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY, ""})
+		closed = append(closed, mount{
+			b.root(name), name, "", unix.MS_BIND, "",
+		}, mount{"", name, "", unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY, ""})
 	}
 	// That nothing can be written to it keeps udev from starting, and has systemd take adapters as they are.
 	closed = append(closed, mount{"", "sys", "", unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY, ""})
@@ -225,7 +254,8 @@ func (b *boot) enterRoot() error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "") // as init does where it is not in a container; kubelet's mounts have to reach the pods
+	// as init does where it is not in a container; kubelet's mounts have to reach the pods
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
 // giveConsole makes the terminal whose other end the supervisor logs the guest's console.

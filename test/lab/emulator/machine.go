@@ -34,7 +34,8 @@ type adapter struct {
 	Tap string
 }
 
-// options are the words of a command line of QEMU's in pairs: what begins with a dash, and what follows it if anything does.
+// options are the words of a command line of QEMU's in pairs: what begins with a dash, and what follows it if anything
+// does.
 type option struct{ name, value string }
 
 func options(args []string) []option {
@@ -55,8 +56,8 @@ type object map[string]any
 
 func (o object) text(key string) string { s, _ := o[key].(string); return s }
 
-// parse reads a VM from a command line, and returns with it the command line for the QEMU that stands in for it: one that never touches a disk. Besides it has
-// to halt at once and to let the supervisor listen, see run.
+// parse reads a VM from a command line, and returns with it the command line for the QEMU that stands in for it: one
+// that never touches a disk. Besides it has to halt at once and to let the supervisor listen, see run.
 func parse(args []string) (*machine, []string, error) {
 	m := &machine{ConsoleFD: -1}
 	var rest []string
@@ -82,7 +83,9 @@ func parse(args []string) (*machine, []string, error) {
 			}
 			nodes[v.text("node-name")] = v
 			m.Nodes = append(m.Nodes, o.value)
-			stub, err := json.Marshal(object{"driver": "null-co", "node-name": v.text("node-name"), "size": 1 << 30, "read-zeroes": true})
+			stub, err := json.Marshal(object{
+				"driver": "null-co", "node-name": v.text("node-name"), "size": 1 << 30, "read-zeroes": true,
+			})
 			if err != nil {
 				return nil, nil, err
 			}
@@ -90,12 +93,16 @@ func parse(args []string) (*machine, []string, error) {
 		case "-netdev":
 			fd, err := strconv.Atoi(v.text("fd"))
 			if v.text("type") != "tap" || err != nil {
-				return nil, nil, fmt.Errorf("only tap devices that libvirt opens are known as adapters, not %s", o.value)
+				return nil, nil, fmt.Errorf(
+					"only tap devices that libvirt opens are known as adapters, not %s", o.value,
+				)
 			}
 			taps[v.text("id")] = fd
 		case "-add-fd":
 			var set, fd int
-			if n, err := fmt.Sscanf(o.value, "set=%d,fd=%d,", &set, &fd); n == 2 && err == nil && strings.Contains(o.value, "opaque=serial0") {
+			if n, err := fmt.Sscanf(
+				o.value, "set=%d,fd=%d,", &set, &fd,
+			); n == 2 && err == nil && strings.Contains(o.value, "opaque=serial0") {
 				m.ConsoleFD = fd
 			}
 		case "-device":
@@ -107,7 +114,8 @@ func parse(args []string) (*machine, []string, error) {
 				}
 				ro, _ := node["read-only"].(bool)
 				m.Disks = append(m.Disks, disk{
-					Node: v.text("drive"), Serial: v.text("serial"), RO: ro, Format: node.text("driver"), File: nodes[node.text("file")].text("filename"),
+					Node: v.text("drive"), Serial: v.text("serial"), RO: ro, Format: node.text("driver"),
+					File: nodes[node.text("file")].text("filename"),
 				})
 			case strings.HasPrefix(v.text("driver"), "virtio-net"):
 				fd, found := taps[v.text("netdev")]

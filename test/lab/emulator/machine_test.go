@@ -16,13 +16,19 @@ var started = []string{
 	"-machine", "pc-q35-7.2,usb=off,dump-guest-core=off,memory-backend=pc.ram", "-accel", "tcg", "-m", "4096",
 	"-uuid", "696cd0b8-e1bf-5af2-92d6-39fab980f35a", "-no-user-config",
 	"-chardev", "socket,id=charmonitor,fd=31,server=on,wait=off",
-	"-blockdev", `{"driver":"file","filename":"/images/base.qcow2","node-name":"libvirt-4-storage","auto-read-only":true,"discard":"unmap"}`,
-	"-blockdev", `{"node-name":"libvirt-4-format","read-only":true,"driver":"qcow2","file":"libvirt-4-storage","backing":null}`,
-	"-blockdev", `{"driver":"file","filename":"/images/root.qcow2","node-name":"libvirt-3-storage","auto-read-only":true}`,
-	"-blockdev", `{"node-name":"libvirt-3-format","read-only":false,"driver":"qcow2","file":"libvirt-3-storage","backing":"libvirt-4-format"}`,
-	"-device", `{"driver":"virtio-blk-pci","drive":"libvirt-3-format","id":"virtio-disk0","bootindex":1,"serial":"kaas-root"}`,
+	"-blockdev",
+	`{"driver":"file","filename":"/images/base.qcow2","node-name":"libvirt-4-storage","auto-read-only":true,"discard":"unmap"}`,
+	"-blockdev",
+	`{"node-name":"libvirt-4-format","read-only":true,"driver":"qcow2","file":"libvirt-4-storage","backing":null}`,
+	"-blockdev",
+	`{"driver":"file","filename":"/images/root.qcow2","node-name":"libvirt-3-storage","auto-read-only":true}`,
+	"-blockdev",
+	`{"node-name":"libvirt-3-format","read-only":false,"driver":"qcow2","file":"libvirt-3-storage","backing":"libvirt-4-format"}`,
+	"-device",
+	`{"driver":"virtio-blk-pci","drive":"libvirt-3-format","id":"virtio-disk0","bootindex":1,"serial":"kaas-root"}`,
 	"-blockdev", `{"driver":"file","filename":"/images/data.qcow2","node-name":"libvirt-2-storage"}`,
-	"-blockdev", `{"node-name":"libvirt-2-format","read-only":false,"driver":"qcow2","file":"libvirt-2-storage","backing":null}`,
+	"-blockdev",
+	`{"node-name":"libvirt-2-format","read-only":false,"driver":"qcow2","file":"libvirt-2-storage","backing":null}`,
 	"-device", `{"driver":"virtio-blk-pci","drive":"libvirt-2-format","id":"virtio-disk1","serial":"kaas-data"}`,
 	"-blockdev", `{"driver":"file","filename":"/images/seed.iso","node-name":"libvirt-1-storage"}`,
 	"-blockdev", `{"node-name":"libvirt-1-format","read-only":true,"driver":"raw","file":"libvirt-1-storage"}`,
@@ -39,7 +45,9 @@ func TestParse(t *testing.T) {
 	}
 	want := &machine{
 		Name: "demo-worker-1", UUID: "696cd0b8-e1bf-5af2-92d6-39fab980f35a", Memory: 4096, ConsoleFD: 26,
-		Nodes: []string{started[15], started[17], started[19], started[21], started[25], started[27], started[31], started[33]},
+		Nodes: []string{
+			started[15], started[17], started[19], started[21], started[25], started[27], started[31], started[33],
+		},
 		Disks: []disk{
 			{Node: "libvirt-3-format", Serial: "kaas-root", File: "/images/root.qcow2", Format: "qcow2"},
 			{Node: "libvirt-2-format", Serial: "kaas-data", File: "/images/data.qcow2", Format: "qcow2"},
@@ -96,7 +104,9 @@ func TestOnlyGuestsAreStarted(t *testing.T) {
 	if !startsGuest(started) {
 		t.Error("a VM's start is not known as one")
 	}
-	if startsGuest([]string{"-S", "-no-user-config", "-nodefaults", "-nographic", "-machine", "none,accel=kvm:tcg", "-daemonize"}) {
+	if startsGuest([]string{
+		"-S", "-no-user-config", "-nodefaults", "-nographic", "-machine", "none,accel=kvm:tcg", "-daemonize",
+	}) {
 		t.Error("a question for abilities is taken for a VM's start")
 	}
 }

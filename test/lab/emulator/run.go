@@ -26,7 +26,8 @@ func (g guest) path(names ...string) string {
 	return filepath.Join(append([]string{string(g)}, names...)...)
 }
 
-// run starts the supervisor of a guest and becomes the QEMU that stands in for it, which keeps the process id that libvirt knows.
+// run starts the supervisor of a guest and becomes the QEMU that stands in for it, which keeps the process id that
+// libvirt knows.
 func run(args []string) error {
 	m, args, err := parse(args)
 	if err != nil {
@@ -117,7 +118,8 @@ func within(limit time.Duration, cond func() bool) bool {
 	return true
 }
 
-// haltingBIOS is 64 KiB of firmware whose first instruction, at the reset vector in the last 16 bytes, waits for an interrupt, with interrupts off.
+// haltingBIOS is 64 KiB of firmware whose first instruction, at the reset vector in the last 16 bytes, waits for an
+// interrupt, with interrupts off.
 func haltingBIOS() []byte {
 	b := make([]byte, 64<<10)
 	copy(b[len(b)-16:], []byte{0xfa, 0xf4, 0xeb, 0xfd}) // cli; hlt; jmp to hlt

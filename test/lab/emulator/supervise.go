@@ -91,7 +91,8 @@ func supervise() (err error) {
 			}
 		case status := <-ended:
 			started = nil
-			if status.Signaled() && status.Signal() == syscall.SIGHUP { // reboot(2): the init of a PID namespace ends so when it restarts, and by SIGINT when it switches off
+			// reboot(2): the init of a PID namespace ends so when it restarts, and by SIGINT when it switches off
+			if status.Signaled() && status.Signal() == syscall.SIGHUP {
 				if err := start(); err != nil {
 					_ = mon.tell("quit")
 					return err

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/director-kaas/kaas/director/client"
+)
+
+// usePages are in an order in which each page finds the cluster that its commands need.
+var usePages = []string{
+	"networks", "providers", "checks", "plans", "nodes", "vms", "disks", "ledger", "images", "schedules", "phases",
+}
+
+// runBlocks are the blocks of a page that begin with ```sh run.
+var runBlocks = regexp.MustCompile("(?s)\n```sh run\n(.*?)\n```\n")
+
+// pageScript returns a script of the commands of all pages, in the form of testscript.
+func pageScript(t *testing.T, pages []string) string {
+	t.Helper()
+	var script strings.Builder
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", "use", page+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := runBlocks.FindAllStringSubmatch(string(text), -1)
+		if len(blocks) == 0 {
+			t.Errorf("docs/use/%s.md has no commands to run", page)
+		}
+		fmt.Fprintf(&script, "\n# docs/use/%s.md\n", page)
+		for _, block := range blocks {
+			for _, command := range strings.Split(block[1], "\n") {
+				if strings.HasPrefix(command, "#") || command == "" {
+					continue
+				}
+				if strings.Contains(command, "PLAN") {
+					script.WriteString("plan PLAN any\n")
+					command = strings.ReplaceAll(command, "PLAN", `"$PLAN"`)
+				}
+				fmt.Fprintf(&script, "exec sh -c '%s'\n", strings.ReplaceAll(command, "'", "''"))
+			}
+		}
+	}
+	return script.String()
+}
+
+// TestUsePages runs the commands of every page of docs/use, one page after the other, against a director that
+// simulates.
+func TestUsePages(t *testing.T) {
+	t.Parallel()
+	found, err := filepath.Glob("../../docs/use/*.md")
+	if err != nil || len(found) != len(usePages) {
+		t.Errorf("docs/use has %d pages, and %d are run: %v", len(found), len(usePages), err)
+	}
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(
+		t.Context(), "go", "build", "-o", bin, "../directorctl",
+	).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	setup, err := os.ReadFile("testdata/pages.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, files, _ := strings.Cut(string(setup), "\n-- ")
+	script := filepath.Join(t.TempDir(), "pages.txtar")
+	whole := commands + "\n" + pageScript(t, usePages) + "\nkill -INT director\nwait director\n-- " + files
+	if err := os.WriteFile(script, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files: []string{script}, RequireExplicitExec: true, ContinueOnError: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Values[sessionKey{}] = &client.Config{}
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			for _, name := range []string{"API", "REGISTRY"} {
+				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, l.Addr().String())
+				if err := l.Close(); err != nil {
+					return err
+				}
+			}
+			return bootable(filepath.Join(env.WorkDir, "node.raw"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "plan": newestPlan},
+	})
+}
+
+// bootable writes an empty disk with the mark of a boot sector.
+func bootable(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 30); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0x55, 0xaa}, 510)
+	return err
+}

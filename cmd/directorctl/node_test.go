@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Nodes on a host that does not answer are left alone until somebody says that it is lost; then they alone are mended.
+func TestRepairOf(t *testing.T) {
+	t.Parallel()
+	replace, rejoin := string(plan.NodeReplace), string(plan.NodeRejoin)
+	v := wire.Nodes{Items: []wire.Node{
+		{Name: "a", Host: "h1", Repair: replace},
+		{Name: "b", Host: "h2", HostDown: "silence", Repair: replace},
+		{Name: "c", Host: "h3", Repair: rejoin},
+		{Name: "d", Host: "h2", HostDown: "silence", Repair: replace},
+		{Name: "e", Host: "h4", HostLost: true, Repair: replace},
+		{Name: "f", Host: "h1"},
+	}}
+	for name, tt := range map[string]struct {
+		names []string
+		lost  string
+		want  plan.Request
+		rest  int
+	}{
+		"all": {want: plan.Request{Operation: plan.NodeReplace, Nodes: []string{"a", "e"}}, rest: 3},
+		"a lost host": {
+			lost: "h2", want: plan.Request{Operation: plan.NodeReplace, Nodes: []string{"b", "d"}}, rest: 3,
+		},
+		"one of a lost host": {
+			lost: "h2", names: []string{"d"}, want: plan.Request{Operation: plan.NodeReplace, Nodes: []string{"d"}},
+		},
+		"one of a silent host": {names: []string{"b"}, rest: 1},
+		"another trouble": {
+			names: []string{"c", "f"}, want: plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"c"}},
+		},
+	} {
+		got, rest, err := repairOf(v, tt.names, tt.lost)
+		if diff := cmp.Diff(tt.want, got); diff != "" || rest != tt.rest || err != nil {
+			t.Errorf("%s: %d left, want %d, %v (-want +got):\n%s", name, rest, tt.rest, err, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"h2"}, downHosts(v, "")); diff != "" || len(downHosts(v, "h2")) > 0 {
+		t.Errorf("silent hosts: %s", diff)
+	}
+}

@@ -1,0 +1,100 @@
+package apitest
+
+import (
+	"context"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+// Apply stores the documents.
+func (o *Operations) Apply(
+	ctx context.Context, actor string, text []byte, source string, dryRun bool,
+) ([]model.Change, error) {
+	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
+}
+
+// ApplyIf stores a document on a condition.
+func (o *Operations) ApplyIf(
+	_ context.Context, actor string, text []byte, source string, dryRun bool, cond api.Condition,
+) ([]model.Change, error) {
+	docs, err := model.Parse(text, source)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var changes []model.Change
+	for _, d := range docs {
+		c := model.Change{Ref: d.Ref(), Action: "created"}
+		s, had := o.docs[d.Ref()]
+		was := &s
+		if !had {
+			was = nil
+		}
+		if err := cond.Check(d.Ref(), was); err != nil {
+			return nil, err
+		}
+		if had {
+			was, _ := model.Encode(s.Document)
+			is, _ := model.Encode(d)
+			c.Action, c.Diff = "changed", model.Diff(string(was), string(is))
+			if c.Diff == "" {
+				c.Action = "unchanged"
+			}
+		}
+		changes = append(changes, c)
+		if dryRun || c.Action == "unchanged" {
+			continue
+		}
+		if !had {
+			s.Created = o.now()
+		}
+		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), actor
+		o.docs[d.Ref()] = s
+		e := director.StreamEvent{
+			Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: actor,
+		}
+		if d.Cluster != nil {
+			e.Cluster = e.Name
+		}
+		o.announce(e)
+	}
+	return changes, nil
+}
+
+// Document returns one document.
+func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.docs[ref]
+	if !ok {
+		return d, notFound("there is no %s", ref)
+	}
+	return d, nil
+}
+
+// DeleteDocument removes a document.
+func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
+	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
+}
+
+// DeleteDocumentIf removes a document on a condition.
+func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c api.Condition) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.docs[ref]
+	if !ok {
+		return notFound("there is no %s", ref)
+	}
+	if err := c.Check(ref, &d); err != nil {
+		return err
+	}
+	if ref.Kind == model.KindCluster && o.up[ref.Name] {
+		return director.Errorf(director.KindConflict, "apitest.delete", "cluster %s has 2 VMs", ref.Name).
+			WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
+	}
+	delete(o.docs, ref)
+	return nil
+}

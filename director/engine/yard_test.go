@@ -1,0 +1,266 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// roster is a cluster as its own API shows it. Pretended playbooks change it as the real ones do, and refuse what those
+// would refuse.
+type roster struct {
+	mu    sync.Mutex
+	nodes map[string]member
+	disks map[string]string // image that the VM of a node was made from
+}
+
+type member struct {
+	version  string
+	cordoned bool
+}
+
+func newRoster() *roster { return &roster{nodes: map[string]member{}, disks: map[string]string{}} }
+
+func (f *roster) clone() *roster {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &roster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks)}
+}
+
+// view returns a line for each node, sorted.
+func (f *roster) view() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for name, n := range f.nodes {
+		out = append(out, fmt.Sprintf("%s %s cordoned=%t on %s", name, n.version, n.cordoned, f.disks[name]))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *roster) play(r plan.Run) error {
+	var p planner.PlayParams
+	facts, err := planner.DecodeFacts(r.Plan.Content)
+	if err == nil {
+		err = json.Unmarshal(r.Step.Params, &p)
+	}
+	if err == nil && p.Kubernetes != "" {
+		facts, err = facts.At(p.Kubernetes)
+	}
+	if err != nil {
+		return plan.Abort(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := p.Limit
+	if p.Playbook == "install/control_plane.yml" || p.Playbook == "install/workers.yml" {
+		for _, m := range facts.Nodes {
+			names = append(names, m.Name)
+		}
+	}
+	for _, name := range names {
+		n, there := f.nodes[name]
+		kind, _, _ := strings.Cut(p.Playbook, "_")
+		switch strings.TrimSuffix(kind, ".yml") {
+		case "drain", "uncordon", "upgrade":
+			if !there {
+				return plan.Abort(
+					director.Errorf(director.KindNotFound, "fleet", "%s: there is no node %s", p.Playbook, name),
+				)
+			}
+			n.cordoned = kind == "drain" || kind == "upgrade" && n.cordoned
+			if kind == "upgrade" {
+				n.version = facts.Kubernetes
+			}
+			f.nodes[name] = n
+		case "delete":
+			if undrained, _ := p.Vars["delete_undrained"].(bool); there && !n.cordoned && !undrained {
+				return plan.Abort(director.Errorf(director.KindConflict, "fleet", "%s was not drained", name))
+			}
+			delete(f.nodes, name)
+		case "rejoin", "scale", "install/control", "install/workers":
+			if f.disks[name] == "" {
+				return plan.Abort(director.Errorf(director.KindNotFound, "fleet", "%s: %s has no VM", p.Playbook, name))
+			}
+			if n.version != facts.Kubernetes {
+				n = member{version: facts.Kubernetes}
+			}
+			f.nodes[name] = n
+		}
+	}
+	return nil
+}
+
+// handlers returns the lab's handlers with the fleet behind plays, VMs and the look at nodes.
+func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
+	out := maps.Clone(in)
+	out[planner.StepPlay] = plan.HandlerFunc(func(_ context.Context, r plan.Run) error { return f.play(r) })
+	disk := func(kind string, after func(planner.VMParams)) {
+		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
+			if err := in[kind].Run(ctx, r); err != nil {
+				return err
+			}
+			var p planner.VMParams
+			if err := json.Unmarshal(r.Step.Params, &p); err != nil {
+				return err
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			after(p)
+			return nil
+		})
+	}
+	disk(planner.StepVMEnsure, func(p planner.VMParams) {
+		if f.disks[p.Machine.Name] == "" {
+			f.disks[p.Machine.Name] = p.ImageName
+		}
+	})
+	gone := func(p planner.VMParams) { delete(f.disks, p.Machine.Name) }
+	disk(planner.StepVMRemove, gone)
+	disk(planner.StepVMDelete, gone)
+	out[planner.StepNodeReady] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
+		var p planner.NodeParams
+		if err := json.Unmarshal(r.Step.Params, &p); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		n, disk := f.nodes[p.Node], f.disks[p.Node]
+		f.mu.Unlock()
+		if n.version != p.Version || disk == "" || p.Image != "" && p.Image != disk {
+			return plan.Abort(
+				director.Errorf(
+					director.KindConflict, "fleet", "%s runs %q on %q, not %s on %s", p.Node, n.version, disk,
+					p.Version, p.Image,
+				),
+			)
+		}
+		return in[planner.StepNodeReady].Run(ctx, r)
+	})
+	return out
+}
+
+// yard is a lab with a cluster of one master and three workers that is to be upgraded by the strategy.
+type yard struct {
+	lab
+	strategy string
+	next     model.Image
+}
+
+func newYard(t *testing.T, strategy string) yard {
+	t.Helper()
+	text := []byte("the next node image")
+	sum := sha256.Sum256(text)
+	path := filepath.Join(t.TempDir(), "next.img")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return yard{
+		newLab(t), strategy,
+		model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: newVersion},
+	}
+}
+
+func (y yard) sight(t *testing.T, s scene) planner.World {
+	t.Helper()
+	w := y.lab.sight(t, s, "demo")
+	w.Cluster.Cluster.Workers[0].Count = 3
+	w.Cluster.Cluster.Workers[0].DataDisk = model.GiB
+	return w
+}
+
+func (y yard) upgrade(t *testing.T, s scene, id string) plan.Plan {
+	t.Helper()
+	w := y.sight(t, s)
+	was := *w.Cluster.Cluster
+	w.Installed = &planner.Installed{Generation: 1, Cluster: was}
+	w.Release.Release = &model.Release{Bundle: "/next", Kubernetes: newVersion}
+	w.Cluster.Cluster.Release, w.Cluster.Cluster.Maintenance.Strategy = "next", y.strategy
+	if y.strategy != model.UpgradeInPlace {
+		w.Cluster.Cluster.Image, w.Image.Image = "next", &y.next
+	}
+	content, err := planner.Upgrade(w, plan.Request{Operation: plan.ClusterUpgrade})
+	return planOf(t, id, content, err)
+}
+
+// created returns a scene in which the cluster runs the old version.
+func (y yard) created(t *testing.T) scene {
+	t.Helper()
+	s := newScene(t)
+	s.fleet = newRoster()
+	e := runOn(t, s.db, s.db.DirectorID(), y.handlers(t, s), 8)
+	content, err := planner.Create(y.sight(t, s))
+	beginReal(t, e, s, planOf(t, "p0", content, err))
+	if got := await(t, e, s.db, "p0", ended); got.Phase != plan.PhaseDone {
+		t.Fatalf("the creation is %s: %s", got.Phase, got.Message)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.fleet.view(); len(got) != 4 {
+		t.Fatalf("the cluster has %v", got)
+	}
+	return s
+}
+
+// copy returns a scene as s is now.
+func (s scene) copy(t *testing.T) scene {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	if _, err := s.db.SQL().Exec("VACUUM INTO ?", path); err != nil {
+		t.Fatal(err)
+	}
+	return scene{db: openStore(t, path), world: s.world.Clone(), fleet: s.fleet.clone()}
+}
+
+func (y yard) handlers(t *testing.T, s scene) map[string]plan.Handler {
+	t.Helper()
+	return s.fleet.handlers(y.lab.handlers(t, s))
+}
+
+// failing lets the named steps of p1 fail for good, before their act or after it, until they are mended.
+type failing struct {
+	mu    sync.Mutex
+	steps map[string]bool
+	after bool
+}
+
+func (f *failing) mend(step string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.steps, step)
+}
+
+func (f *failing) handlers(in map[string]plan.Handler) map[string]plan.Handler {
+	return wrapped(in, func(h plan.Handler, ctx context.Context, r plan.Run) error {
+		f.mu.Lock()
+		fails := f.steps[r.Step.ID] && r.Plan.ID == "p1"
+		f.mu.Unlock()
+		if fails && f.after {
+			if err := h.Run(ctx, r); err != nil {
+				return err
+			}
+		}
+		if fails {
+			return plan.Abort(director.Errorf(director.KindConflict, "test", "the disk is broken"))
+		}
+		return h.Run(ctx, r)
+	})
+}

@@ -1,0 +1,251 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Adopt writes an orphan into the ledger again, if the cluster that it was made for exists: then the next plan of the
+// cluster sees it. A VM that is in the ledger already is written down where it is now. said are the addresses of an
+// orphan that nobody remembers; others than those that somebody does are refused.
+//
+// The row is the one that the VM had, as the tombstone or the newest plan that names it tells. Without either, the
+// stamp itself proves the cluster and the node's name; then only the addresses are missing. Nothing is taken from the
+// VM's name alone.
+func (o *Operations) Adopt(
+	ctx context.Context, actor, provider, id string, said wire.VMAdopt,
+) (director.Machine, error) {
+	const op = "operations.adopt"
+	_, vm, err := o.owned(ctx, op, provider, id)
+	if err != nil {
+		return director.Machine{}, err
+	}
+	row, there, err := o.Store.Machine(ctx, vm.Stamp.Machine)
+	if err != nil {
+		return row, err
+	}
+	if there && row.Deleted.IsZero() {
+		return o.relocate(ctx, actor, row, vm)
+	}
+	m, err := o.remembered(ctx, op, provider, vm, row, there, said)
+	if err != nil {
+		return m, err
+	}
+	if err := o.checkAdopted(ctx, op, m, vm); err != nil {
+		return m, err
+	}
+	m.Host, m.VMID, m.State, m.Deleted = vm.Host, string(vm.ID), director.MachinePresent, time.Time{}
+	if m.Kubernetes, err = o.memberVersion(ctx, m); err != nil {
+		return m, err
+	}
+	err = o.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AdoptMachine(m, o.Now()); err != nil {
+			return err
+		}
+		return tx.Audit(
+			o.Now(), actor, "adopt", "VM/"+id+" ("+vm.Name+") on Provider/"+provider+" into Cluster/"+m.Cluster,
+		)
+	})
+	return m, err
+}
+
+// relocate writes down where the VM of a living row is now.
+func (o *Operations) relocate(
+	ctx context.Context, actor string, row director.Machine, vm hypervisor.VM,
+) (director.Machine, error) {
+	if row.Host == vm.Host && row.VMID == string(vm.ID) {
+		return row, nil
+	}
+	if holder, err := o.Store.Holder(ctx, row.Cluster); err != nil {
+		return row, err
+	} else if holder != "" {
+		return row, o.heldBy(ctx, "operations.adopt", holder, row.Cluster)
+	}
+	if err := o.Store.SetMachine(ctx, row.ID, row.State, vm.Host, string(vm.ID)); err != nil {
+		return row, err
+	}
+	row.Host, row.VMID = vm.Host, string(vm.ID)
+	return row, o.Store.Update(ctx, func(tx *store.Tx) error {
+		return tx.Audit(o.Now(), actor, "adopt", "VM/"+string(vm.ID)+" ("+vm.Name+") on host "+vm.Host)
+	})
+}
+
+// remembered returns the row that the VM had, or has to have.
+func (o *Operations) remembered(
+	ctx context.Context, op, provider string, vm hypervisor.VM, tombstone director.Machine, buried bool,
+	said wire.VMAdopt,
+) (director.Machine, error) {
+	if buried && tombstone.Address != "" {
+		return tombstone, known(op, tombstone, said)
+	}
+	id, err := o.Store.PlanWithMachine(ctx, vm.Stamp.Machine)
+	if err != nil {
+		return director.Machine{}, err
+	}
+	if id != "" {
+		p, _, err := o.Store.Plan(ctx, id)
+		if err != nil {
+			return director.Machine{}, err
+		}
+		if facts, err := planner.DecodeFacts(p.Content); err == nil { // a plan without facts does not tell
+			for _, m := range facts.Nodes {
+				if m.ID == vm.Stamp.Machine {
+					return m, known(op, m, said)
+				}
+			}
+		}
+	}
+	clusters, err := o.Store.Documents(ctx, model.KindCluster)
+	if err != nil {
+		return director.Machine{}, err
+	}
+	reclaim := fmt.Sprintf("delete it: directorctl vms reclaim %s %s", provider, vm.ID)
+	c := home(clusters, provider, vm)
+	if c.UID == "" {
+		return director.Machine{}, director.Errorf(
+			director.KindConflict, op, "no cluster of today is the one that VM %s (%s) was made for", vm.ID, vm.Name,
+		).
+			WithHint("%s", reclaim)
+	}
+	has := func(mac string) bool {
+		return slices.ContainsFunc(vm.Adapters, func(
+			a hypervisor.Adapter,
+		) bool {
+			return strings.EqualFold(a.MAC, mac)
+		})
+	}
+	m, ok := planner.Member(c, vm.Name, vm.Stamp.Machine, has)
+	if !ok {
+		return m, director.Errorf(
+			director.KindConflict, op, "cluster %s has no pool for VM %s", c.Metadata.Name, vm.Name,
+		).
+			WithHint("give the pool back to the document, or %s", reclaim)
+	}
+	if vm.CPUs != 0 && vm.Memory != 0 {
+		m.CPUs, m.Memory = vm.CPUs, vm.Memory
+	}
+	// The document may have got adapters since, which the VM does not have.
+	m.NICs = slices.DeleteFunc(m.NICs, func(n director.NIC) bool { return !has(n.MAC) })
+	var missing, want []string
+	if m.Address = said.Address; m.Address == "" {
+		missing, want = []string{m.Network}, []string{"--address ADDRESS"}
+	}
+	for i := range m.NICs {
+		n := &m.NICs[i]
+		if n.Address = said.Addresses[n.Network]; n.Address == "" {
+			missing, want = append(missing, n.Network), append(want, "--address "+n.Network+"=ADDRESS")
+		}
+	}
+	if len(missing) > 0 {
+		return m, director.Errorf(
+			director.KindInvalid, op, "nobody remembers the address of VM %s (%s) on network %s", vm.ID, vm.Name,
+			strings.Join(missing, ", "),
+		).
+			WithHint(
+				"look it up in the guest and name it: directorctl vms adopt %s %s %s", provider, vm.ID,
+				strings.Join(want, " "),
+			)
+	}
+	return m, known(op, m, said)
+}
+
+// known refuses other addresses than those that the machine has.
+func known(op string, m director.Machine, said wire.VMAdopt) error {
+	if said.Address != "" && said.Address != m.Address {
+		return director.Errorf(
+			director.KindConflict, op, "machine %s has the address %s, and not %s", m.Name, m.Address, said.Address,
+		).
+			WithHint("leave --address out")
+	}
+	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
+		i := slices.IndexFunc(m.NICs, func(n director.NIC) bool { return n.Network == network })
+		if i < 0 {
+			return director.Errorf(
+				director.KindConflict, op, "machine %s has no further adapter on network %s", m.Name, network,
+			).
+				WithHint("leave --address %s=... out", network)
+		}
+		if n := m.NICs[i]; n.Address != said.Addresses[network] {
+			return director.Errorf(
+				director.KindConflict, op, "machine %s has the address %s on network %s, and not %s", m.Name, n.Address,
+				network, said.Addresses[network],
+			).
+				WithHint("leave --address %s=... out", network)
+		}
+	}
+	return nil
+}
+
+// checkAdopted tells what keeps the row from coming into the ledger: everything of it must still hold.
+func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Machine, vm hypervisor.VM) error {
+	reclaim := fmt.Sprintf("delete it: directorctl vms reclaim %s %s", m.Provider, vm.ID)
+	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: m.Cluster})
+	if err != nil && director.KindOf(err) != director.KindNotFound {
+		return err
+	}
+	if err != nil || doc.UID != m.ClusterUID || doc.Cluster.Provider != m.Provider || doc.Cluster.Network != m.Network {
+		return director.Errorf(
+			director.KindConflict, op, "the cluster %s that VM %s (%s) was made for is gone", m.Cluster, vm.ID, vm.Name,
+		).
+			WithHint("%s", reclaim)
+	}
+	if holder, err := o.Store.Holder(ctx, m.Cluster); err != nil {
+		return err
+	} else if holder != "" {
+		return o.heldBy(ctx, op, holder, m.Cluster)
+	}
+	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
+		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: n.Network})
+		if err != nil {
+			return err
+		}
+		addr, err := netip.ParseAddr(n.Address)
+		if err != nil || !network.Network.CIDR.Contains(addr) {
+			return director.Errorf(
+				director.KindInvalid, op, "%q is not an address of Network/%s, %s", n.Address, n.Network,
+				network.Network.CIDR,
+			)
+		}
+		if addr == network.Network.Gateway || addr == doc.Cluster.API.VIP {
+			return director.Errorf(
+				director.KindInvalid, op, "%s is the gateway or the virtual address, and not a node's", addr,
+			)
+		}
+	}
+	return nil
+}
+
+// memberVersion returns the version that the node runs if the cluster knows it, and "" otherwise: then the next plan
+// brings it in.
+func (o *Operations) memberVersion(ctx context.Context, m director.Machine) (string, error) {
+	inst, ok, err := o.Store.Installed(ctx, m.Cluster)
+	if err != nil || !ok || inst.UID != m.ClusterUID {
+		return "", err
+	}
+	nodes, err := o.look(ctx, inst)
+	if err != nil {
+		return "", &director.Error{
+			Kind: director.KindUnavailable, Op: "operations.adopt",
+			Msg:  "cluster " + m.Cluster + " does not say whether " + m.Name + " is a member: " + message(err),
+			Hint: "bring the cluster's API back first; a member must not be taken for a newcomer", Err: err,
+		}
+	}
+	for _, n := range nodes {
+		if n.Name == m.Name {
+			return n.Version, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,250 @@
+package operations
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// openArchives returns a lab that archives, with a plan that is done and whose log quotes a secret of the director.
+func openArchives(t *testing.T) (*lab, Retention) {
+	t.Helper()
+	l := openLab(t, 1, 1)
+	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.dir, "archives"), Host: "here"}
+	l.Env.LogPath = func(id, step string, attempt int) string {
+		return filepath.Join(l.dir, "runs", id, strings.ReplaceAll(step, "/", "_")+".1.jsonl")
+	}
+	l.Support = func(context.Context) Support { return Support{Private: []director.Secret{"correct horse battery"}} }
+	ctx := t.Context()
+	if err := l.plan(ctx, "p1", true, l.made["c000-w-1"]); err != nil {
+		t.Fatal(err)
+	}
+	const step = "vm.ensure/c000-w-1"
+	log := l.Env.LogPath("p1", step, 1)
+	err := errors.Join(
+		l.Store.Update(ctx, func(tx *store.Tx) error {
+			_, s, err := tx.Plan("p1")
+			for _, k := range []plan.EventKind{plan.Started, plan.Succeeded} {
+				err = errors.Join(
+					err, tx.Append(&s, plan.Event{Plan: "p1", Step: step, Attempt: 1, Kind: k, At: time.Now()}),
+				)
+			}
+			return err
+		}),
+		l.end(ctx, "p1", plan.PlanDone), os.MkdirAll(filepath.Dir(log), 0o700),
+		os.WriteFile(log, []byte(`{"said": "it is correct horse battery"}`+"\n"), 0o600),
+	)
+	if err == nil {
+		err = l.plan(ctx, "p2", true, l.made["c000-w-1"]) // a plan that was started after it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, Retention{l.Operations}
+}
+
+func (r Retention) all(t *testing.T, want int64) {
+	t.Helper()
+	later := time.Now().Add(time.Hour)
+	n, bytes, err := r.ArchivePlans(t.Context(), "director", later, later, 100)
+	if err != nil || n != want || (bytes > 0) != (want > 0) {
+		t.Fatalf("archived %d plans of %d bytes, %v, want %d", n, bytes, err, want)
+	}
+}
+
+// An archived plan is shown as it was, out of a file that only the director can read, that holds no secret, and that is
+// known by its checksum.
+func TestArchivedPlan(t *testing.T) {
+	t.Parallel()
+	l, r := openArchives(t)
+	before, err := l.Plan(t.Context(), "p1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.all(t, 1)
+	r.all(t, 0)
+	if _, _, err := l.Store.Plan(t.Context(), "p1"); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("it is in the database: %v", err)
+	}
+	after, err := l.Plan(t.Context(), "p1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Plan, after.Plan); diff != "" {
+		t.Errorf("the plan (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before.State, after.State); diff != "" {
+		t.Errorf("its state (-before +after):\n%s", diff)
+	}
+	file := filepath.Join(l.Archives.Dir, "plans", "p1.tar.gz")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+	write, err := l.Archive(t.Context(), "admin", "p1")
+	var text bytes.Buffer
+	if err := errors.Join(err, write(&text)); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	err = eachFile(text.Bytes(), func(name string, from io.Reader) error {
+		text, err := io.ReadAll(from)
+		got[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log := got["plan-p1/logs/vm.ensure_c000-w-1.1.jsonl"]; !strings.Contains(log, "it is") ||
+		strings.Contains(log, "horse") {
+		t.Errorf("the log says %q", log)
+	}
+	if n := strings.Count(got["plan-p1/events.jsonl"], "\n"); n != 4 {
+		t.Errorf("it has %d events", n)
+	}
+	if _, err := l.StartPlan(
+		t.Context(), "admin", "p1", before.Plan.Hash,
+	); director.KindOf(err) == "" || !strings.Contains(err.Error(), "archived") {
+		t.Errorf("an archived plan was started: %v", err)
+	}
+
+	// Damaged, and then on another director.
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Plan(t.Context(), "p1"); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("a damaged archive: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Plan(t.Context(), "p1")
+	wantKind(t, err, director.KindNotFound, "archived", file, "host here", "ask the director on that host")
+}
+
+// A director that dies after the file, and before the rows are gone, comes to the same end.
+func TestArchiveOfADirectorThatDied(t *testing.T) {
+	t.Parallel()
+	l, r := openArchives(t)
+	if _, err := r.writePlan(t.Context(), "p1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.Archives.Dir, "plans", "p1.tar.gz.tmp"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := l.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+		t.Fatalf("before the rows are gone: %+v, %v", v.State, err)
+	}
+	r.all(t, 1)
+	if v, err := l.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+		t.Errorf("out of the archive: %+v, %v", v.State, err)
+	}
+	files, err := filepath.Glob(filepath.Join(l.Archives.Dir, "plans", "*"))
+	if err != nil || len(files) != 2 {
+		t.Errorf("left are %v, %v", files, err)
+	}
+}
+
+// Whole months of the audit trail go to files that are never written to again; younger entries stay.
+func TestArchiveOfTheAuditTrail(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 0, 0)
+	ctx := t.Context()
+	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.dir, "archives"), Host: "here"}
+	r := Retention{l.Operations}
+	add := func(object string, at time.Time) {
+		t.Helper()
+		if err := l.Store.Update(ctx, func(
+			tx *store.Tx,
+		) error {
+			return tx.Audit(at, "ann", "apply", object)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	january := time.Date(2025, 1, 31, 23, 59, 0, 0, time.UTC)
+	for n := range 1500 { // more than a page
+		add("Network/january", january.Add(-time.Duration(n)*time.Minute))
+	}
+	add("Network/march", january.AddDate(0, 0, 30))
+	file := filepath.Join(l.Archives.Dir, "audit", "audit-2025-01.jsonl.gz")
+	cut := func(w io.Writer) error { // a director dies between the file and the rows
+		_, _, err := r.writeMonth(ctx, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), w)
+		return err
+	}
+	if _, err := l.Archives.write(filepath.Join("audit", filepath.Base(file)), time.Now(), true, cut); err != nil {
+		t.Fatal(err)
+	}
+	n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC))
+	if err != nil || n != 1500 {
+		t.Fatalf("archived %d entries, %v", n, err)
+	}
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for entries := json.NewDecoder(zip); ; count++ {
+		var e store.AuditEntry
+		if err := entries.Decode(&e); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil || e.Object != "Network/january" || e.Actor != "ann" {
+			t.Fatalf("entry %d is %+v, %v", count, e, err)
+		}
+	}
+	if count != 1500 {
+		t.Errorf("the file has %d entries", count)
+	}
+	if sum, err := os.ReadFile(
+		file + ".sha256",
+	); err != nil || !strings.HasSuffix(string(sum), "  audit-2025-01.jsonl.gz\n") {
+		t.Errorf("its checksum is %q, %v", sum, err)
+	}
+	// Somebody's clock was wrong: a late entry of January goes to a file of its own.
+	add("Network/late", january)
+	if n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
+		t.Errorf("archived %d late entries, %v", n, err)
+	}
+	again, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the first file has changed, %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(l.Archives.Dir, "audit", "audit-2025-01.2.jsonl.gz")); err != nil {
+		t.Error(err)
+	}
+	// The database was restored from a copy of then, which has the month again, and less of it.
+	add("Network/copy", january)
+	if _, err := l.Store.SQL().ExecContext(ctx, "DELETE FROM audit_archives"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
+		t.Errorf("archived %d entries of the copy, %v", n, err)
+	}
+	if again, err = os.ReadFile(file); err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the first file has changed, %v", err)
+	}
+	if files, err := filepath.Glob(filepath.Join(l.Archives.Dir, "audit", "*.gz")); err != nil || len(files) != 3 {
+		t.Errorf("there are %v, %v", files, err)
+	}
+	if oldest, err := l.Store.OldestAudit(ctx); err != nil || oldest.Month() != time.March {
+		t.Errorf("the oldest entry is of %s, %v", oldest, err)
+	}
+}

@@ -1,0 +1,59 @@
+package operations
+
+import (
+	"encoding/json"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+)
+
+// trusted looks at who signed what the plan brings to the registry and to providers. It warns of what is used without a
+// signature.
+func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
+	makes := false
+	for _, s := range c.Steps {
+		makes = makes || s.Kind == planner.StepReleasePush || s.Kind == planner.StepVMEnsure && !s.Back()
+		var p planner.ImageParams
+		if s.Kind != planner.StepImageEnsure || json.Unmarshal(s.Params, &p) != nil {
+			continue
+		}
+		path, err := o.imageFile(p.Image)
+		if err != nil {
+			continue // the look at the file says what is wrong
+		}
+		reason, err := o.Env.Gate.Image(p.Image, path)
+		if err != nil {
+			problems = append(problems, director.Field{
+				Path: "Image/" + p.Document, Msg: message(err), Hint: director.HintOf(err),
+			})
+		} else if reason.Words != "" {
+			warnings = append(warnings, "Image/"+p.Document+" is used without a signature: "+reason.Words)
+		}
+	}
+	switch {
+	case !makes:
+	case w.NoBundle != nil:
+		problems = append(problems, director.Field{
+			Path: w.Release.Ref().String(), Msg: message(w.NoBundle), Hint: director.HintOf(w.NoBundle),
+		})
+	case w.Bundle.Unsigned != "":
+		warnings = append(warnings, w.Release.Ref().String()+" is used without a signature: "+w.Bundle.Unsigned)
+	}
+	return warnings, problems
+}
+
+// provenance adds to the view who signed the image, or why it is used without a signature, or why it is not used.
+func (o *Operations) provenance(v *api.ImageView, im model.Image) {
+	path, err := o.imageFile(im)
+	if err != nil {
+		return // the pre-check says so
+	}
+	reason, err := o.Env.Gate.Image(im, path)
+	v.SignedBy, v.Unsigned = reason.Key, reason.Words
+	if err != nil {
+		v.Refused = message(err)
+	}
+}

@@ -1,0 +1,281 @@
+package operations
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+const formerDocuments = `apiVersion: kaas/v1
+kind: Image
+metadata: {name: former}
+spec: {sha256: "1111111111111111111111111111111111111111111111111111111111111111", kubernetes: v1.36.4}
+---
+apiVersion: kaas/v1
+kind: Release
+metadata: {name: former}
+spec: {bundle: /former, kubernetes: v1.36.4}
+---
+apiVersion: kaas/v1
+kind: Network
+metadata: {name: beside}
+spec: {provider: lab, cidr: 10.91.0.0/24, pool: {ranges: [10.91.0.10-10.91.0.20]}}
+`
+
+// openFormer returns a lab with documents that no cluster names, and a plan that needs all of them for its way back
+// alone.
+func openFormer(t *testing.T) (*lab, plan.Plan) {
+	t.Helper()
+	l := openLab(t, 1, 1)
+	if _, err := l.Apply(t.Context(), "admin", []byte(formerDocuments), "", false); err != nil {
+		t.Fatal(err)
+	}
+	doc, err := l.Store.Document(t.Context(), model.Ref{Kind: model.KindImage, Name: "former"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(v any) json.RawMessage {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	m := l.made["c000-w-1"]
+	m.NICs = []director.NIC{{Role: model.NICStorage, Network: "beside", Address: "10.91.0.10"}}
+	back := planner.VMParams{Machine: m, ImageName: doc.Image.NameOnProviders("former")}
+	p := plan.Plan{ID: "p1", CreatedAt: time.Unix(1, 0), Content: plan.Content{
+		Operation: plan.ClusterUpgrade, Cluster: "c000",
+		Facts: text(planner.Facts{
+			UID: l.docs["c000"].UID, Digest: "own",
+			Former: map[string]planner.ReleaseFacts{"v1.36.4": {Bundle: "/former", Digest: "before"}},
+		}),
+		Steps: []plan.Step{
+			{ID: "upgrade/c000-w-1", Kind: planner.StepPlay, Params: text(planner.PlayParams{Playbook: "upgrade"})},
+			{
+				ID: "undo/vm.ensure/c000-w-1", Kind: planner.StepVMEnsure, Params: text(back),
+				Undoes: []string{"upgrade/c000-w-1"},
+			},
+			{ID: "image.ensure/former", Kind: planner.StepImageEnsure, Params: text(planner.ImageParams{
+				Provider: "lab", Name: back.ImageName, Document: "former", Image: *doc.Image,
+			})},
+		},
+	}}
+	p.Hash = plan.HashOf(p.Content)
+	return l, p
+}
+
+// stays returns the documents that cannot be deleted, with why. What can be is put back.
+func (l *lab) stays(t *testing.T, refs ...model.Ref) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, ref := range refs {
+		switch err := l.DeleteDocument(t.Context(), "admin", ref); {
+		case director.KindOf(err) == director.KindConflict:
+			if director.HintOf(err) == "" {
+				t.Errorf("%s stays without a hint", ref)
+			}
+			out[ref.String()] = err.Error()
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Apply(t.Context(), "admin", []byte(formerDocuments), "", false); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var formerRefs = []model.Ref{
+	{Kind: model.KindImage, Name: "former"},
+	{Kind: model.KindRelease, Name: "former"},
+	{Kind: model.KindNetwork, Name: "beside"},
+}
+
+// What a plan needs for its way back stays as long as the plan can go on; one that was not started, or is over for
+// good, needs nothing.
+func TestTheWayBackOfAPlanStays(t *testing.T) {
+	t.Parallel()
+	l, p := openFormer(t)
+	state := plan.NewState(&p)
+	happens := func(kinds ...plan.EventKind) {
+		t.Helper()
+		for _, k := range kinds {
+			err := l.Store.Update(t.Context(), func(tx *store.Tx) error {
+				return tx.Append(&state, plan.Event{Plan: p.ID, Kind: k, At: time.Unix(2, 0)})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []struct {
+		events []plan.EventKind
+		phase  plan.Phase
+		needs  bool
+	}{
+		{nil, plan.PhasePlanned, false},
+		{[]plan.EventKind{plan.PlanStarted}, plan.PhaseRunning, true},
+		{[]plan.EventKind{plan.PlanFailed}, plan.PhaseFailed, true},
+		{[]plan.EventKind{plan.PlanUndo}, plan.PhaseUndoing, true},
+		{[]plan.EventKind{plan.PlanFailed, plan.PlanDiscarded}, plan.PhaseDiscarded, false},
+	} {
+		happens(at.events...)
+		if state.Phase != at.phase {
+			t.Fatalf("the plan is %s, want %s", state.Phase, at.phase)
+		}
+		got := l.stays(t, formerRefs...)
+		if want := len(formerRefs); at.needs && len(got) != want || !at.needs && len(got) != 0 {
+			t.Errorf("%s: %v stay", at.phase, slices.Sorted(maps.Keys(got)))
+		}
+		for ref, why := range got {
+			if !strings.Contains(why, "plan p1 can go on") {
+				t.Errorf("%s: %s stays: %s", at.phase, ref, why)
+			}
+		}
+	}
+}
+
+// The transaction of a deletion sees a plan that was started after the look at what is used.
+func TestADeletionMeetsAStart(t *testing.T) {
+	t.Parallel()
+	l, p := openFormer(t)
+	ref := formerRefs[0]
+	doc, err := l.Store.Document(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.mayDelete(t.Context(), doc); err != nil {
+		t.Fatal(err)
+	}
+	err = l.Store.Update(t.Context(), func(tx *store.Tx) error {
+		s := plan.NewState(&p)
+		return errors.Join(
+			tx.AddPlan(p), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Unix(2, 0)}),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.Store.Update(t.Context(), func(tx *store.Tx) error {
+		docs, err := tx.Documents()
+		if err != nil {
+			return err
+		}
+		return unused(tx, ref, docs)
+	})
+	wantKind(t, err, director.KindConflict, "plan p1 can go on", "discard p1")
+}
+
+// Prunes keep what the way back needs: the image on its provider, its imported file, and the programs of the former
+// release.
+func TestPrunesKeepTheWayBack(t *testing.T) {
+	t.Parallel()
+	l, p := openFormer(t)
+	err := l.Store.Update(t.Context(), func(tx *store.Tx) error {
+		s := plan.NewState(&p)
+		return errors.Join(tx.AddPlan(
+			p,
+		), tx.Append(&s, plan.Event{Plan: p.ID, Kind: plan.PlanStarted, At: time.Unix(2, 0)}),
+			tx.DeleteDocument(formerRefs[0])) // as an older director did
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans, err := l.Store.OpenPlans(t.Context(), canGoOn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := newUses()
+	if err := u.addPlans(nil, plans); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{}
+	for _, names := range []map[string]reason{u.images, u.files} {
+		got = append(got, slices.Sorted(maps.Keys(names))...)
+	}
+	got = append(got, slices.Sorted(maps.Keys(u.programs))...)
+	if diff := cmp.Diff([]string{"former-111111111111", strings.Repeat("1", 64), "before", "own"}, got); diff != "" {
+		t.Errorf("what the plan needs (-want +got):\n%s", diff)
+	}
+	if err := l.Store.NoteImage(t.Context(), director.ProviderImage{
+		Provider: "lab", Name: "former-111111111111", Image: "former",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := l.PruneImages(t.Context(), "admin", time.Now(), false)
+	if err != nil || len(left) != 0 {
+		t.Errorf("pruned %+v, %v", left, err)
+	}
+}
+
+// Documents stay for machines and kept disks too, whatever clusters name by now.
+func TestMachinesAndDisksKeepDocuments(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 0, 0)
+	image, lab := model.Ref{Kind: model.KindImage, Name: "node"}, model.Ref{Kind: model.KindProvider, Name: "lab"}
+	m := director.Machine{
+		ID: "m1", Cluster: "c", ClusterUID: "u", Name: "c-w-1", Provider: "lab", Network: "net", Address: "10.64.1.1",
+		Image: "node",
+	}
+	if err := l.plan(t.Context(), "p1", true, m); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.end(t.Context(), "p1", plan.PlanDone); err != nil {
+		t.Fatal(err)
+	}
+	got := l.stays(t, image, lab)
+	if !strings.Contains(got[image.String()], "the VM of c-w-1 was made from it") || got[lab.String()] == "" {
+		t.Errorf("what stays: %v", got)
+	}
+	u := newUses()
+	u.addDisks([]director.KeptDisk{
+		{ID: "d1", Provider: "other", Node: "c-w-2", Cluster: "c"}, {ID: "d2", Provider: "gone", Holder: "m9"},
+	})
+	if err := u.mayGo(model.Ref{
+		Kind: model.KindProvider, Name: "other",
+	}); director.KindOf(err) != director.KindConflict {
+		t.Errorf("a provider with a kept disk: %v", err)
+	}
+	if err := u.mayGo(model.Ref{Kind: model.KindProvider, Name: "gone"}); err != nil {
+		t.Errorf("a disk that a node took over: %v", err)
+	}
+}
+
+// A deletion whose provider fails has deleted the document, so that no plan takes the image up; the prune takes the
+// rest off.
+func TestADeletedImageIsTakenOffLater(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 0, 0)
+	l.world.Inject(sim.Fault{Verb: sim.VerbDeleteImage})
+	err := l.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindImage, Name: "node"})
+	wantKind(t, err, director.KindUnavailable, "Image/node is deleted", "directorctl image prune")
+	if _, err := l.Store.Document(t.Context(), model.Ref{
+		Kind: model.KindImage, Name: "node",
+	}); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("the document: %v", err)
+	}
+	left, err := l.PruneImages(t.Context(), "admin", time.Now(), false)
+	if err != nil || len(left) != 1 || left[0].Kept != "" {
+		t.Errorf("pruned %+v, %v", left, err)
+	}
+	if left, err = l.PruneImages(t.Context(), "admin", time.Now(), false); err != nil || len(left) != 0 {
+		t.Errorf("pruned again %+v, %v", left, err)
+	}
+}

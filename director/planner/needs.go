@@ -1,0 +1,115 @@
+package planner
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// Needs is what a plan must find until its end, for its steps and for what undoes them.
+type Needs struct {
+	Documents map[model.Ref]bool
+	Images    map[string]bool // by the name on providers
+	Files     map[string]bool // imported images, by checksum
+	Bundles   map[string]bool // directories of release bundles
+	Digests   map[string]bool // of release bundles
+}
+
+// NeedsOf reads what the plan needs out of its content. The cluster's own document is not among it: its deletion gives
+// plans up.
+func NeedsOf(c plan.Content) (Needs, error) {
+	n := Needs{
+		Documents: map[model.Ref]bool{}, Images: map[string]bool{}, Files: map[string]bool{},
+		Bundles: map[string]bool{}, Digests: map[string]bool{},
+	}
+	for _, m := range c.Models {
+		if kind := model.Kind(m.Kind); kind != model.KindCluster {
+			n.document(kind, m.Name)
+		}
+	}
+	if len(c.Facts) > 0 {
+		f, err := DecodeFacts(c)
+		if err != nil {
+			return n, err
+		}
+		n.release(f.Bundle, f.Digest)
+		for _, former := range f.Former {
+			n.release(former.Bundle, former.Digest)
+		}
+		for _, m := range f.Nodes {
+			n.machine(m)
+		}
+	}
+	for _, s := range c.Steps {
+		if err := n.step(s); err != nil {
+			return n, fmt.Errorf("planner: step %s: %w", s.ID, err)
+		}
+	}
+	return n, nil
+}
+
+func (n Needs) document(kind model.Kind, name string) {
+	if name != "" {
+		n.Documents[model.Ref{Kind: kind, Name: name}] = true
+	}
+}
+
+func (n Needs) release(bundle, digest string) {
+	if bundle != "" {
+		n.Bundles[bundle] = true
+	}
+	if digest != "" {
+		n.Digests[digest] = true
+	}
+}
+
+func (n Needs) machine(m director.Machine) {
+	n.document(model.KindProvider, m.Provider)
+	n.document(model.KindNetwork, m.Network)
+	for _, nic := range m.NICs {
+		n.document(model.KindNetwork, nic.Network)
+	}
+}
+
+func (n Needs) step(s plan.Step) error {
+	switch s.Kind {
+	case StepImageEnsure:
+		var p ImageParams
+		if err := json.Unmarshal(s.Params, &p); err != nil {
+			return err
+		}
+		n.document(model.KindProvider, p.Provider)
+		n.document(model.KindImage, p.Document)
+		n.Images[p.Name] = true
+		if p.Image.Source == "" {
+			n.Files[p.Image.SHA256] = true
+		}
+	case StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove:
+		var p VMParams
+		if err := json.Unmarshal(s.Params, &p); err != nil {
+			return err
+		}
+		n.machine(p.Machine)
+		if s.Kind == StepVMEnsure && p.ImageName != "" {
+			n.Images[p.ImageName] = true
+		}
+	case StepNetworkEnsure, StepNetworkDelete:
+		var p NetworkParams
+		if err := json.Unmarshal(s.Params, &p); err != nil {
+			return err
+		}
+		n.document(model.KindProvider, p.Provider)
+		n.document(model.KindNetwork, p.Name)
+	case StepReleasePush:
+		var p ReleaseParams
+		if err := json.Unmarshal(s.Params, &p); err != nil {
+			return err
+		}
+		n.document(model.KindRelease, p.Name)
+		n.release(p.Bundle, p.Digest)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package planner
+
+import (
+	"time"
+
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// PullParams are the parameters of pull.renew and pull.settle.
+type PullParams struct {
+	UID     string `json:"uid"`
+	Cluster string `json:"cluster"`
+}
+
+// RotatePullPassword returns the plan that gives every member of the cluster another password for the director's
+// registry. Both passwords are accepted until all members have the new one. Errors: conflict for a cluster that is not
+// installed.
+func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
+	const op = "planner.rotate"
+	name := w.Cluster.Metadata.Name
+	if w.Installed == nil {
+		return plan.Content{}, conflict(
+			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
+		)
+	}
+	d := w.draft(plan.ClusterRotatePull)
+	d.Request = r
+	var members, all []sized
+	for _, m := range w.members() {
+		members = append(members, w.sized(m))
+	}
+	for _, m := range w.alive() {
+		all = append(all, w.sized(m))
+	}
+	if len(members) == 0 {
+		return plan.Content{}, conflict(op, "cluster "+name+" has no members", "")
+	}
+	params := encode(PullParams{UID: w.Cluster.UID, Cluster: name})
+	renewed := d.add(plan.Step{
+		ID: StepPullRenew + "/" + name, Kind: StepPullRenew, Title: "Make another pull password", Params: params,
+		Effects: []plan.Effect{
+			{Verb: "create", Object: "registry", Name: "password of " + name, Detail: "beside the one that there is"},
+		},
+		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+	})
+	given := d.play(playbook{
+		name: "registry_trust", subject: name, title: "Give the new pull password to " + count(len(members), "node"),
+		limit: names(members),
+		effects: []plan.Effect{
+			{Verb: "change", Object: "node", Name: "all members", Detail: "what containerd shows to the registry"},
+		}, estimate: 20 * time.Second,
+	}, []string{renewed}, plan.Step{})
+	d.add(plan.Step{
+		ID: StepPullSettle + "/" + name, Kind: StepPullSettle, Title: "End the former pull password",
+		Needs: []string{given}, Params: params,
+		Effects: []plan.Effect{
+			{Verb: "delete", Object: "registry", Name: "former password of " + name, Detail: "and pulls without one"},
+		},
+		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+	})
+	d.concerns(members...)
+	d.Facts = encode(w.facts(all))
+	d.Summary = "Give the nodes of cluster " + name + " another password for the director's registry."
+	return d.done(), nil
+}

@@ -1,0 +1,192 @@
+package providers
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Vault opens sealed credentials for the places that they were set for: an address, and what its certificate is trusted
+// by. A document that leads elsewhere gets no password.
+type Vault struct {
+	Store  *store.Store
+	Sealer pki.Sealer
+	Files  confine.Dirs // that caFile may lie in
+}
+
+// Open returns the credentials that the provider names. Credentials that have no place yet get those of all providers
+// that name them. Errors: conflict when they were set for other places.
+func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (director.Credentials, error) {
+	const op = "providers.credentials"
+	here, err := v.place(s)
+	if err != nil {
+		return director.Credentials{}, director.Errorf(
+			director.KindInvalid, op, "provider %s: spec.vsphere.caFile cannot be read", provider,
+		).
+			WithHint("put the certificates there on the director, in PEM form; or correct spec.vsphere.caFile")
+	}
+	for range 3 { // another director may set or bind them meanwhile
+		row, err := openSealed(ctx, v.Store, v.Sealer, s.Credentials)
+		if err != nil {
+			return row.Credentials, err
+		}
+		if len(row.inside.Places) > 0 {
+			if slices.Contains(row.inside.Places, here) {
+				return row.Credentials, nil
+			}
+			return director.Credentials{}, director.Errorf(
+				director.KindConflict, op,
+				"the credentials %s were not set for the address and the certificate of provider %s", row.Name,
+				provider,
+			).
+				WithHint("compare url, thumbprint and caFile of the provider with what vCenter's own console shows; "+
+					"then set the credentials again: "+
+					"directorctl provider credentials set %s --user %s --password-file FILE", row.Name, row.User)
+		}
+		places, err := v.places(ctx, row.Name)
+		if err != nil {
+			return director.Credentials{}, err
+		}
+		if !slices.Contains(places, here) {
+			return director.Credentials{}, director.Errorf(
+				director.KindConflict, op, "provider %s was changed meanwhile", provider,
+			).
+				WithHint("try again")
+		}
+		row.inside.Places = places
+		sealed, err := sealCredentials(v.Sealer, row.inside)
+		if err != nil {
+			return director.Credentials{}, err
+		}
+		if err := v.Store.Update(ctx, func(
+			tx *store.Tx,
+		) error {
+			return tx.ResealCredentials(row.Name, row.sealed, sealed)
+		}); err != nil && director.KindOf(err) != director.KindConflict {
+			return director.Credentials{}, err
+		}
+	}
+	return director.Credentials{}, director.Errorf(
+		director.KindUnavailable, op, "the credentials %s are being changed", s.Credentials,
+	).
+		WithHint("try again")
+}
+
+// Reveal returns the credentials with their password, for no place in particular. Back ends use Open.
+func (v Vault) Reveal(ctx context.Context, name string) (director.Credentials, error) {
+	row, err := openSealed(ctx, v.Store, v.Sealer, name)
+	return row.Credentials, err
+}
+
+// places are those of all providers that name the credentials. One whose certificates cannot be read has none.
+func (v Vault) places(ctx context.Context, credentials string) ([]string, error) {
+	docs, err := v.Store.Documents(ctx, model.KindProvider)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range docs {
+		if d.Provider == nil || d.Provider.VSphere == nil || d.Provider.CredentialsName() != credentials {
+			continue
+		}
+		if p, err := v.place(*d.Provider.VSphere); err == nil && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// mostAuthorities is the size that a file with certificates may have.
+const mostAuthorities = 1 << 20
+
+// place says where a password goes, and what the certificate there is trusted by.
+func (v Vault) place(s model.VSphere) (string, error) {
+	text := s.URL
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", errors.New("the address cannot be read") // the parser's error may quote an account
+	}
+	authorities := ""
+	if s.CAFile != "" {
+		f, err := v.Files.Open(s.CAFile)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = f.Close() }()
+		sum := sha256.New()
+		if _, err := io.Copy(sum, io.LimitReader(f, mostAuthorities)); err != nil {
+			return "", err
+		}
+		authorities = hex.EncodeToString(sum.Sum(nil))
+	}
+	pin := strings.ToUpper(strings.ReplaceAll(s.Thumbprint, ":", ""))
+	return fmt.Sprintf(
+		"vsphere %s:%s thumbprint=%s authorities=%s", strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443"), pin,
+		authorities,
+	), nil
+}
+
+// sealedRow is a row of credentials with what is inside of its seal.
+type sealedRow struct {
+	director.Credentials
+	inside sealedCredentials
+	sealed []byte
+}
+
+func openSealed(ctx context.Context, db *store.Store, box pki.Sealer, name string) (sealedRow, error) {
+	const op = "providers.credentials"
+	c, sealed, err := db.Credentials(ctx, name)
+	row := sealedRow{Credentials: c, sealed: bytes.Clone(sealed)}
+	if err != nil {
+		if director.KindOf(err) == director.KindNotFound {
+			return row, director.Errorf(director.KindNotFound, op, "there are no credentials %q", name).
+				WithHint("set them: directorctl provider credentials set %s --user USER --password-file FILE", name)
+		}
+		return row, err
+	}
+	plain, err := box.Unseal(store.CredentialsOwner, name, sealed)
+	if err != nil {
+		return row, director.Errorf(
+			director.KindInternal, op, "the sealed credentials %s cannot be read: %w", name, err,
+		).
+			WithHint(
+				"%s; set them anew: directorctl provider credentials set %s --user %s --password-file FILE",
+				director.HintOf(err), name, c.User,
+			)
+	}
+	// the parser's error is left out: it may quote them
+	if err := json.Unmarshal(plain, &row.inside); err != nil || row.inside.Name != name {
+		return row, director.Errorf(director.KindInternal, op, "the sealed credentials %s cannot be read", name).
+			WithHint(
+				"set them anew: directorctl provider credentials set %s --user %s --password-file FILE", name, c.User,
+			)
+	}
+	row.Password = director.Secret(row.inside.Password)
+	return row, nil
+}
+
+func sealCredentials(box pki.Sealer, inside sealedCredentials) ([]byte, error) {
+	plain, err := json.Marshal(inside)
+	if err != nil {
+		return nil, err
+	}
+	return box.Seal(store.CredentialsOwner, inside.Name, plain)
+}

@@ -1,0 +1,133 @@
+package providers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Stored credentials go to the address and certificate that they were set for. A provider that was changed to lead
+// elsewhere, or a new one, gets them after they were set again.
+func TestCredentialsAreForOnePlace(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	ctx := t.Context()
+	dir := t.TempDir()
+	v := Vault{Store: l.db, Sealer: l.box, Files: confine.Dirs{dir}}
+	l.Vault.Files = v.Files
+	ca := filepath.Join(dir, "ca.pem")
+	authority := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(ca, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	authority("one")
+	put := func(name string, s model.VSphere) model.VSphere {
+		t.Helper()
+		text := fmt.Sprintf("kind: Provider\nmetadata: {name: %s}\nspec: {type: vsphere, vsphere: {url: %q, "+
+			"thumbprint: %q, caFile: %q, credentials: vcenter, datacenter: DC, cluster: C, datastores: [ds]}}\n",
+			name, s.URL, s.Thumbprint, s.CAFile)
+		return *l.put(t, text).Provider.VSphere
+	}
+	set := func() {
+		t.Helper()
+		if _, err := l.SetCredentials(ctx, "ann", "vcenter", "kaas@vsphere.local", "hunter2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	try := func(name string, s model.VSphere, ok bool) {
+		t.Helper()
+		c, err := v.Open(ctx, name, s)
+		switch {
+		case ok && (err != nil || c.Password.Reveal() != "hunter2"):
+			t.Errorf("%s: %+v, %v", name, c, err)
+		case !ok && c.Password != "":
+			t.Errorf("%s: it got the password", name)
+		case !ok:
+			wantKind(t, err, director.KindConflict, name, "directorctl provider credentials set vcenter")
+		}
+	}
+	pin, other := strings.Repeat("AB:", 31)+"AB", strings.Repeat("CD:", 31)+"CD"
+	vc := put("vc", model.VSphere{URL: "vc.example.org", Thumbprint: pin})
+	set()
+	try("vc", vc, true)
+	same := put("same", model.VSphere{URL: "https://VC.example.org:443/sdk", Thumbprint: strings.ToLower(pin)})
+	try("same", same, true)
+	for what, s := range map[string]model.VSphere{
+		"host": {URL: "evil.example.org", Thumbprint: pin}, "port": {URL: "vc.example.org:8443", Thumbprint: pin},
+		"pin":    {URL: "vc.example.org", Thumbprint: other},
+		"no pin": {URL: "vc.example.org"}, "authority": {URL: "vc.example.org", Thumbprint: pin, CAFile: ca},
+	} {
+		t.Log(what)
+		try("vc", put("vc", s), false)
+	}
+	vc = put("vc", model.VSphere{URL: "vc.example.org", CAFile: ca})
+	try("vc", vc, false)
+	set()
+	try("vc", vc, true)
+	try("same", same, true)
+	authority("two")
+	try("vc", vc, false)
+	set()
+	try("vc", vc, true)
+
+	test, err := l.TestProvider(ctx, "vc")
+	if err != nil || len(test) == 0 || test[0].Err != nil {
+		t.Errorf("the provider's test says %+v, %v", test, err)
+	}
+	put("vc", model.VSphere{URL: "evil.example.org", CAFile: ca})
+	test, err = l.TestProvider(ctx, "vc")
+	if err != nil || len(test) != 1 || director.KindOf(test[0].Err) != director.KindConflict {
+		t.Errorf("the provider's test says %+v, %v", test, err)
+	}
+}
+
+// Credentials from before, and those that were set before their provider, belong to what names them at their first use.
+func TestCredentialsGetTheirPlaceAtFirstUse(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	ctx := t.Context()
+	sealed, err := l.box.Seal(store.CredentialsOwner, "vcenter", []byte(`{"name":"vcenter","password":"hunter2"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.db.Update(ctx, func(tx *store.Tx) error {
+		_, err := tx.PutCredentials("vcenter", "u", sealed, "earlier", time.Now())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v := Vault{Store: l.db, Sealer: l.box}
+	put := func(url string) model.VSphere {
+		t.Helper()
+		return *l.put(
+			t,
+			"kind: Provider\nmetadata: {name: vc}\nspec: {type: vsphere, vsphere: {url: "+url+
+				", credentials: vcenter, datacenter: DC, cluster: C, datastores: [ds]}}\n",
+		).Provider.VSphere
+	}
+	first := put("one.example.org")
+	for range 2 {
+		if c, err := v.Open(ctx, "vc", first); err != nil || c.Password.Reveal() != "hunter2" || c.Revision != 1 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	}
+	_, err = v.Open(ctx, "vc", put("two.example.org"))
+	wantKind(t, err, director.KindConflict, "set the credentials again")
+	if err := l.db.Update(ctx, func(
+		tx *store.Tx,
+	) error {
+		return tx.ResealCredentials("vcenter", sealed, sealed)
+	}); director.KindOf(err) != director.KindConflict {
+		t.Errorf("a seal that is gone was replaced: %v", err)
+	}
+}

@@ -1,0 +1,272 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+)
+
+// ArchiveFile is a file that holds what was taken out of the database.
+type ArchiveFile struct {
+	Host, File string // the director that has it, and its path there
+	SHA256     string
+	Size       int64
+	At         time.Time // it was written
+}
+
+// PlanArchive is a plan that is in a file and no longer in the database.
+type PlanArchive struct {
+	PlanItem
+	ArchiveFile
+}
+
+type planArchiveRow struct {
+	PlanID                             string `gorm:"primaryKey"`
+	Operation, Cluster, Phase, Summary string
+	CreatedAt                          int64 `gorm:"autoCreateTime:false"`
+	CreatedBy                          string
+	StartedAt, FinishedAt              int64
+	Done, Total                        int
+	ArchivedAt                         int64
+	Host, File                         string
+	SHA256                             string `gorm:"column:sha256"`
+	Size                               int64
+}
+
+func (planArchiveRow) TableName() string { return "plan_archives" }
+
+func (r planArchiveRow) toDomain() PlanArchive {
+	p := planRow{
+		ID: r.PlanID, Operation: r.Operation, Cluster: r.Cluster, Summary: r.Summary, Phase: r.Phase,
+		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+	}
+	a := PlanArchive{
+		p.toItem(), ArchiveFile{Host: r.Host, File: r.File, SHA256: r.SHA256, Size: r.Size, At: instant(r.ArchivedAt)},
+	}
+	a.Done, a.Total = r.Done, r.Total
+	return a
+}
+
+// Retention says which plans leave the database.
+type Retention struct {
+	Before time.Time // all that ended before
+	Recent time.Time // none that ended after
+	Most   int       // of the others so many of each cluster stay, the newest; 0 for all
+}
+
+// Archivable returns the plans that are over for good and may leave the database, the oldest first. The plan of a
+// cluster that was started last stays, and so does one that kept disks, a running schedule or an unfinished task of an
+// outer plan name.
+func (s *Store) Archivable(ctx context.Context, r Retention) ([]string, error) {
+	const op = "store.archivable"
+	db := s.read.WithContext(ctx)
+	var rows []planRow
+	err := db.Select("id", "cluster", "phase", "created_at", "started_at", "finished_at").Where(
+		"phase IN ? AND finished_at > 0", finishedPhases,
+	).
+		Order("created_at DESC, id DESC").Find(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, dbError(op, "plans", err)
+	}
+	named, err := s.namedPlans(db)
+	if err != nil {
+		return nil, dbError(op, "plans", err)
+	}
+	var ids []string
+	seen := map[string]int{} // newer ones of the cluster
+	for _, p := range rows {
+		seen[p.Cluster]++
+		old := p.FinishedAt < micros(r.Before) || r.Most > 0 && seen[p.Cluster] > r.Most
+		if old && p.FinishedAt < micros(r.Recent) && !named(p.ID) {
+			ids = append([]string{p.ID}, ids...)
+		}
+	}
+	return ids, nil
+}
+
+// namedPlans returns what tells whether something that goes on names the plan.
+func (s *Store) namedPlans(db *gorm.DB) (func(id string) bool, error) {
+	var ids, tasks []string
+	for _, statement := range []string{
+		"SELECT id FROM plans JOIN (SELECT cluster, MAX(started_at) AS started_at FROM plans WHERE started_at > 0 " +
+			"GROUP BY cluster) AS newest " +
+			"ON newest.cluster = plans.cluster AND newest.started_at = plans.started_at",
+		"SELECT plan_id FROM kept_disks", "SELECT plan_id FROM schedule_runs WHERE status = 'running'",
+	} {
+		var some []string
+		if err := db.Raw(statement).Scan(&some).Error; err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	if err := db.Model(&phaseRow{}).Where("finished_at = 0").Pluck("parts", &tasks).Error; err != nil {
+		return nil, err
+	}
+	named := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		named[id] = true
+	}
+	parts := strings.Join(tasks, "\n")
+	return func(id string) bool { return named[id] || strings.Contains(parts, `"`+id+`"`) }, nil
+}
+
+// ArchivePlan takes the plan with all that belongs to it out of the database, once its file is written. No error if
+// that has happened. Conflict if the plan is not over for good.
+func (s *Store) ArchivePlan(ctx context.Context, id string, f ArchiveFile, actor string) error {
+	const op = "store.archive"
+	return s.Update(ctx, func(tx *Tx) error {
+		var rows []planRow
+		if err := tx.locked().Where("id = ?", id).Find(&rows).Error; err != nil || len(rows) == 0 {
+			return dbError(op, "plan "+id, err)
+		}
+		r := rows[0]
+		var steps struct{ Done, Total int }
+		err := tx.db.Raw(countSteps+" plan_id = ?", string(plan.Pending), plan.UndoPattern, id).Scan(&steps).Error
+		if err != nil {
+			return dbError(op, "plan "+id, err)
+		}
+		if !over(plan.Phase(r.Phase)) {
+			return director.Errorf(director.KindConflict, op, "plan %s is %s, and not over for good", id, r.Phase)
+		}
+		err = tx.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&planArchiveRow{
+			PlanID: id, Operation: r.Operation, Cluster: r.Cluster, Phase: r.Phase, Summary: r.Summary,
+			CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy,
+			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Done: steps.Done, Total: steps.Total,
+			ArchivedAt: micros(f.At), Host: f.Host, File: f.File, SHA256: f.SHA256, Size: f.Size,
+		}).Error
+		if err == nil {
+			// its steps, events, content and machines go with it
+			err = tx.db.Where("id = ?", id).Delete(&planRow{}).Error
+		}
+		if err != nil {
+			return dbError(op, "plan "+id, err)
+		}
+		return tx.Audit(f.At, actor, "archive", "Plan/"+id)
+	})
+}
+
+// PlanArchived returns where the plan was archived to, and false if it was not.
+func (s *Store) PlanArchived(ctx context.Context, id string) (PlanArchive, bool, error) {
+	return planArchived(s.read.WithContext(ctx), id)
+}
+
+func planArchived(db *gorm.DB, id string) (PlanArchive, bool, error) {
+	var rows []planArchiveRow
+	if err := db.Where("plan_id = ?", id).Find(&rows).Error; err != nil || len(rows) == 0 {
+		return PlanArchive{}, false, dbError("store.archive", "plan "+id, err)
+	}
+	return rows[0].toDomain(), true, nil
+}
+
+// PlanArchives lists the archived plans in the page's order. next is nil at the end of the list.
+func (s *Store) PlanArchives(
+	ctx context.Context, f PlanQuery, p director.Page,
+) (items []PlanItem, next *director.Place, err error) {
+	q, by, err := narrowPlans(s.read.WithContext(ctx).Model(&planArchiveRow{}), "plan_id", f, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var rows []planArchiveRow
+	if err := q.Find(&rows).Error; err != nil {
+		return nil, nil, dbError("store.archive", "plans", err)
+	}
+	for _, r := range rows {
+		items = append(items, r.toDomain().PlanItem)
+	}
+	if p.Limit > 0 && len(rows) > p.Limit {
+		items, next = items[:p.Limit], placeOf(items[p.Limit-1], by)
+	}
+	return items, next, nil
+}
+
+// noPlan is the error for a plan that is not in the database: it tells of an archived one where it is.
+func noPlan(db *gorm.DB, id string, err error) error {
+	err = dbError("store.plan", "plan "+id, err)
+	if director.KindOf(err) != director.KindNotFound {
+		return err
+	}
+	a, there, aerr := planArchived(db.Session(&gorm.Session{NewDB: true}), id)
+	if aerr != nil || !there {
+		return err
+	}
+	return director.Errorf(
+		director.KindNotFound, "store.plan", "plan %s was archived on %s, to %s on host %s", id,
+		a.At.Format(time.DateOnly), a.File, a.Host,
+	).
+		WithHint("%s", "see it on that director: directorctl plans show "+id)
+}
+
+// AuditEntry is an entry of the audit trail.
+type AuditEntry struct {
+	ID     int64     `json:"id"`
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Action string    `json:"action"`
+	Object string    `json:"object"`
+}
+
+// OldestAudit returns the time of the first entry of the audit trail, and zero if it is empty.
+func (s *Store) OldestAudit(ctx context.Context) (time.Time, error) {
+	var us int64
+	err := s.read.WithContext(ctx).Raw("SELECT COALESCE(MIN(at), 0) FROM audit").Scan(&us).Error
+	return instant(us), dbError("store.audit", "the audit log", err)
+}
+
+// AuditPage returns entries from one time until before another, with ids after the given one, in their order.
+func (s *Store) AuditPage(ctx context.Context, from, until time.Time, after int64, most int) ([]AuditEntry, error) {
+	var rows []struct {
+		ID, At                int64
+		Actor, Action, Object string
+	}
+	err := s.read.WithContext(ctx).
+		Raw("SELECT id, at, actor, action, object FROM audit WHERE at >= ? AND at < ? AND id > ? ORDER BY id LIMIT ?",
+			micros(from), micros(until), after, most).Scan(&rows).Error
+	out := make([]AuditEntry, len(rows))
+	for i, r := range rows {
+		out[i] = AuditEntry{r.ID, instant(r.At), r.Actor, r.Action, r.Object}
+	}
+	return out, dbError("store.audit", "the audit log", err)
+}
+
+// AuditArchives returns how many archives of the month are recorded.
+func (s *Store) AuditArchives(ctx context.Context, month time.Time) (n int, err error) {
+	err = s.read.WithContext(ctx).Raw(
+		"SELECT count(*) FROM audit_archives WHERE month = ?", month.Format("2006-01"),
+	).Scan(
+		&n,
+	).Error
+	return n, dbError("store.audit", "the audit log", err)
+}
+
+// ArchiveAudit takes the entries of the month up to the last id out of the database, once their file is written.
+// Nothing is taken if there is such an archive, or if it holds another number of entries than the database.
+func (s *Store) ArchiveAudit(
+	ctx context.Context, name string, month time.Time, last, entries int64, f ArchiveFile,
+) error {
+	const op = "store.audit"
+	return s.Update(ctx, func(tx *Tx) error {
+		err := tx.db.Exec("INSERT INTO audit_archives (name, month, entries, archived_at, host, file, sha256, size) "+
+			"VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			name, month.Format("2006-01"), entries, micros(f.At), f.Host, f.File, f.SHA256, f.Size).Error
+		if err != nil {
+			return dbError(op, "the archive "+name, err)
+		}
+		res := tx.db.Exec(
+			"DELETE FROM audit WHERE at >= ? AND at < ? AND id <= ?", micros(month), micros(month.AddDate(0, 1, 0)),
+			last,
+		)
+		if res.Error == nil && res.RowsAffected != entries {
+			return director.Errorf(
+				director.KindConflict, op, "the audit log of %s has %d entries, and its archive %d",
+				month.Format("2006-01"), res.RowsAffected, entries,
+			)
+		}
+		return dbError(op, "the audit log", res.Error)
+	})
+}
