@@ -136,11 +136,17 @@ spec: {bundle: /nowhere, kubernetes: v1.37.1}
 		t.Fatal(err)
 	}
 	address := netip.MustParseAddr("10.64.1.0")
+	taken := map[string]bool{} // 24 bits: of 1,000 addresses, two are the same in one run of thirty
+	free := func(mac string) bool {
+		was := taken[mac]
+		taken[mac] = true
+		return !was
+	}
 	for _, c := range stored {
 		l.docs[c.Metadata.Name] = c
 		for n := range workers {
 			name := fmt.Sprintf("%s-w-%d", c.Metadata.Name, n+1)
-			m, ok := planner.Member(c, name, planner.MachineID(c.UID, name, 0), nil)
+			m, ok := planner.Member(c, name, planner.MachineID(c.UID, name, 0), free)
 			if !ok {
 				t.Fatalf("%s is no member", name)
 			}
