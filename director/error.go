@@ -109,6 +109,15 @@ func HintOf(err error) string {
 	return ""
 }
 
+// MessageOf returns what people are shown of err: Msg of the outermost Error in its chain, or the whole text if there is
+// none.
+func MessageOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Msg
+	}
+	return err.Error()
+}
+
 // Errorf returns an Error of the kind with a formatted message. A %w verb's operand becomes its cause.
 func Errorf(kind Kind, op, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)

@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/usage"
 )
 
 // DeleteDocumentIf is DeleteDocument if the document fulfils the condition when it is deleted, and stale otherwise. The
@@ -31,7 +32,7 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 			err = check(c, ref, docs)
 		}
 		if err == nil {
-			err = unused(tx, ref, docs)
+			err = usage.Unused(tx, ref, docs)
 		}
 		if err != nil {
 			return err
@@ -61,30 +62,25 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 
 // mayDelete is a conflict if something needs the document. It returns where the contents of an image may be.
 func (o *Operations) mayDelete(ctx context.Context, doc model.Stored) ([]director.ProviderImage, error) {
-	if !needed(doc.Kind) {
+	if !usage.Needed(doc.Kind) {
 		return nil, nil
 	}
 	docs, err := o.Store.Documents(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	u, err := o.uses(ctx, docs)
+	u, err := usage.Of(ctx, o.Store, docs)
 	if err != nil {
 		return nil, err
 	}
 	if doc.Kind == model.KindRelease {
-		if err := o.addInstalled(ctx, u, docs); err != nil {
+		if err := u.AddInstalled(ctx, o.Store, docs); err != nil {
 			return nil, err
 		}
 	}
-	if err := u.mayGo(doc.Ref()); err != nil || doc.Kind != model.KindImage {
+	if err := u.MayGo(doc.Ref()); err != nil || doc.Kind != model.KindImage {
 		return nil, err
 	}
 	brought, err := o.Store.ProviderImages(ctx)
 	return placesOf(doc, docs, brought), err
-}
-
-// needed reports whether something else can need documents of the kind.
-func needed(k model.Kind) bool {
-	return slices.Contains([]model.Kind{model.KindProvider, model.KindNetwork, model.KindImage, model.KindRelease}, k)
 }

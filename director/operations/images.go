@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/usage"
 )
 
 var _ api.Images = (*Operations)(nil)
@@ -168,7 +169,7 @@ func (o *Operations) takeOff(ctx context.Context, provider, name string) error {
 
 // imageUse is who needs which image.
 type imageUse struct {
-	uses
+	usage.Usage
 	docs      map[string]model.Stored // of images, by name
 	users     map[string][]string     // clusters of an image, by the name of its document
 	providers map[string]bool         // that there are
@@ -191,7 +192,7 @@ func (o *Operations) imageUse(ctx context.Context) (imageUse, error) {
 			u.providers[d.Metadata.Name] = true
 		}
 	}
-	if u.uses, err = o.uses(ctx, docs); err != nil {
+	if u.Usage, err = usage.Of(ctx, o.Store, docs); err != nil {
 		return u, err
 	}
 	u.brought, err = o.Store.ProviderImages(ctx)
@@ -213,7 +214,7 @@ func (o *Operations) ImageViews(ctx context.Context) ([]api.ImageView, error) {
 		}
 		for i, f := range list {
 			files[f.SHA256] = &list[i]
-			if _, used := u.files[f.SHA256]; !used {
+			if _, used := u.Files[f.SHA256]; !used {
 				loose = append(loose, f)
 			}
 		}
@@ -267,7 +268,7 @@ func (o *Operations) PruneImages(
 	}
 	out := []director.ImageLeft{}
 	for _, b := range u.brought {
-		if _, used := u.images[b.Name]; used {
+		if _, used := u.Images[b.Name]; used {
 			continue
 		}
 		left := director.ImageLeft{Provider: b.Provider, Name: b.Name, SHA256: b.SHA256}
@@ -288,7 +289,7 @@ func (o *Operations) PruneImages(
 		}
 	}
 	for _, f := range files {
-		if _, used := u.files[f.SHA256]; used || f.At.After(before) {
+		if _, used := u.Files[f.SHA256]; used || f.At.After(before) {
 			continue
 		}
 		if !rehearse {
@@ -314,9 +315,9 @@ func (o *Operations) DeleteImageFile(ctx context.Context, actor, sum string) err
 	if err != nil {
 		return err
 	}
-	if r, used := u.files[sum]; used {
-		return director.Errorf(director.KindConflict, "operations.delete", "the image stays: %s", r.why).
-			WithHint("%s", r.hint)
+	if r, used := u.Files[sum]; used {
+		return director.Errorf(director.KindConflict, "operations.delete", "the image stays: %s", r.Why).
+			WithHint("%s", r.Hint)
 	}
 	if err := s.Delete(sum); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/usage"
 )
 
 // UsedPrograms returns the digests of the bundles whose programs nodes may still fetch: of the releases that clusters
@@ -66,10 +67,10 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 	if err != nil {
 		return nil, err
 	}
-	u := newUses()
-	if err := u.addPlans(docs, plans); err != nil {
+	u := usage.New()
+	if err := u.AddPlans(docs, plans); err != nil {
 		return nil, err
 	}
-	maps.Copy(used, u.programs)
+	maps.Copy(used, u.Programs)
 	return used, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/usage"
 )
 
 const formerDocuments = `apiVersion: kaas/v1
@@ -178,7 +179,7 @@ func TestADeletionMeetsAStart(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return unused(tx, ref, docs)
+		return usage.Unused(tx, ref, docs)
 	})
 	wantKind(t, err, director.KindConflict, "plan p1 can go on", "discard p1")
 }
@@ -198,19 +199,19 @@ func TestPrunesKeepTheWayBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plans, err := l.Store.OpenPlans(t.Context(), canGoOn()...)
+	plans, err := l.Store.OpenPlans(t.Context(), usage.Resumable()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUses()
-	if err := u.addPlans(nil, plans); err != nil {
+	u := usage.New()
+	if err := u.AddPlans(nil, plans); err != nil {
 		t.Fatal(err)
 	}
 	got := []string{}
-	for _, names := range []map[string]reason{u.images, u.files} {
+	for _, names := range []map[string]usage.Reason{u.Images, u.Files} {
 		got = append(got, slices.Sorted(maps.Keys(names))...)
 	}
-	got = append(got, slices.Sorted(maps.Keys(u.programs))...)
+	got = append(got, slices.Sorted(maps.Keys(u.Programs))...)
 	if diff := cmp.Diff([]string{"former-111111111111", strings.Repeat("1", 64), "before", "own"}, got); diff != "" {
 		t.Errorf("what the plan needs (-want +got):\n%s", diff)
 	}
@@ -225,8 +226,8 @@ func TestPrunesKeepTheWayBack(t *testing.T) {
 	}
 }
 
-// Documents stay for machines and kept disks too, whatever clusters name by now.
-func TestMachinesAndDisksKeepDocuments(t *testing.T) {
+// Documents stay for machines too, whatever clusters name by now.
+func TestMachinesKeepDocuments(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 0, 0)
 	image, lab := model.Ref{Kind: model.KindImage, Name: "node"}, model.Ref{Kind: model.KindProvider, Name: "lab"}
@@ -243,18 +244,6 @@ func TestMachinesAndDisksKeepDocuments(t *testing.T) {
 	got := l.stays(t, image, lab)
 	if !strings.Contains(got[image.String()], "the VM of c-w-1 was made from it") || got[lab.String()] == "" {
 		t.Errorf("what stays: %v", got)
-	}
-	u := newUses()
-	u.addDisks([]director.KeptDisk{
-		{ID: "d1", Provider: "other", Node: "c-w-2", Cluster: "c"}, {ID: "d2", Provider: "gone", Holder: "m9"},
-	})
-	if err := u.mayGo(model.Ref{
-		Kind: model.KindProvider, Name: "other",
-	}); director.KindOf(err) != director.KindConflict {
-		t.Errorf("a provider with a kept disk: %v", err)
-	}
-	if err := u.mayGo(model.Ref{Kind: model.KindProvider, Name: "gone"}); err != nil {
-		t.Errorf("a disk that a node took over: %v", err)
 	}
 }
 
