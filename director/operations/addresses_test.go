@@ -17,11 +17,12 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 )
 
 // crowd is a network on which hosts answer at some addresses.
 type crowd struct {
-	nowhere
+	servicetest.Nowhere
 	at []string
 }
 
@@ -35,8 +36,8 @@ func TestAddressesInUse(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	l.Env.Nodes = crowd{at: []string{"10.64.0.5", "10.90.0.7"}}
-	b := sim.Open(l.world)
+	l.Operations.Env.Nodes = crowd{at: []string{"10.64.0.5", "10.90.0.7"}}
+	b := sim.Open(l.World)
 	other := director.Stamp{Director: "another", Machine: "m9"}
 	// the address of the second worker, and one of nobody
 	for i, address := range []string{"10.64.1.1", "10.64.77.77"} {
@@ -55,16 +56,16 @@ func TestAddressesInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := l.made["c000-w-1"]
-	if err := l.plan(ctx, "p1", true, first); err != nil {
+	first := l.Made["c000-w-1"]
+	if err := l.AddPlan(ctx, "p1", true, first); err != nil {
 		t.Fatal(err)
 	}
-	l.make(t, first)
+	l.MakeVM(t, first)
 	w := planner.World{
 		Provider: model.Stored{Document: model.Document{Metadata: model.Metadata{Name: "lab"}}},
 		Machines: []director.Machine{first},
 	}
-	cluster, net := l.docs["c000"], model.Network{Mode: "nat"}
+	cluster, net := l.Docs["c000"], model.Network{Mode: "nat"}
 	w.Cluster, w.Network.Network = cluster, &net
 	w.Machines[0].State = director.MachinePresent
 	w.Cluster.Cluster.API.VIP = netip.MustParseAddr("10.64.0.5")
@@ -72,11 +73,11 @@ func TestAddressesInUse(t *testing.T) {
 	w.Underlays = map[string]planner.Underlay{
 		"nfs": {Stored: model.Stored{Document: model.Document{Network: &model.Network{Mode: "nat"}}}},
 	}
-	third := l.made["c000-w-3"]
+	third := l.Made["c000-w-3"]
 	third.NICs = []director.NIC{
 		{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.7", MAC: "52:54:00:00:00:0f"},
 	}
-	facts := planner.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.made["c000-w-2"], third}}
+	facts := planner.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.Made["c000-w-2"], third}}
 
 	var c plan.Content
 	for _, m := range facts.Nodes {
@@ -144,7 +145,7 @@ func TestANetworkWithMachinesStays(t *testing.T) {
 		ID: "m1", Cluster: "c", ClusterUID: "u", Name: "c-w-1", Provider: "lab", Network: "net", Address: "10.64.1.1",
 		NICs: []director.NIC{{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.10"}},
 	}
-	if err := l.plan(ctx, "p1", true, m); err != nil {
+	if err := l.AddPlan(ctx, "p1", true, m); err != nil {
 		t.Fatal(err)
 	}
 	ref := model.Ref{Kind: model.KindNetwork, Name: "nfs"}
@@ -153,7 +154,7 @@ func TestANetworkWithMachinesStays(t *testing.T) {
 	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "cluster c") {
 		t.Errorf("got %v, want conflict", err)
 	}
-	if err := errors.Join(l.Store.BuryMachine(ctx, "m1", l.Now()), l.end(ctx, "p1", plan.PlanDone)); err != nil {
+	if err := errors.Join(l.Store.BuryMachine(ctx, "m1", l.Now()), l.EndPlan(ctx, "p1", plan.PlanDone)); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.DeleteDocument(ctx, "admin", ref); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -24,17 +25,17 @@ import (
 func openArchives(t *testing.T) (*lab, Retention) {
 	t.Helper()
 	l := openLab(t, 1, 1)
-	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.dir, "archives"), Host: "here"}
-	l.Env.LogPath = func(id, step string, attempt int) string {
-		return filepath.Join(l.dir, "runs", id, strings.ReplaceAll(step, "/", "_")+".1.jsonl")
+	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.Dir, "archives"), Host: "here"}
+	l.Operations.Env.LogPath = func(id, step string, attempt int) string {
+		return filepath.Join(l.Dir, "runs", id, strings.ReplaceAll(step, "/", "_")+".1.jsonl")
 	}
 	l.Support = func(context.Context) Support { return Support{Private: []director.Secret{"correct horse battery"}} }
 	ctx := t.Context()
-	if err := l.plan(ctx, "p1", true, l.made["c000-w-1"]); err != nil {
+	if err := l.AddPlan(ctx, "p1", true, l.Made["c000-w-1"]); err != nil {
 		t.Fatal(err)
 	}
 	const step = "vm.ensure/c000-w-1"
-	log := l.Env.LogPath("p1", step, 1)
+	log := l.Operations.Env.LogPath("p1", step, 1)
 	err := errors.Join(
 		l.Store.Update(ctx, func(tx *store.Tx) error {
 			_, s, err := tx.Plan("p1")
@@ -45,11 +46,11 @@ func openArchives(t *testing.T) (*lab, Retention) {
 			}
 			return err
 		}),
-		l.end(ctx, "p1", plan.PlanDone), os.MkdirAll(filepath.Dir(log), 0o700),
+		l.EndPlan(ctx, "p1", plan.PlanDone), os.MkdirAll(filepath.Dir(log), 0o700),
 		os.WriteFile(log, []byte(`{"said": "it is correct horse battery"}`+"\n"), 0o600),
 	)
 	if err == nil {
-		err = l.plan(ctx, "p2", true, l.made["c000-w-1"]) // a plan that was started after it
+		err = l.AddPlan(ctx, "p2", true, l.Made["c000-w-1"]) // a plan that was started after it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func TestArchivedPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = l.Plan(t.Context(), "p1")
-	wantKind(t, err, director.KindNotFound, "archived", file, "host here", "ask the director on that host")
+	servicetest.WantKind(t, err, director.KindNotFound, "archived", file, "host here", "ask the director on that host")
 }
 
 // A director that dies after the file, and before the rows are gone, comes to the same end.
@@ -164,7 +165,7 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 0, 0)
 	ctx := t.Context()
-	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.dir, "archives"), Host: "here"}
+	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.Dir, "archives"), Host: "here"}
 	r := Retention{l.Operations}
 	add := func(object string, at time.Time) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 )
 
@@ -31,8 +32,8 @@ func TestCreationBudget(t *testing.T) {
 	}
 	planned := &plan.Plan{ID: "p1"}
 	create := func(n int) string {
-		m := l.made[fmt.Sprintf("c000-w-%d", n)]
-		step := plan.Step{ID: planner.StepVMEnsure + "/" + m.Name, Kind: planner.StepVMEnsure, Params: params(m)}
+		m := l.Made[fmt.Sprintf("c000-w-%d", n)]
+		step := plan.Step{ID: planner.StepVMEnsure + "/" + m.Name, Kind: planner.StepVMEnsure, Params: servicetest.Params(m)}
 		err := steps.Handlers(env)[planner.StepVMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: step})
 		o := plan.OutcomeOf(err)
 		if err != nil && o.Kind != plan.NotReady {
@@ -48,9 +49,9 @@ func TestCreationBudget(t *testing.T) {
 	var got []string
 	got = append(got, create(1))
 	now = now.Add(10 * time.Minute)
-	l.world.Inject(sim.Fault{Verb: sim.VerbEnsure})
+	l.World.Inject(sim.Fault{Verb: sim.VerbEnsure})
 	if err := steps.Handlers(env)[planner.StepVMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: plan.Step{
-		ID: planner.StepVMEnsure + "/c000-w-2", Params: params(l.made["c000-w-2"]),
+		ID: planner.StepVMEnsure + "/c000-w-2", Params: servicetest.Params(l.Made["c000-w-2"]),
 	}}); director.KindOf(err) != director.KindUnavailable {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestCreationBudget(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := l.world.Count(); n != 4 {
+	if n := l.World.Count(); n != 4 {
 		t.Errorf("there are %d VMs", n)
 	}
 }
@@ -98,7 +99,7 @@ func TestPlansSayThatTheyWillWait(t *testing.T) {
 				"configuration: it will wait on its way",
 		},
 	} {
-		l.Env.Allowances = func(context.Context, string) ([]director.Allowance, error) {
+		l.Operations.Env.Allowances = func(context.Context, string) ([]director.Allowance, error) {
 			return Allowances("lab", &provider, perHour), nil
 		}
 		got, err := l.overBudget(t.Context(), "lab", c)

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 )
 
 const crowded = `apiVersion: kaas/v1
@@ -39,7 +40,7 @@ func TestCapacity(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	l.world.SetHosts(sim.Host{
+	l.World.SetHosts(sim.Host{
 		Name: "h1", CPUs: 8, Memory: 64 << 30, Disk: 1 << 40,
 	}, sim.Host{Name: "h2", CPUs: 2, Memory: 64 << 30, Disk: 1 << 40})
 	size := model.VMSize{CPUs: 2, Memory: 4 * model.GiB, Disk: 30 * model.GiB}
@@ -58,11 +59,11 @@ func TestCapacity(t *testing.T) {
 	if _, err := l.Apply(ctx, "admin", []byte(crowded), "", false); err != nil {
 		t.Fatal(err)
 	}
-	one := l.made["c000-w-1"]
-	if err := l.plan(ctx, "p1", true, one); err != nil {
+	one := l.Made["c000-w-1"]
+	if err := l.AddPlan(ctx, "p1", true, one); err != nil {
 		t.Fatal(err)
 	}
-	l.make(t, one)
+	l.MakeVM(t, one)
 	// h1: 16 vCPUs may be promised and 2 are; h2: 4. The quota has room for 8 machines.
 	if diff := cmp.Diff(
 		[]string{" 8 by spec.quota.machines of Provider/lab"},
@@ -81,14 +82,14 @@ func TestCapacity(t *testing.T) {
 	); diff != "" {
 		t.Error(diff)
 	}
-	l.world.SetReachable("h2", false)
+	l.World.SetReachable("h2", false)
 	v, err := l.Capacity(ctx, api.CapacityQuery{Size: size})
 	if err != nil || v[0].Err == nil || v[0].Fits != nil ||
 		v[0].Used != (capacity.Use{Machines: 1, CPUs: 2, Memory: 4 << 30}) {
 		t.Errorf("got %+v, %v", v, err)
 	}
 	_, err = l.Capacity(ctx, api.CapacityQuery{Cluster: "none"})
-	wantKind(t, err, director.KindNotFound)
+	servicetest.WantKind(t, err, director.KindNotFound)
 }
 
 // All problems at once, also those that can be found without a plan: there is no bundle here, and so none.
@@ -104,7 +105,7 @@ spec: {source: /nowhere/node.qcow2, sha256: "`+fmt.Sprintf("%064d", 1)+`", kuber
 `), "", false); err != nil {
 		t.Fatal(err)
 	}
-	l.world.SetReachable("h2", false)
+	l.World.SetReachable("h2", false)
 	v, err := l.Check(ctx, "c000", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ spec: {source: /nowhere/node.qcow2, sha256: "`+fmt.Sprintf("%064d", 1)+`", kuber
 		t.Errorf("%q %s", got[0], diff)
 	}
 	_, err = l.Check(ctx, "none", plan.Request{})
-	wantKind(t, err, director.KindNotFound)
+	servicetest.WantKind(t, err, director.KindNotFound)
 }
 
 // The pre-check holds new VMs against the policy, and says how many would fit.

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -26,7 +27,7 @@ import (
 func (l *lab) withDisk(t *testing.T, kind string, m director.Machine, undo bool, change func(*planner.VMParams)) error {
 	t.Helper()
 	var p planner.VMParams
-	if err := json.Unmarshal(params(m), &p); err != nil {
+	if err := json.Unmarshal(servicetest.Params(m), &p); err != nil {
 		t.Fatal(err)
 	}
 	p.DataDisk = model.GiB
@@ -53,9 +54,9 @@ func (l *lab) killed(t *testing.T, act func() error, verbs ...sim.Verb) {
 	t.Helper()
 	for _, verb := range verbs {
 		for _, when := range []sim.When{sim.Before, sim.Midway, sim.After} {
-			l.world.Inject(sim.Fault{Verb: verb, When: when})
+			l.World.Inject(sim.Fault{Verb: verb, When: when})
 			_ = act() // what it returns is heard by nobody
-			l.world.ClearFaults()
+			l.World.ClearFaults()
 		}
 	}
 	if err := act(); err != nil {
@@ -102,11 +103,11 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
 	ctx := t.Context()
-	first, second := l.made["c000-w-1"], l.made["c000-w-2"]
+	first, second := l.Made["c000-w-1"], l.Made["c000-w-2"]
 	if err := l.withDisk(t, planner.StepVMEnsure, first, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	l.world.AttachForeign(l.vm(t, first).ID, "pv-1", 5)
+	l.World.AttachForeign(l.VM(t, first).ID, "pv-1", 5)
 	l.wantDisks(t, "while the node lives")
 
 	l.killed(
@@ -131,7 +132,7 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	)
 	l.wantDisks(t, "taken over", pv, strings.Replace(kept, "kept", "taken", 1))
 	_, err = l.disks().Delete(ctx, "admin", "lab", id)
-	wantKind(t, err, director.KindConflict)
+	servicetest.WantKind(t, err, director.KindConflict)
 	// its VM is made again, with the disk
 	if err := l.withDisk(t, planner.StepVMRemove, second, false, nil); err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantDisks(t, "after a replacement", pv, strings.Replace(kept, "kept", "taken", 1))
-	volumes, _ := hypervisor.Capability[hypervisor.Volumes](sim.Open(l.world))
+	volumes, _ := hypervisor.Capability[hypervisor.Volumes](sim.Open(l.World))
 	if all, err := volumes.ListVolumes(ctx, l.Director.ID); err != nil || len(all) != 1 || all[0].VM != second.Name {
 		t.Errorf("volumes: %+v, %v; want the one, in %s", all, err, second.Name)
 	}
@@ -151,24 +152,24 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	)
 	l.wantDisks(t, "left behind again", pv, strings.Replace(kept, "c000-w-1", "c000-w-2", 1))
 
-	l.world.Inject(sim.Fault{Verb: sim.VerbDeleteVolume})
+	l.World.Inject(sim.Fault{Verb: sim.VerbDeleteVolume})
 	if _, err := l.disks().Delete(ctx, "admin", "lab", id); err == nil {
 		t.Fatal("the fault did not strike")
 	}
 	if got := l.found(t); !slices.Equal(got, []string{"ghost-disk " + id}) {
 		t.Errorf("audit of a deletion that was cut off: %v", got)
 	}
-	wantKind(t, l.Store.TakeDisk(ctx, id, "m3"), director.KindConflict)
+	servicetest.WantKind(t, l.Store.TakeDisk(ctx, id, "m3"), director.KindConflict)
 	for _, disk := range []string{id, director.ForeignDiskID("lab", "pv-1")} {
 		if _, err := l.disks().Delete(ctx, "admin", "lab", disk); err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.disks().Delete(ctx, "admin", "lab", disk)
-		wantKind(t, err, director.KindNotFound)
+		servicetest.WantKind(t, err, director.KindNotFound)
 	}
 	l.wantDisks(t, "at the end")
-	if all, err := volumes.ListVolumes(ctx, l.Director.ID); err != nil || len(all) > 0 || !l.world.HasForeign("pv-1") {
-		t.Errorf("volumes: %+v, %v; the foreign disk exists: %t", all, err, l.world.HasForeign("pv-1"))
+	if all, err := volumes.ListVolumes(ctx, l.Director.ID); err != nil || len(all) > 0 || !l.World.HasForeign("pv-1") {
+		t.Errorf("volumes: %+v, %v; the foreign disk exists: %t", all, err, l.World.HasForeign("pv-1"))
 	}
 }
 
@@ -176,12 +177,12 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 func TestOnlyNamedDisksAreDestroyed(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
-	for _, m := range l.made {
+	for _, m := range l.Made {
 		if err := l.withDisk(t, planner.StepVMEnsure, m, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first, second := l.made["c000-w-1"], l.made["c000-w-2"]
+	first, second := l.Made["c000-w-1"], l.Made["c000-w-2"]
 	named := func(p *planner.VMParams) { p.DeleteData = []string{director.DiskID(first.ID, director.DataDiskSerial)} }
 	for _, m := range []director.Machine{first, second} {
 		l.killed(
@@ -199,12 +200,12 @@ func TestOnlyNamedDisksAreDestroyed(t *testing.T) {
 func TestUndoKeepsTheDisksOfNodes(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
-	for _, m := range l.made {
+	for _, m := range l.Made {
 		if err := l.withDisk(t, planner.StepVMEnsure, m, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	never, node := l.made["c000-w-1"], l.made["c000-w-2"]
+	never, node := l.Made["c000-w-1"], l.Made["c000-w-2"]
 	if err := l.Store.SetMembership(t.Context(), node.ID, store.Membership{
 		State: director.MachinePresent, Kubernetes: "v1.37.1",
 	}); err != nil {
@@ -222,7 +223,7 @@ func TestUndoKeepsTheDisksOfNodes(t *testing.T) {
 func TestOrphanDisks(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 1)
-	m := l.made["c000-w-1"]
+	m := l.Made["c000-w-1"]
 	for _, kind := range []string{planner.StepVMEnsure, planner.StepVMDelete} {
 		if err := l.withDisk(t, kind, m, false, nil); err != nil {
 			t.Fatal(err)

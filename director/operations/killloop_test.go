@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -105,7 +106,7 @@ func (m mortalBackend) Unwrap() hypervisor.Backend { return m.Backend }
 func (l *lab) try(
 	ctx context.Context, random *rand.Rand, kind string, m director.Machine, deaths int,
 ) (late []hypervisor.Spec, err error) {
-	real := sim.Open(l.world)
+	real := sim.Open(l.World)
 	for {
 		alive := &life{}
 		alive.left.Store(1 << 30)
@@ -114,8 +115,8 @@ func (l *lab) try(
 		}
 		env := l.Env
 		env.Ledger = mortalLedger{l.Store, alive}
-		env.Backends = oneBackend{mortalBackend{real, alive, &late}}
-		err = l.step(ctx, env, kind, m)
+		env.Backends = servicetest.Backend{B: mortalBackend{real, alive, &late}}
+		err = l.Step(ctx, env, kind, m)
 		switch {
 		case errors.Is(err, errKilled) && deaths > 0:
 			deaths--
@@ -138,31 +139,31 @@ func TestKillLoop(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	l := openLab(t, clusters, workers)
-	l.world.SetAttempts(2)
-	l.world.SetWeather(seed, map[sim.Verb]sim.Timing{
+	l.World.SetAttempts(2)
+	l.World.SetWeather(seed, map[sim.Verb]sim.Timing{
 		sim.VerbEnsure: {Faults: 0.1}, sim.VerbDelete: {Faults: 0.1}, sim.VerbList: {Faults: 0.02},
 	})
 	planted := map[string]bool{}
-	other := sim.Open(l.world)
+	other := sim.Open(l.World)
 	for i := range clusters {
 		name := fmt.Sprintf("c%03d-w-%d", i, i%workers+1)
 		planted[name] = true
 		if i%2 == 0 {
-			l.world.AddStranger(name)
+			l.World.AddStranger(name)
 			continue
 		}
 		for made := false; !made; {
 			_, err := other.Ensure(t.Context(), hypervisor.Spec{
-				Key: director.Stamp{Director: "theirs", Machine: l.made[name].ID}, Name: name, CPUs: 1, Memory: 1 << 30,
+				Key: director.Stamp{Director: "theirs", Machine: l.Made[name].ID}, Name: name, CPUs: 1, Memory: 1 << 30,
 				Image: "node", RootDisk: 1 << 30,
-				NICs: []hypervisor.NIC{{Network: "net", MAC: l.made[name].MAC}},
+				NICs: []hypervisor.NIC{{Network: "net", MAC: l.Made[name].MAC}},
 			})
-			vms, lerr := other.List(t.Context(), hypervisor.Filter{Director: "theirs", Machine: l.made[name].ID})
+			vms, lerr := other.List(t.Context(), hypervisor.Filter{Director: "theirs", Machine: l.Made[name].ID})
 			made = err == nil && lerr == nil && vms[0].Ready
 		}
 	}
 	strangers := func() []string {
-		return slices.DeleteFunc(l.world.Inventory(""), func(s string) bool {
+		return slices.DeleteFunc(l.World.Inventory(""), func(s string) bool {
 			return !strings.HasPrefix(s, "vm ") || strings.Contains(s, " "+l.Director.ID+"/")
 		})
 	}
@@ -204,10 +205,10 @@ func TestKillLoop(t *testing.T) {
 			for i := range work {
 				var machines []director.Machine
 				for n := range workers {
-					machines = append(machines, l.made[fmt.Sprintf("c%03d-w-%d", i, n+1)])
+					machines = append(machines, l.Made[fmt.Sprintf("c%03d-w-%d", i, n+1)])
 				}
 				id := fmt.Sprintf("p%d", i)
-				if err := l.plan(t.Context(), id, true, machines...); err != nil {
+				if err := l.AddPlan(t.Context(), id, true, machines...); err != nil {
 					t.Error(err)
 					return
 				}
@@ -224,7 +225,7 @@ func TestKillLoop(t *testing.T) {
 					counts[fate]++
 					mu.Unlock()
 				}
-				if err := l.end(t.Context(), id, plan.PlanDone); err != nil {
+				if err := l.EndPlan(t.Context(), id, plan.PlanDone); err != nil {
 					t.Error(err)
 				}
 				for _, m := range lost { // the database is set back to before the plan
@@ -257,7 +258,7 @@ func TestKillLoop(t *testing.T) {
 	if got := l.orphans(t); len(got) > 0 {
 		t.Errorf("orphans are left: %v", got)
 	}
-	if twins := slices.DeleteFunc(l.world.Twins(), func(
+	if twins := slices.DeleteFunc(l.World.Twins(), func(
 		s string,
 	) bool {
 		return strings.HasPrefix(s, "MAC  ")
@@ -292,7 +293,7 @@ func (l *lab) create(
 		}
 		for _, s := range late {
 			nobody(m)
-			_, err := sim.Open(l.world).Ensure(ctx, s)
+			_, err := sim.Open(l.World).Ensure(ctx, s)
 			if err != nil && director.KindOf(err) != director.KindUnavailable {
 				return "", err
 			}
@@ -305,7 +306,7 @@ func (l *lab) create(
 		return "lost", nil
 	}
 	for _, s := range late { // what a dead director asked for meets what its successor made
-		if _, err := sim.Open(l.world).Ensure(ctx, s); err != nil && director.KindOf(err) != director.KindUnavailable {
+		if _, err := sim.Open(l.World).Ensure(ctx, s); err != nil && director.KindOf(err) != director.KindUnavailable {
 			return "", err
 		}
 	}
@@ -374,7 +375,7 @@ func (l *lab) agrees(t *testing.T) {
 	for _, m := range rows {
 		want = append(want, m.Name+" "+m.ID)
 	}
-	for _, line := range l.world.Inventory(l.Director.ID) {
+	for _, line := range l.World.Inventory(l.Director.ID) {
 		if f := strings.Fields(line); f[0] == "vm" {
 			got = append(got, f[1]+" "+strings.TrimPrefix(f[2], l.Director.ID+"/"))
 		}

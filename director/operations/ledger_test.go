@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -22,50 +23,50 @@ func TestReclaim(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	one, two := l.made["c000-w-1"], l.made["c000-w-2"]
-	if err := l.plan(ctx, "p1", true, one, two); err != nil {
+	one, two := l.Made["c000-w-1"], l.Made["c000-w-2"]
+	if err := l.AddPlan(ctx, "p1", true, one, two); err != nil {
 		t.Fatal(err)
 	}
-	vm1, vm2 := l.make(t, one), l.make(t, two)
-	if err := l.end(ctx, "p1", plan.PlanDone); err != nil {
+	vm1, vm2 := l.MakeVM(t, one), l.MakeVM(t, two)
+	if err := l.EndPlan(ctx, "p1", plan.PlanDone); err != nil {
 		t.Fatal(err)
 	}
-	stranger := l.world.AddStranger("c000-w-3")
+	stranger := l.World.AddStranger("c000-w-3")
 	if diff := cmp.Diff([]string{"stranger c000-w-3"}, l.found(t)); diff != "" {
 		t.Error(diff)
 	}
 	_, err := l.Reclaim(ctx, "admin", "lab", string(stranger), true)
-	wantKind(t, err, director.KindConflict, "no stamp", "left as it is")
+	servicetest.WantKind(t, err, director.KindConflict, "no stamp", "left as it is")
 	_, err = l.Reclaim(ctx, "admin", "lab", string(vm1.ID), true)
-	wantKind(t, err, director.KindConflict, "machine c000-w-1 of cluster c000", "directorctl node delete c000 c000-w-1")
+	servicetest.WantKind(t, err, director.KindConflict, "machine c000-w-1 of cluster c000", "directorctl node delete c000 c000-w-1")
 	_, err = l.Reclaim(ctx, "admin", "lab", "sim-9999", true)
-	wantKind(t, err, director.KindNotFound)
+	servicetest.WantKind(t, err, director.KindNotFound)
 	_, err = l.Reclaim(ctx, "admin", "labb", string(vm1.ID), true)
-	wantKind(t, err, director.KindNotFound, "lab")
+	servicetest.WantKind(t, err, director.KindNotFound, "lab")
 
 	// A row is lost, and a plan that was made before still means to make the VM: neither a planned nor a failed one may
 	// be pulled the rug from under.
-	l.forget(t, two)
+	l.Forget(t, two)
 	if diff := cmp.Diff([]string{"orphan c000-w-2", "stranger c000-w-3"}, l.found(t)); diff != "" {
 		t.Error(diff)
 	}
-	if err := l.plan(ctx, "p2", false, two); err != nil {
+	if err := l.AddPlan(ctx, "p2", false, two); err != nil {
 		t.Fatal(err)
 	}
 	_, err = l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false)
-	wantKind(t, err, director.KindConflict, "plan p2 is planned and still means to make machine", "discard p2")
-	if err := l.end(ctx, "p2", plan.PlanDiscarded); err != nil {
+	servicetest.WantKind(t, err, director.KindConflict, "plan p2 is planned and still means to make machine", "discard p2")
+	if err := l.EndPlan(ctx, "p2", plan.PlanDiscarded); err != nil {
 		t.Fatal(err)
 	}
 	// The director dies between its word and the deed: the same again does the rest.
-	l.world.Inject(sim.Fault{Verb: sim.VerbDelete})
+	l.World.Inject(sim.Fault{Verb: sim.VerbDelete})
 	_, err = l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false)
-	wantKind(t, err, director.KindUnavailable)
+	servicetest.WantKind(t, err, director.KindUnavailable)
 	if diff := cmp.Diff([]string{"orphan c000-w-2", "stranger c000-w-3"}, l.found(t)); diff != "" {
 		t.Error(diff)
 	}
 	// Meanwhile nobody can take up the identity: it is a tombstone, and the planner counts it.
-	wantKind(t, l.plan(ctx, "p3", true, two), director.KindConflict, "was taken away", "plan again")
+	servicetest.WantKind(t, l.AddPlan(ctx, "p3", true, two), director.KindConflict, "was taken away", "plan again")
 	rows, err := l.Store.Machines(ctx, store.MachineFilter{ClusterUID: two.ClusterUID, Tombstones: true})
 	if err != nil || len(rows) != 2 || rows[1].Name != two.Name || rows[1].Deleted.IsZero() || rows[1].Pool != "w" {
 		t.Fatalf("got %+v, %v", rows, err)
@@ -76,13 +77,13 @@ func TestReclaim(t *testing.T) {
 	if diff := cmp.Diff([]string{"stranger c000-w-3"}, l.found(t)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := sim.Open(l.world).Get(ctx, stranger); err != nil {
+	if _, err := sim.Open(l.World).Get(ctx, stranger); err != nil {
 		t.Error(err)
 	}
 	// Somebody has renamed an orphan: its tombstone is the node's all the same, or the planner would use its id again
 	// and again.
-	three := l.made["c000-w-3"]
-	odd, err := sim.Open(l.world).Ensure(ctx, hypervisor.Spec{
+	three := l.Made["c000-w-3"]
+	odd, err := sim.Open(l.World).Ensure(ctx, hypervisor.Spec{
 		Key: director.Stamp{Director: l.Director.ID, Machine: three.ID}, Name: "odd", CPUs: 1, Memory: 1 << 30,
 		Image: "node", RootDisk: 1 << 30,
 		NICs: []hypervisor.NIC{{Network: "net", MAC: three.MAC}},
@@ -104,8 +105,8 @@ func TestReclaim(t *testing.T) {
 func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 1)
-	m := l.made["c000-w-1"]
-	vm, err := sim.Open(l.world).Ensure(t.Context(), hypervisor.Spec{
+	m := l.Made["c000-w-1"]
+	vm, err := sim.Open(l.World).Ensure(t.Context(), hypervisor.Spec{
 		Key: director.Stamp{Director: "theirs", Machine: m.ID}, Name: m.Name, CPUs: 1, Memory: 1 << 30, Image: "node",
 		RootDisk: 1 << 30,
 		NICs:     []hypervisor.NIC{{Network: "net", MAC: m.MAC}},
@@ -114,9 +115,9 @@ func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = l.Reclaim(t.Context(), "admin", "lab", string(vm.ID), true)
-	wantKind(t, err, director.KindConflict, "director theirs")
+	servicetest.WantKind(t, err, director.KindConflict, "director theirs")
 	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), wire.VMAdopt{Address: m.Address})
-	wantKind(t, err, director.KindConflict, "director theirs")
+	servicetest.WantKind(t, err, director.KindConflict, "director theirs")
 	if diff := cmp.Diff([]string{"stranger c000-w-1"}, l.found(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -126,11 +127,11 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 2, 3)
 	ctx := t.Context()
-	one, two, three := l.made["c000-w-1"], l.made["c000-w-2"], l.made["c000-w-3"]
-	if err := l.plan(ctx, "p1", true, one, two); err != nil {
+	one, two, three := l.Made["c000-w-1"], l.Made["c000-w-2"], l.Made["c000-w-3"]
+	if err := l.AddPlan(ctx, "p1", true, one, two); err != nil {
 		t.Fatal(err)
 	}
-	vm1, vm2 := l.make(t, one), l.make(t, two)
+	vm1, vm2 := l.MakeVM(t, one), l.MakeVM(t, two)
 	adopt := func(vm hypervisor.VM, address string) (director.Machine, error) {
 		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address})
 	}
@@ -139,14 +140,14 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// The row was lost with a restored backup; the plan remembers the address.
-	l.forget(t, two)
+	l.Forget(t, two)
 	_, err := adopt(vm2, "")
-	wantKind(t, err, director.KindConflict, "plan p1 holds cluster c000")
-	if err := l.end(ctx, "p1", plan.PlanDone); err != nil {
+	servicetest.WantKind(t, err, director.KindConflict, "plan p1 holds cluster c000")
+	if err := l.EndPlan(ctx, "p1", plan.PlanDone); err != nil {
 		t.Fatal(err)
 	}
 	_, err = adopt(vm2, "10.64.9.9")
-	wantKind(t, err, director.KindConflict, "has the address "+two.Address)
+	servicetest.WantKind(t, err, director.KindConflict, "has the address "+two.Address)
 	got, err := adopt(vm2, "")
 	want := two
 	want.State, want.VMID, want.Host = director.MachinePresent, string(vm2.ID), vm2.Host
@@ -173,14 +174,14 @@ func TestAdopt(t *testing.T) {
 	if err := l.Store.Update(ctx, func(tx *store.Tx) error { return tx.IntendMachine(three, time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
-	vm3 := l.make(t, three)
-	l.forget(t, three)
+	vm3 := l.MakeVM(t, three)
+	l.Forget(t, three)
 	_, err = adopt(vm3, "")
-	wantKind(t, err, director.KindInvalid, "nobody remembers the address", "--address")
+	servicetest.WantKind(t, err, director.KindInvalid, "nobody remembers the address", "--address")
 	_, err = adopt(vm3, "192.0.2.1")
-	wantKind(t, err, director.KindInvalid, "not an address of Network/net")
+	servicetest.WantKind(t, err, director.KindInvalid, "not an address of Network/net")
 	_, err = adopt(vm3, one.Address)
-	wantKind(t, err, director.KindConflict, one.Address)
+	servicetest.WantKind(t, err, director.KindConflict, one.Address)
 	if got, err := adopt(
 		vm3, three.Address,
 	); err != nil || got.MAC != three.MAC || got.Pool != "w" || got.Kubernetes != "" {
@@ -200,14 +201,14 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// The cluster of that uid is gone: a namesake is another cluster.
-	l.forget(t, two)
+	l.Forget(t, two)
 	if _, err := l.Store.SQL().ExecContext(
 		ctx, "UPDATE documents SET uid = 'another' WHERE kind = 'Cluster' AND name = 'c000'",
 	); err != nil {
 		t.Fatal(err)
 	}
 	_, err = adopt(vm2, "")
-	wantKind(t, err, director.KindConflict, "is gone", "directorctl vms reclaim lab "+string(vm2.ID))
+	servicetest.WantKind(t, err, director.KindConflict, "is gone", "directorctl vms reclaim lab "+string(vm2.ID))
 	if _, err := l.Reclaim(ctx, "admin", "lab", string(vm2.ID), true); err != nil {
 		t.Error(err)
 	}
@@ -233,7 +234,7 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := l.made["c000-w-1"]
+	one := l.Made["c000-w-1"]
 	want, ok := planner.Member(doc, one.Name, one.ID, nil)
 	if !ok || len(want.NICs) != 2 || want.NICs[0].Network != "front" {
 		t.Fatalf("the document wants %+v", want)
@@ -261,13 +262,13 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address, Addresses: further})
 	}
 	_, err = adopt("", nil)
-	wantKind(t, err, director.KindInvalid, "on network net, store", "--address ADDRESS --address store=ADDRESS")
+	servicetest.WantKind(t, err, director.KindInvalid, "on network net, store", "--address ADDRESS --address store=ADDRESS")
 	_, err = adopt("10.64.1.0", nil)
-	wantKind(t, err, director.KindInvalid, "on network store", "--address store=ADDRESS")
+	servicetest.WantKind(t, err, director.KindInvalid, "on network store", "--address store=ADDRESS")
 	_, err = adopt("10.64.1.0", map[string]string{"store": "10.65.1.10"})
-	wantKind(t, err, director.KindInvalid, "not an address of Network/store")
+	servicetest.WantKind(t, err, director.KindInvalid, "not an address of Network/store")
 	_, err = adopt("10.64.1.0", map[string]string{"store": "10.65.0.10", "front": "10.66.0.10"})
-	wantKind(t, err, director.KindConflict, "no further adapter on network front")
+	servicetest.WantKind(t, err, director.KindConflict, "no further adapter on network front")
 	got, err := adopt("10.64.1.0", map[string]string{"store": "10.65.0.10"})
 	if err != nil {
 		t.Fatal(err)
@@ -288,12 +289,12 @@ func TestFactsWithoutTheBundle(t *testing.T) {
 	if err := l.Store.Update(t.Context(), func(
 		tx *store.Tx,
 	) error {
-		return tx.IntendMachine(l.made["c000-w-1"], time.Now())
+		return tx.IntendMachine(l.Made["c000-w-1"], time.Now())
 	}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := l.Facts(t.Context(), "c000")
-	wantKind(t, err, director.KindNotFound, "/nowhere")
+	servicetest.WantKind(t, err, director.KindNotFound, "/nowhere")
 }
 
 // A row that vanished from under a plan is written again before the hypervisor is asked: a retry after an undo must not
@@ -301,15 +302,15 @@ func TestFactsWithoutTheBundle(t *testing.T) {
 func TestNoVMWithoutARow(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 1)
-	m := l.made["c000-w-1"]
-	if err := l.plan(t.Context(), "p1", true, m); err != nil {
+	m := l.Made["c000-w-1"]
+	if err := l.AddPlan(t.Context(), "p1", true, m); err != nil {
 		t.Fatal(err)
 	}
-	l.make(t, m)
-	if err := l.step(t.Context(), l.Env, planner.StepVMDelete, m); err != nil { // what undo does
+	l.MakeVM(t, m)
+	if err := l.Step(t.Context(), l.Env, planner.StepVMDelete, m); err != nil { // what undo does
 		t.Fatal(err)
 	}
-	l.make(t, m)
+	l.MakeVM(t, m)
 	row, there, err := l.Store.Machine(t.Context(), m.ID)
 	if err != nil || !there || !row.Deleted.IsZero() || row.State != director.MachinePresent {
 		t.Errorf("got %+v, %v, %v", row, there, err)
@@ -323,14 +324,14 @@ func TestVMs(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	one, two, three := l.made["c000-w-1"], l.made["c000-w-2"], l.made["c000-w-3"]
-	if err := l.plan(ctx, "p1", true, one, two, three); err != nil {
+	one, two, three := l.Made["c000-w-1"], l.Made["c000-w-2"], l.Made["c000-w-3"]
+	if err := l.AddPlan(ctx, "p1", true, one, two, three); err != nil {
 		t.Fatal(err)
 	}
-	l.make(t, one)
-	l.make(t, two)
-	l.forget(t, two)
-	l.world.AddStranger("mail")
+	l.MakeVM(t, one)
+	l.MakeVM(t, two)
+	l.Forget(t, two)
+	l.World.AddStranger("mail")
 	for strangers, want := range map[bool][]string{
 		false: {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended"},
 		true:  {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended", "mail stranger on "},
@@ -345,7 +346,7 @@ func TestVMs(t *testing.T) {
 		}
 	}
 	// A host that does not answer hides nothing of the ledger, and is no reason to call anything a ghost.
-	l.world.SetReachable("h1", false)
+	l.World.SetReachable("h1", false)
 	v, err := l.VMs(ctx, false)
 	if err != nil || len(v.Items) != 2 || v.Providers[0].Err == nil {
 		t.Errorf("got %+v, %v", v, err)
@@ -355,5 +356,5 @@ func TestVMs(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	_, err = l.Audit(ctx, "none")
-	wantKind(t, err, director.KindNotFound, "lab")
+	servicetest.WantKind(t, err, director.KindNotFound, "lab")
 }

@@ -16,13 +16,10 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/schedule"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
-
-type oneBackend struct{ b hypervisor.Backend }
-
-func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }
 
 // scheduling is the operations of a director whose jobs see the real store and an in-memory hypervisor.
 func scheduling(t *testing.T) (Schedules, hypervisor.Backend) {
@@ -34,7 +31,7 @@ func scheduling(t *testing.T) (Schedules, hypervisor.Backend) {
 	t.Cleanup(func() { _ = db.Close() })
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1"}))
 	ops := New(Config{
-		Store: db, Env: steps.Env{Backends: oneBackend{b}}, Director: planner.Director{ID: db.DirectorID()},
+		Store: db, Env: steps.Env{Backends: servicetest.Backend{B: b}}, Director: planner.Director{ID: db.DirectorID()},
 		Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 	})

@@ -258,7 +258,7 @@ func openStanding(t *testing.T) *lab {
 			Network: network, Address: address, MAC: "52:54:00:00:00:0" + id[1:],
 		}
 	}
-	err = l.plan(ctx, "p1", true, machine(
+	err = l.AddPlan(ctx, "p1", true, machine(
 		"m1", "virt", "h1", "nfs", "10.90.0.12",
 	), machine("m2", "virt", "h1", "br", "10.91.0.12"),
 		machine("m3", "vc", "", "pg", "10.92.0.12"), machine("m4", "lab", "h1", "net", "10.64.1.9"))

@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/usage"
 )
@@ -55,13 +56,13 @@ func openFormer(t *testing.T) (*lab, plan.Plan) {
 		}
 		return b
 	}
-	m := l.made["c000-w-1"]
+	m := l.Made["c000-w-1"]
 	m.NICs = []director.NIC{{Role: model.NICStorage, Network: "beside", Address: "10.91.0.10"}}
 	back := planner.VMParams{Machine: m, ImageName: doc.Image.NameOnProviders("former")}
 	p := plan.Plan{ID: "p1", CreatedAt: time.Unix(1, 0), Content: plan.Content{
 		Operation: plan.ClusterUpgrade, Cluster: "c000",
 		Facts: text(planner.Facts{
-			UID: l.docs["c000"].UID, Digest: "own",
+			UID: l.Docs["c000"].UID, Digest: "own",
 			Former: map[string]planner.ReleaseFacts{"v1.36.4": {Bundle: "/former", Digest: "before"}},
 		}),
 		Steps: []plan.Step{
@@ -181,7 +182,7 @@ func TestADeletionMeetsAStart(t *testing.T) {
 		}
 		return usage.Unused(tx, ref, docs)
 	})
-	wantKind(t, err, director.KindConflict, "plan p1 can go on", "discard p1")
+	servicetest.WantKind(t, err, director.KindConflict, "plan p1 can go on", "discard p1")
 }
 
 // Prunes keep what the way back needs: the image on its provider, its imported file, and the programs of the former
@@ -235,10 +236,10 @@ func TestMachinesKeepDocuments(t *testing.T) {
 		ID: "m1", Cluster: "c", ClusterUID: "u", Name: "c-w-1", Provider: "lab", Network: "net", Address: "10.64.1.1",
 		Image: "node",
 	}
-	if err := l.plan(t.Context(), "p1", true, m); err != nil {
+	if err := l.AddPlan(t.Context(), "p1", true, m); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.end(t.Context(), "p1", plan.PlanDone); err != nil {
+	if err := l.EndPlan(t.Context(), "p1", plan.PlanDone); err != nil {
 		t.Fatal(err)
 	}
 	got := l.stays(t, image, lab)
@@ -252,9 +253,9 @@ func TestMachinesKeepDocuments(t *testing.T) {
 func TestADeletedImageIsTakenOffLater(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 0, 0)
-	l.world.Inject(sim.Fault{Verb: sim.VerbDeleteImage})
+	l.World.Inject(sim.Fault{Verb: sim.VerbDeleteImage})
 	err := l.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindImage, Name: "node"})
-	wantKind(t, err, director.KindUnavailable, "Image/node is deleted", "directorctl image prune")
+	servicetest.WantKind(t, err, director.KindUnavailable, "Image/node is deleted", "directorctl image prune")
 	if _, err := l.Store.Document(t.Context(), model.Ref{
 		Kind: model.KindImage, Name: "node",
 	}); director.KindOf(err) != director.KindNotFound {

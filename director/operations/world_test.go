@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 	t.Parallel()
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 40}))
-	o := New(Config{Env: steps.Env{Backends: oneBackend{b}}, Director: planner.Director{ID: "director"}, Now: time.Now})
+	o := New(Config{Env: steps.Env{Backends: servicetest.Backend{B: b}}, Director: planner.Director{ID: "director"}, Now: time.Now})
 	w := planner.World{Seen: map[string]planner.Seen{}}
 	w.Provider = model.Stored{Document: model.Document{Kind: model.KindProvider, Metadata: model.Metadata{Name: "lab"}}}
 	file := filepath.Join(t.TempDir(), "image.qcow2")
