@@ -178,32 +178,35 @@ func (a *app) request(
 
 func (a *app) nodeDrainCommand() *cobra.Command {
 	cmd := a.nodeVerb(nodeVerb{
-		op: plan.NodeDrain, use: "drain", short: "Move the pods of nodes away, as their disruption budgets allow",
+		op: plan.NodeDrain, use: "drain", short: "Evict the pods of nodes, as their disruption budgets allow",
 		drains: true,
-		long: "Cordon nodes and move their pods away, one node after the other. What blocks a drain is named; the " +
-			"node is then schedulable again, and the plan\n" +
-			"waits for a person. With --rehearse, only ask the cluster what would go and what would block.",
+		long: "Cordon nodes and evict their pods, one node after the other. If a drain is blocked, the message names what " +
+			"blocks it, the node is uncordoned,\n" +
+			"and the plan waits for a person. With --dry-run, only ask the cluster what would be evicted and what would " +
+			"block.",
 	})
 	drain := cmd.RunE
-	var rehearse bool
+	var dryRun bool
 	form := formTable
-	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "only tell what would be moved away, and what would block")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show which pods would be evicted, and what would block")
+	cmd.Flags().BoolVar(&dryRun, "rehearse", false, "the former name of --dry-run")
+	cmd.Flags().Lookup("rehearse").Hidden = true
 	outputFlag(cmd, &form)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !rehearse {
+		if !dryRun {
 			if form != formTable {
-				return usage(cmd, "--output is for --rehearse")
+				return usage(cmd, "--output is for --dry-run")
 			}
 			return drain(cmd, args)
 		}
 		return a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			return a.rehearse(cmd.Context(), api, args[0], args[1:], form)
+			return a.dryRunDrain(cmd.Context(), api, args[0], args[1:], form)
 		})(cmd, args)
 	}
 	return cmd
 }
 
-func (a *app) rehearse(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
+func (a *app) dryRunDrain(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
 	all := map[string][]wire.Eviction{}
 	for _, n := range nodes {
 		list, err := api.Rehearse(ctx, cluster, n)
@@ -220,7 +223,7 @@ func (a *app) rehearse(ctx context.Context, api *client.Client, cluster string, 
 					blocked++
 				}
 			}
-			say(a.out, "%s: %d pods would go, %d would block\n", n, len(all[n])-blocked, blocked)
+			say(a.out, "%s: %d pods would be evicted, %d would block\n", n, len(all[n])-blocked, blocked)
 			if len(all[n]) == 0 {
 				continue
 			}

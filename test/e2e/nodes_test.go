@@ -200,9 +200,9 @@ func (s *suite) blockedDrain(t *testing.T) {
 		return strings.TrimSpace(s.kubectl(t, "get", "pdb", "held", "-o", "jsonpath={.status.currentHealthy}")) == "1"
 	})
 	if out := s.ctl(
-		t, "node", "drain", "demo", "demo-worker-1", "--rehearse",
+		t, "node", "drain", "demo", "demo-worker-1", "--dry-run",
 	); !strings.Contains(out, "disruption budget held allows no disruption") {
-		t.Errorf("the rehearsal does not tell of the budget:\n%s", out)
+		t.Errorf("the dry run does not name the budget:\n%s", out)
 	}
 	began := time.Now()
 	s.refused(
