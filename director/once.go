@@ -1,5 +1,7 @@
 package director
 
+import "context"
+
 // Once is a request that its caller has given a key, so that it happens once however often it is sent.
 type Once struct {
 	Actor   string
@@ -11,4 +13,18 @@ type Once struct {
 	Status  int // of the answer; 0 while there is none
 	Header  map[string]string
 	Body    []byte
+}
+
+type onceKey struct{}
+
+// WithOnce returns ctx with the request that it belongs to.
+func WithOnce(ctx context.Context, o Once) context.Context {
+	return context.WithValue(ctx, onceKey{}, o)
+}
+
+// OnceOf returns the request that ctx belongs to, if its caller gave it a key. Whoever does the work notes it in the
+// same transaction.
+func OnceOf(ctx context.Context) (Once, bool) {
+	o, ok := ctx.Value(onceKey{}).(Once)
+	return o, ok
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -211,7 +212,7 @@ func listing[T any](api huma.API, op huma.Operation, others ...string) huma.Oper
 	return op
 }
 
-func summariesOf(items []PlanItem) []wire.PlanSummary {
+func summariesOf(items []plan.Item) []wire.PlanSummary {
 	out := make([]wire.PlanSummary, len(items))
 	for i, v := range items {
 		out[i] = wire.SummaryOf(v.Plan, v.State)

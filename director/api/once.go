@@ -36,15 +36,6 @@ const (
 	claimTime  = 10 * time.Second // after which a try that is silent counts as dead
 )
 
-type onceKey struct{}
-
-// OnceOf returns the request that ctx belongs to, if its caller gave it a key. Whoever does the work notes it in the
-// same transaction.
-func OnceOf(ctx context.Context) (director.Once, bool) {
-	o, ok := ctx.Value(onceKey{}).(director.Once)
-	return o, ok
-}
-
 // again makes the answer of a request from the witness of a try that did the work and died before it answered.
 type again func(ctx context.Context, witness string) (status int, location string, body any, err error)
 
@@ -147,7 +138,7 @@ func (s *server) work(ctx huma.Context, g *gin.Context, o director.Once, f again
 		g.Writer = rec
 		// After a panic nobody knows what was done: the claim stays, and runs out like that of a process that died.
 		defer func() { g.Writer = out }()
-		next(huma.WithValue(ctx, onceKey{}, o))
+		next(huma.WithContext(ctx, director.WithOnce(ctx.Context(), o)))
 	}
 	o.Status, o.Body, o.Header = rec.status, rec.body.Bytes(), map[string]string{}
 	for _, k := range []string{"Content-Type", "Location", "ETag"} {

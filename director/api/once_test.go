@@ -95,7 +95,7 @@ type slowPlans struct {
 	began, goOn chan struct{}
 }
 
-func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m api.Move) (api.PlanView, error) {
+func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m api.Move) (plan.View, error) {
 	close(s.began)
 	<-s.goOn
 	return s.Plans.MovePlan(ctx, actor, id, m)
@@ -163,9 +163,9 @@ type dies struct {
 }
 
 // MakePlan does the work and dies, the first time.
-func (d *dies) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+func (d *dies) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
 	v, err := d.Plans.MakePlan(ctx, actor, cluster, r)
-	o, ok := api.OnceOf(ctx)
+	o, ok := director.OnceOf(ctx)
 	if err == nil && ok {
 		err = d.db.Update(ctx, func(tx *store.Tx) error { return tx.Witness(o, v.Plan.ID) })
 	}

@@ -63,7 +63,7 @@ func phaseOf(v PhaseView) wire.PhaseTask {
 			Cluster: p.Cluster, State: string(p.State), Message: p.Message, Hint: p.Hint,
 			Plans: make([]wire.PhasePlan, len(p.Plans)), Nodes: make([]wire.PhaseNode, len(p.Nodes)),
 		}
-		var newest PlanView
+		var newest plan.View
 		for j, id := range p.Plans {
 			newest = v.Plans[id]
 			s := wire.SummaryOf(newest.Plan, newest.State)
@@ -81,7 +81,7 @@ func phaseOf(v PhaseView) wire.PhaseTask {
 }
 
 // phaseNode tells how far the plan is with the node: its first step that is not done.
-func phaseNode(name string, v PlanView) wire.PhaseNode {
+func phaseNode(name string, v plan.View) wire.PhaseNode {
 	n := wire.PhaseNode{Name: name}
 	for _, step := range v.Plan.Steps {
 		if step.Node != name {

@@ -44,7 +44,7 @@ func (s *server) plans(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return &body[wire.Plan]{v.wire()}, nil
+		return &body[wire.Plan]{planOf(v)}, nil
 	})
 
 	type startInput struct {
@@ -53,7 +53,7 @@ func (s *server) plans(api huma.API) {
 	}
 	verb(s, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
-		func(ctx context.Context, a director.Actor, in *startInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *startInput) (plan.View, error) {
 			return s.Plans.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
 		})
 	s.planMoves(api)
@@ -81,43 +81,44 @@ func (s *server) planMoves(api huma.API) {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanSkip
 	}
-	move := func(ctx context.Context, actor, id string, m Move) (PlanView, error) {
+	move := func(ctx context.Context, actor, id string, m Move) (plan.View, error) {
 		return s.Plans.MovePlan(ctx, actor, id, m)
 	}
 	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
-		func(ctx context.Context, a director.Actor, in *approveInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *approveInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbApprove, Hash: in.Body.Hash})
 		})
 	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No "+
 		"error if it is paused.",
-		func(ctx context.Context, a director.Actor, in *pauseInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *pauseInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbPause, Reason: orZero(in.Body).Reason})
 		})
 	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
-		func(ctx context.Context, a director.Actor, in *cancelInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *cancelInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbCancel, Now: orZero(in.Body).Now})
 		})
 	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only "+
 		"the step that is named; finished steps are not repeated.",
-		func(ctx context.Context, a director.Actor, in *retryInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *retryInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbRetry, Step: orZero(in.Body).Step})
 		})
 	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
 		"or is done, cannot be skipped.",
-		func(ctx context.Context, a director.Actor, in *skipInput) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *skipInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
 		})
 	verb(s, api, "undo", "Take back what a stopped plan did", "The last first, as far as its steps can be taken back.",
-		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbUndo})
 		})
 	verb(s, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
-		func(ctx context.Context, a director.Actor, in *planRef) (PlanView, error) {
+		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, Move{Verb: VerbDiscard})
 		})
 }
 
-func (v PlanView) wire() wire.Plan {
+// planOf is the wire form of a plan.
+func planOf(v plan.View) wire.Plan {
 	p := wire.PlanOf(v.Plan, v.State)
 	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
 	return p
@@ -164,14 +165,14 @@ func (s *server) planAgain(status int) again {
 		if err != nil {
 			return 0, "", nil, err
 		}
-		return status, placeOf(id), v.wire(), nil
+		return status, placeOf(id), planOf(v), nil
 	}
 }
 
 // verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.
 func verb[I any](
 	s *server, api huma.API, name, summary, description string,
-	do func(context.Context, director.Actor, *I) (PlanView, error),
+	do func(context.Context, director.Actor, *I) (plan.View, error),
 ) {
 	operation(s, api, takesKeys(huma.Operation{
 		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
@@ -183,6 +184,6 @@ func verb[I any](
 			if err != nil {
 				return nil, err
 			}
-			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: v.wire()}, nil
+			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: planOf(v)}, nil
 		})
 }

@@ -62,16 +62,16 @@ type Clusters interface {
 // Plans is what the API offers of plans.
 type Plans interface {
 	// ListPlans lists plans; the usual order is the newest first.
-	ListPlans(ctx context.Context, q PlanQuery) ([]PlanItem, *director.Place, error)
+	ListPlans(ctx context.Context, q PlanQuery) ([]plan.Item, *director.Place, error)
 	// Plan returns one plan with its state.
-	Plan(ctx context.Context, id string) (PlanView, error)
+	Plan(ctx context.Context, id string) (plan.View, error)
 	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A
 	// plan without steps means that nothing is to be done.
-	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (PlanView, error)
+	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
-	StartPlan(ctx context.Context, actor, id, hash string) (PlanView, error)
+	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
-	MovePlan(ctx context.Context, actor, id string, m Move) (PlanView, error)
+	MovePlan(ctx context.Context, actor, id string, m Move) (plan.View, error)
 	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
 	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
 }
@@ -179,21 +179,13 @@ type Certificate struct {
 // PhaseView is a task of an outer plan with its plans.
 type PhaseView struct {
 	director.PhaseTask
-	Plans map[string]PlanView // by id
+	Plans map[string]plan.View // by id
 }
 
 // Eviction is a pod that a drain would move away, or would not.
 type Eviction struct {
 	Namespace, Pod, Owner string
 	Blocked, Why          string // empty if it would go
-}
-
-// PlanView is a plan with the state of its run.
-type PlanView struct {
-	Plan    plan.Plan
-	State   plan.State
-	Waits   []plan.Wait // only of a single plan, not in lists
-	Expires time.Time   // of a plan that has not started
 }
 
 // ClusterView is what is known of a cluster without asking it.

@@ -18,12 +18,6 @@ type PlanQuery struct {
 	Archived   bool // those that have left the database, and no others
 }
 
-// PlanItem is a plan as a list shows it: without its steps.
-type PlanItem struct {
-	PlanView
-	Done, Total int // steps
-}
-
 // DocumentQuery narrows ListDocuments.
 type DocumentQuery struct {
 	director.Page

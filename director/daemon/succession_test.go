@@ -31,7 +31,7 @@ func demoDocument() string {
 }
 
 // begin makes a plan and starts it.
-func begin(t *testing.T, ops *operations.Operations, r plan.Request) api.PlanView {
+func begin(t *testing.T, ops *operations.Operations, r plan.Request) plan.View {
 	t.Helper()
 	p, err := ops.MakePlan(t.Context(), "admin", "demo", r)
 	if err == nil && len(p.Plan.Approvals) > 0 && ops.Approval != operations.ApprovalNone {
@@ -47,7 +47,7 @@ func begin(t *testing.T, ops *operations.Operations, r plan.Request) api.PlanVie
 }
 
 // ended waits until the plan does not move any more.
-func ended(t *testing.T, ops *operations.Operations, id string) api.PlanView {
+func ended(t *testing.T, ops *operations.Operations, id string) plan.View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -68,7 +68,7 @@ func ended(t *testing.T, ops *operations.Operations, id string) api.PlanView {
 	}
 }
 
-func wantPhase(t *testing.T, v api.PlanView, want plan.Phase) {
+func wantPhase(t *testing.T, v plan.View, want plan.Phase) {
 	t.Helper()
 	if v.State.Phase != want {
 		t.Fatalf("plan %s (%s) is %s, want %s: %s", v.Plan.ID, v.Plan.Operation, v.State.Phase, want, v.State.Message)

@@ -71,7 +71,7 @@ func (o *Operations) relocate(
 	if holder, err := o.Store.Holder(ctx, row.Cluster); err != nil {
 		return row, err
 	} else if holder != "" {
-		return row, o.heldBy(ctx, "operations.adopt", holder, row.Cluster)
+		return row, o.Store.HeldBy(ctx, "operations.adopt", holder, row.Cluster)
 	}
 	if err := o.Store.SetMachine(ctx, row.ID, row.State, vm.Host, string(vm.ID)); err != nil {
 		return row, err
@@ -204,7 +204,7 @@ func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Mac
 	if holder, err := o.Store.Holder(ctx, m.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.heldBy(ctx, op, holder, m.Cluster)
+		return o.Store.HeldBy(ctx, op, holder, m.Cluster)
 	}
 	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
 		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: n.Network})

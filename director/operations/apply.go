@@ -73,7 +73,7 @@ func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {
 func (o *Operations) put(
 	ctx context.Context, tx *store.Tx, actor string, docs []model.Document, changes []model.Change,
 ) error {
-	if err := witnessed(ctx, tx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
+	if err := tx.Witnessed(ctx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
 		return err
 	}
 	now := o.Now()

@@ -19,7 +19,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
-	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -128,7 +128,7 @@ func (o *Operations) secretsOf(
 }
 
 func (o *Operations) fill(
-	ctx context.Context, a *archive, v api.PlanView, s Support, facts planner.Facts, ferr error,
+	ctx context.Context, a *archive, v plan.View, s Support, facts planner.Facts, ferr error,
 ) error {
 	p := wire.PlanOf(v.Plan, v.State)
 	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/store"
@@ -154,10 +153,10 @@ func (a Archives) open(ctx context.Context, id string) ([]byte, store.PlanArchiv
 }
 
 // Plan returns an archived plan as it was.
-func (a Archives) Plan(ctx context.Context, id string) (api.PlanView, error) {
+func (a Archives) Plan(ctx context.Context, id string) (plan.View, error) {
 	text, _, err := a.open(ctx, id)
 	if err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	var r planRecord
 	found := false
@@ -169,12 +168,12 @@ func (a Archives) Plan(ctx context.Context, id string) (api.PlanView, error) {
 		return json.NewDecoder(from).Decode(&r)
 	})
 	if err != nil || !found {
-		return api.PlanView{}, &director.Error{
+		return plan.View{}, &director.Error{
 			Kind: director.KindInternal, Op: "operations.archives",
 			Msg: "the archive of plan " + id + " cannot be read", Err: err,
 		}
 	}
-	return api.PlanView{Plan: r.Plan, State: r.State}, nil
+	return plan.View{Plan: r.Plan, State: r.State}, nil
 }
 
 // eachFile calls look for each file of a tar.gz.

@@ -47,7 +47,7 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		return v, err
 	}
 	if holder != "" {
-		add(o.heldBy(ctx, "operations.check", holder, cluster), doc.Ref().String())
+		add(o.Store.HeldBy(ctx, "operations.check", holder, cluster), doc.Ref().String())
 	}
 	w, err := o.seen(ctx, cluster, r)
 	if ctx.Err() != nil {

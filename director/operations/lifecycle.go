@@ -25,9 +25,9 @@ const (
 )
 
 // StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
-func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (api.PlanView, error) {
+func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error) {
 	if err := o.start(ctx, actor, id, hash); err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	return o.Plan(ctx, id)
 }
@@ -68,9 +68,10 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 			return err
 		}
 		// What they would do is done by this plan, or must not be done any more.
-		if err := discardPlans(
-			tx, p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled,
-		); err != nil {
+		err := tx.DiscardPlans(
+			p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled,
+		)
+		if err != nil {
 			return err
 		}
 		if err := o.declareLost(tx, p, actor); err != nil {
@@ -87,14 +88,14 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 				}
 			}
 		}
-		if err := witnessed(ctx, tx, id); err != nil {
+		if err := tx.Witnessed(ctx, id); err != nil {
 			return err
 		}
 		return tx.Audit(now, actor, "start", "Plan/"+id)
 	})
 	if director.KindOf(err) == director.KindConflict {
 		if holder, herr := o.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
-			return o.heldBy(ctx, "operations.start", holder, p.Cluster)
+			return o.Store.HeldBy(ctx, "operations.start", holder, p.Cluster)
 		}
 	}
 	return err
@@ -190,9 +191,9 @@ func (o *Operations) supersede(ctx context.Context, actor, cluster, by string) e
 }
 
 // MovePlan does to the plan what the verb says.
-func (o *Operations) MovePlan(ctx context.Context, actor, id string, m api.Move) (api.PlanView, error) {
+func (o *Operations) MovePlan(ctx context.Context, actor, id string, m api.Move) (plan.View, error) {
 	if err := o.move(ctx, actor, id, m); err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	object := "Plan/" + id
 	if m.Step != "" {
@@ -203,7 +204,7 @@ func (o *Operations) MovePlan(ctx context.Context, actor, id string, m api.Move)
 	) error {
 		return tx.Audit(o.Now(), actor, string(m.Verb), object)
 	}); err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	return o.Plan(ctx, id)
 }
@@ -247,7 +248,7 @@ func (o *Operations) approve(ctx context.Context, actor, id, hash string) error 
 }
 
 // waits says what the plan waits for, and until when one that has not started can be.
-func (o *Operations) waits(ctx context.Context, v *api.PlanView) error {
+func (o *Operations) waits(ctx context.Context, v *plan.View) error {
 	out := plan.Outside{Now: o.Now(), Lines: map[string]plan.Line{}}
 	if o.PlanLife > 0 && (v.State.Phase == plan.PhasePlanned || v.State.Phase == plan.PhaseApproved) {
 		v.Expires = v.Plan.CreatedAt.Add(o.PlanLife)

@@ -12,7 +12,7 @@ import (
 )
 
 // ListPlans lists plans without their steps.
-func (o *Operations) ListPlans(ctx context.Context, q api.PlanQuery) ([]api.PlanItem, *director.Place, error) {
+func (o *Operations) ListPlans(ctx context.Context, q api.PlanQuery) ([]plan.Item, *director.Place, error) {
 	list := o.Store.PlanPage
 	if q.Archived {
 		list = o.Store.PlanArchives
@@ -20,10 +20,10 @@ func (o *Operations) ListPlans(ctx context.Context, q api.PlanQuery) ([]api.Plan
 	items, next, err := list(ctx, store.PlanQuery{
 		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Phases: q.Phases, Operations: q.Operations,
 	}, q.Page)
-	out := make([]api.PlanItem, len(items))
+	out := make([]plan.Item, len(items))
 	for i, item := range items {
-		out[i] = api.PlanItem{
-			PlanView: api.PlanView{Plan: item.Plan, State: item.State}, Done: item.Done, Total: item.Total,
+		out[i] = plan.Item{
+			View: plan.View{Plan: item.Plan, State: item.State}, Done: item.Done, Total: item.Total,
 		}
 	}
 	return out, next, err

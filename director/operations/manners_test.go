@@ -44,7 +44,7 @@ func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 		},
 		"gone": {Plan: "gone", Cluster: "demo"},
 	} {
-		err := s.heldBy(t.Context(), "t", id, "demo")
+		err := s.Store.HeldBy(t.Context(), "t", id, "demo")
 		e, ok := errors.AsType[*director.Error](err)
 		if !ok || e.Kind != director.KindConflict || e.Hint == "" || e.Holder == nil {
 			t.Fatalf("%s: %v", id, err)

@@ -210,29 +210,29 @@ func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the
 // cluster that never ran are discarded.
-func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
 	return o.makePlan(ctx, actor, cluster, r, func(*store.Tx, string) error { return nil })
 }
 
 // makePlan is MakePlan; with, called with the plan's id, belongs to the transaction that stores the plan.
 func (o *Operations) makePlan(
 	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
-) (api.PlanView, error) {
+) (plan.View, error) {
 	w, err := o.seen(ctx, cluster, r)
 	if err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	if holder, err := o.Store.Holder(ctx, cluster); err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	} else if holder != "" {
-		return api.PlanView{}, o.heldBy(ctx, "operations.plan", holder, cluster)
+		return plan.View{}, o.Store.HeldBy(ctx, "operations.plan", holder, cluster)
 	}
 	content, err := o.content(ctx, w, r)
 	if err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	if err := content.Check(); err != nil {
-		return api.PlanView{}, &director.Error{
+		return plan.View{}, &director.Error{
 			Kind: director.KindInternal, Op: "operations.plan", Msg: "the planner wrote a plan that cannot run",
 			Err: err,
 		}
@@ -240,16 +240,16 @@ func (o *Operations) makePlan(
 	p := plan.Plan{ID: o.NewID(), CreatedAt: o.Now().UTC(), CreatedBy: actor, Content: content}
 	p.Hash = plan.HashOf(content)
 	if len(p.Steps) == 0 {
-		return api.PlanView{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
+		return plan.View{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
 	}
 	if err := o.supersede(ctx, actor, cluster, p.ID); err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	err = o.Store.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.AddPlan(p); err != nil {
 			return err
 		}
-		if err := witnessed(ctx, tx, p.ID); err != nil {
+		if err := tx.Witnessed(ctx, p.ID); err != nil {
 			return err
 		}
 		if err := with(tx, p.ID); err != nil {
@@ -257,7 +257,7 @@ func (o *Operations) makePlan(
 		}
 		return tx.Audit(o.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)
 	})
-	return api.PlanView{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(o.PlanLife)}, err
+	return plan.View{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(o.PlanLife)}, err
 }
 
 // content plans what the request asks for.

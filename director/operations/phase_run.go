@@ -33,7 +33,7 @@ func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.P
 			return api.PhaseView{}, err
 		}
 	}
-	v := api.PhaseView{PhaseTask: t, Plans: map[string]api.PlanView{}}
+	v := api.PhaseView{PhaseTask: t, Plans: map[string]plan.View{}}
 	for _, p := range t.Parts {
 		for _, id := range p.Plans {
 			view, err := o.Plan(ctx, id)
@@ -153,7 +153,7 @@ func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *dir
 	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+		return o.Store.HeldBy(ctx, "operations.phase", holder, p.Cluster)
 	}
 	parts, err := o.phaseParts(ctx, t.Request)
 	if err != nil {
@@ -208,7 +208,7 @@ func (o *Operations) checkPart(ctx context.Context, t *director.PhaseTask, p *di
 	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.heldBy(ctx, "operations.phase", holder, p.Cluster)
+		return o.Store.HeldBy(ctx, "operations.phase", holder, p.Cluster)
 	}
 	if err := o.mayBegin(ctx, t.Request, p.Cluster, nil); err != nil {
 		return err

@@ -84,26 +84,6 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 		WithHint("plan again: directorctl plan %s", b.cluster)
 }
 
-// discardPlans gives up the cluster's plans in the phases, within the transaction.
-func discardPlans(tx *store.Tx, cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
-	ids, err := tx.PlansIn(cluster, phases...)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		_, s, err := tx.Plan(id)
-		if err != nil {
-			return err
-		}
-		if err := tx.Append(&s, plan.Event{
-			Plan: id, Kind: plan.PlanDiscarded, At: at.UTC(), By: by, Message: reason,
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the
 // cluster's document is gone, or is another one by now. Going on would make machines again that the newer plan took
 // away, for a cluster that nobody sees.
@@ -166,7 +146,7 @@ func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 			WithHint("plan its deletion: directorctl delete cluster %s", name)
 	}
 	stopped := []plan.Phase{plan.PhasePlanned, plan.PhaseApproved, plan.PhaseFailed, plan.PhaseCancelled}
-	if err := discardPlans(tx, name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
+	if err := tx.DiscardPlans(name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
 		return err
 	}
 	return tx.ForgetCluster(doc.UID, name)

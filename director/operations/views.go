@@ -10,22 +10,21 @@ import (
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 )
 
 // Plan returns the plan with its state, also one that is in an archive of this director, or not_found.
-func (o *Operations) Plan(ctx context.Context, id string) (api.PlanView, error) {
+func (o *Operations) Plan(ctx context.Context, id string) (plan.View, error) {
 	p, s, err := o.Store.Plan(ctx, id)
 	if director.KindOf(err) == director.KindNotFound && err != nil {
 		if _, archived, aerr := o.Store.PlanArchived(ctx, id); aerr != nil {
-			return api.PlanView{}, aerr
+			return plan.View{}, aerr
 		} else if archived {
 			return o.Archives.Plan(ctx, id)
 		}
 	}
-	v := api.PlanView{Plan: p, State: s}
+	v := plan.View{Plan: p, State: s}
 	if err != nil {
 		return v, err
 	}

@@ -97,6 +97,24 @@ func (s *Store) PruneOnce(ctx context.Context, now time.Time) error {
 	return dbError("store.once", "idempotency keys", err)
 }
 
+// Witnessed is Witness of the request that ctx belongs to, if its caller gave it a key. what is a text, or is noted as
+// JSON.
+func (t *Tx) Witnessed(ctx context.Context, what any) error {
+	o, ok := director.OnceOf(ctx)
+	if !ok {
+		return nil
+	}
+	text, isText := what.(string)
+	if !isText {
+		raw, err := json.Marshal(what)
+		if err != nil {
+			return err
+		}
+		text = string(raw)
+	}
+	return t.Witness(o, text)
+}
+
 // Witness notes, with the work itself, what a request has done. It fails if another try has taken the request over
 // meanwhile: the work of this one must not be committed then.
 func (t *Tx) Witness(o director.Once, what string) error {

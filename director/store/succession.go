@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -76,6 +77,25 @@ func newestStarted(db *gorm.DB, cluster string) (string, error) {
 		return "", dbError("store.newest_started", "plans", err)
 	}
 	return ids[0], nil
+}
+
+// DiscardPlans gives up the cluster's plans in the phases.
+func (t *Tx) DiscardPlans(cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
+	ids, err := t.PlansIn(cluster, phases...)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, s, err := t.Plan(id)
+		if err != nil {
+			return err
+		}
+		discarded := plan.Event{Plan: id, Kind: plan.PlanDiscarded, At: at.UTC(), By: by, Message: reason}
+		if err := t.Append(&s, discarded); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PlansIn returns the ids of the cluster's plans in the phases, the oldest first.

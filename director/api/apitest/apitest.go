@@ -127,18 +127,18 @@ func machines(cluster string) []plan.Machine {
 }
 
 // MakePlan freezes a plan of four steps.
-func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.Request) (api.PlanView, error) {
+func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]
 	if !ok {
-		return api.PlanView{}, notFound("there is no Cluster/%s", cluster)
+		return plan.View{}, notFound("there is no Cluster/%s", cluster)
 	}
 	if h := o.holder(cluster); h != nil {
 		e := director.Errorf(director.KindConflict, "apitest.plan", "plan %s holds cluster %s", h.plan.ID, cluster).
 			WithHint("follow it with: directorctl follow %s", h.plan.ID)
 		e.Holder = &director.Holder{Plan: h.plan.ID, Cluster: cluster, By: h.plan.CreatedBy, Since: h.state.StartedAt}
-		return api.PlanView{}, e
+		return plan.View{}, e
 	}
 	op := cmp.Or(r.Operation, plan.ClusterCreate)
 	c := plan.Content{
@@ -256,10 +256,10 @@ func step(id, node, title string, needs []string, verb string) plan.Step {
 	return s
 }
 
-func (r *run) view() api.PlanView {
+func (r *run) view() plan.View {
 	s := r.state
 	s.Steps = slices.Clone(s.Steps)
-	return api.PlanView{Plan: r.plan, State: s}
+	return plan.View{Plan: r.plan, State: s}
 }
 
 func (o *Operations) find(id string) (*run, error) {
@@ -365,7 +365,7 @@ func (o *Operations) Release() {
 	}
 }
 
-func (o *Operations) change(id string, do func(*run) error) (api.PlanView, error) {
+func (o *Operations) change(id string, do func(*run) error) (plan.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, err := o.find(id)
@@ -373,13 +373,13 @@ func (o *Operations) change(id string, do func(*run) error) (api.PlanView, error
 		err = do(r)
 	}
 	if err != nil {
-		return api.PlanView{}, err
+		return plan.View{}, err
 	}
 	return r.view(), nil
 }
 
 // StartPlan starts a plan and runs it as far as it goes.
-func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (api.PlanView, error) {
+func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (plan.View, error) {
 	return o.change(id, func(r *run) error {
 		if r.plan.Hash != hash {
 			return director.Errorf(director.KindConflict, "apitest.start", "plan %s has another hash", id)
@@ -393,7 +393,7 @@ func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (api.P
 }
 
 // MovePlan does what the verb says, as far as tests of the API and the command line need it.
-func (o *Operations) MovePlan(_ context.Context, actor, id string, m api.Move) (api.PlanView, error) {
+func (o *Operations) MovePlan(_ context.Context, actor, id string, m api.Move) (plan.View, error) {
 	return o.change(id, func(r *run) error {
 		ev := func(kind plan.EventKind) error {
 			return o.emit(r, plan.Event{Kind: kind, By: actor, Message: m.Reason})
@@ -444,7 +444,7 @@ func (o *Operations) goOn(r *run, actor string) error {
 }
 
 // Plan returns a plan.
-func (o *Operations) Plan(_ context.Context, id string) (api.PlanView, error) {
+func (o *Operations) Plan(_ context.Context, id string) (plan.View, error) {
 	return o.change(id, func(*run) error { return nil })
 }
 

@@ -28,14 +28,14 @@ func cut[T any](all []T, p director.Page, place func(T) string) ([]T, *director.
 func among[T comparable](want []T, got T) bool { return len(want) == 0 || slices.Contains(want, got) }
 
 // ListPlans lists plans, by age or by cluster.
-func (o *Operations) ListPlans(_ context.Context, q api.PlanQuery) ([]api.PlanItem, *director.Place, error) {
+func (o *Operations) ListPlans(_ context.Context, q api.PlanQuery) ([]plan.Item, *director.Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []api.PlanItem
+	var all []plan.Item
 	for _, r := range o.plans {
 		if (q.Cluster == "" || r.plan.Cluster == q.Cluster) && strings.HasPrefix(r.plan.ID, q.IDPrefix) &&
 			among(q.Phases, r.state.Phase) && among(q.Operations, r.plan.Operation) {
-			item := api.PlanItem{PlanView: r.view(), Total: len(r.state.Steps)}
+			item := plan.Item{View: r.view(), Total: len(r.state.Steps)}
 			for _, s := range r.state.Steps {
 				if s.Status == plan.Done {
 					item.Done++
@@ -45,12 +45,12 @@ func (o *Operations) ListPlans(_ context.Context, q api.PlanQuery) ([]api.PlanIt
 		}
 	}
 	if q.Sort == "cluster" {
-		slices.SortStableFunc(all, func(a, b api.PlanItem) int { return cmp.Compare(a.Plan.Cluster, b.Plan.Cluster) })
+		slices.SortStableFunc(all, func(a, b plan.Item) int { return cmp.Compare(a.Plan.Cluster, b.Plan.Cluster) })
 	}
 	if q.Desc {
 		slices.Reverse(all)
 	}
-	items, next := cut(all, q.Page, func(i api.PlanItem) string { return i.Plan.ID })
+	items, next := cut(all, q.Page, func(i plan.Item) string { return i.Plan.ID })
 	return items, next, nil
 }
 

@@ -53,7 +53,7 @@ func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error
 		return api.PhaseView{}, notFound("there is no task %s", id)
 	}
 	t.Parts = slices.Clone(t.Parts)
-	v := api.PhaseView{Plans: map[string]api.PlanView{}}
+	v := api.PhaseView{Plans: map[string]plan.View{}}
 	for i := range t.Parts {
 		p := &t.Parts[i]
 		if len(p.Plans) == 0 {
