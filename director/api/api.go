@@ -111,18 +111,40 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	frameworkOnce.Do(func() {
-		gin.SetMode(gin.ReleaseMode)
-		huma.NewErrorWithContext = frameworkProblem
-		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
-			return frameworkProblem(nil, status, msg, errs...)
-		}
-	})
 	if c.Streams == 0 {
 		c.Streams = defaultStreams
 	}
+	frameworkOnce.Do(setFramework)
 	s := &server{Config: c, limit: newLoginLimit(c.Now), streams: make(chan struct{}, c.Streams)}
+	engine := s.engine()
+	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
+	s.sessions(api)
+	s.documents(api)
+	s.clusters(api)
+	s.plans(api)
+	s.phases(api)
+	s.events(api)
+	s.stream(api)
+	s.schedules(api)
+	s.images(api)
+	s.disks(api)
+	s.ledger(api)
+	s.providers(api)
+	s.capacity(api)
+	return engine, api
+}
 
+// setFramework sets what gin and huma hold in global variables.
+func setFramework() {
+	gin.SetMode(gin.ReleaseMode)
+	huma.NewErrorWithContext = frameworkProblem
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return frameworkProblem(nil, status, msg, errs...)
+	}
+}
+
+// engine routes everything that is not an operation of the API: the probes, the manual and unknown paths.
+func (s *server) engine() *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
@@ -146,8 +168,12 @@ func build(c Config) (http.Handler, huma.API) {
 		p.Detail, p.RequestID = g.Request.Method+" is not offered here", requestID(g.Request.Context())
 		s.abort(g, p)
 	})
+	return engine
+}
 
-	conf := huma.DefaultConfig("Director", c.Version)
+// description is what the OpenAPI document says of the API as a whole.
+func description(version string) huma.Config {
+	conf := huma.DefaultConfig("Director", version)
 	conf.Info.Description = "Makes and runs Kubernetes clusters on virtual machines. Every error is an " +
 		"application/problem+json body; its " +
 		"kind says what it is and its hint what to do next. Slow verbs answer 202 with the place of the plan, whose " +
@@ -163,21 +189,7 @@ func build(c Config) (http.Handler, huma.API) {
 	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
 	}
-	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), conf)
-	s.sessions(api)
-	s.documents(api)
-	s.clusters(api)
-	s.plans(api)
-	s.phases(api)
-	s.events(api)
-	s.stream(api)
-	s.schedules(api)
-	s.images(api)
-	s.disks(api)
-	s.ledger(api)
-	s.providers(api)
-	s.capacity(api)
-	return engine, api
+	return conf
 }
 
 const bearer = "bearer"

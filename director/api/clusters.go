@@ -90,90 +90,38 @@ func (s *server) clusters(api huma.API) {
 		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags,
 		Summary: "Get the state of a cluster",
 		Errors:  []int{http.StatusNotFound},
-	}, director.ActRead, kindCluster,
-		func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
-			view, err := s.Clusters.ClusterView(ctx, in.Name)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.Cluster]{clusterOf(view)}, nil
-		})
+	}, director.ActRead, kindCluster, s.getCluster)
 	operation(s, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
 		Summary: "Freeze a plan for a cluster",
 		Description: "Nothing happens to the cluster until the plan is started. A plan without steps means that " +
 			"nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster,
-		func(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-			view, err := s.Plans.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
-			if err != nil {
-				return nil, err
-			}
-			return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
-		})
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster, s.makePlan)
 	operation(s, api, huma.Operation{
 		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags,
 		Summary: "Show the nodes of a cluster",
 		Description: "What the director knows of each, what the hypervisor says of its VM, and what the cluster " +
 			"itself says. The cluster is asked; it may take seconds.",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindCluster,
-		func(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
-			v, err := s.Clusters.Nodes(ctx, in.Name)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.Nodes]{nodesOf(v)}, nil
-		})
+	}, director.ActRead, kindCluster, s.listNodes)
 	operation(s, api, huma.Operation{
 		OperationID: "rehearse-drain", Method: http.MethodGet, Path: "/clusters/{name}/nodes/{node}/drain", Tags: tags,
 		Summary:     "Tell what a drain of a node would move away, and what would block it",
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
-	}, director.ActRead, kindCluster,
-		func(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
-			list, err := s.Clusters.Rehearse(ctx, in.Name, in.Node)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
-			for i, e := range list {
-				out.Items[i] = wire.Eviction(e)
-			}
-			return &body[wire.Evictions]{out}, nil
-		})
+	}, director.ActRead, kindCluster, s.rehearseDrain)
 	operation(s, api, huma.Operation{
 		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
 		Summary:   "Mint a kubeconfig with a client certificate of its own",
 		Errors:    []int{http.StatusNotFound, http.StatusConflict},
 		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
-	}, director.ActKubeconfig, kindCluster,
-		func(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
-			text, err := s.Access.Kubeconfig(
-				ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second,
-			)
-			if err != nil {
-				return nil, err
-			}
-			return &rawText{ContentType: typeYAML, Body: text}, nil
-		})
+	}, director.ActKubeconfig, kindCluster, s.mintKubeconfig)
 	operation(s, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get",
 		Errors:  []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActInventory, kindCluster,
-		func(ctx context.Context, _ director.Actor, in *inventoryInput) (*body[wire.Inventory], error) {
-			if in.Secrets {
-				return nil, director.Invalid("api.inventory", "secrets need your password", []director.Field{{
-					Path: "secrets", Msg: "is not possible here",
-					Hint: "POST the password to this path, or run: directorctl inventory CLUSTER export --secrets " +
-						"--dir DIR",
-				}})
-			}
-			files, err := s.Access.Inventory(ctx, in.Name)
-			return inventoryBody(files, err)
-		})
+	}, director.ActInventory, kindCluster, s.getInventory)
 	operation(s, api, huma.Operation{
 		OperationID: "export-inventory", Method: http.MethodPost, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Export what a person runs playbooks of the cluster with",
@@ -181,19 +129,82 @@ func (s *server) clusters(api huma.API) {
 			"ends soon. It needs the password of who asks, also " +
 			"with a valid token, and is an audit event of its own.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
-	}, director.ActSecrets, kindCluster,
-		func(ctx context.Context, a director.Actor, in *exportInput) (*body[wire.Inventory], error) {
-			// A stolen token must not be a way to try passwords without a limit.
-			if err := s.limit.takeOwn(a.User); err != nil {
-				return nil, err
-			}
-			if err := s.Auth.Confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
-				return nil, err
-			}
-			s.limit.succeededOwn(a.User)
-			files, err := s.Access.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
-			return inventoryBody(files, err)
-		})
+	}, director.ActSecrets, kindCluster, s.exportInventory)
+}
+
+func (s *server) getCluster(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+	view, err := s.Clusters.ClusterView(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Cluster]{clusterOf(view)}, nil
+}
+
+func (s *server) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
+	view, err := s.Plans.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
+	if err != nil {
+		return nil, err
+	}
+	return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
+}
+
+func (s *server) listNodes(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
+	v, err := s.Clusters.Nodes(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Nodes]{nodesOf(v)}, nil
+}
+
+func (s *server) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
+	list, err := s.Clusters.Rehearse(ctx, in.Name, in.Node)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
+	for i, e := range list {
+		out.Items[i] = wire.Eviction(e)
+	}
+	return &body[wire.Evictions]{out}, nil
+}
+
+func (s *server) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
+	text, err := s.Access.Kubeconfig(
+		ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &rawText{ContentType: typeYAML, Body: text}, nil
+}
+
+func (s *server) getInventory(
+	ctx context.Context, _ director.Actor, in *inventoryInput,
+) (*body[wire.Inventory], error) {
+	if in.Secrets {
+		return nil, director.Invalid("api.inventory", "secrets need your password", []director.Field{{
+			Path: "secrets", Msg: "is not possible here",
+			Hint: "POST the password to this path, or run: directorctl inventory CLUSTER export --secrets " +
+				"--dir DIR",
+		}})
+	}
+	files, err := s.Access.Inventory(ctx, in.Name)
+	return inventoryBody(files, err)
+}
+
+func (s *server) exportInventory(
+	ctx context.Context, a director.Actor, in *exportInput,
+) (*body[wire.Inventory], error) {
+	// A stolen token must not be a way to try passwords without a limit.
+	if err := s.limit.takeOwn(a.User); err != nil {
+		return nil, err
+	}
+	if err := s.Auth.Confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+		return nil, err
+	}
+	s.limit.succeededOwn(a.User)
+	files, err := s.Access.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)
+	return inventoryBody(files, err)
 }
 
 func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], error) {

@@ -87,24 +87,7 @@ func (s *server) documents(api huma.API) {
 	apply = takesKeys(apply, func(_ context.Context, witness string) (int, string, any, error) {
 		return http.StatusOK, "", json.RawMessage(witness), nil
 	})
-	operation(s, api, apply, director.ActApply, "",
-		func(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
-			if !takesDocuments(in.ContentType) {
-				p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
-				p.Detail, p.RequestID = "documents are "+typeYAML+" or "+typeJSON, requestID(ctx)
-				return nil, p
-			}
-			// huma takes the buffer of RawBody back after the handler; what is stored must not live in it.
-			c, err := conditionInput{in.IfMatch, in.IfNoneMatch}.condition()
-			if err != nil {
-				return nil, err
-			}
-			changes, err := s.apply(ctx, a.User, bytes.Clone(in.RawBody), in, c)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
-		})
+	operation(s, api, apply, director.ActApply, "", s.apply)
 
 	operation(s, api, listing[wire.Documents](api, huma.Operation{
 		OperationID: "list-documents", Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
@@ -135,7 +118,25 @@ func (s *server) documents(api huma.API) {
 	})
 }
 
-func (s *server) apply(
+func (s *server) apply(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
+	if !takesDocuments(in.ContentType) {
+		p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
+		p.Detail, p.RequestID = "documents are "+typeYAML+" or "+typeJSON, requestID(ctx)
+		return nil, p
+	}
+	c, err := conditionInput{in.IfMatch, in.IfNoneMatch}.condition()
+	if err != nil {
+		return nil, err
+	}
+	// huma takes the buffer of RawBody back after the handler; what is stored must not live in it.
+	changes, err := s.storeDocuments(ctx, a.User, bytes.Clone(in.RawBody), in, c)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
+}
+
+func (s *server) storeDocuments(
 	ctx context.Context, user string, text []byte, in *applyInput, c Condition,
 ) ([]model.Change, error) {
 	if c.Any() {

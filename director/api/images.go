@@ -127,25 +127,7 @@ func (s *server) images(api huma.API) {
 		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags,
 		Summary:     "List the images and the imported files",
 		Description: "The documents of images by name, and then the imported files that none names, the newest first.",
-	}, director.ActRead, kindImage,
-		withImages(s, func(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
-			views, err := im.ImageViews(ctx)
-			if err != nil {
-				return nil, err
-			}
-			list := wire.Images{Items: make([]wire.Image, len(views))}
-			for i, v := range views {
-				list.Items[i] = wire.Image{
-					Name: v.Name, SHA256: v.SHA256, Kubernetes: v.Kubernetes, Source: v.Source, File: wire.ImageFileOf(
-						v.File,
-					),
-					Clusters: v.Clusters, Providers: v.Providers, Old: v.Old, SignedBy: v.SignedBy,
-					Unsigned: v.Unsigned,
-					Refused:  v.Refused,
-				}
-			}
-			return &body[wire.Images]{list}, nil
-		}))
+	}, director.ActRead, kindImage, withImages(s, s.listImages))
 	s.uploads(api, tags)
 	operation(s, api, huma.Operation{
 		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags,
@@ -156,14 +138,7 @@ func (s *server) images(api huma.API) {
 			"signature of a trusted key the import is " +
 			"refused, unless unsigned says in words why.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
-	}, director.ActApply, kindImage,
-		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
-			return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
-				Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
-				Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
-				Unsigned: in.Body.Unsigned,
-			}))
-		}))
+	}, director.ActApply, kindImage, withImages(s, s.importImage))
 	operation(s, api, huma.Operation{
 		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags,
 		Summary:     "Make another image of an imported one",
@@ -197,16 +172,43 @@ func (s *server) images(api huma.API) {
 		Summary: "Delete what nobody needs",
 		Description: "On providers the images that no document, no VM and no plan that can go on names; on the " +
 			"director the imported files of which the same is true.",
-	}, director.ActDelete, kindImage,
-		withImages(s, func(
-			ctx context.Context, im Images, a director.Actor, in *pruneInput,
-		) (*body[wire.ImagesPruned], error) {
-			left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
-		}))
+	}, director.ActDelete, kindImage, withImages(s, s.pruneImages))
+}
+
+func (s *server) listImages(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
+	views, err := im.ImageViews(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := wire.Images{Items: make([]wire.Image, len(views))}
+	for i, v := range views {
+		list.Items[i] = wire.Image{
+			Name: v.Name, SHA256: v.SHA256, Kubernetes: v.Kubernetes, Source: v.Source,
+			File:     wire.ImageFileOf(v.File),
+			Clusters: v.Clusters, Providers: v.Providers, Old: v.Old, SignedBy: v.SignedBy,
+			Unsigned: v.Unsigned,
+			Refused:  v.Refused,
+		}
+	}
+	return &body[wire.Images]{list}, nil
+}
+
+func (s *server) importImage(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
+	return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
+		Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
+		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
+		Unsigned: in.Body.Unsigned,
+	}))
+}
+
+func (s *server) pruneImages(
+	ctx context.Context, im Images, a director.Actor, in *pruneInput,
+) (*body[wire.ImagesPruned], error) {
+	left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
 }
 
 func (s *server) uploads(api huma.API, tags []string) {
@@ -217,17 +219,7 @@ func (s *server) uploads(api huma.API, tags []string) {
 			"nothing is added for a day is thrown away.",
 		Errors:        []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		DefaultStatus: http.StatusOK,
-	}, director.ActApply, kindImage,
-		withImages(s, func(
-			ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest },
-		) (*uploadOutput, error) {
-			return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
-				SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format,
-				Compat: in.Body.Compat, By: a.User,
-				Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
-				Unsigned: in.Body.Unsigned,
-			}))
-		}))
+	}, director.ActApply, kindImage, withImages(s, s.beginUpload))
 	operation(s, api, huma.Operation{
 		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags,
 		Summary: "See how much of a file has arrived",
@@ -249,20 +241,7 @@ func (s *server) uploads(api huma.API, tags []string) {
 	piece.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		wire.TypeUpload: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
-	operation(s, api, piece, director.ActApply, kindImage, withImages(s, func(
-		ctx context.Context, im Images, _ director.Actor, in *pieceInput,
-	) (*uploadOutput, error) {
-		if media, _, _ := strings.Cut(
-			in.ContentType, ";",
-		); !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
-			p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
-			p.Detail, p.RequestID = "a piece of an upload is "+wire.TypeUpload, requestID(ctx)
-			return nil, p
-		}
-		ctx, cancel := s.untilStop(ctx)
-		defer cancel()
-		return uploadAnswer(im.WriteUpload(ctx, in.ID, in.Offset, in.piece))
-	}))
+	operation(s, api, piece, director.ActApply, kindImage, withImages(s, s.addToUpload))
 	operation(s, api, huma.Operation{
 		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags,
 		Summary: "Throw an upload away",
@@ -271,6 +250,31 @@ func (s *server) uploads(api huma.API, tags []string) {
 		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*empty, error) {
 			return nil, im.AbortUpload(ctx, in.ID)
 		}))
+}
+
+func (s *server) beginUpload(
+	ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest },
+) (*uploadOutput, error) {
+	return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
+		SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format,
+		Compat: in.Body.Compat, By: a.User,
+		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
+		Unsigned: in.Body.Unsigned,
+	}))
+}
+
+func (s *server) addToUpload(
+	ctx context.Context, im Images, _ director.Actor, in *pieceInput,
+) (*uploadOutput, error) {
+	media, _, _ := strings.Cut(in.ContentType, ";")
+	if !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
+		p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
+		p.Detail, p.RequestID = "a piece of an upload is "+wire.TypeUpload, requestID(ctx)
+		return nil, p
+	}
+	ctx, cancel := s.untilStop(ctx)
+	defer cancel()
+	return uploadAnswer(im.WriteUpload(ctx, in.ID, in.Offset, in.piece))
 }
 
 func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {

@@ -79,18 +79,7 @@ func (s *server) ledger(api huma.API) {
 		Description: "The hypervisors are asked; a provider that does not answer is named, and its VMs are shown as " +
 			"the ledger has them.",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider,
-		func(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
-			v, err := s.Ledger.VMs(ctx, in.Strangers, in.Provider...)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.VMs{Items: make([]wire.VM, len(v.Items)), Providers: comparedOf(v.Providers)}
-			for i, item := range v.Items {
-				out.Items[i] = vmOf(item)
-			}
-			return &body[wire.VMs]{out}, nil
-		})
+	}, director.ActRead, kindProvider, s.listVms)
 	operation(s, api, huma.Operation{
 		OperationID: "audit-vms", Method: http.MethodGet, Path: "/vms/audit", Tags: tags,
 		Summary: "Compare the ledger of VMs with what the hypervisors have",
@@ -100,28 +89,7 @@ func (s *server) ledger(api huma.API) {
 			"kept there and are not to be found or not free. Clusters that a plan works on, or has left half way, " +
 			"are left out where they may differ. Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider,
-		func(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
-			r, err := s.Ledger.Audit(ctx, in.Provider...)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.Audit{
-				At: r.At.UTC(), Findings: make([]wire.Finding, len(r.Findings)), Providers: comparedOf(r.Providers),
-				Busy: r.Busy,
-			}
-			if len(r.Disks) > 0 {
-				out.Disks = disksOf(r.Disks)
-			}
-			for i, f := range r.Findings {
-				out.Findings[i] = wire.Finding{
-					Kind: string(f.Kind), Provider: f.Provider, Host: f.Host, VM: string(f.VM), Name: f.Name,
-					Machine: f.Machine, Cluster: f.Cluster,
-					Problem: f.Problem, Next: f.Next,
-				}
-			}
-			return &body[wire.Audit]{out}, nil
-		})
+	}, director.ActRead, kindProvider, s.auditVms)
 	operation(s, api, huma.Operation{
 		OperationID: "adopt-vm", Method: http.MethodPost, Path: "/providers/{name}/vms/{vm}/adopt", Tags: tags,
 		Summary: "Write an orphan into the ledger again",
@@ -129,32 +97,68 @@ func (s *server) ledger(api huma.API) {
 			"VM that is in the ledger is written down where it is " +
 			"now. Nothing happens to the VM itself.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActLedger, kindProvider,
-		func(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
-			m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, orZero(in.Body))
-			if err != nil {
-				return nil, err
-			}
-			vm := hypervisor.VM{
-				ID: hypervisor.ID(m.VMID), Name: m.Name, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory,
-				Stamp: director.Stamp{Machine: m.ID},
-			}
-			return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerLedger, VM: vm, Machine: m})}, nil
-		})
+	}, director.ActLedger, kindProvider, s.adoptVm)
 	operation(s, api, huma.Operation{
 		OperationID: "reclaim-vm", Method: http.MethodPost, Path: "/providers/{name}/vms/{vm}/reclaim", Tags: tags,
 		Summary: "Delete an orphan",
 		Description: "Only a VM with our stamp that no row and no plan stands for. Its data disks stay unless " +
 			"data_disks is set. It can be repeated until the VM is gone.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActLedger, kindProvider,
-		func(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
-			vm, err := s.Ledger.Reclaim(ctx, a.User, in.Name, in.VM, orZero(in.Body).DataDisks)
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerOrphan, VM: vm})}, nil
-		})
+	}, director.ActLedger, kindProvider, s.reclaimVm)
+}
+
+func (s *server) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
+	v, err := s.Ledger.VMs(ctx, in.Strangers, in.Provider...)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.VMs{Items: make([]wire.VM, len(v.Items)), Providers: comparedOf(v.Providers)}
+	for i, item := range v.Items {
+		out.Items[i] = vmOf(item)
+	}
+	return &body[wire.VMs]{out}, nil
+}
+
+func (s *server) auditVms(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
+	r, err := s.Ledger.Audit(ctx, in.Provider...)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Audit{
+		At: r.At.UTC(), Findings: make([]wire.Finding, len(r.Findings)), Providers: comparedOf(r.Providers),
+		Busy: r.Busy,
+	}
+	if len(r.Disks) > 0 {
+		out.Disks = disksOf(r.Disks)
+	}
+	for i, f := range r.Findings {
+		out.Findings[i] = wire.Finding{
+			Kind: string(f.Kind), Provider: f.Provider, Host: f.Host, VM: string(f.VM), Name: f.Name,
+			Machine: f.Machine, Cluster: f.Cluster,
+			Problem: f.Problem, Next: f.Next,
+		}
+	}
+	return &body[wire.Audit]{out}, nil
+}
+
+func (s *server) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
+	m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, orZero(in.Body))
+	if err != nil {
+		return nil, err
+	}
+	vm := hypervisor.VM{
+		ID: hypervisor.ID(m.VMID), Name: m.Name, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory,
+		Stamp: director.Stamp{Machine: m.ID},
+	}
+	return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerLedger, VM: vm, Machine: m})}, nil
+}
+
+func (s *server) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
+	vm, err := s.Ledger.Reclaim(ctx, a.User, in.Name, in.VM, orZero(in.Body).DataDisks)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerOrphan, VM: vm})}, nil
 }
 
 func comparedOf(list []ledger.Compared) []wire.Compared {

@@ -47,31 +47,13 @@ func (s *server) providers(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "list-credentials", Method: http.MethodGet, Path: "/credentials", Tags: tags,
 		Summary: "List the credentials of providers, without their passwords",
-	}, director.ActRead, kindCredentials,
-		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
-			list, err := s.Providers.ListCredentials(ctx)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.CredentialsList{Items: make([]wire.Credentials, len(list))}
-			for i, c := range list {
-				out.Items[i] = credentialsOf(c)
-			}
-			return &body[wire.CredentialsList]{out}, nil
-		})
+	}, director.ActRead, kindCredentials, s.listCredentials)
 	operation(s, api, huma.Operation{
 		OperationID: "set-credentials", Method: http.MethodPut, Path: "/credentials/{name}", Tags: tags,
 		Summary: "Set or change the credentials of providers",
 		Description: "The password is sealed, and never shown again. Providers that name the credentials take a " +
 			"change up at their next login; nothing else changes.",
-	}, director.ActCredentials, kindCredentials,
-		func(ctx context.Context, a director.Actor, in *credentialsInput) (*body[wire.Credentials], error) {
-			c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
-			if err != nil {
-				return nil, err
-			}
-			return &body[wire.Credentials]{credentialsOf(providers.CredentialsView{Credentials: c})}, nil
-		})
+	}, director.ActCredentials, kindCredentials, s.setCredentials)
 	operation(s, api, huma.Operation{
 		OperationID: "delete-credentials", Method: http.MethodDelete, Path: "/credentials/{name}", Tags: tags,
 		Summary: "Delete credentials that no provider names",
@@ -86,23 +68,48 @@ func (s *server) providers(api huma.API) {
 		Description: "Everything that the director needs of the provider is looked at, each thing by itself. " +
 			"Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider,
-		func(ctx context.Context, _ director.Actor, in *providerRef) (*body[wire.ProviderTest], error) {
-			probes, err := s.Providers.TestProvider(ctx, in.Name)
-			if err != nil {
-				return nil, err
-			}
-			out := wire.ProviderTest{OK: true, Probes: make([]wire.Probe, len(probes))}
-			for i, p := range probes {
-				out.Probes[i] = wire.Probe{Host: p.Host, What: p.What, OK: p.Err == nil, Found: p.Found}
-				if p.Err != nil {
-					out.OK = false
-					out.Probes[i].Found, out.Probes[i].Problem, out.Probes[i].Hint = "", publicMessage(p.Err),
-						director.HintOf(p.Err)
-				}
-			}
-			return &body[wire.ProviderTest]{out}, nil
-		})
+	}, director.ActRead, kindProvider, s.testProvider)
+}
+
+func (s *server) listCredentials(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
+	list, err := s.Providers.ListCredentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.CredentialsList{Items: make([]wire.Credentials, len(list))}
+	for i, c := range list {
+		out.Items[i] = credentialsOf(c)
+	}
+	return &body[wire.CredentialsList]{out}, nil
+}
+
+func (s *server) setCredentials(
+	ctx context.Context, a director.Actor, in *credentialsInput,
+) (*body[wire.Credentials], error) {
+	c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Credentials]{credentialsOf(providers.CredentialsView{Credentials: c})}, nil
+}
+
+func (s *server) testProvider(
+	ctx context.Context, _ director.Actor, in *providerRef,
+) (*body[wire.ProviderTest], error) {
+	probes, err := s.Providers.TestProvider(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.ProviderTest{OK: true, Probes: make([]wire.Probe, len(probes))}
+	for i, p := range probes {
+		out.Probes[i] = wire.Probe{Host: p.Host, What: p.What, OK: p.Err == nil, Found: p.Found}
+		if p.Err != nil {
+			out.OK = false
+			out.Probes[i].Found, out.Probes[i].Problem, out.Probes[i].Hint = "", publicMessage(p.Err),
+				director.HintOf(p.Err)
+		}
+	}
+	return &body[wire.ProviderTest]{out}, nil
 }
 
 func credentialsOf(c providers.CredentialsView) wire.Credentials {

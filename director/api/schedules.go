@@ -89,25 +89,25 @@ func (s *server) schedules(api huma.API) {
 				Location: prefixed("/schedules/" + in.Name), Body: wire.ScheduleRunOf(r),
 			}, nil
 		})
-	for verb, suspend := range map[string]bool{"suspend": true, "resume": false} {
-		summary := "Let the slots of a schedule run again"
-		if suspend {
-			summary = "Let no slot of a schedule run"
-		}
-		operation(s, api, huma.Operation{
-			OperationID: verb +
-				"-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags, Summary: summary,
-			Description: "What was due while a schedule was suspended is not made up for. A run that works goes on.",
-			Errors:      []int{http.StatusNotFound},
-		}, director.ActRun, kindSchedule,
-			func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
-				v, err := s.Schedules.SuspendSchedule(ctx, a.User, in.Name, suspend)
-				if err != nil {
-					return nil, err
-				}
-				return &body[wire.Schedule]{scheduleOf(v)}, nil
-			})
-	}
+	s.suspension(api, tags, "suspend", true, "Let no slot of a schedule run")
+	s.suspension(api, tags, "resume", false, "Let the slots of a schedule run again")
+}
+
+// suspension registers one of the two verbs that suspend and resume a schedule.
+func (s *server) suspension(api huma.API, tags []string, verb string, suspend bool, summary string) {
+	operation(s, api, huma.Operation{
+		OperationID: verb + "-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags,
+		Summary:     summary,
+		Description: "What was due while a schedule was suspended is not made up for. A run that works goes on.",
+		Errors:      []int{http.StatusNotFound},
+	}, director.ActRun, kindSchedule,
+		func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
+			v, err := s.Schedules.SuspendSchedule(ctx, a.User, in.Name, suspend)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Schedule]{scheduleOf(v)}, nil
+		})
 }
 
 func scheduleOf(v ScheduleView) wire.Schedule {

@@ -20,21 +20,7 @@ func (s *server) sessions(api huma.API) {
 		OperationID: "login", Method: http.MethodPost, Path: "/login", Tags: tags,
 		Summary: "Get a token for a password",
 		Errors:  []int{http.StatusUnauthorized, http.StatusTooManyRequests},
-	}, "", "", func(ctx context.Context, _ director.Actor, in *struct{ Body wire.Login }) (*body[wire.Session], error) {
-		if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
-			return nil, err
-		}
-		token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password))
-		if err != nil {
-			return nil, err
-		}
-		s.limit.succeeded(in.Body.User, note(ctx).address)
-		note(ctx).user = actor.User
-		return &body[wire.Session]{wire.Session{
-			Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role),
-			MustChangePassword: actor.MustChange,
-		}}, nil
-	})
+	}, "", "", s.login)
 	operation(s, api, huma.Operation{
 		OperationID: "logout", Method: http.MethodPost, Path: "/logout", Tags: tags, Summary: "End the token",
 		DefaultStatus: http.StatusNoContent,
@@ -52,18 +38,7 @@ func (s *server) sessions(api huma.API) {
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
 		Summary:     "Change the own password",
 		Description: "All other tokens of the user end.", DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, "",
-		func(ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange }) (*empty, error) {
-			// A stolen token must not be a way to try passwords without a limit.
-			if err := s.limit.takeOwn(a.User); err != nil {
-				return nil, err
-			}
-			err := s.Auth.ChangePassword(ctx, a, director.Secret(in.Body.Current), director.Secret(in.Body.New))
-			if err == nil {
-				s.limit.succeededOwn(a.User)
-			}
-			return nil, err
-		})
+	}, director.ActSelf, "", s.changePassword)
 
 	tags = []string{"Service"}
 	operation(s, api, huma.Operation{
@@ -75,16 +50,50 @@ func (s *server) sessions(api huma.API) {
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
 		Summary: "Say that the director can work",
 		Errors:  []int{http.StatusServiceUnavailable},
-	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
-		out, err := s.readiness(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &body[wire.Readiness]{out}, nil
-	})
+	}, "", "", s.readyz)
 	operation(s, api, huma.Operation{
 		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "Say what runs",
 	}, "", "", func(context.Context, director.Actor, *empty) (*body[wire.Version], error) {
 		return &body[wire.Version]{wire.Version{Version: s.Version, Commit: s.Commit, Go: goVersion()}}, nil
 	})
+}
+
+func (s *server) login(
+	ctx context.Context, _ director.Actor, in *struct{ Body wire.Login },
+) (*body[wire.Session], error) {
+	if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
+		return nil, err
+	}
+	token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password))
+	if err != nil {
+		return nil, err
+	}
+	s.limit.succeeded(in.Body.User, note(ctx).address)
+	note(ctx).user = actor.User
+	return &body[wire.Session]{wire.Session{
+		Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role),
+		MustChangePassword: actor.MustChange,
+	}}, nil
+}
+
+func (s *server) changePassword(
+	ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange },
+) (*empty, error) {
+	// A stolen token must not be a way to try passwords without a limit.
+	if err := s.limit.takeOwn(a.User); err != nil {
+		return nil, err
+	}
+	err := s.Auth.ChangePassword(ctx, a, director.Secret(in.Body.Current), director.Secret(in.Body.New))
+	if err == nil {
+		s.limit.succeededOwn(a.User)
+	}
+	return nil, err
+}
+
+func (s *server) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
+	out, err := s.readiness(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Readiness]{out}, nil
 }
