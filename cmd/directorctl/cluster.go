@@ -55,9 +55,7 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 }
 
 func (a *app) inventoryCommand() *cobra.Command {
-	var dir, passwordFile string
-	var secrets bool
-	var ttl time.Duration
+	var o inventoryOptions
 	cmd := &cobra.Command{
 		Use:   "inventory CLUSTER [export]",
 		Short: "Show or export what playbooks are given for a cluster",
@@ -69,37 +67,14 @@ func (a *app) inventoryCommand() *cobra.Command {
 			"--secrets",
 		Args:              between(1, "CLUSTER", "export"),
 		ValidArgsFunction: a.complete(0, clusterNames),
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			export := len(args) == 2
-			switch {
-			case export && args[1] != "export":
-				return usage(cmd, "%q is not known here: export", args[1])
-			case export && dir == "":
-				return usage(cmd, "export needs --dir")
-			case !export && (dir != "" || secrets || passwordFile != "" || ttl != 0):
-				return usage(cmd, "--dir, --secrets, --password-file and --ttl are for: inventory %s export", args[0])
-			case !secrets && (passwordFile != "" || ttl != 0):
-				return usage(cmd, "--password-file and --ttl are for --secrets")
-			}
-			return nil
-		},
+		PreRunE:           o.check,
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			ask := api.Inventory
-			if secrets {
-				password, err := a.password(passwordFile, "Your password: ")
-				if err != nil {
-					return err
-				}
-				ask = func(ctx context.Context, cluster string) (map[string]string, error) {
-					return api.ExportInventory(ctx, cluster, password, ttl)
-				}
-			}
-			files, err := ask(cmd.Context(), args[0])
+			files, err := a.inventoryFiles(cmd.Context(), api, args[0], o)
 			if err != nil {
 				return err
 			}
 			if len(args) == 2 {
-				return a.exportFiles(dir, files)
+				return a.exportFiles(o.dir, files)
 			}
 			for _, path := range slices.Sorted(maps.Keys(files)) {
 				say(a.out, "# %s\n%s\n", path, files[path])
@@ -107,14 +82,54 @@ func (a *app) inventoryCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "directory to write to; it is made if needed")
-	cmd.Flags().BoolVar(&secrets, "secrets", false, "also export secrets.json and an SSH key with a certificate")
-	cmd.Flags().StringVar(
-		&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
-	)
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the SSH certificate is good for, 12h at most (default 1h)")
-	_ = cmd.MarkFlagDirname("dir")
+	o.flags(cmd)
 	return cmd
+}
+
+// inventoryOptions are the flags of the command inventory.
+type inventoryOptions struct {
+	dir, passwordFile string
+	secrets           bool
+	ttl               time.Duration
+}
+
+func (o *inventoryOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.dir, "dir", "", "directory to write to; it is made if needed")
+	cmd.Flags().BoolVar(&o.secrets, "secrets", false, "also export secrets.json and an SSH key with a certificate")
+	cmd.Flags().StringVar(
+		&o.passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
+	)
+	cmd.Flags().DurationVar(&o.ttl, "ttl", 0, "how long the SSH certificate is good for, 12h at most (default 1h)")
+	_ = cmd.MarkFlagDirname("dir")
+}
+
+func (o *inventoryOptions) check(cmd *cobra.Command, args []string) error {
+	export := len(args) == 2
+	switch {
+	case export && args[1] != "export":
+		return usage(cmd, "%q is not known here: export", args[1])
+	case export && o.dir == "":
+		return usage(cmd, "export needs --dir")
+	case !export && (o.dir != "" || o.secrets || o.passwordFile != "" || o.ttl != 0):
+		return usage(cmd, "--dir, --secrets, --password-file and --ttl are for: inventory %s export", args[0])
+	case !o.secrets && (o.passwordFile != "" || o.ttl != 0):
+		return usage(cmd, "--password-file and --ttl are for --secrets")
+	}
+	return nil
+}
+
+// inventoryFiles asks for the inventory, and for the password first if it is to hold secrets.
+func (a *app) inventoryFiles(
+	ctx context.Context, api *client.Client, cluster string, o inventoryOptions,
+) (map[string]string, error) {
+	if !o.secrets {
+		return api.Inventory(ctx, cluster)
+	}
+	password, err := a.password(o.passwordFile, "Your password: ")
+	if err != nil {
+		return nil, err
+	}
+	return api.ExportInventory(ctx, cluster, password, o.ttl)
 }
 
 // exportFiles writes files below dir, readable by the user alone, since inventories name hosts and may hold secrets.

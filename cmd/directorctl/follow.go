@@ -74,47 +74,14 @@ func goesOn(id string) error {
 func (a *app) watch(ctx context.Context, api *client.Client, view view) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := make(chan wire.Event)
-	notes := make(chan string)
-	type result struct {
-		phase string
-		err   error
-	}
-	done := make(chan result, 1)
 	p := view.plan()
-	tell := func(note string) {
-		select {
-		case notes <- note:
-		case <-ctx.Done():
-		}
-	}
-	go func() {
-		phase, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if plan.EventKind(e.Kind) == plan.PlanParked {
-				return errParked
-			}
-			return nil
-		}, func(g wire.EventGap) {
-			tell(fmt.Sprintf("%d events are not kept any more", g.Through-g.After))
-		}, func(err error) {
-			note := "connected again"
-			if err != nil {
-				note = "the connection is lost, trying again: " + err.Error()
-			}
-			tell(note)
-		})
-		done <- result{phase, err}
-	}()
+	f := newFeed()
+	go f.run(ctx, api, p)
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case e := <-events:
+		case e := <-f.events:
 			if err := view.event(e); err != nil {
 				// An event that this version does not know: the plan itself says where it stands.
 				fresh, err := api.Plan(ctx, p.ID)
@@ -123,17 +90,64 @@ func (a *app) watch(ctx context.Context, api *client.Client, view view) (string,
 				}
 				view.replace(fresh)
 			}
-		case note := <-notes:
+		case note := <-f.notes:
 			view.note(note)
 		case <-tick.C:
 			view.tick()
-		case r := <-done:
+		case r := <-f.done:
 			if errors.Is(r.err, errParked) {
 				return string(plan.PhaseParked), nil
 			}
 			return r.phase, r.err
 		}
 	}
+}
+
+// feed carries a plan's events from the connection to the view.
+type feed struct {
+	events chan wire.Event
+	notes  chan string // what happens to the connection
+	done   chan followed
+}
+
+// followed is how the following of a plan ended.
+type followed struct {
+	phase string
+	err   error
+}
+
+func newFeed() *feed {
+	return &feed{events: make(chan wire.Event), notes: make(chan string), done: make(chan followed, 1)}
+}
+
+// run follows the plan until it ends or parks, or ctx ends.
+func (f *feed) run(ctx context.Context, api *client.Client, p wire.Plan) {
+	tell := func(note string) {
+		select {
+		case f.notes <- note:
+		case <-ctx.Done():
+		}
+	}
+	phase, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
+		select {
+		case f.events <- e:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if plan.EventKind(e.Kind) == plan.PlanParked {
+			return errParked
+		}
+		return nil
+	}, func(g wire.EventGap) {
+		tell(fmt.Sprintf("%d events are not kept any more", g.Through-g.After))
+	}, func(err error) {
+		note := "connected again"
+		if err != nil {
+			note = "the connection is lost, trying again: " + err.Error()
+		}
+		tell(note)
+	})
+	f.done <- followed{phase, err}
 }
 
 // outcome says how the plan ended.

@@ -328,51 +328,66 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 		Args:              several("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.Nodes(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			r, rest, err := repairOf(v, args[1:], move.LostHost)
-			if err != nil {
-				return err
-			}
-			if r.Operation == plan.NodeReplace {
-				r.Host, r.LostHost = move.Host, move.LostHost
-			}
-			if down := downHosts(v, move.LostHost); len(r.Nodes) == 0 && len(down) > 0 {
-				return director.Errorf(
-					director.KindConflict, "directorctl.repair",
-					"host %s does not answer, so nobody knows whether its VMs run", down[0],
-				).
-					WithHint(
-						"bring it back; or, if it is off or cut off for good, make its nodes on other hosts: "+
-							"directorctl node repair %s --lost-host %s",
-						args[0], down[0],
-					)
-			}
-			if len(r.Nodes) == 0 && v.Unseen != "" {
-				return director.Errorf(
-					director.KindConflict, "directorctl.repair",
-					"nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen,
-				).
-					WithHint("name what to do: directorctl node rejoin %s NODE, or replace", args[0])
-			}
-			if len(r.Nodes) == 0 {
-				say(a.out, "The nodes of Cluster/%s are well: nothing to do\n", args[0])
-				return nil
-			}
-			if err := a.request(cmd.Context(), api, args[0], r, options); err != nil {
-				return err
-			}
-			if rest > 0 {
-				say(a.out, "%d nodes need something else; then again: directorctl node repair %s\n", rest, args[0])
-			}
-			return nil
+			return a.repairNodes(cmd.Context(), api, args[0], args[1:], move, options)
 		}),
 	}
 	moveFlags(cmd, &move)
 	options.flags(cmd)
 	return cmd
+}
+
+// repairNodes plans what mends the nodes, or those of these names, and says what is left for another plan.
+func (a *app) repairNodes(
+	ctx context.Context, api *client.Client, cluster string, names []string, move plan.Request, options requestOptions,
+) error {
+	v, err := api.Nodes(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	r, rest, err := repairOf(v, names, move.LostHost)
+	if err != nil {
+		return err
+	}
+	if r.Operation == plan.NodeReplace {
+		r.Host, r.LostHost = move.Host, move.LostHost
+	}
+	if len(r.Nodes) == 0 {
+		if err := unclear(v, cluster, move.LostHost); err != nil {
+			return err
+		}
+		say(a.out, "The nodes of Cluster/%s are well: nothing to do\n", cluster)
+		return nil
+	}
+	if err := a.request(ctx, api, cluster, r, options); err != nil {
+		return err
+	}
+	if rest > 0 {
+		say(a.out, "%d nodes need something else; then again: directorctl node repair %s\n", rest, cluster)
+	}
+	return nil
+}
+
+// unclear is why nodes that have no known trouble cannot be called well: a host or the cluster does not answer.
+func unclear(v wire.Nodes, cluster, lost string) error {
+	if down := downHosts(v, lost); len(down) > 0 {
+		return director.Errorf(
+			director.KindConflict, "directorctl.repair",
+			"host %s does not answer, so nobody knows whether its VMs run", down[0],
+		).
+			WithHint(
+				"bring it back; or, if it is off or cut off for good, make its nodes on other hosts: "+
+					"directorctl node repair %s --lost-host %s",
+				cluster, down[0],
+			)
+	}
+	if v.Unseen != "" {
+		return director.Errorf(
+			director.KindConflict, "directorctl.repair",
+			"nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen,
+		).
+			WithHint("name what to do: directorctl node rejoin %s NODE, or replace", cluster)
+	}
+	return nil
 }
 
 func moveFlags(cmd *cobra.Command, r *plan.Request) {

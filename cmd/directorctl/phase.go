@@ -101,66 +101,88 @@ func (a *app) printPhase(t wire.PhaseTask) {
 }
 
 func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobra.Command {
-	r := director.PhaseRequest{Phase: name}
-	var id string
-	var wait bool
-	var timeout time.Duration
-	var keys []string
+	o := phaseOptions{request: director.PhaseRequest{Phase: name}}
+	run := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+		return a.phase(cmd.Context(), api, o.id, o.request, o.wait, o.timeout)
+	})
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: exact(),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case id == "":
-				return usage(cmd, "--task-id is missing: it makes the command happen once, however often it is given")
-			case name.OnNodes() && (r.Host == "") == (r.Node == ""):
-				return usage(cmd, "name exactly one of --host and --node")
-			case !name.OnNodes() && r.Cluster == "":
-				return usage(cmd, "--cluster is missing")
-			case timeout != 0 && !wait:
-				return usage(cmd, "--timeout is for --wait")
+		Use: use, Short: short, Args: exact(), PreRunE: o.check,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd); err != nil {
+				return err
 			}
-			return nil
+			return run(cmd, args)
 		},
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			return a.phase(cmd.Context(), api, id, r, wait, timeout)
-		}),
 	}
-	f := cmd.Flags()
-	f.StringVar(&id, "task-id", "", "the caller's own id of the task, 1 to 128 letters, digits and . _ : @ = + ~ -")
-	f.BoolVar(&wait, "wait", false, "wait until the task is done, or cannot go on by itself")
-	f.DurationVar(&timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
-	if !name.OnNodes() {
+	o.flags(cmd)
+	return cmd
+}
+
+// phaseOptions are the flags of one of the phases' commands.
+type phaseOptions struct {
+	request director.PhaseRequest
+	drain   plan.Drain
+	keys    []string
+	id      string
+	wait    bool
+	timeout time.Duration
+}
+
+func (o *phaseOptions) flags(cmd *cobra.Command) {
+	f, r := cmd.Flags(), &o.request
+	f.StringVar(&o.id, "task-id", "", "the caller's own id of the task, 1 to 128 letters, digits and . _ : @ = + ~ -")
+	f.BoolVar(&o.wait, "wait", false, "wait until the task is done, or cannot go on by itself")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
+	if !r.Phase.OnNodes() {
 		f.StringVar(&r.Cluster, "cluster", "", "the cluster")
-		return cmd
+		return
 	}
 	f.StringVar(&r.Host, "host", "", "the hypervisor host, as the provider's document calls it")
 	f.StringVar(&r.Node, "node", "", "this node alone")
 	f.StringVar(&r.Provider, "provider", "", "whose host it is, if several providers have one of the name")
-	var d plan.Drain
-	drainFlags(cmd, &d)
-	if name == director.PhasePreNodeLock {
+	drainFlags(cmd, &o.drain)
+	if r.Phase == director.PhasePreNodeLock {
 		f.BoolVar(&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once")
 	} else {
 		f.StringArrayVar(
-			&keys, "host-key", nil,
+			&o.keys, "host-key", nil,
 			"file with the public SSH host key of a VM that was made anew by somebody else: NODE=FILE; may be repeated",
 		)
 	}
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r.DrainTimeout, r.Unmanaged, r.DeleteEmptyDir = d.Timeout, d.Unmanaged, d.DeleteEmptyDir
-		var nodes []string
-		if r.Node != "" {
-			nodes = []string{r.Node}
-		}
-		read, err := hostKeys(cmd, keys, nodes)
-		if err != nil {
-			return err
-		}
-		r.SetHostKeys(read)
-		return run(cmd, args)
+}
+
+func (o *phaseOptions) check(cmd *cobra.Command, _ []string) error {
+	r := o.request
+	switch {
+	case o.id == "":
+		return usage(cmd, "--task-id is missing: it makes the command happen once, however often it is given")
+	case r.Phase.OnNodes() && (r.Host == "") == (r.Node == ""):
+		return usage(cmd, "name exactly one of --host and --node")
+	case !r.Phase.OnNodes() && r.Cluster == "":
+		return usage(cmd, "--cluster is missing")
+	case o.timeout != 0 && !o.wait:
+		return usage(cmd, "--timeout is for --wait")
 	}
-	return cmd
+	return nil
+}
+
+// complete sets what the request of a phase on nodes takes from other flags, and reads the host keys.
+func (o *phaseOptions) complete(cmd *cobra.Command) error {
+	r := &o.request
+	if !r.Phase.OnNodes() {
+		return nil
+	}
+	r.DrainTimeout, r.Unmanaged, r.DeleteEmptyDir = o.drain.Timeout, o.drain.Unmanaged, o.drain.DeleteEmptyDir
+	var nodes []string
+	if r.Node != "" {
+		nodes = []string{r.Node}
+	}
+	read, err := hostKeys(cmd, o.keys, nodes)
+	if err != nil {
+		return err
+	}
+	r.SetHostKeys(read)
+	return nil
 }
 
 // phase asks for the task and, with wait, until it does not move any more.
