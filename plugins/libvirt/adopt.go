@@ -104,22 +104,9 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 		return err
 	}
 	defer p.close()
-	text, err := d.GetXMLDesc(0)
+	serials, targets, err := takenBy(op, d)
 	if err != nil {
 		return err
-	}
-	var def virtxml.Domain
-	if err := def.Unmarshal(text); err != nil {
-		return director.Errorf(director.KindInternal, op, "the definition of %s cannot be read: %w", d.name, err)
-	}
-	serials, targets := map[string]bool{}, map[string]bool{}
-	if def.Devices != nil {
-		for _, disk := range def.Devices.Disks {
-			serials[disk.Serial] = true
-			if disk.Target != nil {
-				targets[disk.Target.Dev] = true
-			}
-		}
 	}
 	for _, disk := range disks {
 		if serials[disk.Serial] {
@@ -133,28 +120,60 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 			continue // it never had one, or its maker has brought the data in another way
 		}
 		_ = vol.Free()
-		xml, err := (&virtxml.DomainDisk{
-			Device: "disk", Serial: disk.Serial,
-			Driver: &virtxml.DomainDiskDriver{Name: "qemu", Type: p.disks.format(), Discard: "unmap"},
-			Source: p.source(p.dataName(disk.Owner(key), disk.Serial), true),
-			Target: &virtxml.DomainDiskTarget{Dev: freeTarget(targets), Bus: "virtio"},
-		}).Marshal()
-		if err != nil {
-			return director.Errorf(director.KindInternal, op, "the disk cannot be described: %w", err)
+		if err := attach(op, p, d, key, disk, freeTarget(targets)); err != nil {
+			return err
 		}
-		flags := virt.DOMAIN_DEVICE_MODIFY_CONFIG
-		if d.active {
-			flags |= virt.DOMAIN_DEVICE_MODIFY_LIVE
+	}
+	return nil
+}
+
+// takenBy returns the serials that the domain's disks have, and the names of their devices.
+func takenBy(op string, d *domain) (serials, targets map[string]bool, err error) {
+	text, err := d.GetXMLDesc(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	var def virtxml.Domain
+	if err := def.Unmarshal(text); err != nil {
+		return nil, nil, director.Errorf(
+			director.KindInternal, op, "the definition of %s cannot be read: %w", d.name, err,
+		)
+	}
+	serials, targets = map[string]bool{}, map[string]bool{}
+	if def.Devices != nil {
+		for _, disk := range def.Devices.Disks {
+			serials[disk.Serial] = true
+			if disk.Target != nil {
+				targets[disk.Target.Dev] = true
+			}
 		}
-		if err := d.AttachDeviceFlags(xml, flags); err != nil {
-			return director.Errorf(
-				director.KindConflict, op, "the data disk %s cannot be attached to %s: %w", disk.Serial, d.name, err,
-			).
-				WithHint(
-					"attach %s by hand as a virtio disk with the serial %s, and retry",
-					p.disks.path(p.dataName(disk.Owner(key), disk.Serial)), disk.Serial,
-				)
-		}
+	}
+	return serials, targets, nil
+}
+
+// attach attaches a data disk that is in the pool to the domain, and to its VM if that runs.
+func attach(op string, p *pool, d *domain, key director.Stamp, disk hypervisor.Disk, target string) error {
+	xml, err := (&virtxml.DomainDisk{
+		Device: "disk", Serial: disk.Serial,
+		Driver: &virtxml.DomainDiskDriver{Name: "qemu", Type: p.disks.format(), Discard: "unmap"},
+		Source: p.source(p.dataName(disk.Owner(key), disk.Serial), true),
+		Target: &virtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
+	}).Marshal()
+	if err != nil {
+		return director.Errorf(director.KindInternal, op, "the disk cannot be described: %w", err)
+	}
+	flags := virt.DOMAIN_DEVICE_MODIFY_CONFIG
+	if d.active {
+		flags |= virt.DOMAIN_DEVICE_MODIFY_LIVE
+	}
+	if err := d.AttachDeviceFlags(xml, flags); err != nil {
+		return director.Errorf(
+			director.KindConflict, op, "the data disk %s cannot be attached to %s: %w", disk.Serial, d.name, err,
+		).
+			WithHint(
+				"attach %s by hand as a virtio disk with the serial %s, and retry",
+				p.disks.path(p.dataName(disk.Owner(key), disk.Serial)), disk.Serial,
+			)
 	}
 	return nil
 }

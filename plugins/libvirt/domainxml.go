@@ -28,36 +28,54 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "restart",
-		Devices: &virtxml.DomainDeviceList{
-			Controllers: []virtxml.DomainController{{Type: "usb", Model: "none"}},
-			Serials: []virtxml.DomainSerial{{
-				Source: &virtxml.DomainChardevSource{Pty: &virtxml.DomainChardevSourcePty{}},
-				Target: &virtxml.DomainSerialTarget{Port: new(uint)},
-				Log:    &virtxml.DomainChardevLog{File: p.path(consoleName(s.Key)), Append: "off"},
-			}},
-			Channels: []virtxml.DomainChannel{{
-				Source: &virtxml.DomainChardevSource{UNIX: &virtxml.DomainChardevSourceUNIX{}},
-				Target: &virtxml.DomainChannelTarget{
-					VirtIO: &virtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"},
-				},
-			}},
-			RNGs: []virtxml.DomainRNG{{
-				Model:   "virtio",
-				Backend: &virtxml.DomainRNGBackend{Random: &virtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
-			}},
-			MemBalloon: &virtxml.DomainMemBalloon{Model: "none"},
-		},
+		Devices:    b.devices(kind, p, s),
 	}
 	if b.cfg.Firmware == "efi" {
 		def.OS.Firmware = "efi"
 	}
+	return def.Marshal()
+}
+
+// devices returns everything that the VM has, in the order in which the guest sees it.
+func (b *Backend) devices(kind string, p *pool, s hypervisor.Spec) *virtxml.DomainDeviceList {
+	devices := &virtxml.DomainDeviceList{
+		Controllers: []virtxml.DomainController{{Type: "usb", Model: "none"}},
+		Serials: []virtxml.DomainSerial{{
+			Source: &virtxml.DomainChardevSource{Pty: &virtxml.DomainChardevSourcePty{}},
+			Target: &virtxml.DomainSerialTarget{Port: new(uint)},
+			Log:    &virtxml.DomainChardevLog{File: p.path(consoleName(s.Key)), Append: "off"},
+		}},
+		Channels: []virtxml.DomainChannel{{
+			Source: &virtxml.DomainChardevSource{UNIX: &virtxml.DomainChardevSourceUNIX{}},
+			Target: &virtxml.DomainChannelTarget{
+				VirtIO: &virtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"},
+			},
+		}},
+		RNGs: []virtxml.DomainRNG{{
+			Model:   "virtio",
+			Backend: &virtxml.DomainRNGBackend{Random: &virtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+		}},
+		MemBalloon: &virtxml.DomainMemBalloon{Model: "none"},
+	}
 	if kind == "test" { // libvirt's test driver knows fewer devices
-		def.Devices.Channels, def.Devices.Controllers = nil, nil
+		devices.Channels, devices.Controllers = nil, nil
 	}
 	if b.cfg.NoGuestAgent {
-		def.Devices.Channels = nil
+		devices.Channels = nil
 	}
+	devices.Disks = b.disks(p, s)
+	for _, n := range s.NICs {
+		devices.Interfaces = append(devices.Interfaces, virtxml.DomainInterface{
+			MAC:    &virtxml.DomainInterfaceMAC{Address: n.MAC},
+			Source: &virtxml.DomainInterfaceSource{Network: &virtxml.DomainInterfaceSourceNetwork{Network: n.Network}},
+			Model:  &virtxml.DomainInterfaceModel{Type: "virtio"},
+		})
+	}
+	return devices
+}
 
+// disks returns the root disk, the data disks and the seed.
+func (b *Backend) disks(p *pool, s hypervisor.Spec) []virtxml.DomainDisk {
 	target := 'a'
 	disk := func(name, format, serial string) virtxml.DomainDisk {
 		d := virtxml.DomainDisk{
@@ -75,24 +93,13 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 	}
 	root := disk(p.rootName(s.Key), p.disks.format(), rootSerial)
 	root.Boot = &virtxml.DomainDeviceBoot{Order: 1}
-	def.Devices.Disks = append(def.Devices.Disks, root)
+	all := []virtxml.DomainDisk{root}
 	for _, d := range s.DataDisks {
-		def.Devices.Disks = append(
-			def.Devices.Disks, disk(p.dataName(d.Owner(s.Key), d.Serial), p.disks.format(), d.Serial),
-		)
+		all = append(all, disk(p.dataName(d.Owner(s.Key), d.Serial), p.disks.format(), d.Serial))
 	}
 	seed := disk(seedName(s.Key), "raw", "kaas-seed")
 	seed.ReadOnly = &virtxml.DomainDiskReadOnly{}
-	def.Devices.Disks = append(def.Devices.Disks, seed)
-
-	for _, n := range s.NICs {
-		def.Devices.Interfaces = append(def.Devices.Interfaces, virtxml.DomainInterface{
-			MAC:    &virtxml.DomainInterfaceMAC{Address: n.MAC},
-			Source: &virtxml.DomainInterfaceSource{Network: &virtxml.DomainInterfaceSourceNetwork{Network: n.Network}},
-			Model:  &virtxml.DomainInterfaceModel{Type: "virtio"},
-		})
-	}
-	return def.Marshal()
+	return append(all, seed)
 }
 
 func (b *Backend) machineType(kind string) string {

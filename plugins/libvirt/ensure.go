@@ -59,6 +59,12 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 	if err != nil && asked == nil {
 		return nil, err
 	}
+	return b.choose(ctx, op, s, asked)
+}
+
+// choose returns the host that has the VM's data disks, or else the one that was asked for, or else the one with the
+// most free memory.
+func (b *Backend) choose(ctx context.Context, op string, s hypervisor.Spec, asked *host) (*host, error) {
 	var best *host
 	var most int64
 	for _, h := range b.hosts {
@@ -168,29 +174,14 @@ func (b *Backend) build(
 	if err := b.able(op, h, c, kind); err != nil {
 		return err
 	}
-	if old != nil && old.name != s.Name {
-		if err := undefine(old.Domain); err != nil {
-			return err
-		}
-	}
-	if old == nil {
-		if err := p.dropRoot(s); err != nil {
-			return err
-		}
+	if err := clearLeftovers(p, s, old); err != nil {
+		return err
 	}
 	if err := interrupted(ctx, op); err != nil {
 		return err
 	}
-
-	text, err := b.domainXML(kind, p, s)
+	dom, err := b.define(op, h, c, p, kind, s)
 	if err != nil {
-		return err
-	}
-	dom, err := c.DomainDefineXML(text)
-	if err != nil {
-		if taken := nameIsFree(op, h, c, s); taken != nil { // since we looked
-			return taken
-		}
 		return err
 	}
 	defer func() { _ = dom.Free() }()
@@ -198,6 +189,54 @@ func (b *Backend) build(
 		return err
 	}
 
+	if err := b.makeVolumes(ctx, op, p, s, base); err != nil {
+		return err
+	}
+	if err := b.makeSeed(ctx, c, p, s); err != nil {
+		return err
+	}
+	if err := setMade(dom, s.Key, "yes"); err != nil {
+		return err
+	}
+	if b.cfg.Autostart {
+		if err := dom.SetAutostart(true); err != nil {
+			return err
+		}
+	}
+	return b.at("made")
+}
+
+// clearLeftovers removes what must not get into the new VM: an earlier definition under another name, or a former root disk.
+func clearLeftovers(p *pool, s hypervisor.Spec, old *domain) error {
+	if old == nil {
+		return p.dropRoot(s)
+	}
+	if old.name != s.Name {
+		return undefine(old.Domain)
+	}
+	return nil
+}
+
+// define defines the domain, which is what takes the name.
+func (b *Backend) define(
+	op string, h *host, c *virt.Connect, p *pool, kind string, s hypervisor.Spec,
+) (*virt.Domain, error) {
+	text, err := b.domainXML(kind, p, s)
+	if err != nil {
+		return nil, err
+	}
+	dom, err := c.DomainDefineXML(text)
+	if err != nil {
+		if taken := nameIsFree(op, h, c, s); taken != nil { // since we looked
+			return nil, taken
+		}
+		return nil, err
+	}
+	return dom, nil
+}
+
+// makeVolumes makes the root disk and the data disks.
+func (b *Backend) makeVolumes(ctx context.Context, op string, p *pool, s hypervisor.Spec, base *image) error {
 	if err := b.copyRoot(p, s, base); err != nil {
 		return err
 	}
@@ -223,6 +262,11 @@ func (b *Backend) build(
 			return err
 		}
 	}
+	return nil
+}
+
+// makeSeed makes the seed's disk and uploads the seed to it.
+func (b *Backend) makeSeed(ctx context.Context, c *virt.Connect, p *pool, s hypervisor.Spec) error {
 	seed := seedISO(s.Seed)
 	vol, err := p.ensure(volume{name: seedName(s.Key), size: uint64(len(seed)), format: "raw"}, true)
 	if err != nil {
@@ -235,18 +279,7 @@ func (b *Backend) build(
 	if err := b.upload(ctx, c, vol, source{r: bytes.NewReader(seed), size: int64(len(seed))}); err != nil {
 		return err
 	}
-	if err := b.at("uploaded"); err != nil {
-		return err
-	}
-	if err := setMade(dom, s.Key, "yes"); err != nil {
-		return err
-	}
-	if b.cfg.Autostart {
-		if err := dom.SetAutostart(true); err != nil {
-			return err
-		}
-	}
-	return b.at("made")
+	return b.at("uploaded")
 }
 
 // dropRoot removes the root disk that a VM of the machine left behind, which vanished without the director: it has
@@ -412,29 +445,11 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	if !p.copies() {
 		return nil
 	}
-	done, err := p.find(copiedName(s.Key))
-	if err != nil {
-		return err
-	}
 	want := volume{
 		name: p.rootName(s.Key), size: uint64(s.RootDisk), format: p.disks.format(), copied: path.Base(base.path),
 	}
-	if done != nil {
-		_ = done.Free()
-		root, err := p.disks.find(want.name)
-		if err != nil {
-			return err
-		}
-		if root != nil {
-			same, err := want.matches(root)
-			_ = root.Free()
-			if err != nil || same {
-				return err
-			}
-		}
-		if err := p.remove(copiedName(s.Key)); err != nil {
-			return err
-		}
+	if copied, err := p.copied(s, want); err != nil || copied {
+		return err
 	}
 	if err := p.disks.remove(want.name); err != nil {
 		return err
@@ -448,9 +463,7 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 		return director.Errorf(director.KindUnavailable, p.op, "the image of %s vanished while it was made", s.Name)
 	}
 	defer func() { _ = from.Free() }()
-	root, err := p.disks.ensureBy(want, false, func(
-		xml string,
-	) (*virt.StorageVol, error) {
+	root, err := p.disks.ensureBy(want, false, func(xml string) (*virt.StorageVol, error) {
 		return b.clone(p.disks, xml, from)
 	})
 	if err != nil {
@@ -472,6 +485,27 @@ func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 		return err
 	}
 	return mark.Free()
+}
+
+// copied tells whether the root disk is a whole copy already. It removes the mark of one that is not.
+func (p *pool) copied(s hypervisor.Spec, want volume) (bool, error) {
+	done, err := p.find(copiedName(s.Key))
+	if err != nil || done == nil {
+		return false, err
+	}
+	_ = done.Free()
+	root, err := p.disks.find(want.name)
+	if err != nil {
+		return false, err
+	}
+	if root != nil {
+		same, err := want.matches(root)
+		_ = root.Free()
+		if err != nil || same {
+			return same, err
+		}
+	}
+	return false, p.remove(copiedName(s.Key))
 }
 
 // blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file

@@ -63,51 +63,71 @@ func (h *host) translate(op string, err error) error {
 	wrap := func(kind director.Kind, hint string) error {
 		return &director.Error{Kind: kind, Op: op, Msg: "host " + h.Name + ": " + e.Message, Hint: hint, Err: err}
 	}
+	if kind, hint, known := h.byMessage(e.Message); known {
+		return wrap(kind, hint)
+	}
+	kind, hint, known := byCode(e.Code)
 	switch {
-	case contains(e.Message, "No space left on device", "Disk quota exceeded"):
-		return wrap(director.KindExhausted, "free space in the storage pool "+h.pools()+", or choose another pool")
-	case contains(e.Message, "Cannot allocate memory", "cannot set up guest memory"):
-		return wrap(director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host")
-	case contains(e.Message, "Network is already in use by interface"):
-		return wrap(director.KindConflict, "the range is in use on the host; choose another cidr")
-	case contains(e.Message, "network") && contains(e.Message, "is not active"):
-		return wrap(director.KindUnavailable, "start the network on the host: virsh -c "+h.URI+" net-start NAME")
-	case contains(e.Message, "Could not access KVM", "failed to initialize kvm", "failed to initialize KVM"):
-		return wrap(
-			director.KindInvalid,
-			"the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu",
-		)
-	case contains(e.Message, "is still being allocated", "is still in use", "has asynchronous jobs running"):
-		return wrap(director.KindUnavailable, "another process works on it; try again")
-	case contains(e.Message, "dlopen"):
+	case contains(e.Message, "dlopen"), unanswered(e.Code):
 		return h.unreachable(op, err)
-	}
-	switch e.Code {
-	case virt.ERR_NO_DOMAIN, virt.ERR_NO_NETWORK, virt.ERR_NO_STORAGE_VOL, virt.ERR_NO_STORAGE_POOL:
-		return wrap(director.KindNotFound, "")
-	case virt.ERR_DOM_EXIST, virt.ERR_NETWORK_EXIST, virt.ERR_STORAGE_VOL_EXIST:
-		return wrap(director.KindConflict, "")
-	case virt.ERR_NO_MEMORY:
-		return wrap(director.KindExhausted, "")
-	case virt.ERR_NO_CONNECT, virt.ERR_INVALID_CONN, virt.ERR_RPC, virt.ERR_GNUTLS_ERROR, virt.ERR_SSH, virt.ERR_LIBSSH,
-		virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED,
-		virt.ERR_OPERATION_DENIED:
-		return h.unreachable(op, err)
-	case virt.ERR_OPERATION_TIMEOUT, virt.ERR_RESOURCE_BUSY, virt.ERR_AGENT_UNRESPONSIVE:
-		return wrap(director.KindUnavailable, "the host is busy; try again")
-	case virt.ERR_CONFIG_UNSUPPORTED, virt.ERR_NO_SUPPORT, virt.ERR_OPERATION_UNSUPPORTED,
-		virt.ERR_ARGUMENT_UNSUPPORTED:
-		return wrap(
-			director.KindInvalid,
-			"the host's libvirt or QEMU cannot do this; check the provider's settings and their versions",
-		)
-	}
-	if e.Domain == virt.FROM_RPC || e.Domain == virt.FROM_REMOTE {
+	case known:
+		return wrap(kind, hint)
+	case e.Domain == virt.FROM_RPC || e.Domain == virt.FROM_REMOTE:
 		return h.unreachable(op, err)
 	}
 	return wrap(
 		director.KindInternal, "look at libvirtd's log on the host, and at /var/log/libvirt/qemu for the VM's own",
 	)
+}
+
+// byMessage finds what is wrong in libvirt's message, where its code says less.
+func (h *host) byMessage(text string) (kind director.Kind, hint string, known bool) {
+	switch {
+	case contains(text, "No space left on device", "Disk quota exceeded"):
+		return director.KindExhausted, "free space in the storage pool " + h.pools() + ", or choose another pool", true
+	case contains(text, "Cannot allocate memory", "cannot set up guest memory"):
+		return director.KindExhausted, "the host has too little free memory; choose smaller VMs or another host", true
+	case contains(text, "Network is already in use by interface"):
+		return director.KindConflict, "the range is in use on the host; choose another cidr", true
+	case contains(text, "network") && contains(text, "is not active"):
+		return director.KindUnavailable, "start the network on the host: virsh -c " + h.URI + " net-start NAME", true
+	case contains(text, "Could not access KVM", "failed to initialize kvm", "failed to initialize KVM"):
+		return director.KindInvalid,
+			"the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu", true
+	case contains(text, "is still being allocated", "is still in use", "has asynchronous jobs running"):
+		return director.KindUnavailable, "another process works on it; try again", true
+	}
+	return "", "", false
+}
+
+// byCode finds what is wrong by libvirt's code.
+func byCode(code virt.ErrorNumber) (kind director.Kind, hint string, known bool) {
+	switch code {
+	case virt.ERR_NO_DOMAIN, virt.ERR_NO_NETWORK, virt.ERR_NO_STORAGE_VOL, virt.ERR_NO_STORAGE_POOL:
+		return director.KindNotFound, "", true
+	case virt.ERR_DOM_EXIST, virt.ERR_NETWORK_EXIST, virt.ERR_STORAGE_VOL_EXIST:
+		return director.KindConflict, "", true
+	case virt.ERR_NO_MEMORY:
+		return director.KindExhausted, "", true
+	case virt.ERR_OPERATION_TIMEOUT, virt.ERR_RESOURCE_BUSY, virt.ERR_AGENT_UNRESPONSIVE:
+		return director.KindUnavailable, "the host is busy; try again", true
+	case virt.ERR_CONFIG_UNSUPPORTED, virt.ERR_NO_SUPPORT, virt.ERR_OPERATION_UNSUPPORTED,
+		virt.ERR_ARGUMENT_UNSUPPORTED:
+		return director.KindInvalid,
+			"the host's libvirt or QEMU cannot do this; check the provider's settings and their versions", true
+	}
+	return "", "", false
+}
+
+// unanswered tells whether the code says that libvirt was not reached, or let nobody in.
+func unanswered(code virt.ErrorNumber) bool {
+	switch code {
+	case virt.ERR_NO_CONNECT, virt.ERR_INVALID_CONN, virt.ERR_RPC, virt.ERR_GNUTLS_ERROR, virt.ERR_SSH, virt.ERR_LIBSSH,
+		virt.ERR_AUTH_FAILED, virt.ERR_AUTH_CANCELLED, virt.ERR_AUTH_UNAVAILABLE, virt.ERR_ACCESS_DENIED,
+		virt.ERR_OPERATION_DENIED:
+		return true
+	}
+	return false
 }
 
 func contains(text string, parts ...string) bool {

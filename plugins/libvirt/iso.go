@@ -26,18 +26,20 @@ func seedISO(s hypervisor.Seed) []byte {
 	})
 }
 
+// Sector numbers of the image.
+const (
+	isoDescriptor = 16
+	isoEnd        = 17
+	isoPathLittle = 18
+	isoPathBig    = 19
+	isoRoot       = 20
+	isoFirst      = 21 // of the files
+)
+
 // iso returns an image with the files, which are ordered by name, in its root directory. All fits into one sector of
 // directory: there are few files.
 func iso(label string, files []isoFile) []byte {
-	const (
-		descriptor = 16 // sector numbers
-		end        = 17
-		pathLittle = 18
-		pathBig    = 19
-		root       = 20
-		first      = 21
-	)
-	total := uint32(first)
+	total := uint32(isoFirst)
 	for _, f := range files {
 		total += sectors(f.data)
 	}
@@ -48,39 +50,20 @@ func iso(label string, files []isoFile) []byte {
 	table := func(order binary.ByteOrder) []byte {
 		b := make([]byte, 10)
 		b[0] = 1
-		order.PutUint32(b[2:], root)
+		order.PutUint32(b[2:], isoRoot)
 		order.PutUint16(b[6:], 1)
 		return b
 	}
-	copy(at(pathLittle), table(binary.LittleEndian))
-	copy(at(pathBig), table(binary.BigEndian))
+	copy(at(isoPathLittle), table(binary.LittleEndian))
+	copy(at(isoPathBig), table(binary.BigEndian))
 
-	d := at(descriptor)
-	d[0] = 1
-	copy(d[1:], "CD001\x01")
-	pad(d[8:40], "LINUX")
-	pad(d[40:72], label)
-	both32(d[80:], total)
-	both16(d[120:], 1)
-	both16(d[124:], 1)
-	both16(d[128:], sector)
-	both32(d[132:], 10)
-	binary.LittleEndian.PutUint32(d[140:], pathLittle)
-	binary.BigEndian.PutUint32(d[148:], pathBig)
-	copy(d[156:], record("\x00", root, sector, true))
-	for _, field := range [][2]int{{190, 318}, {318, 446}, {446, 574}, {574, 702}, {702, 739}, {739, 776}, {776, 813}} {
-		pad(d[field[0]:field[1]], "")
-	}
-	for _, date := range []int{813, 830, 847, 864} { // not given
-		copy(d[date:], "0000000000000000\x00")
-	}
-	d[881] = 1
-	copy(at(end), "\xffCD001\x01")
+	describe(at(isoDescriptor), label, total)
+	copy(at(isoEnd), "\xffCD001\x01")
 
-	directory := at(root)[:sector]
-	directory = directory[copy(directory, record("\x00", root, sector, true)):]
-	directory = directory[copy(directory, record("\x01", root, sector, true)):]
-	next := uint32(first)
+	directory := at(isoRoot)[:sector]
+	directory = directory[copy(directory, record("\x00", isoRoot, sector, true)):]
+	directory = directory[copy(directory, record("\x01", isoRoot, sector, true)):]
+	next := uint32(isoFirst)
 	for _, f := range files {
 		entry := record(f.name+";1", next, uint32(len(f.data)), false)
 		if len(entry) > len(directory) {
@@ -91,6 +74,29 @@ func iso(label string, files []isoFile) []byte {
 		next += sectors(f.data)
 	}
 	return image
+}
+
+// describe fills the primary descriptor d of an image of total sectors.
+func describe(d []byte, label string, total uint32) {
+	d[0] = 1
+	copy(d[1:], "CD001\x01")
+	pad(d[8:40], "LINUX")
+	pad(d[40:72], label)
+	both32(d[80:], total)
+	both16(d[120:], 1)
+	both16(d[124:], 1)
+	both16(d[128:], sector)
+	both32(d[132:], 10)
+	binary.LittleEndian.PutUint32(d[140:], isoPathLittle)
+	binary.BigEndian.PutUint32(d[148:], isoPathBig)
+	copy(d[156:], record("\x00", isoRoot, sector, true))
+	for _, field := range [][2]int{{190, 318}, {318, 446}, {446, 574}, {574, 702}, {702, 739}, {739, 776}, {776, 813}} {
+		pad(d[field[0]:field[1]], "")
+	}
+	for _, date := range []int{813, 830, 847, 864} { // not given
+		copy(d[date:], "0000000000000000\x00")
+	}
+	d[881] = 1
 }
 
 func sectors(data []byte) uint32 { return uint32((len(data) + sector - 1) / sector) }

@@ -37,20 +37,7 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 		if !connected {
 			continue // all else would say the same
 		}
-		look("virtualisation", func(c *virt.Connect) (string, error) {
-			kind, err := b.domainType(op, h, c)
-			if err != nil {
-				return "", err
-			}
-			info, err := c.GetNodeInfo()
-			if err != nil {
-				return "", err
-			}
-			if kind == "qemu" {
-				kind = "software emulation, which is slow: the host offers no KVM, or domainType is qemu"
-			}
-			return fmt.Sprintf("%s, %d CPUs, %d MiB of memory", kind, info.Cpus, info.Memory>>10), nil
-		})
+		look("virtualisation", func(c *virt.Connect) (string, error) { return b.probeKind(op, h, c) })
 		if b.choosy() {
 			look("machine", func(c *virt.Connect) (string, error) {
 				kind, err := b.domainType(op, h, c)
@@ -60,28 +47,7 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 				return b.machine(kind), err
 			})
 		}
-		look("storage pool "+h.pools(), func(c *virt.Connect) (string, error) {
-			p, err := h.pool(op, c)
-			if err != nil {
-				return "", err
-			}
-			defer p.close()
-			found := ""
-			for _, in := range p.both() {
-				if in.free < minFree {
-					return "", director.Errorf(
-						director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", in.name, h.Name,
-						in.free>>20,
-					).
-						WithHint("free space in it, or name another pool")
-				}
-				if found != "" {
-					found += " of disks, "
-				}
-				found += fmt.Sprintf("%d MiB of %d MiB free", in.free>>20, in.all>>20)
-			}
-			return found, nil
-		})
+		look("storage pool "+h.pools(), func(c *virt.Connect) (string, error) { return probePools(op, h, c) })
 		look("VMs", func(c *virt.Connect) (string, error) {
 			domains, err := c.ListAllDomains(0)
 			for i := range domains {
@@ -91,6 +57,46 @@ func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 		})
 	}
 	return out, nil
+}
+
+// probeKind says how the host runs VMs, and with what.
+func (b *Backend) probeKind(op string, h *host, c *virt.Connect) (string, error) {
+	kind, err := b.domainType(op, h, c)
+	if err != nil {
+		return "", err
+	}
+	info, err := c.GetNodeInfo()
+	if err != nil {
+		return "", err
+	}
+	if kind == "qemu" {
+		kind = "software emulation, which is slow: the host offers no KVM, or domainType is qemu"
+	}
+	return fmt.Sprintf("%s, %d CPUs, %d MiB of memory", kind, info.Cpus, info.Memory>>10), nil
+}
+
+// probePools says how much is free in the host's pools, and fails if it is too little.
+func probePools(op string, h *host, c *virt.Connect) (string, error) {
+	p, err := h.pool(op, c)
+	if err != nil {
+		return "", err
+	}
+	defer p.close()
+	found := ""
+	for _, in := range p.both() {
+		if in.free < minFree {
+			return "", director.Errorf(
+				director.KindExhausted, op, "the storage pool %s on host %s has %d MiB left", in.name, h.Name,
+				in.free>>20,
+			).
+				WithHint("free space in it, or name another pool")
+		}
+		if found != "" {
+			found += " of disks, "
+		}
+		found += fmt.Sprintf("%d MiB of %d MiB free", in.free>>20, in.all>>20)
+	}
+	return found, nil
 }
 
 // dotted renders libvirt's number of a version: 9000000 is 9.0.0.

@@ -128,22 +128,22 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 	if err != nil {
 		return nil, err
 	}
-	cost, host := int64(linkedCost), anyHost
-	if c.kind == "full" {
-		cost = fullCost
-	}
-	if c.host != nil {
-		host = c.host.name
-	}
-	done, err := b.slots.provision(ctx, op, host, cost)
+	done, err := b.cloneSlot(ctx, op, c)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	b.conn.log.InfoContext(ctx, "cloning", "vm", s.Name, "image", s.Image, "clone", c.kind, "reason", c.reason)
-	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{
+	return b.clone(ctx, op, p, s, &types.CloneVM_Task{
 		This: c.source.ref, Folder: folder.Reference(), Name: s.Name, Spec: *spec,
 	})
+}
+
+// clone runs the call and finds the VM that it made.
+func (b *Backend) clone(
+	ctx context.Context, op string, p *place, s hypervisor.Spec, call *types.CloneVM_Task,
+) (*machine, error) {
+	res, err := methods.CloneVM_Task(ctx, p.vim, call)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +169,18 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 		)
 	}
 	return m, err
+}
+
+// cloneSlot waits until the clone may begin. The caller ends it.
+func (b *Backend) cloneSlot(ctx context.Context, op string, c *cloning) (func(), error) {
+	cost, host := int64(linkedCost), anyHost
+	if c.kind == "full" {
+		cost = fullCost
+	}
+	if c.host != nil {
+		host = c.host.name
+	}
+	return b.slots.provision(ctx, op, host, cost)
 }
 
 // nameIsFree returns conflict if another VM has the name where the VM is to be, or beside the groups' folders.

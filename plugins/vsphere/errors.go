@@ -91,90 +91,104 @@ func (b *Backend) translate(ctx context.Context, op, what string, err error) err
 	if text == "" {
 		text = reflect.TypeOf(fault).Name()
 	}
-	wrap := func(kind director.Kind, msg, hint string) error {
-		return &director.Error{Kind: kind, Op: op, Msg: what + ": " + msg, Hint: hint, Err: err}
-	}
-	switch f := fault.(type) {
-	case types.NoPermission:
+	if f, ok := fault.(types.NoPermission); ok {
 		return b.forbidden(op, what, f, err)
+	}
+	m := meaningOf(fault, text)
+	return &director.Error{Kind: m.kind, Op: op, Msg: what + ": " + m.msg, Hint: m.hint, Err: err}
+}
+
+// meaning is what a fault means to whoever asked.
+type meaning struct {
+	kind      director.Kind
+	msg, hint string
+}
+
+// meaningOf finds what a fault means: by itself, or else by its family. text is what vCenter says of it.
+func meaningOf(fault any, text string) meaning {
+	switch f := fault.(type) {
 	case types.RestrictedVersion:
-		return wrap(
+		return meaning{
 			director.KindForbidden, "the licence of vCenter or of the host does not allow this call",
 			"the free ESXi licence cannot be written to; assign another licence",
-		)
+		}
 	case types.NotAuthenticated:
-		return wrap(
+		return meaning{
 			director.KindUnavailable, "vCenter ended the session",
 			"try again; a second director with the same account may have ended it",
-		)
+		}
 	case types.NoDiskSpace:
-		return wrap(
-			director.KindExhausted, "the datastore "+f.Datastore+" is full",
+		return meaning{
+			director.KindExhausted, "the datastore " + f.Datastore + " is full",
 			"free space in it, or name another one in spec.vsphere.datastores",
-		)
+		}
 	case types.InsufficientStorageSpace, types.FileTooLarge:
-		return wrap(
+		return meaning{
 			director.KindExhausted, text, "free space in the datastore, or name another one in spec.vsphere.datastores",
-		)
+		}
 	case types.NoCompatibleHost, types.NoActiveHostInCluster:
-		return wrap(director.KindExhausted, text, noRoom)
+		return meaning{director.KindExhausted, text, noRoom}
 	case types.DuplicateName:
-		return wrap(
-			director.KindConflict, "the name "+f.Name+" is taken in its folder",
+		return meaning{
+			director.KindConflict, "the name " + f.Name + " is taken in its folder",
 			"choose another name, or remove what has it by hand",
-		)
+		}
 	case types.AlreadyExists, types.FileAlreadyExists:
-		return wrap(director.KindConflict, text, "")
+		return meaning{director.KindConflict, text, ""}
 	case types.InaccessibleDatastore, types.DatastoreNotWritableOnHost, types.InvalidDatastore:
-		return wrap(
+		return meaning{
 			director.KindUnavailable, text,
 			"the datastore cannot be reached from the host; look at its state in vCenter",
-		)
+		}
 	case types.InvalidHostState:
-		return wrap(
+		return meaning{
 			director.KindUnavailable, text,
-			"the host is in maintenance or not connected: take it out of maintenance, or leave it out of "+
+			"the host is in maintenance or not connected: take it out of maintenance, or leave it out of " +
 				"spec.vsphere.hosts",
-		)
+		}
 	case types.TaskInProgress, types.ConcurrentAccess, types.ResourceInUse, types.FileLocked, types.Timedout,
 		types.RequestCanceled:
-		return wrap(director.KindUnavailable, text, "something else works on it; try again")
+		return meaning{director.KindUnavailable, text, "something else works on it; try again"}
 	case types.ManagedObjectNotFound:
-		return wrap(director.KindNotFound, "it is gone from vCenter", "")
+		return meaning{director.KindNotFound, "it is gone from vCenter", ""}
 	case types.FileNotFound, types.NotFound:
-		return wrap(director.KindNotFound, text, "")
+		return meaning{director.KindNotFound, text, ""}
 	case types.ToolsUnavailable:
-		return wrap(
+		return meaning{
 			director.KindUnavailable, "the guest runs no VMware tools",
 			"install open-vm-tools in the image; without them cloud-init reads no settings from vCenter",
-		)
+		}
 	case types.NotSupported, types.InvalidArgument, types.InvalidRequest:
-		return wrap(director.KindInvalid, text, refused)
+		return meaning{director.KindInvalid, text, refused}
 	}
-	// The families of faults.
+	return familyOf(fault, text)
+}
+
+// familyOf finds what a fault means by the family that it belongs to.
+func familyOf(fault any, text string) meaning {
 	switch pointerTo(fault).(type) {
 	case types.BaseInsufficientResourcesFault:
-		return wrap(director.KindExhausted, text, noRoom)
+		return meaning{director.KindExhausted, text, noRoom}
 	case types.BaseCannotAccessNetwork:
-		return wrap(
+		return meaning{
 			director.KindNotFound, text,
 			"the port group is missing on the host; add it there, or leave the host out of spec.vsphere.hosts",
-		)
+		}
 	case types.BaseHostCommunication:
-		return wrap(director.KindUnavailable, text, "vCenter does not reach the host; look at its state in vCenter")
+		return meaning{director.KindUnavailable, text, "vCenter does not reach the host; look at its state in vCenter"}
 	case types.BaseInvalidState:
-		return wrap(
+		return meaning{
 			director.KindUnavailable, text, "something else works on it, or its host is in maintenance; try again",
-		)
+		}
 	case types.BaseNotEnoughLicenses:
-		return wrap(director.KindForbidden, text, "assign a valid licence in vCenter")
+		return meaning{director.KindForbidden, text, "assign a valid licence in vCenter"}
 	case types.BaseVmConfigFault:
-		return wrap(director.KindInvalid, text, refused)
+		return meaning{director.KindInvalid, text, refused}
 	}
-	return wrap(
-		director.KindInternal, text+" ("+reflect.TypeOf(fault).Name()+")",
+	return meaning{
+		director.KindInternal, text + " (" + reflect.TypeOf(fault).Name() + ")",
 		"look at the task in vCenter, Monitor > Tasks",
-	)
+	}
 }
 
 // forbidden names the privilege that is missing.

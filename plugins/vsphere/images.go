@@ -318,31 +318,9 @@ func (b *Backend) replica(
 func (b *Backend) copyTemplate(
 	ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64,
 ) (*machine, error) {
-	disk, err := rootDisk(ctx, p, base)
+	spec, err := copySpec(ctx, p, base, image, variant, store, size)
 	if err != nil {
 		return nil, err
-	}
-	grown := *disk
-	grown.CapacityInBytes, grown.CapacityInKB = size, size>>10
-	pool, ds := p.pool.Reference(), store.Reference()
-	spec := types.VirtualMachineCloneSpec{
-		Location: types.VirtualMachineRelocateSpec{
-			Pool: &pool, Datastore: &ds,
-			DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
-		},
-		Config: &types.VirtualMachineConfigSpec{
-			InstanceUuid: imageUUID(p, image, variant),
-			Annotation:   "Copy of node image " + image + " for linked clones.",
-			ExtraConfig: []types.BaseOptionValue{
-				option(keyTemplate, image), option(keySum, base.extra[keySum]),
-				option(keySize, strconv.FormatInt(size, 10)),
-			},
-		},
-	}
-	if size != disk.CapacityInBytes {
-		spec.Config.DeviceChange = []types.BaseVirtualDeviceConfigSpec{
-			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown},
-		}
 	}
 	done, err := b.slots.provision(ctx, op, anyHost, fullCost)
 	if err != nil {
@@ -353,7 +331,7 @@ func (b *Backend) copyTemplate(
 		ctx, "copying a template for linked clones", "image", image, "datastore", store.Name(), "size", size,
 	)
 	res, err := methods.CloneVM_Task(ctx, p.vim, &types.CloneVM_Task{
-		This: base.ref, Folder: p.templates.Reference(), Name: templateName(image, variant), Spec: spec,
+		This: base.ref, Folder: p.templates.Reference(), Name: templateName(image, variant), Spec: *spec,
 	})
 	if err != nil {
 		return nil, err
@@ -377,6 +355,39 @@ func (b *Backend) copyTemplate(
 			))
 	}
 	return nil, director.Errorf(director.KindUnavailable, op, "the copy of image %s is not found by its UUID", image)
+}
+
+// copySpec describes a copy of the image in the datastore, with a root disk of size bytes.
+func copySpec(
+	ctx context.Context, p *place, base *machine, image, variant string, store *object.Datastore, size int64,
+) (*types.VirtualMachineCloneSpec, error) {
+	disk, err := rootDisk(ctx, p, base)
+	if err != nil {
+		return nil, err
+	}
+	grown := *disk
+	grown.CapacityInBytes, grown.CapacityInKB = size, size>>10
+	pool, ds := p.pool.Reference(), store.Reference()
+	spec := &types.VirtualMachineCloneSpec{
+		Location: types.VirtualMachineRelocateSpec{
+			Pool: &pool, Datastore: &ds,
+			DiskMoveType: string(types.VirtualMachineRelocateDiskMoveOptionsMoveAllDiskBackingsAndDisallowSharing),
+		},
+		Config: &types.VirtualMachineConfigSpec{
+			InstanceUuid: imageUUID(p, image, variant),
+			Annotation:   "Copy of node image " + image + " for linked clones.",
+			ExtraConfig: []types.BaseOptionValue{
+				option(keyTemplate, image), option(keySum, base.extra[keySum]),
+				option(keySize, strconv.FormatInt(size, 10)),
+			},
+		},
+	}
+	if size != disk.CapacityInBytes {
+		spec.Config.DeviceChange = []types.BaseVirtualDeviceConfigSpec{
+			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown},
+		}
+	}
+	return spec, nil
 }
 
 // DeleteImage implements hypervisor.Imaging. The copies of the template go with it.

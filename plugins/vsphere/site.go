@@ -107,82 +107,115 @@ func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*pl
 		groups: map[string]*object.Folder{},
 		names:  map[types.ManagedObjectReference]string{}, attributes: map[string]int32{},
 	}
-	var names []named
-	look := func(path, kind, name string, get func() error) {
-		n, err := named{path: path, kind: kind, name: name}, get()
-		_, missing := errors.AsType[*find.NotFoundError](err)
-		_, many := errors.AsType[*find.MultipleFoundError](err)
-		switch {
-		case missing:
-			n.problem = "vCenter has no " + kind + " " + name
-			n.hint = "it is missing, or the account may not see it; names are those of govc: govc find / -type " +
-				kindFlag[kind]
-		case many:
-			n.problem, n.hint = "several "+kind+"s are named "+name, "write the whole inventory path"
-		case err != nil:
-			n.err = b.translate(ctx, op, kind+" "+name, err)
-		}
-		names = append(names, n)
+	v := &surveyor{b: b, op: op, p: p}
+	folders := v.datacenter(ctx)
+	if folders == nil {
+		return p, v.names // everything else is looked for in it
 	}
+	v.look(ctx, "cluster", "cluster", b.cfg.Cluster, func() (err error) {
+		p.cluster, err = p.finder.ClusterComputeResource(ctx, b.cfg.Cluster)
+		return err
+	})
+	v.folders(ctx, folders)
+	v.datastores(ctx)
+	v.resourcePool(ctx)
+	return p, v.names
+}
+
+// surveyor fills in a place, and keeps every name that was looked up.
+type surveyor struct {
+	b     *Backend
+	op    string
+	p     *place
+	names []named
+}
+
+func (v *surveyor) look(ctx context.Context, path, kind, name string, get func() error) {
+	n, err := named{path: path, kind: kind, name: name}, get()
+	_, missing := errors.AsType[*find.NotFoundError](err)
+	_, many := errors.AsType[*find.MultipleFoundError](err)
+	switch {
+	case missing:
+		n.problem = "vCenter has no " + kind + " " + name
+		n.hint = "it is missing, or the account may not see it; names are those of govc: govc find / -type " +
+			kindFlag[kind]
+	case many:
+		n.problem, n.hint = "several "+kind+"s are named "+name, "write the whole inventory path"
+	case err != nil:
+		n.err = v.b.translate(ctx, v.op, kind+" "+name, err)
+	}
+	v.names = append(v.names, n)
+}
+
+// datacenter returns the folders of the datacenter, or nil.
+func (v *surveyor) datacenter(ctx context.Context) *object.DatacenterFolders {
 	var folders *object.DatacenterFolders
-	look("datacenter", "datacenter", b.cfg.Datacenter, func() (err error) {
-		if p.dc, err = p.finder.Datacenter(ctx, b.cfg.Datacenter); err == nil {
+	p, name := v.p, v.b.cfg.Datacenter
+	v.look(ctx, "datacenter", "datacenter", name, func() (err error) {
+		if p.dc, err = p.finder.Datacenter(ctx, name); err == nil {
 			folders, err = p.dc.Folders(ctx)
 		}
 		return err
 	})
-	if folders == nil {
-		return p, names // everything else is looked for in it
+	if folders != nil {
+		p.finder.SetDatacenter(p.dc)
+		p.root = folders.VmFolder.Reference()
 	}
-	p.finder.SetDatacenter(p.dc)
-	p.root = folders.VmFolder.Reference()
-	look("cluster", "cluster", b.cfg.Cluster, func() (err error) {
-		p.cluster, err = p.finder.ClusterComputeResource(ctx, b.cfg.Cluster)
-		return err
-	})
+	return folders
+}
+
+func (v *surveyor) folders(ctx context.Context, all *object.DatacenterFolders) {
 	folder := func(path, name string) (found *object.Folder) {
 		if name == "" {
-			return folders.VmFolder
+			return all.VmFolder
 		}
-		look(path, "folder", name, func() (err error) {
-			found, err = p.finder.Folder(ctx, name)
+		v.look(ctx, path, "folder", name, func() (err error) {
+			found, err = v.p.finder.Folder(ctx, name)
 			return err
 		})
 		return found
 	}
-	p.folder = folder("folder", b.cfg.Folder)
-	if p.templates = p.folder; b.cfg.TemplateFolder != b.cfg.Folder {
-		p.templates = folder("templateFolder", b.cfg.TemplateFolder)
+	v.p.folder = folder("folder", v.b.cfg.Folder)
+	if v.p.templates = v.p.folder; v.b.cfg.TemplateFolder != v.b.cfg.Folder {
+		v.p.templates = folder("templateFolder", v.b.cfg.TemplateFolder)
 	}
+}
+
+func (v *surveyor) datastores(ctx context.Context) {
 	known := map[string]*object.Datastore{}
 	store := func(path, name string) *object.Datastore {
 		found, again := known[name]
 		if !again {
-			look(path, "datastore", name, func() (err error) {
-				found, err = p.finder.Datastore(ctx, name)
+			v.look(ctx, path, "datastore", name, func() (err error) {
+				found, err = v.p.finder.Datastore(ctx, name)
 				return err
 			})
 			known[name] = found
 		}
 		return found
 	}
-	for i, name := range b.cfg.Datastores {
-		p.stores = append(p.stores, store(fmt.Sprintf("datastores[%d]", i), name))
+	cfg := v.b.cfg
+	for i, name := range cfg.Datastores {
+		v.p.stores = append(v.p.stores, store(fmt.Sprintf("datastores[%d]", i), name))
 	}
-	p.images, p.data = store("templateDatastore", b.cfg.TemplateDatastore), store("dataDatastore", b.cfg.DataDatastore)
+	v.p.images, v.p.data = store("templateDatastore", cfg.TemplateDatastore), store("dataDatastore", cfg.DataDatastore)
+}
+
+// resourcePool looks for the pool of the configuration, or else for that of the cluster.
+func (v *surveyor) resourcePool(ctx context.Context) {
+	p, cfg := v.p, v.b.cfg
 	switch {
-	case b.cfg.ResourcePool != "":
-		look("resourcePool", "resource pool", b.cfg.ResourcePool, func() (err error) {
-			p.pool, err = p.finder.ResourcePool(ctx, b.cfg.ResourcePool)
+	case cfg.ResourcePool != "":
+		v.look(ctx, "resourcePool", "resource pool", cfg.ResourcePool, func() (err error) {
+			p.pool, err = p.finder.ResourcePool(ctx, cfg.ResourcePool)
 			return err
 		})
 	case p.cluster != nil:
-		look("resourcePool", "resource pool", "of cluster "+b.cfg.Cluster, func() (err error) {
+		v.look(ctx, "resourcePool", "resource pool", "of cluster "+cfg.Cluster, func() (err error) {
 			p.pool, err = p.cluster.ResourcePool(ctx)
 			return err
 		})
 	}
-	return p, names
 }
 
 // kindFlag is how govc calls the kinds.
