@@ -342,60 +342,79 @@ func parse(text []byte) (Release, error) {
 	}
 
 	var bad wrong
-	check := func(ok bool, path, format string, args ...any) {
-		if !ok {
-			bad = append(bad, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
-		}
+	release := bad.release(doc)
+	release.Files = bad.files(doc)
+	release.Images = bad.images(doc)
+	if len(bad) > 0 {
+		return Release{}, bad
 	}
-	check(doc.APIVersion == apiVersion, "apiVersion", "is %q, not %s", doc.APIVersion, apiVersion)
-	check(doc.Kind == kind, "kind", "is %q, not %s", doc.Kind, kind)
-	check(namePattern.MatchString(doc.Metadata.Name), "metadata.name", "%q is not a name", doc.Metadata.Name)
-	check(
+	return release, nil
+}
+
+// check adds a field unless ok.
+func (w *wrong) check(ok bool, path, format string, args ...any) {
+	if !ok {
+		*w = append(*w, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+}
+
+// release checks everything but the lists of files and images.
+func (w *wrong) release(doc document) Release {
+	w.check(doc.APIVersion == apiVersion, "apiVersion", "is %q, not %s", doc.APIVersion, apiVersion)
+	w.check(doc.Kind == kind, "kind", "is %q, not %s", doc.Kind, kind)
+	w.check(namePattern.MatchString(doc.Metadata.Name), "metadata.name", "%q is not a name", doc.Metadata.Name)
+	w.check(
 		versionPattern.MatchString(doc.Spec.Kubernetes), "spec.kubernetes", "%q is not a version such as v1.37.1",
 		doc.Spec.Kubernetes,
 	)
-	check(doc.Spec.Arch != "", "spec.arch", "is missing")
+	w.check(doc.Spec.Arch != "", "spec.arch", "is missing")
 	for _, name := range sortedKeys(doc.Spec.Components) {
-		check(doc.Spec.Components[name] != "", "spec.components."+name, "has no version")
+		w.check(doc.Spec.Components[name] != "", "spec.components."+name, "has no version")
 	}
-	release := Release{
+	return Release{
 		Name: doc.Metadata.Name, Kubernetes: doc.Spec.Kubernetes, Arch: doc.Spec.Arch, Components: doc.Spec.Components,
 	}
+}
+
+// files returns the files, sorted by path.
+func (w *wrong) files(doc document) []File {
+	var files []File
 	seen := map[string]bool{}
 	for n, f := range doc.Spec.Files {
 		at := fmt.Sprintf("spec.files[%d]", n)
-		check(validPath(f.Path), at+".path", "%q is not a relative path below the bundle", f.Path)
-		check(!seen[f.Path], at+".path", "%s is listed twice", f.Path)
-		check(hexPattern.MatchString(f.SHA256), at+".sha256", "%q is not a SHA-256 in hexadecimal", f.SHA256)
-		check(f.Size >= 0, at+".size", "is negative")
-		check(modePattern.MatchString(f.Mode), at+".mode", "%q is not a mode such as \"0755\"", f.Mode)
+		w.check(validPath(f.Path), at+".path", "%q is not a relative path below the bundle", f.Path)
+		w.check(!seen[f.Path], at+".path", "%s is listed twice", f.Path)
+		w.check(hexPattern.MatchString(f.SHA256), at+".sha256", "%q is not a SHA-256 in hexadecimal", f.SHA256)
+		w.check(f.Size >= 0, at+".size", "is negative")
+		w.check(modePattern.MatchString(f.Mode), at+".mode", "%q is not a mode such as \"0755\"", f.Mode)
 		seen[f.Path] = true
 		mode, _ := strconv.ParseUint(f.Mode, 8, 32)
-		release.Files = append(release.Files, File{
-			Path: f.Path, SHA256: f.SHA256, Size: f.Size, Mode: fs.FileMode(mode),
-		})
+		files = append(files, File{Path: f.Path, SHA256: f.SHA256, Size: f.Size, Mode: fs.FileMode(mode)})
 	}
-	refs := map[string]bool{}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files
+}
+
+// images returns the images, sorted by reference.
+func (w *wrong) images(doc document) []Image {
+	var images []Image
+	seen := map[string]bool{}
 	for n, i := range doc.Spec.Images {
 		at := fmt.Sprintf("spec.images[%d]", n)
 		digest, err := v1.NewHash(i.Digest)
 		image := Image{Name: i.Name, Tag: i.Tag, Digest: digest, Size: i.Size}
-		check(imagePattern.MatchString(i.Name), at+".name", "%q is not the name of an image", i.Name)
-		check(tagPattern.MatchString(i.Tag), at+".tag", "%q is not a tag", i.Tag)
-		check(
+		w.check(imagePattern.MatchString(i.Name), at+".name", "%q is not the name of an image", i.Name)
+		w.check(tagPattern.MatchString(i.Tag), at+".tag", "%q is not a tag", i.Tag)
+		w.check(
 			err == nil && digest.Algorithm == "sha256" && hexPattern.MatchString(digest.Hex), at+".digest",
 			"%q is not a digest such as sha256:...", i.Digest,
 		)
-		check(!refs[image.Ref()], at, "image %s is listed twice", image.Ref())
-		refs[image.Ref()] = true
-		release.Images = append(release.Images, image)
+		w.check(!seen[image.Ref()], at, "image %s is listed twice", image.Ref())
+		seen[image.Ref()] = true
+		images = append(images, image)
 	}
-	if len(bad) > 0 {
-		return Release{}, bad
-	}
-	slices.SortFunc(release.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	slices.SortFunc(release.Images, func(a, b Image) int { return strings.Compare(a.Ref(), b.Ref()) })
-	return release, nil
+	slices.SortFunc(images, func(a, b Image) int { return strings.Compare(a.Ref(), b.Ref()) })
+	return images
 }
 
 // validPath reports whether name is a clean relative path outside the image layout.

@@ -48,27 +48,66 @@ type PushResult struct {
 // unavailable if it cannot be reached or fails, invalid for a bad host or prefix; images that were pushed before stay.
 // Safe for concurrent use.
 func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts PushOptions) (PushResult, error) {
-	const op = "bundle.push"
-	var result PushResult
-	naming := []name.Option{name.StrictValidation}
-	if opts.PlainHTTP {
-		naming = append(naming, name.Insecure)
-	}
-	registry, err := name.NewRegistry(registryHost, naming...)
-	if err != nil {
-		return result, &director.Error{
-			Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a registry", registryHost), Err: err,
-		}
-	}
 	web, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return result, &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "the default HTTP transport was replaced",
+		return PushResult{}, &director.Error{
+			Kind: director.KindInternal, Op: opPush, Msg: "the default HTTP transport was replaced",
 		}
 	}
 	web = web.Clone()
 	defer web.CloseIdleConnections()
 	web.TLSClientConfig = &tls.Config{RootCAs: opts.RootCAs, MinVersion: tls.VersionTLS12}
+	to, err := newPushTarget(ctx, registryHost, prefix, opts, web)
+	if err != nil {
+		return PushResult{}, err
+	}
+	report := opts.Progress
+	if report == nil {
+		report = func(PushEvent) {}
+	}
+	var result PushResult
+	for n, i := range b.release.Images {
+		event := PushEvent{Image: i, Index: n, Total: len(b.release.Images)}
+		report(event)
+		event.Skipped, err = b.pushImage(ctx, to, i)
+		if err != nil {
+			return result, err
+		}
+		if event.Skipped {
+			result.Skipped++
+		} else {
+			result.Pushed++
+		}
+		event.Done = true
+		report(event)
+	}
+	return result, nil
+}
+
+const opPush = "bundle.push"
+
+// pushTarget is the registry, and the prefix in it, that images are pushed to.
+type pushTarget struct {
+	host, prefix string
+	registry     name.Registry
+	naming       []name.Option
+	puller       *remote.Puller
+	pusher       *remote.Pusher
+}
+
+func newPushTarget(
+	ctx context.Context, host, prefix string, opts PushOptions, web http.RoundTripper,
+) (pushTarget, error) {
+	to := pushTarget{host: host, prefix: prefix, naming: []name.Option{name.StrictValidation}}
+	if opts.PlainHTTP {
+		to.naming = append(to.naming, name.Insecure)
+	}
+	var err error
+	if to.registry, err = name.NewRegistry(host, to.naming...); err != nil {
+		return to, &director.Error{
+			Kind: director.KindInvalid, Op: opPush, Msg: fmt.Sprintf("%q is not a registry", host), Err: err,
+		}
+	}
 	auth := authn.Anonymous
 	if opts.Username != "" {
 		auth = &authn.Basic{Username: opts.Username, Password: opts.Password.Reveal()}
@@ -80,61 +119,58 @@ func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts Pus
 	remotely := []remote.Option{
 		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(web), remote.WithJobs(jobs),
 	}
-	puller, err := remote.NewPuller(remotely...)
+	if to.puller, err = remote.NewPuller(remotely...); err == nil {
+		to.pusher, err = remote.NewPusher(remotely...)
+	}
 	if err != nil {
-		return result, &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err,
+		return to, &director.Error{
+			Kind: director.KindInternal, Op: opPush, Msg: "cannot set up the registry client", Err: err,
 		}
 	}
-	pusher, err := remote.NewPusher(remotely...)
+	return to, nil
+}
+
+// tag is where an image goes.
+func (to pushTarget) tag(i Image) (name.Tag, error) {
+	repository := i.Name
+	if to.prefix != "" {
+		repository = to.prefix + "/" + i.Name
+	}
+	tag, err := name.NewTag(to.registry.Name()+"/"+repository+":"+i.Tag, to.naming...)
 	if err != nil {
-		return result, &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "cannot set up the registry client", Err: err,
+		return tag, &director.Error{
+			Kind: director.KindInvalid, Op: opPush, Msg: fmt.Sprintf("%q is not a prefix of image names", to.prefix),
+			Err: err,
 		}
 	}
-	report := opts.Progress
-	if report == nil {
-		report = func(PushEvent) {}
+	return tag, nil
+}
+
+// pushImage pushes one image, or skips it if the registry has it already.
+func (b *Bundle) pushImage(ctx context.Context, to pushTarget, i Image) (skipped bool, err error) {
+	tag, err := to.tag(i)
+	if err != nil {
+		return false, err
 	}
-	for n, i := range b.release.Images {
-		event := PushEvent{Image: i, Index: n, Total: len(b.release.Images)}
-		report(event)
-		repository := i.Name
-		if prefix != "" {
-			repository = prefix + "/" + i.Name
-		}
-		tag, err := name.NewTag(registry.Name()+"/"+repository+":"+i.Tag, naming...)
-		if err != nil {
-			return result, &director.Error{
-				Kind: director.KindInvalid, Op: op, Msg: fmt.Sprintf("%q is not a prefix of image names", prefix),
-				Err: err,
-			}
-		}
-		there, err := puller.Head(ctx, tag)
-		switch {
-		case err == nil && there.Digest == i.Digest:
-			event.Skipped = true
-			result.Skipped++
-		case err == nil || statusOf(err) == http.StatusNotFound:
-			image, err := b.image(i)
-			if err != nil {
-				return result, &director.Error{
-					Kind: director.KindInvalid, Op: op,
-					Msg: fmt.Sprintf("image %s of release %s cannot be read", i.Ref(), b.release.Name), Err: err,
-					Hint: "verify the bundle",
-				}
-			}
-			if err := pusher.Push(ctx, tag, image); err != nil {
-				return result, refused(op, "push "+i.Ref()+" to "+registryHost, err)
-			}
-			result.Pushed++
-		default:
-			return result, refused(op, "ask "+registryHost+" for "+i.Ref(), err)
-		}
-		event.Done = true
-		report(event)
+	there, err := to.puller.Head(ctx, tag)
+	switch {
+	case err == nil && there.Digest == i.Digest:
+		return true, nil
+	case err != nil && statusOf(err) != http.StatusNotFound:
+		return false, refused(opPush, "ask "+to.host+" for "+i.Ref(), err)
 	}
-	return result, nil
+	image, err := b.image(i)
+	if err != nil {
+		return false, &director.Error{
+			Kind: director.KindInvalid, Op: opPush,
+			Msg: fmt.Sprintf("image %s of release %s cannot be read", i.Ref(), b.release.Name), Err: err,
+			Hint: "verify the bundle",
+		}
+	}
+	if err := to.pusher.Push(ctx, tag, image); err != nil {
+		return false, refused(opPush, "push "+i.Ref()+" to "+to.host, err)
+	}
+	return false, nil
 }
 
 // image returns the image whose manifest is the listed one. The manifest stays in memory, and the registry compares

@@ -56,70 +56,94 @@ const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 // images returns the table of all images of the bundle.
 func (in input) images() ([]image, error) {
-	var failed error
-	program := func(part, name, to string) file {
-		from, err := in.part(part, name)
-		if err != nil && failed == nil {
-			failed = err
-		}
-		return file{to: to, from: from, mode: 0o755}
+	p := &programs{in: in}
+	all := append(p.kubernetes(), p.others()...)
+	return append(all, p.calico()...), p.failed
+}
+
+var env = []string{searchPath}
+
+// programs makes the table's files of programs, and keeps the first error.
+type programs struct {
+	in     input
+	failed error
+}
+
+func (p *programs) file(part, name, to string) file {
+	from, err := p.in.part(part, name)
+	if err != nil && p.failed == nil {
+		p.failed = err
 	}
-	c := in.release.Components
-	env := []string{searchPath}
+	return file{to: to, from: from, mode: 0o755}
+}
+
+func (p *programs) kubernetes() []image {
 	var all []image
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		all = append(all, image{
-			name: name, tag: in.release.Kubernetes, base: baseStatic,
-			files: []file{program("kubernetes", name, "usr/local/bin/"+name)},
+			name: name, tag: p.in.release.Kubernetes, base: baseStatic,
+			files: []file{p.file("kubernetes", name, "usr/local/bin/"+name)},
 			run:   v1.Config{Env: env, Cmd: []string{name}},
 		})
 	}
-	all = append(all,
+	return append(all,
 		image{
-			name: "kube-proxy", tag: in.release.Kubernetes, base: baseDebian,
-			files: []file{program("kubernetes", "kube-proxy", "usr/local/bin/kube-proxy")},
+			name: "kube-proxy", tag: p.in.release.Kubernetes, base: baseDebian,
+			files: []file{p.file("kubernetes", "kube-proxy", "usr/local/bin/kube-proxy")},
 			run:   v1.Config{Env: env, Cmd: []string{"kube-proxy"}},
 		},
-		image{
+	)
+}
+
+// others are etcd, CoreDNS, the pause container and the toolbox.
+func (p *programs) others() []image {
+	c := p.in.release.Components
+	return []image{
+		{
 			name: "etcd", tag: c["etcd"], base: baseStatic,
-			files: []file{program("etcd", "etcd", "usr/local/bin/etcd"), program("etcd", "etcdctl", "usr/local/bin/etcdctl")},
+			files: []file{p.file("etcd", "etcd", "usr/local/bin/etcd"), p.file("etcd", "etcdctl", "usr/local/bin/etcdctl")},
 			run:   v1.Config{Env: env, Cmd: []string{"etcd"}},
 		},
-		image{
+		{
 			name: "coredns", tag: c["coredns"], base: baseStatic,
-			files: []file{program("coredns", "coredns", "coredns")},
+			files: []file{p.file("coredns", "coredns", "coredns")},
 			run:   v1.Config{Env: env, Entrypoint: []string{"/coredns"}},
 		},
-		image{
+		{
 			name: "pause", tag: c["pause"], base: baseNone,
-			files: []file{program("pause", "pause", "pause")},
+			files: []file{p.file("pause", "pause", "pause")},
 			run:   v1.Config{Env: env, Entrypoint: []string{"/pause"}, User: "65535:65535"},
 		},
-		image{
-			name: "calico-node", tag: c["calico"], base: baseDebian,
+		{
+			name: "toolbox", tag: p.in.release.Kubernetes, base: baseDebian,
+			files: []file{p.file("toolbox", "toolbox", "usr/local/bin/toolbox")},
+			run:   v1.Config{Env: env, Cmd: []string{"toolbox", "serve", ":8080"}},
+		},
+	}
+}
+
+func (p *programs) calico() []image {
+	version := p.in.release.Components["calico"]
+	return []image{
+		{
+			name: "calico-node", tag: version, base: baseDebian,
 			files: []file{
-				program("calico", "calico-node", "usr/bin/calico-node"),
-				{to: "usr/local/bin/calico-run", from: filepath.Join(in.calicoNode, "calico-run"), mode: 0o755},
-				{to: "etc/calico/felix.cfg", from: filepath.Join(in.calicoNode, "felix.cfg"), mode: 0o644},
+				p.file("calico", "calico-node", "usr/bin/calico-node"),
+				{to: "usr/local/bin/calico-run", from: filepath.Join(p.in.calicoNode, "calico-run"), mode: 0o755},
+				{to: "etc/calico/felix.cfg", from: filepath.Join(p.in.calicoNode, "felix.cfg"), mode: 0o644},
 			},
 			run: v1.Config{Env: env, Cmd: []string{"calico-run"}},
 		},
-		image{
-			name: "calico-kube-controllers", tag: c["calico"], base: baseStatic,
+		{
+			name: "calico-kube-controllers", tag: version, base: baseStatic,
 			files: []file{
-				program("calico", "kube-controllers", "usr/bin/kube-controllers"),
-				program("calico", "check-status", "usr/bin/check-status"),
+				p.file("calico", "kube-controllers", "usr/bin/kube-controllers"),
+				p.file("calico", "check-status", "usr/bin/check-status"),
 			},
 			dirs: []dir{{"status", 0o755, 999}, {"profiles", 0o755, 999}},
 			run:  v1.Config{Env: env, Entrypoint: []string{"/usr/bin/kube-controllers"}, User: "999"},
 		},
-		image{
-			name: "toolbox", tag: in.release.Kubernetes, base: baseDebian,
-			files: []file{program("toolbox", "toolbox", "usr/local/bin/toolbox")},
-			run:   v1.Config{Env: env, Cmd: []string{"toolbox", "serve", ":8080"}},
-		},
-	)
-	return all, failed
+	}
 }
 
 // writeImages writes an OCI image layout with every image to to.

@@ -135,6 +135,24 @@ func (in input) fill(dir string) error {
 			return err
 		}
 	}
+	if err := in.fillCNI(filepath.Join(dir, "cni")); err != nil {
+		return err
+	}
+	if err := in.writeManifest(filepath.Join(dir, "manifests", "calico.yaml")); err != nil {
+		return err
+	}
+	packages, err := in.part("debian", "packages.txt")
+	if err != nil {
+		return err
+	}
+	if err := link(packages, filepath.Join(dir, "debian-packages.txt")); err != nil {
+		return err
+	}
+	return in.writeImages(filepath.Join(dir, bundle.ImagesDir))
+}
+
+// fillCNI links the plugins and Calico to dir.
+func (in input) fillCNI(dir string) error {
 	plugins, err := in.part("cni-plugins", "")
 	if err != nil {
 		return err
@@ -144,7 +162,7 @@ func (in input) fill(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := link(filepath.Join(plugins, e.Name()), filepath.Join(dir, "cni", e.Name())); err != nil {
+		if err := link(filepath.Join(plugins, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -154,10 +172,15 @@ func (in input) fill(dir string) error {
 		return err
 	}
 	for _, name := range []string{"calico", "calico-ipam"} {
-		if err := link(calico, filepath.Join(dir, "cni", name)); err != nil {
+		if err := link(calico, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// writeManifest writes Calico's manifest, with the bundle's images, to path.
+func (in input) writeManifest(path string) error {
 	upstream, err := in.part("calico", "calico-vxlan.yaml")
 	if err != nil {
 		return err
@@ -170,17 +193,7 @@ func (in input) fill(dir string) error {
 	if err != nil {
 		return fmt.Errorf("the manifest of Calico: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "manifests", "calico.yaml"), manifest, 0o644); err != nil {
-		return err
-	}
-	packages, err := in.part("debian", "packages.txt")
-	if err != nil {
-		return err
-	}
-	if err := link(packages, filepath.Join(dir, "debian-packages.txt")); err != nil {
-		return err
-	}
-	return in.writeImages(filepath.Join(dir, bundle.ImagesDir))
+	return os.WriteFile(path, manifest, 0o644)
 }
 
 // link makes a hard link, or a copy where that is not possible.
