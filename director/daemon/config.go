@@ -115,19 +115,31 @@ func LoadConfig(path string) (Config, error) {
 
 // Validate returns every problem of the configuration in one invalid error.
 func (c Config) Validate() error {
-	var p []director.Field
-	bad := func(key, hint, format string, args ...any) {
-		p = append(p, director.Field{Path: key, Msg: fmt.Sprintf(format, args...), Hint: hint})
-	}
+	var p problems
 	if !filepath.IsAbs(c.StateDir) {
-		bad("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
+		p.add("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
 	}
-	if !c.Address.IsValid() || c.Address.IsUnspecified() {
-		bad("address", "the director's IP address as the nodes reach it", "is missing")
-	}
+	c.checkDatabase(&p)
+	c.checkAddresses(&p)
+	c.checkLimits(&p)
+	c.checkChoices(&p)
+	c.checkCauses(&p)
+	p = append(p, c.doorProblems()...)
+	c.checkSimulation(&p)
+	return director.Invalid("daemon.config", "the configuration is wrong", p)
+}
+
+// problems are what is wrong in a configuration.
+type problems []director.Field
+
+func (p *problems) add(key, hint, format string, args ...any) {
+	*p = append(*p, director.Field{Path: key, Msg: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (c Config) checkDatabase(p *problems) {
 	if c.Database != "" {
 		if err := store.CheckURL(c.Database); err != nil {
-			bad(
+			p.add(
 				"database",
 				"such as postgres://director@db.example.net/director?sslmode=verify-full; the password goes into "+
 					"databasePasswordFile",
@@ -135,84 +147,105 @@ func (c Config) Validate() error {
 			)
 		}
 	} else if c.DatabasePasswordFile != "" {
-		bad(
+		p.add(
 			"databasePasswordFile", "name the PostgreSQL in database, or leave this out",
 			"is of no use without database",
 		)
 	}
+}
+
+// checkAddresses checks where the director listens, where nodes reach it, and which proxies it believes.
+func (c Config) checkAddresses(p *problems) {
+	if !c.Address.IsValid() || c.Address.IsUnspecified() {
+		p.add("address", "the director's IP address as the nodes reach it", "is missing")
+	}
 	for key, addr := range map[string]string{"listen": c.Listen, "registryListen": c.RegistryListen} {
 		if _, _, ok := strings.Cut(addr, ":"); !ok {
-			bad(key, "such as :8443 or 10.0.0.5:8443", "%q is not an address to listen on", addr)
+			p.add(key, "such as :8443 or 10.0.0.5:8443", "%q is not an address to listen on", addr)
 		}
 	}
 	if c.Listen == c.RegistryListen {
-		bad("registryListen", "another port", "is the same as listen")
+		p.add("registryListen", "another port", "is the same as listen")
 	}
+	for i, proxy := range c.TrustedProxies {
+		if !proxy.IsValid() || proxy.Bits() == 0 {
+			p.add(
+				fmt.Sprintf("trustedProxies[%d]", i), "the proxies' own addresses, such as 10.0.0.5/32",
+				"%s would let everybody say any address", proxy,
+			)
+		}
+	}
+}
+
+// checkLimits checks numbers, durations and sizes.
+func (c Config) checkLimits(p *problems) {
 	if c.Forks < 1 || c.Forks > 1000 {
-		bad("forks", "1 to 1000", "%d is not allowed", c.Forks)
+		p.add("forks", "1 to 1000", "%d is not allowed", c.Forks)
 	}
 	if c.StepsAtOnce < 1 || c.StepsAtOnce > 1000 {
-		bad("stepsAtOnce", "1 to 1000", "%d is not allowed", c.StepsAtOnce)
+		p.add("stepsAtOnce", "1 to 1000", "%d is not allowed", c.StepsAtOnce)
 	}
 	for key, n := range map[string]int{"clonesPerProvider": c.ClonesPerProvider, "clonesPerHost": c.ClonesPerHost} {
 		if n < 1 || n > 1000 {
-			bad(key, "1 to 1000", "%d is not allowed", n)
+			p.add(key, "1 to 1000", "%d is not allowed", n)
 		}
 	}
 	if c.CreationsPerHour < 0 {
-		bad("creationsPerHour", "0 without bound, or a number of VMs", "%d is not allowed", c.CreationsPerHour)
+		p.add("creationsPerHour", "0 without bound, or a number of VMs", "%d is not allowed", c.CreationsPerHour)
 	}
 	if c.PlanLife < Span(time.Minute) {
-		bad("planLife", "at least 1m", "%s is too short", time.Duration(c.PlanLife))
-	}
-	if !slices.Contains([]string{"none", "any", "other"}, c.Approval) {
-		bad("approval", "none, any or other", "%q is not known", c.Approval)
-	}
-	if c.CausesFile != "" {
-		if !filepath.IsAbs(c.CausesFile) {
-			bad("causesFile", "beginning with /", "%q is not an absolute path", c.CausesFile)
-		} else if _, err := ansible.ReadCauses(c.CausesFile); err != nil {
-			p = append(p, causesProblems(err)...)
-		}
-	}
-	if !slices.Contains([]string{anonymousExisting, anonymousNever}, c.RegistryAnonymous) {
-		bad("registryAnonymous", "existing or never", "%q is not known", c.RegistryAnonymous)
+		p.add("planLife", "at least 1m", "%s is too short", time.Duration(c.PlanLife))
 	}
 	if c.TokenLife < Span(time.Minute) {
-		bad("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
+		p.add("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
 	}
 	if c.ImageUploads < 1 || c.ImageUploads > 1000 {
-		bad("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)
+		p.add("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)
 	}
 	for key, size := range map[string]model.Size{
 		"imageUploadsSize": c.ImageUploadsSize, "imageReserve": c.ImageReserve,
 	} {
 		if size < model.GiB/4 {
-			bad(key, "at least 256MiB", "%s is too small", size)
+			p.add(key, "at least 256MiB", "%s is too small", size)
 		}
 	}
-	for i, p := range c.TrustedProxies {
-		if !p.IsValid() || p.Bits() == 0 {
-			bad(
-				fmt.Sprintf("trustedProxies[%d]", i), "the proxies' own addresses, such as 10.0.0.5/32",
-				"%s would let everybody say any address", p,
-			)
-		}
+}
+
+// checkChoices checks the settings that take one of a few words.
+func (c Config) checkChoices(p *problems) {
+	if !slices.Contains([]string{"none", "any", "other"}, c.Approval) {
+		p.add("approval", "none, any or other", "%q is not known", c.Approval)
+	}
+	if !slices.Contains([]string{anonymousExisting, anonymousNever}, c.RegistryAnonymous) {
+		p.add("registryAnonymous", "existing or never", "%q is not known", c.RegistryAnonymous)
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
-		bad("logFormat", "text or json", "%q is not known", c.LogFormat)
+		p.add("logFormat", "text or json", "%q is not known", c.LogFormat)
 	}
-	p = append(p, c.doorProblems()...)
-	if c.Simulate {
-		p = append(p, c.Simulation.Problems("simulation")...)
-		if c.Database != "" && c.Simulation.Worlds == "" {
-			bad(
-				"simulation.worlds", "a directory that all of them see, beginning with /",
-				"is missing: directors that share a database act on the same hypervisors",
-			)
-		}
+}
+
+func (c Config) checkCauses(p *problems) {
+	if c.CausesFile == "" {
+		return
 	}
-	return director.Invalid("daemon.config", "the configuration is wrong", p)
+	if !filepath.IsAbs(c.CausesFile) {
+		p.add("causesFile", "beginning with /", "%q is not an absolute path", c.CausesFile)
+	} else if _, err := ansible.ReadCauses(c.CausesFile); err != nil {
+		*p = append(*p, causesProblems(err)...)
+	}
+}
+
+func (c Config) checkSimulation(p *problems) {
+	if !c.Simulate {
+		return
+	}
+	*p = append(*p, c.Simulation.Problems("simulation")...)
+	if c.Database != "" && c.Simulation.Worlds == "" {
+		p.add(
+			"simulation.worlds", "a directory that all of them see, beginning with /",
+			"is missing: directors that share a database act on the same hypervisors",
+		)
+	}
 }
 
 // budget returns how many steps may hold the budget at once.

@@ -27,32 +27,7 @@ simulation:
 // fleet makes 1,000 clusters of 10 nodes on 10 pretended providers, lists them all the while, and then looks at the
 // director idle.
 func fleet(ctx context.Context, b *bench) ([]row, error) {
-	lab := provider(4, "200ms", "1s")
-	networks, documents := map[string]string{}, []string{}
-	for i := range fleetProviders {
-		name := "lab"
-		if i > 0 {
-			name = fmt.Sprintf("lab%d", i)
-			documents = append(
-				documents,
-				fmt.Sprintf(
-					"---\napiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: {type: sim, sim: %s}\n",
-					name, lab,
-				),
-			)
-		}
-		networks[fmt.Sprintf(
-			"net%d", i,
-		)] = fmt.Sprintf(
-			"{provider: %s, cidr: 10.%d.0.0/16, pool: {from: 10.%d.1.0, to: 10.%d.250.250}}", name, 64+i, 64+i, 64+i,
-		)
-	}
-	names := make([]string, b.of(1000))
-	for i := range names {
-		names[i] = fmt.Sprintf("c%04d", i)
-		lab := strings.TrimSuffix(fmt.Sprintf("lab%d", i%fleetProviders), "0")
-		documents = append(documents, cluster(names[i], lab, fmt.Sprintf("net%d", i%fleetProviders), fleetNodes-1))
-	}
+	names, lab, networks, documents := fleetDocuments(b)
 	r, c, err := b.start(ctx, "fleet", fleetSettings, lab, networks, documents...)
 	if err != nil {
 		return nil, err
@@ -70,26 +45,11 @@ func fleet(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("after %s: %w\n%s", round(took), err, r.Tail())
 	}
-	now, peak, err := resident(r.PID())
+	made, err := fleetRow(b, r, lists, len(names), took)
 	if err != nil {
 		return nil, err
 	}
-	spent, err := cpu(r.PID())
-	if err != nil {
-		return nil, err
-	}
-	p99 := quantile(lists.parts, 0.99)
-	rows := []row{{
-		fmt.Sprintf("%d clusters x %d nodes created on `sim`", len(names), fleetNodes),
-		"<= 10 min, list of clusters p99 < 50 ms meanwhile, < 2 GB RSS",
-		fmt.Sprintf("%s, list p99 %s, median %s of %d; %d MB at most; the director used %s of CPU time",
-			round(took), round(p99), round(quantile(lists.parts, 0.5)), len(lists.parts), peak, round(spent)),
-		took <= 10*time.Minute && p99 < 50*time.Millisecond && peak < 2000,
-	}}
-	b.say(
-		"the fleet is there after %s, %d MB resident, load %s; waiting for the queue to be swept", round(took), now,
-		load(),
-	)
+	rows := []row{made}
 	idle, err := idleShare(ctx, r.PID())
 	if err != nil {
 		return rows, err
@@ -97,6 +57,59 @@ func fleet(ctx context.Context, b *bench) ([]row, error) {
 	return append(rows, row{
 		"the director idle with that fleet", "< 5 % of a core", fmt.Sprintf("%.1f %% over 60 s", 100*idle), idle < 0.05,
 	}), nil
+}
+
+// fleetDocuments returns the names of the clusters, the first provider, and the networks and documents for the rest.
+func fleetDocuments(b *bench) (names []string, lab string, networks map[string]string, documents []string) {
+	lab = provider(4, "200ms", "1s")
+	networks = map[string]string{}
+	for i := range fleetProviders {
+		name := "lab"
+		if i > 0 {
+			name = fmt.Sprintf("lab%d", i)
+			documents = append(
+				documents,
+				fmt.Sprintf(
+					"---\napiVersion: kaas/v1\nkind: Provider\nmetadata: {name: %s}\nspec: {type: sim, sim: %s}\n",
+					name, lab,
+				),
+			)
+		}
+		networks[fmt.Sprintf("net%d", i)] = fmt.Sprintf(
+			"{provider: %s, cidr: 10.%d.0.0/16, pool: {from: 10.%d.1.0, to: 10.%d.250.250}}", name, 64+i, 64+i, 64+i,
+		)
+	}
+	names = make([]string, b.of(1000))
+	for i := range names {
+		names[i] = fmt.Sprintf("c%04d", i)
+		provider := strings.TrimSuffix(fmt.Sprintf("lab%d", i%fleetProviders), "0")
+		documents = append(documents, cluster(names[i], provider, fmt.Sprintf("net%d", i%fleetProviders), fleetNodes-1))
+	}
+	return names, lab, networks, documents
+}
+
+// fleetRow measures the director that has just created the fleet.
+func fleetRow(b *bench, r *rig.Rig, lists *list, clusters int, took time.Duration) (row, error) {
+	now, peak, err := resident(r.PID())
+	if err != nil {
+		return row{}, err
+	}
+	spent, err := cpu(r.PID())
+	if err != nil {
+		return row{}, err
+	}
+	b.say(
+		"the fleet is there after %s, %d MB resident, load %s; waiting for the queue to be swept", round(took), now,
+		load(),
+	)
+	p99 := quantile(lists.parts, 0.99)
+	return row{
+		fmt.Sprintf("%d clusters x %d nodes created on `sim`", clusters, fleetNodes),
+		"<= 10 min, list of clusters p99 < 50 ms meanwhile, < 2 GB RSS",
+		fmt.Sprintf("%s, list p99 %s, median %s of %d; %d MB at most; the director used %s of CPU time",
+			round(took), round(p99), round(quantile(lists.parts, 0.5)), len(lists.parts), peak, round(spent)),
+		took <= 10*time.Minute && p99 < 50*time.Millisecond && peak < 2000,
+	}, nil
 }
 
 // startAll makes a plan for every cluster and starts it, a few at once.

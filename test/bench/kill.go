@@ -37,20 +37,8 @@ func killed(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var starts []time.Time
-	for range kills {
-		if err := pause(ctx, time.Second+rand.N(longest)); err != nil {
-			return nil, err
-		}
-		if err := r.Kill(); err != nil {
-			return nil, err
-		}
-		starts = append(starts, time.Now())
-		if err := r.Start(); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.Ready(ctx); err != nil {
+	starts, err := killAgain(ctx, r, kills, longest)
+	if err != nil {
 		return nil, err
 	}
 	phase, err := c.Follow(ctx, p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
@@ -77,6 +65,24 @@ func killed(ctx context.Context, b *bench) ([]row, error) {
 		),
 		len(times) == kills && worst <= goal && repeated == 0,
 	}}, nil
+}
+
+// killAgain kills the director and starts it, again and again, and returns when it was started.
+func killAgain(ctx context.Context, r *rig.Rig, kills int, longest time.Duration) ([]time.Time, error) {
+	var starts []time.Time
+	for range kills {
+		if err := pause(ctx, time.Second+rand.N(longest)); err != nil {
+			return nil, err
+		}
+		if err := r.Kill(); err != nil {
+			return nil, err
+		}
+		starts = append(starts, time.Now())
+		if err := r.Start(); err != nil {
+			return nil, err
+		}
+	}
+	return starts, r.Ready(ctx)
 }
 
 // goneOn reads from the journal how long it took from each start until a step ran, and how many steps ran again after

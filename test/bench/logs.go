@@ -58,20 +58,8 @@ func logs(ctx context.Context, b *bench) ([]row, error) {
 		return nil, err
 	}
 	f := follower{api: c, plan: id, step: step}
-	for phase := plan.PhaseRunning; !phase.Ended(); {
-		tick := time.NewTimer(logPoll)
-		now, err := c.Plan(ctx, id) // before the log: what was written until the end is read after it
-		if err != nil {
-			return nil, err
-		}
-		phase = plan.Phase(now.Phase)
-		if err := f.read(ctx); err != nil {
-			return nil, err
-		}
-		if phase.Ended() && phase != plan.PhaseDone {
-			return nil, fmt.Errorf("the run is %s: %s", phase, now.Message)
-		}
-		<-tick.C
+	if err := f.untilDone(ctx); err != nil {
+		return nil, err
 	}
 	_, peak, err := resident(r.PID())
 	if err != nil {
@@ -88,6 +76,26 @@ func logs(ctx context.Context, b *bench) ([]row, error) {
 			float64(len(f.late))/f.last.Sub(f.first).Seconds(), peak),
 		p99 < time.Second && lost == 0 && peak < 500,
 	}}, nil
+}
+
+// untilDone reads the log until the plan is done.
+func (f *follower) untilDone(ctx context.Context) error {
+	for phase := plan.PhaseRunning; !phase.Ended(); {
+		tick := time.NewTimer(logPoll)
+		now, err := f.api.Plan(ctx, f.plan) // before the log: what was written until the end is read after it
+		if err != nil {
+			return err
+		}
+		phase = plan.Phase(now.Phase)
+		if err := f.read(ctx); err != nil {
+			return err
+		}
+		if phase.Ended() && phase != plan.PhaseDone {
+			return fmt.Errorf("the run is %s: %s", phase, now.Message)
+		}
+		<-tick.C
+	}
+	return nil
 }
 
 // wideRun writes a plan that runs one playbook on all nodes of the plan made, as if it had been started.

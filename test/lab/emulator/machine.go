@@ -59,81 +59,100 @@ func (o object) text(key string) string { s, _ := o[key].(string); return s }
 // parse reads a VM from a command line, and returns with it the command line for the QEMU that stands in for it: one
 // that never touches a disk. Besides it has to halt at once and to let the supervisor listen, see run.
 func parse(args []string) (*machine, []string, error) {
-	m := &machine{ConsoleFD: -1}
+	p := parser{m: &machine{ConsoleFD: -1}, nodes: map[string]object{}, taps: map[string]int{}}
 	var rest []string
-	nodes := map[string]object{}
-	taps := map[string]int{}
 	for _, o := range options(args) {
-		var v object
-		if strings.HasPrefix(o.value, "{") {
-			if err := json.Unmarshal([]byte(o.value), &v); err != nil {
-				return nil, nil, fmt.Errorf("%s %s: %w", o.name, o.value, err)
-			}
-		}
-		switch o.name {
-		case "-name":
-			m.Name, _, _ = strings.Cut(strings.TrimPrefix(o.value, "guest="), ",")
-		case "-uuid":
-			m.UUID = o.value
-		case "-m":
-			m.Memory, _ = strconv.Atoi(strings.TrimPrefix(strings.Split(o.value, ",")[0], "size="))
-		case "-blockdev":
-			if v == nil {
-				return nil, nil, fmt.Errorf("the block device is not described in JSON: %s", o.value)
-			}
-			nodes[v.text("node-name")] = v
-			m.Nodes = append(m.Nodes, o.value)
-			stub, err := json.Marshal(object{
-				"driver": "null-co", "node-name": v.text("node-name"), "size": 1 << 30, "read-zeroes": true,
-			})
-			if err != nil {
-				return nil, nil, err
-			}
-			o.value = string(stub)
-		case "-netdev":
-			fd, err := strconv.Atoi(v.text("fd"))
-			if v.text("type") != "tap" || err != nil {
-				return nil, nil, fmt.Errorf(
-					"only tap devices that libvirt opens are known as adapters, not %s", o.value,
-				)
-			}
-			taps[v.text("id")] = fd
-		case "-add-fd":
-			var set, fd int
-			if n, err := fmt.Sscanf(
-				o.value, "set=%d,fd=%d,", &set, &fd,
-			); n == 2 && err == nil && strings.Contains(o.value, "opaque=serial0") {
-				m.ConsoleFD = fd
-			}
-		case "-device":
-			switch {
-			case strings.HasPrefix(v.text("driver"), "virtio-blk"):
-				node := nodes[v.text("drive")]
-				if node == nil {
-					return nil, nil, fmt.Errorf("there is no block device for %s", o.value)
-				}
-				ro, _ := node["read-only"].(bool)
-				m.Disks = append(m.Disks, disk{
-					Node: v.text("drive"), Serial: v.text("serial"), RO: ro, Format: node.text("driver"),
-					File: nodes[node.text("file")].text("filename"),
-				})
-			case strings.HasPrefix(v.text("driver"), "virtio-net"):
-				fd, found := taps[v.text("netdev")]
-				if !found {
-					return nil, nil, fmt.Errorf("there is no network device for %s", o.value)
-				}
-				m.Adapters = append(m.Adapters, adapter{FD: fd, MAC: v.text("mac")})
-			}
+		value, err := p.option(o)
+		if err != nil {
+			return nil, nil, err
 		}
 		rest = append(rest, o.name)
-		if o.value != "" {
-			rest = append(rest, o.value)
+		if value != "" {
+			rest = append(rest, value)
 		}
 	}
+	m := p.m
 	if m.UUID == "" || m.Memory == 0 || !slices.ContainsFunc(m.Disks, func(d disk) bool { return !d.RO }) {
 		return nil, nil, fmt.Errorf("the VM %q has no id, no memory or no disk to start from", m.Name)
 	}
 	return m, rest, nil
+}
+
+// parser fills in a machine from one option after the other.
+type parser struct {
+	m     *machine
+	nodes map[string]object // the block devices by node-name
+	taps  map[string]int    // file descriptors by the adapter's id
+}
+
+// option reads an option and returns the value that the QEMU that stands in gets for it.
+func (p *parser) option(o option) (string, error) {
+	var v object
+	if strings.HasPrefix(o.value, "{") {
+		if err := json.Unmarshal([]byte(o.value), &v); err != nil {
+			return "", fmt.Errorf("%s %s: %w", o.name, o.value, err)
+		}
+	}
+	switch o.name {
+	case "-name":
+		p.m.Name, _, _ = strings.Cut(strings.TrimPrefix(o.value, "guest="), ",")
+	case "-uuid":
+		p.m.UUID = o.value
+	case "-m":
+		p.m.Memory, _ = strconv.Atoi(strings.TrimPrefix(strings.Split(o.value, ",")[0], "size="))
+	case "-blockdev":
+		return p.blockdev(v, o.value)
+	case "-netdev":
+		fd, err := strconv.Atoi(v.text("fd"))
+		if v.text("type") != "tap" || err != nil {
+			return "", fmt.Errorf("only tap devices that libvirt opens are known as adapters, not %s", o.value)
+		}
+		p.taps[v.text("id")] = fd
+	case "-add-fd":
+		var set, fd int
+		n, err := fmt.Sscanf(o.value, "set=%d,fd=%d,", &set, &fd)
+		if n == 2 && err == nil && strings.Contains(o.value, "opaque=serial0") {
+			p.m.ConsoleFD = fd
+		}
+	case "-device":
+		return o.value, p.device(v, o.value)
+	}
+	return o.value, nil
+}
+
+// blockdev keeps the block device and returns one without data in its place.
+func (p *parser) blockdev(v object, value string) (string, error) {
+	if v == nil {
+		return "", fmt.Errorf("the block device is not described in JSON: %s", value)
+	}
+	p.nodes[v.text("node-name")] = v
+	p.m.Nodes = append(p.m.Nodes, value)
+	stub, err := json.Marshal(object{
+		"driver": "null-co", "node-name": v.text("node-name"), "size": 1 << 30, "read-zeroes": true,
+	})
+	return string(stub), err
+}
+
+func (p *parser) device(v object, value string) error {
+	switch {
+	case strings.HasPrefix(v.text("driver"), "virtio-blk"):
+		node := p.nodes[v.text("drive")]
+		if node == nil {
+			return fmt.Errorf("there is no block device for %s", value)
+		}
+		ro, _ := node["read-only"].(bool)
+		p.m.Disks = append(p.m.Disks, disk{
+			Node: v.text("drive"), Serial: v.text("serial"), RO: ro, Format: node.text("driver"),
+			File: p.nodes[node.text("file")].text("filename"),
+		})
+	case strings.HasPrefix(v.text("driver"), "virtio-net"):
+		fd, found := p.taps[v.text("netdev")]
+		if !found {
+			return fmt.Errorf("there is no network device for %s", value)
+		}
+		p.m.Adapters = append(p.m.Adapters, adapter{FD: fd, MAC: v.text("mac")})
+	}
+	return nil
 }
 
 // root is the disk that the guest starts from: the first that can be written.

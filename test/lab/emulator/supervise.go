@@ -49,61 +49,75 @@ func supervise() (err error) {
 		_ = mon.tell("quit")
 		return err
 	}
-	var (
-		started *exec.Cmd
-		ended   = make(chan syscall.WaitStatus, 1)
-	)
-	start := func() error {
-		var err error
-		if started, err = box.start(console); err == nil {
-			cmd := started
-			go func() {
-				_ = cmd.Wait() // how it ended is in the state
-				status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-				ended <- status
-			}()
-		}
-		return err
-	}
-	stop := func() {
-		if started != nil {
-			_ = started.Process.Kill()
-			<-ended
-			started = nil
-		}
-	}
-	defer stop()
+	r := &runner{m: &m, mon: mon, box: box, console: console, ended: make(chan syscall.WaitStatus, 1)}
+	defer r.stop()
+	return r.run()
+}
+
+// runner starts and stops a guest as the monitor of its QEMU says.
+type runner struct {
+	m       *machine
+	mon     *monitor
+	box     *box
+	console string
+	started *exec.Cmd // nil while no guest runs
+	ended   chan syscall.WaitStatus
+}
+
+func (r *runner) run() error {
 	for {
 		select {
-		case event, open := <-mon.events:
-			log.Printf("%s: %s", m.Name, event)
+		case event, open := <-r.mon.events:
+			log.Printf("%s: %s", r.m.Name, event)
 			switch {
 			case !open || event == "SHUTDOWN":
 				return nil
-			case event == "RESUME" && started == nil, event == "RESET":
-				stop()
-				if err := start(); err != nil {
-					_ = mon.tell("quit")
+			case event == "RESUME" && r.started == nil, event == "RESET":
+				r.stop()
+				if err := r.start(); err != nil {
 					return err
 				}
-			case event == "POWERDOWN" && started != nil:
-				_ = started.Process.Signal(powerOff)
+			case event == "POWERDOWN" && r.started != nil:
+				_ = r.started.Process.Signal(powerOff)
 			}
-		case status := <-ended:
-			started = nil
+		case status := <-r.ended:
+			r.started = nil
 			// reboot(2): the init of a PID namespace ends so when it restarts, and by SIGINT when it switches off
 			if status.Signaled() && status.Signal() == syscall.SIGHUP {
-				if err := start(); err != nil {
-					_ = mon.tell("quit")
+				if err := r.start(); err != nil {
 					return err
 				}
 				continue
 			}
-			log.Printf("%s: the guest has ended: exit code %d, signal %d", m.Name, status.ExitStatus(), status.Signal())
-			if err := mon.tell("quit"); err != nil {
+			log.Printf("%s: the guest has ended: exit code %d, signal %d", r.m.Name, status.ExitStatus(), status.Signal())
+			if err := r.mon.tell("quit"); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// start starts the guest. It ends its QEMU on an error.
+func (r *runner) start() error {
+	cmd, err := r.box.start(r.console)
+	r.started = cmd
+	if err != nil {
+		_ = r.mon.tell("quit")
+		return err
+	}
+	go func() {
+		_ = cmd.Wait() // how it ended is in the state
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		r.ended <- status
+	}()
+	return nil
+}
+
+func (r *runner) stop() {
+	if r.started != nil {
+		_ = r.started.Process.Kill()
+		<-r.ended
+		r.started = nil
 	}
 }
 
