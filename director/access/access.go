@@ -13,20 +13,20 @@ import (
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
 
 // Facts tells what playbooks know of a cluster. Errors: not_found, and conflict for a cluster without machines.
 type Facts interface {
-	Facts(ctx context.Context, cluster string) (planner.Facts, error)
+	Facts(ctx context.Context, cluster string) (step.Facts, error)
 }
 
 // Keys are the keys of clusters, and what is rendered with them. steps.Env implements it.
 type Keys interface {
 	ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
-	Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error)
+	Inventory(ctx context.Context, f step.Facts) (inventory.Files, error)
 	SecretVars(ctx context.Context, uid string) ([]byte, error)
 	SSH() steps.SSHAccess
 }

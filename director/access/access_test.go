@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -22,7 +22,7 @@ type keys struct{ authorities pki.ClusterPKI }
 
 func (k keys) ClusterPKI(context.Context, string) (pki.ClusterPKI, error) { return k.authorities, nil }
 
-func (keys) Inventory(context.Context, planner.Facts) (inventory.Files, error) {
+func (keys) Inventory(context.Context, step.Facts) (inventory.Files, error) {
 	return nil, director.Errorf(director.KindInternal, "test", "nothing is rendered")
 }
 func (keys) SecretVars(context.Context, string) ([]byte, error) { return nil, nil }
@@ -31,8 +31,8 @@ func (keys) SSH() steps.SSHAccess                               { return steps.S
 // noFacts knows no cluster.
 type noFacts struct{}
 
-func (noFacts) Facts(_ context.Context, cluster string) (planner.Facts, error) {
-	return planner.Facts{}, director.Errorf(director.KindNotFound, "test", "there is no cluster %s", cluster)
+func (noFacts) Facts(_ context.Context, cluster string) (step.Facts, error) {
+	return step.Facts{}, director.Errorf(director.KindNotFound, "test", "there is no cluster %s", cluster)
 }
 
 func TestAccessIsRefused(t *testing.T) {

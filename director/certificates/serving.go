@@ -15,7 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/kube"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/model"
 )
 
 // Cluster is the API of a cluster, as far as requests for certificates go.
@@ -94,7 +94,7 @@ func (a *Approver) look(ctx context.Context, uid string, members []director.Mach
 	for _, m := range members {
 		nodes = append(nodes, known(m))
 		if m.Role == director.RoleMaster && m.Address != "" {
-			endpoints = append(endpoints, net.JoinHostPort(m.Address, strconv.Itoa(planner.Port)))
+			endpoints = append(endpoints, net.JoinHostPort(m.Address, strconv.Itoa(model.APIPort)))
 		}
 	}
 	slices.Sort(endpoints)

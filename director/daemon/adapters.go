@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/plugins/libvirt"
 	"github.com/director-kaas/kaas/plugins/vsphere"
@@ -41,14 +41,14 @@ func (s engineStore) Active(ctx context.Context) ([]string, error) {
 type clusterRecords struct{ *store.Store }
 
 // SetNode records what the machine of a node is to its cluster. Idempotent.
-func (c clusterRecords) SetNode(ctx context.Context, p planner.NodeParams) error {
+func (c clusterRecords) SetNode(ctx context.Context, p step.NodeParams) error {
 	return c.SetMembership(ctx, p.Machine, store.Membership{
 		State: p.State, Kubernetes: p.Version, Image: p.Image, KeptBy: p.KeptBy,
 	})
 }
 
 // ClusterInstalled records what was installed. Idempotent.
-func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
+func (c clusterRecords) ClusterInstalled(ctx context.Context, p step.ClusterParams, at time.Time) error {
 	doc := model.Document{
 		Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels}, Cluster: &p.Document,
 	}
@@ -64,7 +64,7 @@ func (c clusterRecords) ClusterInstalled(ctx context.Context, p planner.ClusterP
 
 // ForgetCluster removes the record, the secrets and the document of the cluster. Idempotent. Conflict while the cluster
 // has machines: a step that was skipped has left them.
-func (c clusterRecords) ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error {
+func (c clusterRecords) ForgetCluster(ctx context.Context, p step.ClusterParams, actor string, at time.Time) error {
 	return c.Update(ctx, func(tx *store.Tx) error {
 		machines, err := tx.Living(p.UID)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -250,7 +250,7 @@ func (c Config) checkSimulation(p *problems) {
 
 // budget returns how many steps may hold the budget at once.
 func (c Config) budget(name string) int {
-	rest, ok := strings.CutPrefix(name, planner.BudgetClones+"/")
+	rest, ok := strings.CutPrefix(name, step.BudgetClones+"/")
 	switch {
 	case !ok:
 		return 0

@@ -20,7 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -143,13 +143,13 @@ func send(t *testing.T, c Config, d *Daemon, method, path, body string) (int, st
 func TestEveryStepKindHasAHandler(t *testing.T) {
 	t.Parallel()
 	handlers := steps.Handlers(steps.Env{})
-	for _, kind := range planner.StepKinds() {
+	for _, kind := range step.Kinds() {
 		if handlers[kind] == nil {
 			t.Errorf("no handler for %s", kind)
 		}
 	}
-	if len(handlers) != len(planner.StepKinds()) {
-		t.Errorf("%d handlers for %d kinds", len(handlers), len(planner.StepKinds()))
+	if len(handlers) != len(step.Kinds()) {
+		t.Errorf("%d handlers for %d kinds", len(handlers), len(step.Kinds()))
 	}
 }
 

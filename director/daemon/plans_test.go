@@ -10,8 +10,8 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -157,10 +157,10 @@ func TestBudgets(t *testing.T) {
 	t.Parallel()
 	c := Config{ClonesPerProvider: 16, ClonesPerHost: 4}
 	got := map[string]int{}
-	for _, name := range []string{planner.BudgetClones + "/lab", planner.BudgetClones + "/lab/h1", "other"} {
+	for _, name := range []string{step.BudgetClones + "/lab", step.BudgetClones + "/lab/h1", "other"} {
 		got[name] = c.budget(name)
 	}
-	want := map[string]int{planner.BudgetClones + "/lab": 16, planner.BudgetClones + "/lab/h1": 4, "other": 0}
+	want := map[string]int{step.BudgetClones + "/lab": 16, step.BudgetClones + "/lab/h1": 4, "other": 0}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -149,16 +149,16 @@ func TestPullPasswordsRotate(t *testing.T) {
 		}
 		v.exec("INSERT INTO anonymous_pulls (cluster_uid) VALUES ('u1')")
 		old := given()
-		run(planner.StepPullRenew)
+		run(step.PullRenew)
 		fresh := given()
-		run(planner.StepPullRenew)
+		run(step.PullRenew)
 		if old == fresh || given() != fresh {
 			t.Error("nodes are not given the one new password")
 		}
 		accepted("meanwhile", map[director.Secret]bool{old: true, fresh: true, "other": false})
-		run(planner.StepPullSettle)
+		run(step.PullSettle)
 		accepted("afterwards", map[director.Secret]bool{old: false, fresh: true})
-		run(planner.StepPullSettle)
+		run(step.PullSettle)
 		accepted("again", map[director.Secret]bool{old: false, fresh: true})
 		if given() != fresh || p.read(t.Context(), "", "", "10.0.0.1") {
 			t.Error("the cluster has no password, or pulls without one still")

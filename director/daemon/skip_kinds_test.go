@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -17,31 +17,31 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 	node := func(op plan.Operation) plan.Request { return plan.Request{Operation: op, Nodes: []string{"demo-w-2"}} }
 	remove := plan.Request{Operation: plan.ClusterDelete}
 	kinds := map[string][]plan.Request{ // by kind: what is asked for while all steps of the kind are skipped
-		planner.StepReleasePush: {
+		step.ReleasePush: {
 			create,
-		}, planner.StepNetworkEnsure: {create}, planner.StepImageEnsure: {create}, planner.StepClusterPKI: {create},
-		planner.StepClusterReady: {
+		}, step.NetworkEnsure: {create}, step.ImageEnsure: {create}, step.ClusterPKI: {create},
+		step.ClusterReady: {
 			create,
-		}, planner.StepKubeReady: {create}, planner.StepVMEnsure: {create, node(plan.NodeReplace)},
-		planner.StepVMBoot: {
+		}, step.KubeReady: {create}, step.VMEnsure: {create, node(plan.NodeReplace)},
+		step.VMBoot: {
 			create, node(plan.NodeReplace),
 		},
-		planner.StepPlay: {
+		step.Play: {
 			create, node(plan.NodeDelete), node(plan.NodeReplace),
 			{Operation: plan.ClusterUpgrade},
 			{Operation: plan.ClusterRotatePull},
 		},
-		planner.StepNodeReady: {
+		step.NodeReady: {
 			node(plan.NodeReplace), {Operation: plan.ClusterUpgrade},
-		}, planner.StepNodeLeft: {node(plan.NodeDelete), scaleIn},
-		planner.StepVMDelete: {
+		}, step.NodeLeft: {node(plan.NodeDelete), scaleIn},
+		step.VMDelete: {
 			node(plan.NodeDelete), scaleIn, remove,
-		}, planner.StepVMRemove: {node(plan.NodeReplace)}, planner.StepNetworkDelete: {remove},
-		planner.StepClusterForget: {remove}, planner.StepKubeTraffic: {{Operation: plan.ClusterUpgrade}},
-		planner.StepPullRenew:  {{Operation: plan.ClusterRotatePull}},
-		planner.StepPullSettle: {{Operation: plan.ClusterRotatePull}},
-		planner.StepVMMove:     {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
-		planner.StepVMAdopt: {
+		}, step.VMRemove: {node(plan.NodeReplace)}, step.NetworkDelete: {remove},
+		step.ClusterForget: {remove}, step.KubeTraffic: {{Operation: plan.ClusterUpgrade}},
+		step.PullRenew:  {{Operation: plan.ClusterRotatePull}},
+		step.PullSettle: {{Operation: plan.ClusterRotatePull}},
+		step.VMMove:     {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.VMAdopt: {
 			{
 				Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"},
 				HostKeys: map[string]string{
@@ -50,7 +50,7 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 			},
 		},
 	}
-	for _, kind := range planner.StepKinds() {
+	for _, kind := range step.Kinds() {
 		if len(kinds[kind]) == 0 {
 			t.Errorf("no case has steps of kind %s", kind)
 		}
@@ -83,7 +83,7 @@ func skipKind(t *testing.T, kind string, r plan.Request) {
 	if len(skipped)+len(refused) == 0 {
 		t.Error("nothing was skipped")
 	}
-	if kind == planner.StepClusterReady != (len(refused) > 0 && len(skipped) == 0) {
+	if kind == step.ClusterReady != (len(refused) > 0 && len(skipped) == 0) {
 		t.Errorf("skipped %v, refused %v", skipped, refused)
 	}
 	unsaid := s.differences(t)
@@ -92,7 +92,7 @@ func skipKind(t *testing.T, kind string, r plan.Request) {
 	}
 	// What waits for a node also records it as a member, and a VM that stays where it is was to be another one. The
 	// next plan records both.
-	if kind != planner.StepNodeReady && kind != planner.StepVMMove {
+	if kind != step.NodeReady && kind != step.VMMove {
 		t.Errorf("the ledger does not say that these are members: %v", unsaid)
 	}
 	s.through(t, plan.Request{}, none)

@@ -20,8 +20,8 @@ import (
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -138,7 +138,7 @@ func openSkipping(t *testing.T) *skipping {
 	conf.Env.Player = s.cluster
 	conf.Env.Connect = func([]byte) (steps.API, error) { return s.cluster, nil }
 	handlers := steps.Handlers(conf.Env)
-	handlers[planner.StepReleasePush] = plan.HandlerFunc(func(context.Context, plan.Run) error { return nil })
+	handlers[step.ReleasePush] = plan.HandlerFunc(func(context.Context, plan.Run) error { return nil })
 	conf.Engine, err = engine.New(t.Context(), engine.Config{
 		Director: conf.Store.DirectorID(), Instance: "second", Store: engineStore{conf.Store}, Handlers: handlers,
 		Log: conf.Log, Explain: explain, Current: operations.Current,

@@ -26,6 +26,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -172,7 +173,7 @@ var life = []plan.Operation{
 // records is the store as the steps want it.
 type records struct{ adapted }
 
-func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error {
+func (r records) ClusterInstalled(ctx context.Context, p step.ClusterParams, at time.Time) error {
 	doc := model.Document{Kind: model.KindCluster, Metadata: model.Metadata{Name: p.Name}, Cluster: &p.Document}
 	return r.Store.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.SetMembers(p.UID, p.Nodes, p.Kubernetes); err != nil {
@@ -184,11 +185,11 @@ func (r records) ClusterInstalled(ctx context.Context, p planner.ClusterParams, 
 	})
 }
 
-func (r records) SetNode(ctx context.Context, p planner.NodeParams) error {
+func (r records) SetNode(ctx context.Context, p step.NodeParams) error {
 	return r.SetMembership(ctx, p.Machine, store.Membership{State: p.State, Kubernetes: p.Version, Image: p.Image})
 }
 
-func (r records) ForgetCluster(ctx context.Context, p planner.ClusterParams, _ string, _ time.Time) error {
+func (r records) ForgetCluster(ctx context.Context, p step.ClusterParams, _ string, _ time.Time) error {
 	return r.Store.Update(ctx, func(tx *store.Tx) error { return tx.ForgetCluster(p.UID, p.Name) })
 }
 
@@ -232,13 +233,13 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })
 	for _, kind := range []string{
-		planner.StepReleasePush, planner.StepClusterPKI, planner.StepPlay, planner.StepKubeReady,
-		planner.StepKubeTraffic,
+		step.ReleasePush, step.ClusterPKI, step.Play, step.KubeReady,
+		step.KubeTraffic,
 	} {
 		out[kind] = nothing
 	}
 	// There is no cluster to ask: what was joined is ready.
-	out[planner.StepNodeReady] = out[planner.StepNodeLeft]
+	out[step.NodeReady] = out[step.NodeLeft]
 	return out
 }
 
@@ -280,7 +281,7 @@ func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
 		if len(p.Facts) == 0 {
 			return nil
 		}
-		facts, err := planner.DecodeFacts(p.Content)
+		facts, err := step.DecodeFacts(p.Content)
 		for _, m := range facts.Nodes {
 			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
 		}
@@ -574,7 +575,7 @@ func TestTwoPlansWithTheSameAddresses(t *testing.T) {
 	beginReal(t, e, s, first)
 	addPlan(t, s.db, second)
 	err := e.Begin(t.Context(), "b", "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
-		facts, err := planner.DecodeFacts(p.Content)
+		facts, err := step.DecodeFacts(p.Content)
 		for _, m := range facts.Nodes {
 			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -44,7 +45,7 @@ func (l lab) moving(t *testing.T, s scene) map[string]plan.Handler {
 		Backends: besideLost{s}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	all := steps.Handlers(env)
-	for _, kind := range []string{planner.StepVMEnsure, planner.StepVMBoot, planner.StepVMMove, planner.StepVMDelete} {
+	for _, kind := range []string{step.VMEnsure, step.VMBoot, step.VMMove, step.VMDelete} {
 		out[kind] = all[kind]
 	}
 	return out

@@ -21,7 +21,7 @@ import (
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store/storetest"
 )
@@ -93,17 +93,17 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name+".yml"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		params, err := json.Marshal(planner.PlayParams{Playbook: name + ".yml"})
+		params, err := json.Marshal(step.PlayParams{Playbook: name + ".yml"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		step := plan.Step{ID: "play/" + name, Kind: planner.StepPlay, Params: params, Attempts: 1, Timeout: time.Hour}
+		s := plan.Step{ID: "play/" + name, Kind: step.Play, Params: params, Attempts: 1, Timeout: time.Hour}
 		if i > 0 {
-			step.Needs = []string{p.Steps[i-1].ID}
+			s.Needs = []string{p.Steps[i-1].ID}
 		}
-		p.Steps = append(p.Steps, step)
+		p.Steps = append(p.Steps, s)
 	}
-	facts, err := planner.DecodeFacts(p.Content)
+	facts, err := step.DecodeFacts(p.Content)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // roster is a cluster as its own API shows it. Pretended playbooks change it as the real ones do, and refuse what those
@@ -57,8 +58,8 @@ func (f *roster) view() []string {
 }
 
 func (f *roster) play(r plan.Run) error {
-	var p planner.PlayParams
-	facts, err := planner.DecodeFacts(r.Plan.Content)
+	var p step.PlayParams
+	facts, err := step.DecodeFacts(r.Plan.Content)
 	if err == nil {
 		err = json.Unmarshal(r.Step.Params, &p)
 	}
@@ -112,13 +113,13 @@ func (f *roster) play(r plan.Run) error {
 // handlers returns the lab's handlers with the fleet behind plays, VMs and the look at nodes.
 func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
 	out := maps.Clone(in)
-	out[planner.StepPlay] = plan.HandlerFunc(func(_ context.Context, r plan.Run) error { return f.play(r) })
-	disk := func(kind string, after func(planner.VMParams)) {
+	out[step.Play] = plan.HandlerFunc(func(_ context.Context, r plan.Run) error { return f.play(r) })
+	disk := func(kind string, after func(step.VMParams)) {
 		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
 			if err := in[kind].Run(ctx, r); err != nil {
 				return err
 			}
-			var p planner.VMParams
+			var p step.VMParams
 			if err := json.Unmarshal(r.Step.Params, &p); err != nil {
 				return err
 			}
@@ -128,16 +129,16 @@ func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
 			return nil
 		})
 	}
-	disk(planner.StepVMEnsure, func(p planner.VMParams) {
+	disk(step.VMEnsure, func(p step.VMParams) {
 		if f.disks[p.Machine.Name] == "" {
 			f.disks[p.Machine.Name] = p.ImageName
 		}
 	})
-	gone := func(p planner.VMParams) { delete(f.disks, p.Machine.Name) }
-	disk(planner.StepVMRemove, gone)
-	disk(planner.StepVMDelete, gone)
-	out[planner.StepNodeReady] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
-		var p planner.NodeParams
+	gone := func(p step.VMParams) { delete(f.disks, p.Machine.Name) }
+	disk(step.VMRemove, gone)
+	disk(step.VMDelete, gone)
+	out[step.NodeReady] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
+		var p step.NodeParams
 		if err := json.Unmarshal(r.Step.Params, &p); err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
 				),
 			)
 		}
-		return in[planner.StepNodeReady].Run(ctx, r)
+		return in[step.NodeReady].Run(ctx, r)
 	})
 	return out
 }

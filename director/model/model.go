@@ -251,6 +251,9 @@ type ServiceNetwork struct {
 	Domain string       `json:"domain,omitempty" doc:"DNS domain of the cluster." default:"cluster.local"`
 }
 
+// APIPort is where the Kubernetes API of every cluster answers.
+const APIPort = 6443
+
 // APIEndpoint is where the Kubernetes API answers.
 type APIEndpoint struct {
 	VIP   netip.Addr `json:"vip,omitzero" doc:"Virtual address before several masters; required with 3 or 5. With one it may be set, so that the cluster can grow to more."`

@@ -15,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -32,11 +33,11 @@ type claim struct {
 // claims returns the addresses of the machines whose VMs the plan makes and that do not exist yet, and the virtual
 // address as long as the cluster has no machine. A VM that somebody else makes, and that the plan takes over, answers
 // where it should.
-func claims(w planner.World, c plan.Content, facts planner.Facts, existing map[string]bool) []claim {
+func claims(w planner.World, c plan.Content, facts step.Facts, existing map[string]bool) []claim {
 	made := map[string]bool{}
 	for _, s := range c.Steps {
 		// its Node may be the one that it follows
-		if name, ok := strings.CutPrefix(s.ID, planner.StepVMEnsure+"/"); ok {
+		if name, ok := strings.CutPrefix(s.ID, step.VMEnsure+"/"); ok {
 			made[name] = true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // crowd is a network on which hosts answer at some addresses.
@@ -77,16 +78,16 @@ func TestAddressesInUse(t *testing.T) {
 	third.NICs = []director.NIC{
 		{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.7", MAC: "52:54:00:00:00:0f"},
 	}
-	facts := planner.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.Made["c000-w-2"], third}}
+	facts := step.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.Made["c000-w-2"], third}}
 
 	var c plan.Content
 	for _, m := range facts.Nodes {
 		c.Steps = append(c.Steps, plan.Step{
-			ID: planner.StepVMEnsure + "/" + m.Name,
-		}, plan.Step{ID: planner.StepVMBoot + "/" + m.Name})
+			ID: step.VMEnsure + "/" + m.Name,
+		}, plan.Step{ID: step.VMBoot + "/" + m.Name})
 	}
 	adopted := c
-	adopted.Steps = []plan.Step{{ID: planner.StepVMAdopt + "/" + third.Name}}
+	adopted.Steps = []plan.Step{{ID: step.VMAdopt + "/" + third.Name}}
 	if list := claims(w, adopted, facts, nil); len(list) != 0 {
 		t.Errorf("a VM that is taken over answers, and its addresses are looked at: %+v", list)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -99,7 +100,7 @@ func (o *Operations) remembered(
 		if err != nil {
 			return director.Machine{}, err
 		}
-		if facts, err := planner.DecodeFacts(p.Content); err == nil { // a plan without facts does not tell
+		if facts, err := step.DecodeFacts(p.Content); err == nil { // a plan without facts does not tell
 			for _, m := range facts.Nodes {
 				if m.ID == vm.Stamp.Machine {
 					return m, known(op, m, said)

@@ -20,7 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -59,7 +59,7 @@ func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Wri
 	if o.Support != nil {
 		s = o.Support(ctx)
 	}
-	facts, ferr := planner.DecodeFacts(v.Plan.Content)
+	facts, ferr := step.DecodeFacts(v.Plan.Content)
 	secrets, err := o.secretsOf(ctx, facts, s.Private)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (o *Operations) archivedFile(ctx context.Context, actor, id string) (func(i
 
 // secretsOf returns what replaces the secrets of the cluster and of the director.
 func (o *Operations) secretsOf(
-	ctx context.Context, f planner.Facts, private []director.Secret,
+	ctx context.Context, f step.Facts, private []director.Secret,
 ) (*ansible.Redactor, error) {
 	var vars []byte
 	if f.UID != "" {
@@ -128,7 +128,7 @@ func (o *Operations) secretsOf(
 }
 
 func (o *Operations) fill(
-	ctx context.Context, a *archive, v plan.View, s Support, facts planner.Facts, ferr error,
+	ctx context.Context, a *archive, v plan.View, s Support, facts step.Facts, ferr error,
 ) error {
 	p := wire.PlanOf(v.Plan, v.State)
 	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)

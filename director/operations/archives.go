@@ -20,7 +20,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -241,7 +241,7 @@ func (r Retention) writePlan(ctx context.Context, id string) (store.ArchiveFile,
 	if o.Support != nil {
 		private = o.Support(ctx).Private
 	}
-	facts, _ := planner.DecodeFacts(p.Content) // a plan without facts has no machines either
+	facts, _ := step.DecodeFacts(p.Content) // a plan without facts has no machines either
 	secrets, err := o.secretsOf(ctx, facts, private)
 	if err != nil {
 		return store.ArchiveFile{}, err

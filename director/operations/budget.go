@@ -8,7 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Allowances returns how many VMs may be made on the provider: by its document, and by the director's configuration for
@@ -36,7 +36,7 @@ func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Con
 	}
 	count := 0
 	for _, s := range c.Steps {
-		if s.Kind == planner.StepVMEnsure && !s.Back() {
+		if s.Kind == step.VMEnsure && !s.Back() {
 			count++
 		}
 	}

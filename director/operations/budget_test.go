@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 )
 
@@ -33,8 +33,8 @@ func TestCreationBudget(t *testing.T) {
 	planned := &plan.Plan{ID: "p1"}
 	create := func(n int) string {
 		m := l.Made[fmt.Sprintf("c000-w-%d", n)]
-		step := plan.Step{ID: planner.StepVMEnsure + "/" + m.Name, Kind: planner.StepVMEnsure, Params: servicetest.Params(m)}
-		err := steps.Handlers(env)[planner.StepVMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: step})
+		s := plan.Step{ID: step.VMEnsure + "/" + m.Name, Kind: step.VMEnsure, Params: servicetest.Params(m)}
+		err := steps.Handlers(env)[step.VMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: s})
 		o := plan.OutcomeOf(err)
 		if err != nil && o.Kind != plan.NotReady {
 			t.Fatalf("VM %d: %v", n, err)
@@ -50,8 +50,8 @@ func TestCreationBudget(t *testing.T) {
 	got = append(got, create(1))
 	now = now.Add(10 * time.Minute)
 	l.World.Inject(sim.Fault{Verb: sim.VerbEnsure})
-	if err := steps.Handlers(env)[planner.StepVMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: plan.Step{
-		ID: planner.StepVMEnsure + "/c000-w-2", Params: servicetest.Params(l.Made["c000-w-2"]),
+	if err := steps.Handlers(env)[step.VMEnsure].Run(t.Context(), plan.Run{Plan: planned, Step: plan.Step{
+		ID: step.VMEnsure + "/c000-w-2", Params: servicetest.Params(l.Made["c000-w-2"]),
 	}}); director.KindOf(err) != director.KindUnavailable {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestPlansSayThatTheyWillWait(t *testing.T) {
 	l := openLab(t, 1, 1)
 	var c plan.Content
 	for range 3 {
-		c.Steps = append(c.Steps, plan.Step{Kind: planner.StepVMEnsure}, plan.Step{Kind: planner.StepVMBoot})
+		c.Steps = append(c.Steps, plan.Step{Kind: step.VMEnsure}, plan.Step{Kind: step.VMBoot})
 	}
 	provider := model.Provider{Budget: model.Budget{Creations: 2, Per: model.Duration(30 * time.Minute)}}
 	for perHour, want := range map[int][]string{

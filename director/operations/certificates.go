@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/planner"
 )
@@ -78,7 +79,7 @@ func (o *Operations) looks(
 	all := []certLook{serving(certKubelet, kubeletPort, "", pki.Pair{})}
 	if m.Role == director.RoleMaster {
 		all = append(
-			all, serving(certAPI, planner.Port, p.CA.Cert, pki.Pair{}),
+			all, serving(certAPI, model.APIPort, p.CA.Cert, pki.Pair{}),
 			serving(certEtcd, etcdPort, p.EtcdCA.Cert, client),
 		)
 	}

@@ -17,16 +17,16 @@ import (
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
 
 // withDisk runs or undoes the handler of the kind for a machine with a data disk.
-func (l *lab) withDisk(t *testing.T, kind string, m director.Machine, undo bool, change func(*planner.VMParams)) error {
+func (l *lab) withDisk(t *testing.T, kind string, m director.Machine, undo bool, change func(*step.VMParams)) error {
 	t.Helper()
-	var p planner.VMParams
+	var p step.VMParams
 	if err := json.Unmarshal(servicetest.Params(m), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -104,20 +104,20 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	l := openLab(t, 1, 2)
 	ctx := t.Context()
 	first, second := l.Made["c000-w-1"], l.Made["c000-w-2"]
-	if err := l.withDisk(t, planner.StepVMEnsure, first, false, nil); err != nil {
+	if err := l.withDisk(t, step.VMEnsure, first, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	l.World.AttachForeign(l.VM(t, first).ID, "pv-1", 5)
 	l.wantDisks(t, "while the node lives")
 
 	l.killed(
-		t, func() error { return l.withDisk(t, planner.StepVMDelete, first, false, nil) }, sim.VerbList,
+		t, func() error { return l.withDisk(t, step.VMDelete, first, false, nil) }, sim.VerbList,
 		sim.VerbListVolumes, sim.VerbDelete,
 	)
 	id := director.DiskID(first.ID, director.DataDiskSerial)
 	kept, pv := "kept "+id+" c000/w/c000-w-1 1073741824", "foreign pv-1 c000/w/c000-w-1 5"
 	l.wantDisks(t, "after the deletion", pv, kept)
-	if v, err := l.disks().List(ctx, disks.Filter{Plan: "p-" + planner.StepVMDelete}); err != nil || len(v.Items) != 2 {
+	if v, err := l.disks().List(ctx, disks.Filter{Plan: "p-" + step.VMDelete}); err != nil || len(v.Items) != 2 {
 		t.Errorf("of the plan: %+v, %v", v, err)
 	}
 	r, err := l.Audit(ctx)
@@ -125,19 +125,19 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 		t.Errorf("audit: %+v, %v", r, err)
 	}
 
-	take := func(p *planner.VMParams) { p.TakeDisk = id }
+	take := func(p *step.VMParams) { p.TakeDisk = id }
 	l.killed(
-		t, func() error { return l.withDisk(t, planner.StepVMEnsure, second, false, take) }, sim.VerbList,
+		t, func() error { return l.withDisk(t, step.VMEnsure, second, false, take) }, sim.VerbList,
 		sim.VerbEnsure,
 	)
 	l.wantDisks(t, "taken over", pv, strings.Replace(kept, "kept", "taken", 1))
 	_, err = l.disks().Delete(ctx, "admin", "lab", id)
 	servicetest.WantKind(t, err, director.KindConflict)
 	// its VM is made again, with the disk
-	if err := l.withDisk(t, planner.StepVMRemove, second, false, nil); err != nil {
+	if err := l.withDisk(t, step.VMRemove, second, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.withDisk(t, planner.StepVMEnsure, second, false, nil); err != nil {
+	if err := l.withDisk(t, step.VMEnsure, second, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	l.wantDisks(t, "after a replacement", pv, strings.Replace(kept, "kept", "taken", 1))
@@ -147,7 +147,7 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	}
 
 	l.killed(
-		t, func() error { return l.withDisk(t, planner.StepVMDelete, second, false, nil) }, sim.VerbListVolumes,
+		t, func() error { return l.withDisk(t, step.VMDelete, second, false, nil) }, sim.VerbListVolumes,
 		sim.VerbDelete,
 	)
 	l.wantDisks(t, "left behind again", pv, strings.Replace(kept, "c000-w-1", "c000-w-2", 1))
@@ -178,15 +178,15 @@ func TestOnlyNamedDisksAreDestroyed(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
 	for _, m := range l.Made {
-		if err := l.withDisk(t, planner.StepVMEnsure, m, false, nil); err != nil {
+		if err := l.withDisk(t, step.VMEnsure, m, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first, second := l.Made["c000-w-1"], l.Made["c000-w-2"]
-	named := func(p *planner.VMParams) { p.DeleteData = []string{director.DiskID(first.ID, director.DataDiskSerial)} }
+	named := func(p *step.VMParams) { p.DeleteData = []string{director.DiskID(first.ID, director.DataDiskSerial)} }
 	for _, m := range []director.Machine{first, second} {
 		l.killed(
-			t, func() error { return l.withDisk(t, planner.StepVMDelete, m, false, named) }, sim.VerbListVolumes,
+			t, func() error { return l.withDisk(t, step.VMDelete, m, false, named) }, sim.VerbListVolumes,
 			sim.VerbDelete, sim.VerbDeleteVolume,
 		)
 	}
@@ -201,7 +201,7 @@ func TestUndoKeepsTheDisksOfNodes(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 2)
 	for _, m := range l.Made {
-		if err := l.withDisk(t, planner.StepVMEnsure, m, false, nil); err != nil {
+		if err := l.withDisk(t, step.VMEnsure, m, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestUndoKeepsTheDisksOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []director.Machine{never, node} {
-		l.killed(t, func() error { return l.withDisk(t, planner.StepVMEnsure, m, true, nil) }, sim.VerbListVolumes)
+		l.killed(t, func() error { return l.withDisk(t, step.VMEnsure, m, true, nil) }, sim.VerbListVolumes)
 	}
 	l.wantDisks(
 		t, "after the undo", "kept "+director.DiskID(node.ID, director.DataDiskSerial)+" c000/w/c000-w-2 1073741824",
@@ -224,7 +224,7 @@ func TestOrphanDisks(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 1)
 	m := l.Made["c000-w-1"]
-	for _, kind := range []string{planner.StepVMEnsure, planner.StepVMDelete} {
+	for _, kind := range []string{step.VMEnsure, step.VMDelete} {
 		if err := l.withDisk(t, kind, m, false, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -137,7 +138,7 @@ func (o *Operations) declareLost(tx *store.Tx, p *plan.Plan, actor string) error
 	if p.Request.LostHost == "" {
 		return nil
 	}
-	facts, err := planner.DecodeFacts(p.Content)
+	facts, err := step.DecodeFacts(p.Content)
 	if err != nil {
 		return err
 	}

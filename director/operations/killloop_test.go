@@ -19,8 +19,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -275,12 +275,12 @@ func TestKillLoop(t *testing.T) {
 func (l *lab) create(
 	ctx context.Context, random *rand.Rand, m director.Machine, taken bool, nobody func(director.Machine),
 ) (string, error) {
-	late, err := l.try(ctx, random, planner.StepVMEnsure, m, 1+random.IntN(3))
+	late, err := l.try(ctx, random, step.VMEnsure, m, 1+random.IntN(3))
 	if taken { // a stranger has its name
 		if director.KindOf(err) != director.KindConflict || err == nil {
 			return "", fmt.Errorf("a stranger's name was no conflict: %w", err)
 		}
-		_, err = l.try(ctx, random, planner.StepVMDelete, m, random.IntN(3))
+		_, err = l.try(ctx, random, step.VMDelete, m, random.IntN(3))
 		return "refused", err
 	}
 	if err != nil {
@@ -288,7 +288,7 @@ func (l *lab) create(
 	}
 	switch random.IntN(10) {
 	case 0, 1: // given up, with whatever the dead directors had asked for coming late
-		if _, err := l.try(ctx, random, planner.StepVMDelete, m, random.IntN(3)); err != nil {
+		if _, err := l.try(ctx, random, step.VMDelete, m, random.IntN(3)); err != nil {
 			return "", err
 		}
 		for _, s := range late {

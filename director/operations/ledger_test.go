@@ -15,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -307,7 +308,7 @@ func TestNoVMWithoutARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.MakeVM(t, m)
-	if err := l.Step(t.Context(), l.Env, planner.StepVMDelete, m); err != nil { // what undo does
+	if err := l.Step(t.Context(), l.Env, step.VMDelete, m); err != nil { // what undo does
 		t.Fatal(err)
 	}
 	l.MakeVM(t, m)

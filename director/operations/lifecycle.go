@@ -10,7 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -78,7 +78,7 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 			return err
 		}
 		if len(p.Facts) > 0 { // it may make machines: reserve those that are new
-			facts, err := planner.DecodeFacts(p.Content)
+			facts, err := step.DecodeFacts(p.Content)
 			if err != nil {
 				return err
 			}

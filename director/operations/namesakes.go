@@ -5,13 +5,14 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // namesakes tells which machines of the plan and of the cluster have their VMs, by name, and which names are taken by
 // VMs of others. A VM that a node leaves behind on another host is told apart by its stamp: the one that the plan
 // deletes, and one that was given up with its host.
 func (o *Operations) namesakes(
-	w planner.World, c plan.Content, facts planner.Facts, vms []hypervisor.VM,
+	w planner.World, c plan.Content, facts step.Facts, vms []hypervisor.VM,
 ) (existing map[string]bool, problems []director.Field) {
 	existing = map[string]bool{}
 	byName := map[string][]hypervisor.VM{}

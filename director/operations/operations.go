@@ -23,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -274,7 +275,7 @@ func (o *Operations) content(ctx context.Context, w planner.World, r plan.Reques
 func (o *Operations) check(ctx context.Context, w planner.World, c *plan.Content) ([]api.AddressCheck, error) {
 	unsigned, problems := o.trusted(w, *c)
 	c.Warnings = append(c.Warnings, unsigned...)
-	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == planner.StepVMEnsure && !s.Back() }) {
+	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == step.VMEnsure && !s.Back() }) {
 		return nil, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
 	}
 	warnings, looked, err := o.precheck(ctx, w, *c, problems)

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -39,7 +40,7 @@ func (o *Operations) precheck(
 	}
 	warnings = append(warnings, budget...)
 	problems = append(problems, o.checkImage(ctx, w)...)
-	facts, err := planner.DecodeFacts(c)
+	facts, err := step.DecodeFacts(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +141,7 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 
 // checkProvider asks the hypervisor: reachable, room for what is new, and no stranger with one of our names.
 func (o *Operations) checkProvider(
-	ctx context.Context, w planner.World, c plan.Content, facts planner.Facts,
+	ctx context.Context, w planner.World, c plan.Content, facts step.Facts,
 ) ([]director.Field, []api.AddressCheck, error) {
 	b, err := o.view(ctx, w)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -100,7 +101,7 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	if err != nil {
 		return err
 	}
-	if made := planner.ClusterUID(p.Content); made != "" && uid != made {
+	if made := step.ClusterUID(p.Content); made != "" && uid != made {
 		return director.Errorf(
 			director.KindConflict, op, "plan %s cannot go on: the cluster %s that it was made for was deleted", p.ID,
 			p.Cluster,

@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // trusted looks at who signed what the plan brings to the registry and to providers. It warns of what is used without a
@@ -15,9 +16,9 @@ import (
 func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
 	makes := false
 	for _, s := range c.Steps {
-		makes = makes || s.Kind == planner.StepReleasePush || s.Kind == planner.StepVMEnsure && !s.Back()
-		var p planner.ImageParams
-		if s.Kind != planner.StepImageEnsure || json.Unmarshal(s.Params, &p) != nil {
+		makes = makes || s.Kind == step.ReleasePush || s.Kind == step.VMEnsure && !s.Back()
+		var p step.ImageParams
+		if s.Kind != step.ImageEnsure || json.Unmarshal(s.Params, &p) != nil {
 			continue
 		}
 		path, err := o.imageFile(p.Image)

@@ -15,8 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/usage"
 )
@@ -58,20 +58,20 @@ func openFormer(t *testing.T) (*lab, plan.Plan) {
 	}
 	m := l.Made["c000-w-1"]
 	m.NICs = []director.NIC{{Role: model.NICStorage, Network: "beside", Address: "10.91.0.10"}}
-	back := planner.VMParams{Machine: m, ImageName: doc.Image.NameOnProviders("former")}
+	back := step.VMParams{Machine: m, ImageName: doc.Image.NameOnProviders("former")}
 	p := plan.Plan{ID: "p1", CreatedAt: time.Unix(1, 0), Content: plan.Content{
 		Operation: plan.ClusterUpgrade, Cluster: "c000",
-		Facts: text(planner.Facts{
+		Facts: text(step.Facts{
 			UID: l.Docs["c000"].UID, Digest: "own",
-			Former: map[string]planner.ReleaseFacts{"v1.36.4": {Bundle: "/former", Digest: "before"}},
+			Former: map[string]step.ReleaseFacts{"v1.36.4": {Bundle: "/former", Digest: "before"}},
 		}),
 		Steps: []plan.Step{
-			{ID: "upgrade/c000-w-1", Kind: planner.StepPlay, Params: text(planner.PlayParams{Playbook: "upgrade"})},
+			{ID: "upgrade/c000-w-1", Kind: step.Play, Params: text(step.PlayParams{Playbook: "upgrade"})},
 			{
-				ID: "undo/vm.ensure/c000-w-1", Kind: planner.StepVMEnsure, Params: text(back),
+				ID: "undo/vm.ensure/c000-w-1", Kind: step.VMEnsure, Params: text(back),
 				Undoes: []string{"upgrade/c000-w-1"},
 			},
-			{ID: "image.ensure/former", Kind: planner.StepImageEnsure, Params: text(planner.ImageParams{
+			{ID: "image.ensure/former", Kind: step.ImageEnsure, Params: text(step.ImageParams{
 				Provider: "lab", Name: back.ImageName, Document: "former", Image: *doc.Image,
 			})},
 		},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Plan returns the plan with its state, also one that is in an archive of this director, or not_found.
@@ -72,7 +72,7 @@ func (o *Operations) StepLog(ctx context.Context, id, step string, attempt int, 
 }
 
 // logElsewhere returns not_found if the attempt's log is with a director whose logs we do not see.
-func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt int) error {
+func (o *Operations) logElsewhere(ctx context.Context, id, stepID string, attempt int) error {
 	if o.LogsOf == nil || attempt == 0 {
 		return nil
 	}
@@ -83,8 +83,8 @@ func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt 
 	if i := slices.IndexFunc(p.Steps, func(
 		s plan.Step,
 	) bool {
-		return s.ID == step
-	}); i < 0 || p.Steps[i].Kind != planner.StepPlay {
+		return s.ID == stepID
+	}); i < 0 || p.Steps[i].Kind != step.Play {
 		return nil
 	}
 	events, err := o.Store.Events(ctx, id, 0, math.MaxInt32)
@@ -92,10 +92,10 @@ func (o *Operations) logElsewhere(ctx context.Context, id, step string, attempt 
 		return err
 	}
 	for _, e := range events {
-		if e.Kind == plan.Started && e.Step == step && e.Attempt == attempt && e.By != "" && !o.LogsOf(e.By) {
+		if e.Kind == plan.Started && e.Step == stepID && e.Attempt == attempt && e.By != "" && !o.LogsOf(e.By) {
 			return director.Errorf(
 				director.KindNotFound, "operations.log",
-				"the log of attempt %d of %s is on the director that ran it, %s", attempt, step, e.By,
+				"the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By,
 			).
 				WithHint(
 					"ask that director, or let the directors have the directory runs in common: " +

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -247,17 +248,17 @@ func (o *Operations) formers(
 }
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.
-func (o *Operations) Facts(ctx context.Context, cluster string) (planner.Facts, error) {
+func (o *Operations) Facts(ctx context.Context, cluster string) (step.Facts, error) {
 	w, err := o.world(ctx, cluster)
 	if err != nil {
-		return planner.Facts{}, err
+		return step.Facts{}, err
 	}
 	if w.NoBundle != nil {
-		return planner.Facts{}, w.NoBundle
+		return step.Facts{}, w.NoBundle
 	}
 	facts := planner.FactsOf(w)
 	if len(facts.Nodes) == 0 {
-		return planner.Facts{}, director.Errorf(
+		return step.Facts{}, director.Errorf(
 			director.KindConflict, "operations.facts", "cluster %s has no machines yet", cluster,
 		).
 			WithHint("start a plan for it first")

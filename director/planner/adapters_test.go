@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // adapters is the demo's world in which masters have a storage adapter, and workers one for services, that has the
@@ -53,7 +54,7 @@ func TestAdapters(t *testing.T) {
 	w.Underlays["nfs"].Used[netip.MustParseAddr("10.90.0.2")] = true
 	c, err := Create(w)
 	steps := ids(t, c, err)
-	f, err := DecodeFacts(c)
+	f, err := step.DecodeFacts(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestAdapters(t *testing.T) {
 				t.Errorf("the VM does not wait for %s", need)
 			}
 		}
-		var p VMParams
+		var p step.VMParams
 		if err := json.Unmarshal(s.Params, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestAdaptersOfARunningCluster(t *testing.T) {
 	if steps := ids(t, c, err); !slices.Contains(steps, "network.ensure/front") {
 		t.Errorf("the steps are %v", steps)
 	}
-	f, err := DecodeFacts(c)
+	f, err := step.DecodeFacts(c)
 	if err != nil {
 		t.Fatal(err)
 	}

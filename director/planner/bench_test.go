@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // thousand is the world of a cluster with 1,000 nodes, which run if machines says so.
@@ -27,7 +28,7 @@ func thousand(b *testing.B, machines bool) World {
 		if err != nil {
 			b.Fatal(err)
 		}
-		f, err := DecodeFacts(c)
+		f, err := step.DecodeFacts(c)
 		if err != nil {
 			b.Fatal(err)
 		}

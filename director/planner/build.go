@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // draft is a plan that is being written.
@@ -99,8 +100,8 @@ func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 	if p.id == "" {
 		p.id = p.name
 	}
-	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, StepPlay, p.title, needs, p.effects
-	s.Params = encode(PlayParams{
+	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, step.Play, p.title, needs, p.effects
+	s.Params = encode(step.PlayParams{
 		Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars, Kubernetes: p.kubernetes,
 		Moved: slices.Sorted(maps.Keys(d.moved)),
 	})
@@ -114,9 +115,9 @@ func (d *draft) play(p playbook, needs []string, like plan.Step) string {
 func (d *draft) releasePush() string {
 	w, c := d.w, d.w.Cluster.Cluster
 	return d.add(plan.Step{
-		ID: StepReleasePush + "/" + c.Release, Kind: StepReleasePush,
+		ID: step.ReleasePush + "/" + c.Release, Kind: step.ReleasePush,
 		Title: "Bring the images of " + c.Release + " into the registry",
-		Params: encode(ReleaseParams{
+		Params: encode(step.ReleaseParams{
 			Name: c.Release, Bundle: w.Release.Release.Bundle, Digest: w.Bundle.Digest,
 			Unsigned: w.Release.Release.Unsigned,
 		}),
@@ -133,9 +134,9 @@ func (d *draft) releasePush() string {
 func (d *draft) imageEnsure() string {
 	c := d.w.Cluster.Cluster
 	return d.add(plan.Step{
-		ID: StepImageEnsure + "/" + c.Image, Kind: StepImageEnsure,
+		ID: step.ImageEnsure + "/" + c.Image, Kind: step.ImageEnsure,
 		Title: "Bring image " + c.Image + " to provider " + c.Provider,
-		Params: encode(ImageParams{
+		Params: encode(step.ImageParams{
 			Provider: c.Provider, Name: d.w.image(), Document: c.Image, Image: *d.w.Image.Image,
 		}),
 		Effects:  []plan.Effect{{Verb: "create", Object: "image", Name: c.Image, Detail: "unless it is there"}},
@@ -160,7 +161,8 @@ func (d *draft) boot(m sized, needs []string, like plan.Step) string {
 		needs = []string{d.ensure(m, params, needs, like)}
 	}
 	boot := like
-	boot.ID, boot.Kind, boot.Node, boot.Title = StepVMBoot+"/"+m.Name, StepVMBoot, m.Name, "Wait for "+m.Name+" to boot"
+	boot.ID, boot.Kind, boot.Node = step.VMBoot+"/"+m.Name, step.VMBoot, m.Name
+	boot.Title = "Wait for " + m.Name + " to boot"
 	boot.Needs, boot.Params = needs, params
 	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute+time.Duration(m.vm.Budget()), time.Minute
 	return d.add(boot)
@@ -174,9 +176,9 @@ func (d *draft) underlays(m sized) []string {
 		if !known {
 			continue
 		}
-		id := StepNetworkEnsure + "/" + n.Network
+		id := step.NetworkEnsure + "/" + n.Network
 		if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == id }) {
-			d.add(networkStep(StepNetworkEnsure, "Make network ", n.Network, u.Stored, plan.Effect{
+			d.add(networkStep(step.NetworkEnsure, "Make network ", n.Network, u.Stored, plan.Effect{
 				Verb: "create", Object: "network", Name: n.Network,
 				Detail: u.Network.Mode + " " + u.Network.CIDR.String(),
 			}))
@@ -189,14 +191,17 @@ func (d *draft) underlays(m sized) []string {
 func networkStep(kind, title, name string, doc model.Stored, effect plan.Effect) plan.Step {
 	return plan.Step{
 		ID: kind + "/" + name, Kind: kind, Title: title + name,
-		Params:  encode(NetworkParams{Provider: doc.Network.Provider, Name: name, UID: doc.UID, Network: *doc.Network}),
+		Params: encode(step.NetworkParams{
+			Provider: doc.Network.Provider, Name: name, UID: doc.UID, Network: *doc.Network,
+		}),
 		Effects: []plan.Effect{effect}, Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
 	}
 }
 
 func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like plan.Step) string {
 	ensure := like
-	ensure.ID, ensure.Kind, ensure.Node, ensure.Title = StepVMEnsure+"/"+m.Name, StepVMEnsure, m.Name, "Make VM "+m.Name
+	ensure.ID, ensure.Kind, ensure.Node = step.VMEnsure+"/"+m.Name, step.VMEnsure, m.Name
+	ensure.Title = "Make VM " + m.Name
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"),
 		clones(m.Provider, m.Host)
 	if disk := d.w.Take[m.Name]; disk != "" && !like.Back() {
@@ -221,9 +226,9 @@ func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) strin
 		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
 	s := like
-	s.ID, s.Kind, s.Node, s.Title = StepVMAdopt+"/"+m.Name, StepVMAdopt, m.Name,
+	s.ID, s.Kind, s.Node, s.Title = step.VMAdopt+"/"+m.Name, step.VMAdopt, m.Name,
 		"Take over VM "+m.Name+" that somebody else has made"
-	s.Needs, s.Params = needs, encode(AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
+	s.Needs, s.Params = needs, encode(step.AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
 	s.Effects = []plan.Effect{
 		{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"},
 		{Verb: "keep", Object: "address", Name: m.Address},
@@ -241,7 +246,7 @@ func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) strin
 // otherwise.
 func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title = StepVMDelete+"/"+m.Name, StepVMDelete, m.Name, "Delete VM "+m.Name
+	s.ID, s.Kind, s.Node, s.Title = step.VMDelete+"/"+m.Name, step.VMDelete, m.Name, "Delete VM "+m.Name
 	params := d.w.vmParams(m)
 	lost := d.w.lost(m.Machine)
 	disks, doomed := d.disksLeft(m, s.Back() || lost) // nobody can delete what is on a lost host
@@ -258,7 +263,7 @@ func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
 func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title = StepVMRemove+"/"+m.Name, StepVMRemove, m.Name,
+	s.ID, s.Kind, s.Node, s.Title = step.VMRemove+"/"+m.Name, step.VMRemove, m.Name,
 		"Remove VM "+m.Name+" so that it can be made anew"
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
 	s.Effects = []plan.Effect{
@@ -315,7 +320,7 @@ func (d *draft) balance(masters, gone []sized, needs []string) string {
 
 // joins reports whether the plan makes m a ready node.
 func (d *draft) joins(m sized) bool {
-	return slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == StepNodeReady+"/"+m.Name })
+	return slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == step.NodeReady+"/"+m.Name })
 }
 
 // warn adds a warning, once.
@@ -334,16 +339,16 @@ func (d *draft) verify(needs ...string) string {
 }
 
 // record writes down that the cluster is as the document says.
-func (d *draft) record(cluster ClusterParams, needs ...string) string {
+func (d *draft) record(cluster step.ClusterParams, needs ...string) string {
 	return d.add(plan.Step{
-		ID: StepClusterReady + "/" + d.Cluster, Kind: StepClusterReady, Title: "Record what was installed",
+		ID: step.ClusterReady + "/" + d.Cluster, Kind: step.ClusterReady, Title: "Record what was installed",
 		Needs: needs, Params: encode(cluster),
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
 }
 
-func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
-	return ClusterParams{
+func (w World) clusterParams(endpoint string, machines []sized) step.ClusterParams {
+	return step.ClusterParams{
 		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation,
 		Document: *w.Cluster.Cluster,
 		Labels:   w.Cluster.Metadata.Labels, Endpoint: endpoint, Nodes: names(machines),
@@ -351,8 +356,8 @@ func (w World) clusterParams(endpoint string, machines []sized) ClusterParams {
 	}
 }
 
-func (w World) vmParams(m sized) VMParams {
-	p := VMParams{
+func (w World) vmParams(m sized) step.VMParams {
+	p := step.VMParams{
 		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network,
 		NetworkID: w.Network.UID,
 		SSHKeys:   w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
@@ -366,7 +371,7 @@ func (w World) vmParams(m sized) VMParams {
 
 // nicParams says what the machine's adapters are connected to, and which of them has the default route. Where that is
 // not the first, the nodes still have to find the director over the first: that is where it looks for them.
-func (w World) nicParams(p *VMParams, m sized) {
+func (w World) nicParams(p *step.VMParams, m sized) {
 	elsewhere := false
 	for _, n := range m.NICs {
 		u, known := w.Underlays[n.Network]
@@ -374,7 +379,7 @@ func (w World) nicParams(p *VMParams, m sized) {
 			continue
 		}
 		i := m.vm.Interface(n.Role)
-		nic := NICParams{Role: n.Role, Network: *u.Network, DefaultRoute: i != nil && i.DefaultRoute && !elsewhere}
+		nic := step.NICParams{Role: n.Role, Network: *u.Network, DefaultRoute: i != nil && i.DefaultRoute && !elsewhere}
 		elsewhere = elsewhere || nic.DefaultRoute
 		p.NICs = append(p.NICs, nic)
 	}
@@ -418,16 +423,12 @@ func planMachine(m director.Machine) plan.Machine {
 // clones returns the budgets that a clone takes: an upload or a clone is work for the host's and the provider's
 // storage.
 func clones(provider, host string) []string {
-	out := []string{BudgetClones + "/" + provider}
+	out := []string{step.BudgetClones + "/" + provider}
 	if host != "" {
-		out = append(out, BudgetClones+"/"+provider+"/"+host)
+		out = append(out, step.BudgetClones+"/"+provider+"/"+host)
 	}
 	return out
 }
-
-// BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
-// and host.
-const BudgetClones = "clones"
 
 // conflict is an error of a request that does not fit the world.
 func conflict(op, msg, hint string) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/playbooks"
 )
 
@@ -76,8 +77,8 @@ func ids(t *testing.T, c plan.Content, err error) []string {
 		if s.Safety == "" {
 			t.Errorf("%s does not say what is safe meanwhile", s.ID)
 		}
-		if s.Kind == StepPlay {
-			var p PlayParams
+		if s.Kind == step.Play {
+			var p step.PlayParams
 			if err := json.Unmarshal(s.Params, &p); err != nil {
 				t.Fatal(err)
 			}
@@ -350,7 +351,7 @@ func TestBalancersOfDeadMasters(t *testing.T) {
 			}
 			var limits [][]string
 			for _, s := range c.Steps {
-				var p PlayParams
+				var p step.PlayParams
 				if err := json.Unmarshal(s.Params, &p); err != nil {
 					t.Fatal(err)
 				}
@@ -387,7 +388,7 @@ func TestOneWorkerMoreTouchesOneNode(t *testing.T) {
 			if s.Node != "" && s.Node != "demo-worker-"+strconv.Itoa(n+1) {
 				t.Errorf("%s touches %s", s.ID, s.Node)
 			}
-			if s.Kind == StepPlay && s.Node == "" {
+			if s.Kind == step.Play && s.Node == "" {
 				t.Errorf("%s runs on more than the new node", s.ID)
 			}
 		}
@@ -466,7 +467,7 @@ func TestUpgradeRecordsMembersAlone(t *testing.T) {
 	}
 	c, err := Apply(w, plan.Request{})
 	ids(t, c, err)
-	var p ClusterParams
+	var p step.ClusterParams
 	if err := json.Unmarshal(c.Steps[len(c.Steps)-1].Params, &p); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Create returns the plan that brings the cluster of w from nothing, or from an unfinished creation, to its document.
@@ -45,8 +47,8 @@ func (d *draft) create(machines []sized) {
 
 	release := d.releasePush()
 	network := d.add(plan.Step{
-		ID: StepNetworkEnsure + "/" + c.Network, Kind: StepNetworkEnsure, Title: "Make network " + c.Network,
-		Params: encode(NetworkParams{
+		ID: step.NetworkEnsure + "/" + c.Network, Kind: step.NetworkEnsure, Title: "Make network " + c.Network,
+		Params: encode(step.NetworkParams{
 			Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
 		}),
 		Effects: []plan.Effect{
@@ -59,7 +61,7 @@ func (d *draft) create(machines []sized) {
 	})
 	image := d.imageEnsure()
 	pki := d.add(plan.Step{
-		ID: StepClusterPKI + "/" + d.Cluster, Kind: StepClusterPKI, Title: "Make the certificate authorities",
+		ID: step.ClusterPKI + "/" + d.Cluster, Kind: step.ClusterPKI, Title: "Make the certificate authorities",
 		Params: encode(cluster),
 		Effects: []plan.Effect{
 			{
@@ -102,7 +104,7 @@ func (d *draft) create(machines []sized) {
 			name: "install/control_plane", id: "control_plane", title: title, limit: []string{m.Name},
 			estimate: 3 * time.Minute,
 			effects: []plan.Effect{
-				{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(Port), Detail: detail},
+				{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(model.APIPort), Detail: detail},
 			},
 		}, append([]string{prepared[m.Name]}, before...), plan.Step{})}
 		if i == 0 {
@@ -127,7 +129,7 @@ func (d *draft) create(machines []sized) {
 		}, []string{control, prepared[m.Name]}, plan.Step{}))
 	}
 	ready := d.add(plan.Step{
-		ID: StepKubeReady + "/" + d.Cluster, Kind: StepKubeReady, Title: "Wait until all nodes are ready",
+		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
 		Needs: unique(joined), Params: encode(cluster),
 		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Delete returns the plan that takes the cluster of w away with its VMs, addresses, secrets and document. Data disks
@@ -24,9 +25,9 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	}
 	if len(w.Sharers) == 0 && len(w.Machines) > 0 { // a cluster that never had a machine never had its network made
 		gone = []string{d.add(plan.Step{
-			ID: StepNetworkDelete + "/" + c.Network, Kind: StepNetworkDelete, Title: "Delete network " + c.Network,
+			ID: step.NetworkDelete + "/" + c.Network, Kind: step.NetworkDelete, Title: "Delete network " + c.Network,
 			Needs: gone,
-			Params: encode(NetworkParams{
+			Params: encode(step.NetworkParams{
 				Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
 			}),
 			Effects:  []plan.Effect{{Verb: "delete", Object: "network", Name: c.Network}},
@@ -40,7 +41,7 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 			!slices.ContainsFunc(w.Machines, func(m director.Machine) bool { return m.On(name) != "" }) {
 			continue
 		}
-		s := networkStep(StepNetworkDelete, "Delete network ", name, u.Stored, plan.Effect{
+		s := networkStep(step.NetworkDelete, "Delete network ", name, u.Stored, plan.Effect{
 			Verb: "delete", Object: "network", Name: name,
 		})
 		s.Needs = gone
@@ -48,8 +49,8 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	}
 	gone = append(gone, left...)
 	d.add(plan.Step{
-		ID: StepClusterForget + "/" + d.Cluster, Kind: StepClusterForget, Title: "Forget the cluster", Needs: gone,
-		Params: encode(ClusterParams{
+		ID: step.ClusterForget + "/" + d.Cluster, Kind: step.ClusterForget, Title: "Forget the cluster", Needs: gone,
+		Params: encode(step.ClusterParams{
 			UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c,
 		}),
 		Effects: []plan.Effect{

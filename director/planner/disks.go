@@ -9,6 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // dataDisk is a data disk of a machine, as far as the ledger and the documents tell.
@@ -71,7 +72,7 @@ func (d *draft) dataDisks() string {
 	kept, gone := 0, 0
 	for _, s := range d.Steps {
 		for _, e := range s.Effects {
-			if s.Kind == StepVMDelete && e.Object == "volume" {
+			if s.Kind == step.VMDelete && e.Object == "volume" {
 				if e.Verb == "keep" {
 					kept++
 				} else {

@@ -12,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // withDisks is a running cluster of three masters and three workers, all with data disks.
@@ -27,10 +28,10 @@ func withDisks(t *testing.T) World {
 func volumes(t *testing.T, c plan.Content) (effects, doomed []string) {
 	t.Helper()
 	for _, s := range c.Steps {
-		if s.Kind != StepVMDelete && s.Kind != StepVMEnsure {
+		if s.Kind != step.VMDelete && s.Kind != step.VMEnsure {
 			continue
 		}
-		var p VMParams
+		var p step.VMParams
 		if err := json.Unmarshal(s.Params, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestTheWayBackKeepsDisks(t *testing.T) {
 	ids(t, c, err)
 	back := 0
 	for _, s := range c.Steps {
-		if s.Kind == StepVMDelete && s.Back() {
+		if s.Kind == step.VMDelete && s.Back() {
 			back++
 			if strings.Contains(string(s.Params), "delete_data") {
 				t.Errorf("%s destroys data: %s", s.ID, s.Params)
@@ -184,9 +185,9 @@ func TestTakeOverDisks(t *testing.T) {
 				return
 			}
 			ids(t, c, err)
-			var p VMParams
+			var p step.VMParams
 			for _, s := range c.Steps {
-				if s.Kind == StepVMEnsure {
+				if s.Kind == step.VMEnsure {
 					if err := json.Unmarshal(s.Params, &p); err != nil {
 						t.Fatal(err)
 					}

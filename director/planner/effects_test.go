@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // alter changes the field of the spec; [] in the path is the first item of a list, and at its end one item more.
@@ -125,7 +126,7 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 				t.Errorf("%s %s: %v", kind, path, err)
 				continue
 			}
-			touches := slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind != StepClusterReady })
+			touches := slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind != step.ClusterReady })
 			if touches != (effect.Effect == model.Planned) {
 				t.Errorf(
 					"a change of %s %s is %s, and the plan has the steps %v", kind, path, effect.Effect, ids(t, c, nil),

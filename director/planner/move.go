@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 const opMove = "planner.move"
@@ -22,15 +23,6 @@ type HostsSeen struct {
 	All  []string          // that the provider has, as its back end tells; only then
 	// Alive are the nodes on lost hosts that show signs of life, with what was seen.
 	Alive map[string]string
-}
-
-// MoveParams are the parameters of vm.move.
-type MoveParams struct {
-	VMParams                  // of the VM that goes, or is given up
-	Next     director.Machine `json:"next"` // that follows it on another host
-	// Lost is the word of a person that the host is off or cut off for good: its VM is given up where it is. Otherwise
-	// the VM is deleted.
-	Lost bool `json:"lost,omitempty"`
 }
 
 // open returns the provider's hosts that new VMs can go to; none where the hypervisor places them itself.
@@ -296,9 +288,9 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 func (d *draft) moveVM(m, next sized, needs []string) string {
 	lost := d.w.lost(m.Machine)
 	s := plan.Step{
-		ID: StepVMMove + "/" +
-			m.Name, Kind: StepVMMove, Node: m.Name, Needs: needs, Title: "Remove VM " + m.Name + " from host " + m.Host,
-		Params: encode(MoveParams{VMParams: d.w.vmParams(m), Next: next.Machine, Lost: lost}), Attempts: 5,
+		ID: step.VMMove + "/" + m.Name, Kind: step.VMMove, Node: m.Name, Needs: needs,
+		Title:  "Remove VM " + m.Name + " from host " + m.Host,
+		Params: encode(step.MoveParams{VMParams: d.w.vmParams(m), Next: next.Machine, Lost: lost}), Attempts: 5,
 		Timeout: 10 * time.Minute, Estimate: 5 * time.Second,
 	}
 	if lost {

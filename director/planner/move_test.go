@@ -12,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // onHosts is a running cluster on hosts h1 to h4: master N and worker N on host N.
@@ -187,7 +188,7 @@ func TestSuccessorsOnOtherHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts, err := DecodeFacts(c)
+		facts, err := step.DecodeFacts(c)
 		if err != nil || len(facts.Moves) != 1 {
 			t.Fatalf("%s: %+v, %v", name, facts.Moves, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Node returns the plan of a node operation for the nodes that r names, in the order in which it names them, one after
@@ -271,9 +272,9 @@ func (d *draft) endpointWithout(m sized) string {
 // left records that m is no member any more.
 func (d *draft) left(m sized, state director.MachineState, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeLeft+"/"+m.Name, StepNodeLeft, m.Name,
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = step.NodeLeft+"/"+m.Name, step.NodeLeft, m.Name,
 		"Record that "+m.Name+" has left", needs
-	s.Params = encode(NodeParams{
+	s.Params = encode(step.NodeParams{
 		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.endpointWithout(m), Node: m.Name, Machine: m.ID,
 		State: state, Keep: d.keeps(),
 	})
@@ -284,9 +285,9 @@ func (d *draft) left(m sized, state director.MachineState, needs []string, like 
 // ready waits until m is a node that is ready at the release's version, and records that.
 func (d *draft) ready(m sized, masters []sized, image string, needs []string, like plan.Step) string {
 	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = StepNodeReady+"/"+m.Name, StepNodeReady, m.Name,
+	s.ID, s.Kind, s.Node, s.Title, s.Needs = step.NodeReady+"/"+m.Name, step.NodeReady, m.Name,
 		"Wait until "+m.Name+" is ready", needs
-	s.Params = encode(NodeParams{
+	s.Params = encode(step.NodeParams{
 		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.w.endpoint(masters), Node: m.Name, Machine: m.ID,
 		Version: d.w.Release.Release.Kubernetes, Image: image, State: director.MachinePresent,
 	})

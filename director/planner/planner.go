@@ -76,9 +76,6 @@ type Installed struct {
 	Cluster    model.Cluster
 }
 
-// Port is where the Kubernetes API answers.
-const Port = 6443
-
 func (w World) refs() []plan.ModelRef {
 	var refs []plan.ModelRef
 	docs := []model.Stored{w.Provider, w.Image, w.Release, w.Network, w.Cluster}

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -106,7 +107,7 @@ func ledger(t *testing.T, w World) []director.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := DecodeFacts(c)
+	f, err := step.DecodeFacts(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestSharedNetworkSurvivesADeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range c.Steps {
-		if s.Kind == StepNetworkDelete {
+		if s.Kind == step.NetworkDelete {
 			t.Error("the plan deletes a network that another cluster uses")
 		}
 	}

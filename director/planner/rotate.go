@@ -4,13 +4,8 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
-
-// PullParams are the parameters of pull.renew and pull.settle.
-type PullParams struct {
-	UID     string `json:"uid"`
-	Cluster string `json:"cluster"`
-}
 
 // RotatePullPassword returns the plan that gives every member of the cluster another password for the director's
 // registry. Both passwords are accepted until all members have the new one. Errors: conflict for a cluster that is not
@@ -35,9 +30,9 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 	if len(members) == 0 {
 		return plan.Content{}, conflict(op, "cluster "+name+" has no members", "")
 	}
-	params := encode(PullParams{UID: w.Cluster.UID, Cluster: name})
+	params := encode(step.PullParams{UID: w.Cluster.UID, Cluster: name})
 	renewed := d.add(plan.Step{
-		ID: StepPullRenew + "/" + name, Kind: StepPullRenew, Title: "Make another pull password", Params: params,
+		ID: step.PullRenew + "/" + name, Kind: step.PullRenew, Title: "Make another pull password", Params: params,
 		Effects: []plan.Effect{
 			{Verb: "create", Object: "registry", Name: "password of " + name, Detail: "beside the one that there is"},
 		},
@@ -51,7 +46,7 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 		}, estimate: 20 * time.Second,
 	}, []string{renewed}, plan.Step{})
 	d.add(plan.Step{
-		ID: StepPullSettle + "/" + name, Kind: StepPullSettle, Title: "End the former pull password",
+		ID: step.PullSettle + "/" + name, Kind: step.PullSettle, Title: "End the former pull password",
 		Needs: []string{given}, Params: params,
 		Effects: []plan.Effect{
 			{Verb: "delete", Object: "registry", Name: "former password of " + name, Detail: "and pulls without one"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Every member is given the new password before the former one ends; what is no member is given it when it rejoins.
@@ -26,7 +27,7 @@ func TestRotatePullPassword(t *testing.T) {
 			t.Errorf("%s: %s", c.Steps[i].ID, diff)
 		}
 	}
-	var p PlayParams
+	var p step.PlayParams
 	if err := json.Unmarshal(c.Steps[1].Params, &p); err != nil {
 		t.Fatal(err)
 	}

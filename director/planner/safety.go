@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // What holds while a step has failed or waits for a person. Whoever is called at night wants to know this first.
@@ -33,13 +34,13 @@ const (
 // playbook. "" is for every other step of the operation.
 var safety = map[plan.Operation]map[string]string{
 	plan.ClusterCreate: {
-		"":               safeNothingYet,
-		"control_plane":  safeNoWorkloads,
-		"pod_network":    safeNoWorkloads,
-		"workers":        safeNodesRun,
-		StepKubeReady:    safeNodesRun,
-		"verify":         safeNodesRun,
-		StepClusterReady: safeRuns,
+		"":                safeNothingYet,
+		"control_plane":   safeNoWorkloads,
+		"pod_network":     safeNoWorkloads,
+		"workers":         safeNodesRun,
+		step.KubeReady:    safeNodesRun,
+		"verify":          safeNodesRun,
+		step.ClusterReady: safeRuns,
 	},
 	plan.ClusterScale:      onNodes,
 	plan.ClusterUpgrade:    onNodes,
@@ -51,34 +52,34 @@ var safety = map[plan.Operation]map[string]string{
 	plan.NodeRejoin:        onNodes,
 	plan.NodeReplace:       onNodes,
 	plan.ClusterDelete: {
-		"":                safeDeleting,
-		StepNetworkDelete: safeDeleted,
-		StepClusterForget: safeDeleted,
+		"":                 safeDeleting,
+		step.NetworkDelete: safeDeleted,
+		step.ClusterForget: safeDeleted,
 	},
 }
 
 // onNodes is the part of the table for work on nodes of a cluster that runs.
 var onNodes = map[string]string{
-	"":               safeUntouched,
-	StepVMEnsure:     safeNotYetNode,
-	StepVMBoot:       safeNotYetNode,
-	StepVMAdopt:      safeNotYetNode,
-	"join":           safeNotYetNode,
-	StepNodeReady:    safeNotYetNode,
-	"drain":          safeDrain,
-	"delete":         safeOut,
-	StepNodeLeft:     safeOut,
-	StepVMDelete:     safeOut,
-	StepVMRemove:     safeOut,
-	StepVMMove:       safeOut,
-	"upgrade":        safeUpgrading,
-	"uncordon":       safeUpgrading,
-	"addons":         safeShared,
-	"pod_network":    safeShared,
-	StepKubeTraffic:  safeShared,
-	"api_balancer":   safeShared,
-	"verify":         safeRuns,
-	StepClusterReady: safeRuns,
+	"":                safeUntouched,
+	step.VMEnsure:     safeNotYetNode,
+	step.VMBoot:       safeNotYetNode,
+	step.VMAdopt:      safeNotYetNode,
+	"join":            safeNotYetNode,
+	step.NodeReady:    safeNotYetNode,
+	"drain":           safeDrain,
+	"delete":          safeOut,
+	step.NodeLeft:     safeOut,
+	step.VMDelete:     safeOut,
+	step.VMRemove:     safeOut,
+	step.VMMove:       safeOut,
+	"upgrade":         safeUpgrading,
+	"uncordon":        safeUpgrading,
+	"addons":          safeShared,
+	"pod_network":     safeShared,
+	step.KubeTraffic:  safeShared,
+	"api_balancer":    safeShared,
+	"verify":          safeRuns,
+	step.ClusterReady: safeRuns,
 }
 
 // safetyOf returns the sentence for the step. An operation that the table does not know has none.
@@ -88,7 +89,7 @@ func safetyOf(op plan.Operation, s plan.Step) string {
 	}
 	table := safety[op]
 	key := s.Kind
-	if key == StepPlay {
+	if key == step.Play {
 		key, _, _ = strings.Cut(s.ID, "/")
 		key, _, _ = strings.Cut(key, "-") // a playbook that runs again
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // A worker whose upgrade fails is put back to what it ran before, by steps that the plan has from the beginning.
@@ -104,7 +105,7 @@ func (d *draft) formerImages(workers []sized, ways map[string]way) []string {
 		if !ok || d.strategy(m) == model.UpgradeReplace || d.w.before(way).image() == d.w.image() {
 			continue
 		}
-		out = append(out, StepImageEnsure+"/"+way.image.Document)
+		out = append(out, step.ImageEnsure+"/"+way.image.Document)
 		if slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == out[len(out)-1] }) {
 			continue
 		}
@@ -132,7 +133,7 @@ func (d *draft) putBack(m sized, masters []sized, to way, from int, like plan.St
 	var drained, touched []string
 	for _, s := range d.Steps[from:] {
 		switch {
-		case s.Kind == StepNetworkEnsure: // of all nodes
+		case s.Kind == step.NetworkEnsure: // of all nodes
 		case s.Class() == "drain":
 			drained = append(drained, s.ID)
 		case s.Class() != "uncordon": // then it is through its gate
@@ -169,7 +170,7 @@ func (d *draft) takeBack(m, fresh sized, r plan.Request, from int, like plan.Ste
 		if class == "delete" {
 			break
 		}
-		if s.Kind == StepNetworkEnsure { // of all nodes
+		if s.Kind == step.NetworkEnsure { // of all nodes
 			continue
 		}
 		all = append(all, s.ID)
@@ -177,7 +178,7 @@ func (d *draft) takeBack(m, fresh sized, r plan.Request, from int, like plan.Ste
 		case "drain":
 			drained = append(drained, s.ID)
 			joined = append(joined, s.ID)
-		case "join", StepNodeReady:
+		case "join", step.NodeReady:
 			joined = append(joined, s.ID)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // former lets w have the documents of what its members run, and of the image that their VMs were made from.
@@ -88,7 +89,7 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 				if s.Back() && (s.Node != name || s.Window != "workers" || s.Safety != safeBack || s.Keep) {
 					t.Errorf("%s is not of its node's group, or does not say what holds: %+v", s.ID, s)
 				}
-				if strings.Contains(s.ID, "master") && (s.Back() || s.Kind == StepVMEnsure && !s.Keep) {
+				if strings.Contains(s.ID, "master") && (s.Back() || s.Kind == step.VMEnsure && !s.Keep) {
 					t.Errorf("%s takes a master back", s.ID)
 				}
 			}
@@ -126,7 +127,7 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var there, back VMParams
+	var there, back step.VMParams
 	params("vm.ensure/demo-worker-2", &there)
 	params("vm.ensure-undo/demo-worker-2", &back)
 	if back.ImageName != "old-abababababab" || there.ImageName == back.ImageName ||
@@ -136,14 +137,14 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 			there.ImageName, there.Machine.ID,
 		)
 	}
-	var ready NodeParams
+	var ready step.NodeParams
 	params("node.ready-undo/demo-worker-2", &ready)
 	if ready.Version != v || ready.Image != "old-abababababab" || ready.State != director.MachinePresent {
 		t.Errorf("it waits for %+v", ready)
 	}
-	var join PlayParams
+	var join step.PlayParams
 	params("join-undo/demo-worker-2", &join)
-	facts, err := DecodeFacts(c)
+	facts, err := step.DecodeFacts(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 		old.Programs["kubelet"] != "s-"+v || facts.Kubernetes != "v1.38.0" {
 		t.Errorf("it joins by %+v with %+v: %v", join, old, err)
 	}
-	var was VMParams // the plan itself is not moved by its way back
+	var was step.VMParams // the plan itself is not moved by its way back
 	params("vm.ensure/demo-worker-1", &was)
 	if was.ImageName != there.ImageName {
 		t.Errorf("one worker is made from %s, the next from %s", was.ImageName, there.ImageName)
@@ -219,12 +220,12 @@ func TestWorkGoesThroughMastersThatAreThere(t *testing.T) {
 	ids(t, c, err)
 	gone := map[string]bool{}
 	for _, s := range c.Steps {
-		if s.Kind == StepVMDelete {
+		if s.Kind == step.VMDelete {
 			gone[strings.TrimPrefix(s.ID, "vm.delete/")] = true
 			continue
 		}
-		var p PlayParams
-		if s.Kind == StepPlay {
+		var p step.PlayParams
+		if s.Kind == step.Play {
 			if err := json.Unmarshal(s.Params, &p); err != nil {
 				t.Fatal(err)
 			}

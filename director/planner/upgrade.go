@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy
@@ -130,9 +131,9 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	for _, way := range ways {
 		if r := way.release; r.Kubernetes != target {
 			if facts.Former == nil {
-				facts.Former = map[string]ReleaseFacts{}
+				facts.Former = map[string]step.ReleaseFacts{}
 			}
-			facts.Former[r.Kubernetes] = ReleaseFacts{
+			facts.Former[r.Kubernetes] = step.ReleaseFacts{
 				Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest,
 				Programs: r.Bundle.Programs,
 			}
@@ -168,8 +169,8 @@ func (d *draft) shared(masters []sized, needs []string) []string {
 func (d *draft) traffic(masters []sized, needs []string) string {
 	nodes := time.Duration(len(d.w.members()))
 	return d.add(plan.Step{
-		ID: StepKubeTraffic + "/" +
-			d.Cluster, Kind: StepKubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out",
+		ID: step.KubeTraffic + "/" +
+			d.Cluster, Kind: step.KubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out",
 		Needs:  needs,
 		Params: encode(d.w.clusterParams(d.w.endpoint(masters), nil)), Attempts: 3,
 		Timeout: 10*time.Minute + nodes*time.Minute, Estimate: 10*time.Second + nodes*10*time.Second,

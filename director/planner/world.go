@@ -59,7 +59,7 @@ func (w World) endpoint(masters []sized) string {
 	if vip := w.Cluster.Cluster.API.VIP; vip.IsValid() {
 		host = vip.String()
 	}
-	return host + ":" + strconv.Itoa(Port)
+	return host + ":" + strconv.Itoa(model.APIPort)
 }
 
 // machine returns the living machine of that name, or not_found with the names that there are.

@@ -26,6 +26,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -187,7 +188,7 @@ func (l *Lab) Put(t *testing.T, text string) {
 
 // AddPlan stores a plan that makes the machines, and starts it with their intents, as StartPlan does.
 func (l *Lab) AddPlan(ctx context.Context, id string, start bool, machines ...director.Machine) error {
-	facts, err := json.Marshal(planner.Facts{Nodes: machines})
+	facts, err := json.Marshal(step.Facts{Nodes: machines})
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (l *Lab) AddPlan(ctx context.Context, id string, start bool, machines ...di
 	}
 	for _, m := range machines {
 		p.Steps = append(p.Steps, plan.Step{
-			ID: planner.StepVMEnsure + "/" + m.Name, Kind: planner.StepVMEnsure, Params: Params(m),
+			ID: step.VMEnsure + "/" + m.Name, Kind: step.VMEnsure, Params: Params(m),
 		})
 	}
 	p.Hash = plan.HashOf(p.Content)
@@ -231,7 +232,7 @@ func (l *Lab) EndPlan(ctx context.Context, id string, kinds ...plan.EventKind) e
 
 // Params are those of the step that makes the VM of the machine.
 func Params(m director.Machine) json.RawMessage {
-	b, err := json.Marshal(planner.VMParams{
+	b, err := json.Marshal(step.VMParams{
 		Machine: m, Disk: 30 * model.GiB, ImageName: "node",
 		Network: model.Network{CIDR: netip.MustParsePrefix("10.64.0.0/16"), Gateway: netip.MustParseAddr("10.64.0.1")},
 	})
@@ -251,7 +252,7 @@ func (l *Lab) Step(ctx context.Context, env steps.Env, kind string, m director.M
 // MakeVM brings the VM of the machine about, and writes it down.
 func (l *Lab) MakeVM(t *testing.T, m director.Machine) hypervisor.VM {
 	t.Helper()
-	if err := l.Step(t.Context(), l.Env, planner.StepVMEnsure, m); err != nil {
+	if err := l.Step(t.Context(), l.Env, step.VMEnsure, m); err != nil {
 		t.Fatal(err)
 	}
 	return l.VM(t, m)

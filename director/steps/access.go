@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // How long certificates of SSH users live. sshd looks at a certificate when a connection is made, and not again.
@@ -242,7 +242,7 @@ func (a SSHAccess) keys() keyring { return keyring{a.Secrets, a.Sealer} }
 func clusterUID(r plan.Run, m director.Machine) (string, error) {
 	uid := m.ClusterUID
 	if uid == "" && r.Plan != nil {
-		uid = planner.ClusterUID(r.Plan.Content)
+		uid = step.ClusterUID(r.Plan.Content)
 	}
 	if uid == "" {
 		return "", plan.Abort(director.Errorf(

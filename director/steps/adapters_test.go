@@ -12,14 +12,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // adapters is a worker with three adapters, of which the one for services has the default route.
-func adapters() planner.VMParams {
+func adapters() step.VMParams {
 	a := netip.MustParseAddr
-	return planner.VMParams{
+	return step.VMParams{
 		Machine: director.Machine{
 			ID: "m1", Cluster: "demo", Name: "demo-w-1", Role: director.RoleWorker, Pool: "w", Provider: "lab",
 			Network: "demo", Address: "10.88.0.20", MAC: "52:54:00:00:00:01", CPUs: 2, Memory: 1 << 32,
@@ -31,7 +31,7 @@ func adapters() planner.VMParams {
 		Disk: 10 * model.GiB, ImageName: "node",
 		Network: model.Network{CIDR: prefix, Gateway: a("10.88.0.1"), DNS: []netip.Addr{a("10.88.0.1")}},
 		Routes:  []model.Route{{To: netip.MustParsePrefix("172.30.0.1/32"), Via: a("10.88.0.1")}},
-		NICs: []planner.NICParams{
+		NICs: []step.NICParams{
 			{
 				Role: "services",
 				Network: model.Network{
@@ -112,7 +112,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 func TestAdaptersInTheInventory(t *testing.T) {
 	t.Parallel()
 	p := adapters()
-	f := planner.Facts{
+	f := step.Facts{
 		Cluster: "demo", UID: "u", Kubernetes: "v1.37.1", Registry: "172.30.0.1:5000",
 		Document: model.Cluster{
 			Network:  "demo",

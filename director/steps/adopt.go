@@ -8,14 +8,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // adoptPatience is how long people may take to make a VM.
 const adoptPatience = 7 * 24 * time.Hour
 
 // vmAdopt takes over the VM that somebody else has made for the machine. It waits until there is one.
-func (e Env) vmAdopt(ctx context.Context, r plan.Run, p planner.AdoptParams) error {
+func (e Env) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) error {
 	const again, op = 10 * time.Second, "vm.adopt"
 	m := p.Machine
 	b, err := e.backend(ctx, m.Provider)

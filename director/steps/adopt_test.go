@@ -15,8 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // vault keeps blobs by owner and name.
@@ -113,13 +113,13 @@ func TestAdoptedVM(t *testing.T) {
 		Nodes: booting{key, &script}, Now: time.Now,
 	}
 	r := plan.Run{Note: func(context.Context, string) {}}
-	p := planner.VMParams{
+	p := step.VMParams{
 		Machine: director.Machine{
 			ID: "m1", ClusterUID: "c1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20",
 			MAC: "52:54:00:00:00:01",
 		}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
 	}
-	adopt := func() error { return env.vmAdopt(t.Context(), r, planner.AdoptParams{VMParams: p, HostKey: key}) }
+	adopt := func() error { return env.vmAdopt(t.Context(), r, step.AdoptParams{VMParams: p, HostKey: key}) }
 
 	if o := plan.OutcomeOf(
 		adopt(),

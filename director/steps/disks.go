@@ -8,7 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Disks is the ledger of disks that outlive their VMs.
@@ -26,7 +26,7 @@ type Disks interface {
 }
 
 // takeDisk makes the kept disk that the plan names the machine's, before a VM is made with it.
-func (e Env) takeDisk(ctx context.Context, p planner.VMParams) error {
+func (e Env) takeDisk(ctx context.Context, p step.VMParams) error {
 	if p.TakeDisk == "" || e.Disks == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (e Env) taken(ctx context.Context, machine string) ([]director.KeptDisk, er
 }
 
 // dataDisks are the data disks of the machine: its own, or in its place the one that it took over.
-func (e Env) dataDisks(ctx context.Context, p planner.VMParams) ([]hypervisor.Disk, error) {
+func (e Env) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk, error) {
 	taken, err := e.taken(ctx, p.Machine.ID)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (e Env) dataDisks(ctx context.Context, p planner.VMParams) ([]hypervisor.Di
 }
 
 // guestDisk is how the guest finds its data disk.
-func (e Env) guestDisk(p planner.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
+func (e Env) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
 	i := slices.IndexFunc(disks, func(d hypervisor.Disk) bool { return d.Serial == director.DataDiskSerial })
 	if i < 0 {
 		return nil
@@ -71,7 +71,7 @@ func (e Env) guestDisk(p planner.VMParams, disks []hypervisor.Disk) *cloudinit.D
 }
 
 // mountDisk mounts the data disk of a VM that was told nothing about it at boot.
-func (e Env) mountDisk(ctx context.Context, r plan.Run, p planner.VMParams, key string) error {
+func (e Env) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	disks, err := e.dataDisks(ctx, p)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (e Env) member(ctx context.Context, machine string) (bool, error) {
 // outliving are the disks that outlive the machine's VMs: those that others have attached, and if the machine goes for
 // good its data disks too, whether it has a VM or not.
 func (e Env) outliving(
-	ctx context.Context, r plan.Run, b hypervisor.Backend, vms []hypervisor.VM, p planner.VMParams, forGood bool,
+	ctx context.Context, r plan.Run, b hypervisor.Backend, vms []hypervisor.VM, p step.VMParams, forGood bool,
 ) ([]director.KeptDisk, error) {
 	m := p.Machine
 	kept := director.KeptDisk{
@@ -170,7 +170,7 @@ func (e Env) foreignDisks(
 
 // dropDisks deletes those of the disks that the plan names, and tells which are kept.
 func (e Env) dropDisks(
-	ctx context.Context, r plan.Run, b hypervisor.Backend, p planner.VMParams, left []director.KeptDisk,
+	ctx context.Context, r plan.Run, b hypervisor.Backend, p step.VMParams, left []director.KeptDisk,
 ) error {
 	volumes, able := hypervisor.Capability[hypervisor.Volumes](b)
 	for _, d := range left {

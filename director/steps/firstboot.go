@@ -13,11 +13,11 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // describe tells the guest what the document says of VMs of its kind.
-func describe(g *cloudinit.Guest, p planner.VMParams) {
+func describe(g *cloudinit.Guest, p step.VMParams) {
 	m := p.VM
 	g.AuthorizedKeys = append(g.AuthorizedKeys, m.SSHKeys...)
 	for _, a := range m.HostAliases {
@@ -53,7 +53,7 @@ const healthLimit = 20 * time.Second
 // firstBoot holds a node that has booted to its document: its first-boot scripts have succeeded, and it is well. A VM
 // that somebody else has made was given no scripts; whether it is well is asked of it too. A step that is tried again
 // runs the scripts again that have failed.
-func (e Env) firstBoot(ctx context.Context, r plan.Run, p planner.VMParams, key string, adopted bool) error {
+func (e Env) firstBoot(ctx context.Context, r plan.Run, p step.VMParams, key string, adopted bool) error {
 	if !adopted && len(p.VM.Scripts)+len(p.VM.Shares) > 0 {
 		if err := e.scripts(ctx, r, p, key); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (e Env) firstBoot(ctx context.Context, r plan.Run, p planner.VMParams, key 
 }
 
 // scripts waits until the first-boot scripts have ended, and tells which of them have failed.
-func (e Env) scripts(ctx context.Context, r plan.Run, p planner.VMParams, key string) error {
+func (e Env) scripts(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	m := p.Machine
 	again := r.Attempt > 1
 	tick := time.NewTicker(time.Second)
@@ -104,7 +104,7 @@ func running(report cloudinit.Report) string {
 }
 
 // scriptsResult is nil if all scripts have succeeded, and says otherwise of each how it ended.
-func scriptsResult(ctx context.Context, r plan.Run, p planner.VMParams, report cloudinit.Report) error {
+func scriptsResult(ctx context.Context, r plan.Run, p step.VMParams, report cloudinit.Report) error {
 	var failed, logs []string
 	for _, s := range report.Scripts {
 		if !s.Failed() {
@@ -130,7 +130,7 @@ func scriptsResult(ctx context.Context, r plan.Run, p planner.VMParams, report c
 }
 
 // healthy tries the node's health check until it passes, or its time is over.
-func (e Env) healthy(ctx context.Context, r plan.Run, p planner.VMParams, key string) error {
+func (e Env) healthy(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	h := p.VM.Health
 	script := fmt.Sprintf(
 		"timeout %d sh -c '%s'", int(healthLimit.Seconds()), strings.ReplaceAll(h.Command, "'", `'\''`),

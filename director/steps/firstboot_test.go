@@ -20,7 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // guest is a machine whose first boot went as its reports say, one after the other.
@@ -119,7 +119,7 @@ func TestFirstBoot(t *testing.T) {
 			r := plan.Run{
 				Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) },
 			}
-			p := planner.VMParams{Machine: director.Machine{Name: "w"}, VM: vm}
+			p := step.VMParams{Machine: director.Machine{Name: "w"}, VM: vm}
 			err := env.firstBoot(t.Context(), r, p, "", false)
 			if len(tt.want) == 0 && err != nil {
 				t.Fatal(err)
@@ -280,7 +280,7 @@ func TestFirstBootOverSSH(t *testing.T) {
 // What the document says of VMs reaches cloud-init.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	p := planner.VMParams{
+	p := step.VMParams{
 		Machine: director.Machine{Name: "demo-w-1", Cluster: "demo"},
 		VM: model.VMModel{
 			SSHKeys: []string{
@@ -306,7 +306,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	g = cloudinit.Guest{NTP: []string{"network"}}
-	describe(&g, planner.VMParams{})
+	describe(&g, step.VMParams{})
 	if len(g.NTP) != 1 || g.Scripts != nil || g.Health != "" {
 		t.Errorf("nothing became %+v", g)
 	}

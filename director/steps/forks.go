@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // reserver is a player whose forks can be taken before a play.
@@ -24,7 +24,7 @@ type playHandler struct {
 // Prepare takes the forks of the step's play.
 func (h playHandler) Prepare(ctx context.Context, r plan.Run) (prepared context.Context, release func(), err error) {
 	player, ok := h.player.(reserver)
-	var p planner.PlayParams
+	var p step.PlayParams
 	if err := json.Unmarshal(r.Step.Params, &p); err != nil || !ok {
 		return ctx, func() {}, nil //nolint:nilerr // Run says what is wrong with the parameters
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 var prefix = netip.MustParsePrefix("10.88.0.0/24")
@@ -32,7 +32,7 @@ func (r reserved) NetworkUser(context.Context, string, string) (string, error) {
 func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	t.Parallel()
 	world := sim.NewWorld(sim.Host{Name: "h1", CPUs: 8, Memory: 1 << 36, Disk: 1 << 40})
-	p := planner.NetworkParams{
+	p := step.NetworkParams{
 		Provider: "lab", Name: "demo", UID: "u1",
 		Network: model.Network{Mode: "nat", CIDR: prefix, Gateway: netip.MustParseAddr("10.88.0.1")},
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // SecretToken is the bootstrap token that a cluster's nodes join with.
 const SecretToken = "bootstrap-token"
 
-func (e Env) play(ctx context.Context, r plan.Run, p planner.PlayParams) error {
-	facts, err := planner.DecodeFacts(r.Plan.Content)
+func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
+	facts, err := step.DecodeFacts(r.Plan.Content)
 	if err != nil {
 		return plan.Abort(err)
 	}
@@ -121,7 +121,7 @@ func retry(err error) error {
 
 // Inventory renders the inventory of the cluster as runs of this director's playbooks get it. It holds no secret. Host
 // keys that do not exist yet are made.
-func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
+func (e Env) Inventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
 	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
@@ -130,7 +130,7 @@ func (e Env) Inventory(ctx context.Context, f planner.Facts) (inventory.Files, e
 
 // ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left
 // out.
-func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.Files, error) {
+func (e Env) ShowInventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
 	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
 		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
 			return adopted, err
@@ -141,19 +141,19 @@ func (e Env) ShowInventory(ctx context.Context, f planner.Facts) (inventory.File
 }
 
 // CheckInventory returns what would stop the cluster's inventory from being rendered. It makes nothing.
-func (e Env) CheckInventory(f planner.Facts) error {
+func (e Env) CheckInventory(f step.Facts) error {
 	_, err := e.inventory(f, inventory.Render, func(string) (string, error) { return "", nil })
 	return err
 }
 
 func (e Env) inventory(
-	f planner.Facts, render func(
+	f step.Facts, render func(
 		inventory.Input,
 	) (inventory.Files, error), hostKey func(machine string) (string, error),
 ) (inventory.Files, error) {
 	c := f.Document
 	in := inventory.Input{
-		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: planner.Port, APINames: c.API.Names,
+		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: model.APIPort, APINames: c.API.Names,
 		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU,
 		ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
 		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle,
@@ -208,7 +208,7 @@ func own(n *inventory.Node, c model.Cluster, vm model.VMModel) {
 }
 
 // networksOf lists the networks of the cluster's nodes if they are on more than one.
-func networksOf(f planner.Facts) []inventory.Network {
+func networksOf(f step.Facts) []inventory.Network {
 	if len(f.Networks) == 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func networksOf(f planner.Facts) []inventory.Network {
 }
 
 // interfacesOf lists the adapters of a node that has more than one, as cloud-init names them.
-func interfacesOf(f planner.Facts, m director.Machine) ([]inventory.Interface, error) {
+func interfacesOf(f step.Facts, m director.Machine) ([]inventory.Interface, error) {
 	if len(m.NICs) == 0 {
 		return nil, nil
 	}

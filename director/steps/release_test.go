@@ -18,10 +18,10 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/provenance"
 	"github.com/director-kaas/kaas/director/signature"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // release is a bundle with a manifest of Calico.
@@ -60,7 +60,7 @@ func TestPlaysReadWhatWasChecked(t *testing.T) {
 	t.Parallel()
 	b := release(t, "kind: DaemonSet\n")
 	env := Env{Artifacts: t.TempDir()}
-	facts := planner.Facts{Bundle: b.Dir(), Digest: b.Digest()}
+	facts := step.Facts{Bundle: b.Dir(), Digest: b.Digest()}
 	fill(t, filepath.Join(b.Dir(), calicoManifest), "kind: EvilThing\n")
 	if _, err := env.checked(
 		t.Context(), facts,
@@ -79,7 +79,7 @@ func TestPlaysReadWhatWasChecked(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, calicoManifest)); err != nil || string(text) != "kind: DaemonSet\n" {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := env.checked(t.Context(), planner.Facts{
+	if _, err := env.checked(t.Context(), step.Facts{
 		Bundle: release(t, "kind: EvilThing\n").Dir(), Digest: b.Digest(),
 	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("another bundle: %v", err)
@@ -100,10 +100,10 @@ func TestReleasePushLooksAtTheSignature(t *testing.T) {
 	env := Env{Gate: &provenance.Gate{Keys: keys}, PushHost: server.Listener.Addr().String(), Artifacts: t.TempDir()}
 	env.Push.PlainHTTP = true
 	b := release(t, "kind: DaemonSet\n")
-	push := func(p planner.ReleaseParams) error {
+	push := func(p step.ReleaseParams) error {
 		return env.releasePush(t.Context(), plan.Run{Note: func(context.Context, string) {}}, p)
 	}
-	params := planner.ReleaseParams{Bundle: b.Dir(), Digest: b.Digest()}
+	params := step.ReleaseParams{Bundle: b.Dir(), Digest: b.Digest()}
 	if err := push(
 		params,
 	); director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "has no signature") {
@@ -124,12 +124,12 @@ func TestReleasePushLooksAtTheSignature(t *testing.T) {
 	}
 	older := release(t, "kind: OlderThing\n")
 	sign(older)
-	if err := push(planner.ReleaseParams{
+	if err := push(step.ReleaseParams{
 		Bundle: older.Dir(), Digest: b.Digest(),
 	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an older release: %v", err)
 	}
-	if err := push(planner.ReleaseParams{
+	if err := push(step.ReleaseParams{
 		Bundle: release(t, "kind: DaemonSet\n").Dir(), Digest: b.Digest(), Unsigned: "made on my own machine",
 	}); err != nil {
 		t.Errorf("in words: %v", err)
@@ -143,7 +143,7 @@ func TestImageEnsureLooksAtTheSignature(t *testing.T) {
 	path := filepath.Join(dir, "node.qcow2")
 	fill(t, path, "an image")
 	env := Env{Gate: &provenance.Gate{Images: confine.Dirs{dir}}, Backends: oneBackend{sim.Open(sim.NewWorld())}}
-	err := env.imageEnsure(t.Context(), plan.Run{}, planner.ImageParams{
+	err := env.imageEnsure(t.Context(), plan.Run{}, step.ImageParams{
 		Image: model.Image{Source: path, SHA256: strings.Repeat("ab", 32), Kubernetes: "v1.37.1"},
 	})
 	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "has no signature") {

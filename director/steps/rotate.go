@@ -5,7 +5,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Pulls keeps which clusters may pull without a password, from the time before there were any.
@@ -16,13 +16,13 @@ type Pulls interface {
 
 // pullRenew makes another password beside the one that the nodes have. One that an earlier plan made, and that some
 // nodes may have by now, is kept: runs give it to nodes from then on.
-func (e Env) pullRenew(ctx context.Context, _ plan.Run, p planner.PullParams) error {
+func (e Env) pullRenew(ctx context.Context, _ plan.Run, p step.PullParams) error {
 	_, err := e.makePull(ctx, p.UID, SecretPullNext)
 	return err
 }
 
 // pullSettle makes the next password the only one.
-func (e Env) pullSettle(ctx context.Context, r plan.Run, p planner.PullParams) error {
+func (e Env) pullSettle(ctx context.Context, r plan.Run, p step.PullParams) error {
 	skipped, err := e.skipped(ctx, r)
 	if err != nil {
 		return err

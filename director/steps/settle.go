@@ -8,7 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // contact looks how far the machine's first boot is, and returns its public host key. At the first contact the machine
@@ -83,7 +83,7 @@ func (e Env) takeHostKey(ctx context.Context, m director.Machine, given, next st
 
 // forgetSeed takes away what the machine has read at its first boot: it holds scripts and a host key, and whoever may
 // look at the hypervisor can read it.
-func (e Env) forgetSeed(ctx context.Context, r plan.Run, p planner.VMParams, hostKey string) error {
+func (e Env) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, hostKey string) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // A step that a person has had skipped did nothing, or was done by hand. What the steps behind it record must be true
@@ -16,7 +16,7 @@ import (
 
 // members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps
 // for keep the record that they have.
-func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) ([]string, error) {
+func (e Env) members(ctx context.Context, r plan.Run, p step.ClusterParams) ([]string, error) {
 	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (e Env) members(ctx context.Context, r plan.Run, p planner.ClusterParams) (
 
 // stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the
 // cluster knows the node.
-func (e Env) stays(ctx context.Context, r plan.Run, p planner.NodeParams) (bool, error) {
+func (e Env) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bool, error) {
 	if skipped, err := e.skipped(ctx, r); err != nil || !skipped {
 		return false, err
 	}

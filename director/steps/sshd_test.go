@@ -22,8 +22,8 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // realNode is a real SSH server with the files that cloud-init writes on a node, below a directory.
@@ -154,8 +154,8 @@ func sshEnv(t *testing.T) Env {
 }
 
 // localMachine is a machine at the address of the tests' SSH servers.
-func localMachine(id string) planner.VMParams {
-	return planner.VMParams{
+func localMachine(id string) step.VMParams {
+	return step.VMParams{
 		Machine: director.Machine{ID: id, Name: "demo-" + id, Address: "127.0.0.1", MAC: "52:54:00:00:00:01"},
 		Network: model.Network{CIDR: netip.MustParsePrefix("127.0.0.0/8")},
 	}

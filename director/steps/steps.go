@@ -23,8 +23,8 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/provenance"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // Ledger keeps track of the director's VMs.
@@ -48,12 +48,12 @@ type Ledger interface {
 
 // Clusters keeps what was installed.
 type Clusters interface {
-	ClusterInstalled(ctx context.Context, p planner.ClusterParams, at time.Time) error
+	ClusterInstalled(ctx context.Context, p step.ClusterParams, at time.Time) error
 	// SkippedSteps returns the steps of the plan that a person has had skipped.
 	SkippedSteps(ctx context.Context, planID string) (map[string]bool, error)
 	// SetNode records what the machine of a node is to its cluster.
-	SetNode(ctx context.Context, p planner.NodeParams) error
-	ForgetCluster(ctx context.Context, p planner.ClusterParams, actor string, at time.Time) error
+	SetNode(ctx context.Context, p step.NodeParams) error
+	ForgetCluster(ctx context.Context, p step.ClusterParams, actor string, at time.Time) error
 }
 
 // Secrets keeps sealed blobs.
@@ -169,26 +169,26 @@ func Handlers(env Env) map[string]plan.Handler {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
 	return map[string]plan.Handler{
-		planner.StepReleasePush:   handler(env.releasePush),
-		planner.StepNetworkEnsure: handler(env.networkEnsure),
-		planner.StepNetworkDelete: handler(env.networkDelete),
-		planner.StepImageEnsure:   handler(env.imageEnsure),
-		planner.StepClusterPKI:    handler(env.clusterPKI),
-		planner.StepClusterReady:  plan.Recording{Handler: handler(env.clusterReady)},
-		planner.StepClusterForget: handler(env.clusterForget),
-		planner.StepVMEnsure:      undoable(env.vmEnsure, env.vmUndo),
-		planner.StepVMBoot:        handler(env.vmBoot),
-		planner.StepVMAdopt:       handler(env.vmAdopt),
-		planner.StepVMDelete:      handler(env.vmDelete),
-		planner.StepPlay:          playHandler{handler(env.play), env.Player},
-		planner.StepVMRemove:      handler(env.vmRemove),
-		planner.StepVMMove:        handler(env.vmMove),
-		planner.StepKubeReady:     handler(env.kubeReady),
-		planner.StepKubeTraffic:   handler(env.kubeTraffic),
-		planner.StepNodeReady:     handler(env.nodeReady),
-		planner.StepNodeLeft:      handler(env.nodeLeft),
-		planner.StepPullRenew:     handler(env.pullRenew),
-		planner.StepPullSettle:    handler(env.pullSettle),
+		step.ReleasePush:   handler(env.releasePush),
+		step.NetworkEnsure: handler(env.networkEnsure),
+		step.NetworkDelete: handler(env.networkDelete),
+		step.ImageEnsure:   handler(env.imageEnsure),
+		step.ClusterPKI:    handler(env.clusterPKI),
+		step.ClusterReady:  plan.Recording{Handler: handler(env.clusterReady)},
+		step.ClusterForget: handler(env.clusterForget),
+		step.VMEnsure:      undoable(env.vmEnsure, env.vmUndo),
+		step.VMBoot:        handler(env.vmBoot),
+		step.VMAdopt:       handler(env.vmAdopt),
+		step.VMDelete:      handler(env.vmDelete),
+		step.Play:          playHandler{handler(env.play), env.Player},
+		step.VMRemove:      handler(env.vmRemove),
+		step.VMMove:        handler(env.vmMove),
+		step.KubeReady:     handler(env.kubeReady),
+		step.KubeTraffic:   handler(env.kubeTraffic),
+		step.NodeReady:     handler(env.nodeReady),
+		step.NodeLeft:      handler(env.nodeLeft),
+		step.PullRenew:     handler(env.pullRenew),
+		step.PullSettle:    handler(env.pullSettle),
 	}
 }
 
@@ -242,7 +242,7 @@ func (e Env) stamp(machine string) director.Stamp {
 	return director.Stamp{Director: e.Director, Machine: machine}
 }
 
-func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkParams) error {
+func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p step.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p planner.NetworkPar
 	})
 }
 
-func (e Env) networkDelete(ctx context.Context, r plan.Run, p planner.NetworkParams) error {
+func (e Env) networkDelete(ctx context.Context, r plan.Run, p step.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -277,7 +277,7 @@ func (e Env) networkDelete(ctx context.Context, r plan.Run, p planner.NetworkPar
 	return n.DeleteNetwork(ctx, p.Name, e.stamp(p.UID))
 }
 
-func (e Env) imageEnsure(ctx context.Context, r plan.Run, p planner.ImageParams) error {
+func (e Env) imageEnsure(ctx context.Context, r plan.Run, p step.ImageParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -363,7 +363,7 @@ func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-func (e Env) releasePush(ctx context.Context, r plan.Run, p planner.ReleaseParams) error {
+func (e Env) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) error {
 	b, err := e.bundle(p.Bundle, p.Digest)
 	if err != nil {
 		return err
@@ -388,7 +388,7 @@ const calicoManifest = "manifests/calico.yaml"
 
 // checked returns the directory of a copy of what plays read from the bundle: checked against the digest that the plan
 // was made for, and where nobody but the director writes. A bundle may have been replaced since the plan was made.
-func (e Env) checked(ctx context.Context, f planner.Facts) (string, error) {
+func (e Env) checked(ctx context.Context, f step.Facts) (string, error) {
 	if f.Bundle == "" || f.Digest == "" || e.Artifacts == "" {
 		return f.Bundle, nil // plans of old have no digest
 	}
@@ -411,7 +411,7 @@ func Programs(b *bundle.Bundle) []bundle.File {
 	), func(f bundle.File) bool { return !slices.Contains(programs, f.Path) })
 }
 
-func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams) error {
+func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p step.ClusterParams) error {
 	sealed, err := e.Secrets.Secret(ctx, p.UID, SecretPKI)
 	if err != nil {
 		return err
@@ -434,7 +434,7 @@ func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p planner.ClusterParams
 
 // clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see
 // members.
-func (e Env) clusterReady(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
+func (e Env) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	var err error
 	if p.Nodes, err = e.members(ctx, r, p); err != nil {
 		return err
@@ -442,7 +442,7 @@ func (e Env) clusterReady(ctx context.Context, r plan.Run, p planner.ClusterPara
 	return e.Clusters.ClusterInstalled(ctx, p, e.Now())
 }
 
-func (e Env) clusterForget(ctx context.Context, r plan.Run, p planner.ClusterParams) error {
+func (e Env) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	inventorytemplates "github.com/director-kaas/kaas/inventory-templates"
 )
 
@@ -50,7 +50,7 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 			tags[image] = "1"
 		}
 	}
-	facts, err := json.Marshal(planner.Facts{
+	facts, err := json.Marshal(step.Facts{
 		Cluster: "demo", UID: "u", Kubernetes: "v1.37.1", Registry: "172.30.0.1:5000", Tags: tags,
 		Network: adapters().Network,
 		Document: model.Cluster{
@@ -72,7 +72,7 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 		env.LogPath, env.Now = func(string, string, int) string { return "" }, time.Now
 		r := quietRun()
 		r.Plan = &plan.Plan{Content: plan.Content{Facts: facts}}
-		if err := env.play(t.Context(), r, planner.PlayParams{Playbook: "install.yml"}); err != nil {
+		if err := env.play(t.Context(), r, step.PlayParams{Playbook: "install.yml"}); err != nil {
 			t.Fatal(err)
 		}
 		got := string(player.last.Inventory["hosts.ini"])

@@ -21,13 +21,13 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
-func (e Env) vmEnsure(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (e Env) addressFree(ctx context.Context, m director.Machine) error {
 	return nil
 }
 
-func (e Env) vmSpec(ctx context.Context, uid string, p planner.VMParams) (hypervisor.Spec, error) {
+func (e Env) vmSpec(ctx context.Context, uid string, p step.VMParams) (hypervisor.Spec, error) {
 	m := p.Machine
 	key, err := e.HostKey(ctx, m.ID)
 	if err != nil {
@@ -201,7 +201,7 @@ func (e Env) vmSpec(ctx context.Context, uid string, p planner.VMParams) (hyperv
 }
 
 // furtherNIC returns an adapter beside the first, with its own address.
-func furtherNIC(m director.Machine, p planner.NICParams) (hypervisor.NIC, error) {
+func furtherNIC(m director.Machine, p step.NICParams) (hypervisor.NIC, error) {
 	for _, n := range m.NICs {
 		if n.Role != p.Role {
 			continue
@@ -246,7 +246,7 @@ func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKe
 
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else
 // has made is told nothing about its data disk at boot, so that is mounted then.
-func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.wasMade(ctx, r, p.Machine); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p planner.VMParams) error {
 }
 
 // bootTimeout explains a VM that did not come up by what it printed last.
-func (e Env) bootTimeout(ctx context.Context, p planner.VMParams, last error) error {
+func (e Env) bootTimeout(ctx context.Context, p step.VMParams, last error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -374,7 +374,7 @@ func cloudInitResult(name, text string) error {
 }
 
 // vmDelete takes the VM away for good. Its disks are kept but those that the plan names.
-func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if lost, err := e.hostLost(ctx, p.Machine); err != nil {
 		return err
 	} else if lost {
@@ -388,7 +388,7 @@ func (e Env) vmDelete(ctx context.Context, r plan.Run, p planner.VMParams) error
 
 // vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes
 // too.
-func (e Env) vmUndo(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
 	p.DeleteData = nil
 	member, err := e.member(ctx, p.Machine.ID)
 	if err != nil {
@@ -401,7 +401,7 @@ func (e Env) vmUndo(ctx context.Context, r plan.Run, p planner.VMParams) error {
 }
 
 // vmRemove takes the VM away and keeps its row and its data disk for the one that follows.
-func (e Env) vmRemove(ctx context.Context, r plan.Run, p planner.VMParams) error {
+func (e Env) vmRemove(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.onLostHost(ctx, p.Machine); err != nil {
 		return err
 	}
@@ -413,7 +413,7 @@ func (e Env) vmRemove(ctx context.Context, r plan.Run, p planner.VMParams) error
 
 // unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the
 // plan names are deleted after.
-func (e Env) unmakeVM(ctx context.Context, r plan.Run, p planner.VMParams, forGood bool) error {
+func (e Env) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forGood bool) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -133,7 +133,7 @@ func (u Usage) addDisks(disks []director.KeptDisk) {
 // it needs.
 func (u Usage) AddPlans(docs []model.Stored, plans []plan.Plan) error {
 	for _, p := range plans {
-		n, err := planner.NeedsOf(p.Content)
+		n, err := step.NeedsOf(p.Content)
 		if err != nil {
 			return &director.Error{
 				Kind: director.KindInternal, Op: "usage.plans", Msg: "what plan " + p.ID + " needs cannot be read",

@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/test/rig"
 )
@@ -99,7 +99,7 @@ func (f *follower) untilDone(ctx context.Context) error {
 }
 
 // wideRun writes a plan that runs one playbook on all nodes of the plan made, as if it had been started.
-func wideRun(ctx context.Context, r *rig.Rig, made, id, step string) (err error) {
+func wideRun(ctx context.Context, r *rig.Rig, made, id, stepID string) (err error) {
 	db, err := store.Open(ctx, filepath.Join(r.State(), "director.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -109,13 +109,13 @@ func wideRun(ctx context.Context, r *rig.Rig, made, id, step string) (err error)
 	if err != nil {
 		return err
 	}
-	params, err := json.Marshal(planner.PlayParams{Playbook: "install/prepare.yml"})
+	params, err := json.Marshal(step.PlayParams{Playbook: "install/prepare.yml"})
 	if err != nil {
 		return err
 	}
-	play := plan.Step{ID: step, Kind: planner.StepPlay, Title: "Prepare all nodes at once", Params: params, Attempts: 1}
+	play := plan.Step{ID: stepID, Kind: step.Play, Title: "Prepare all nodes at once", Params: params, Attempts: 1}
 	for _, s := range p.Steps {
-		if s.Kind == planner.StepClusterPKI {
+		if s.Kind == step.ClusterPKI {
 			play.Needs = []string{s.ID}
 			p.Steps = []plan.Step{s, play}
 			break

@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/store/storetest"
 	"github.com/director-kaas/kaas/director/wire"
@@ -113,7 +113,7 @@ func (f *fleet) plays(t *testing.T, id string) map[string]bool {
 	must(t, err)
 	out := map[string]bool{}
 	for _, s := range p.Steps {
-		out[s.ID] = s.Kind == planner.StepPlay
+		out[s.ID] = s.Kind == step.Play
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package planner
+package step
 
 import (
 	"encoding/json"
@@ -44,8 +44,12 @@ func NeedsOf(c plan.Content) (Needs, error) {
 		}
 	}
 	for _, s := range c.Steps {
-		if err := n.step(s); err != nil {
-			return n, fmt.Errorf("planner: step %s: %w", s.ID, err)
+		add := kinds[s.Kind]
+		if add == nil {
+			continue
+		}
+		if err := add(n, s.Params); err != nil {
+			return n, fmt.Errorf("step: %s: %w", s.ID, err)
 		}
 	}
 	return n, nil
@@ -74,42 +78,42 @@ func (n Needs) machine(m director.Machine) {
 	}
 }
 
-func (n Needs) step(s plan.Step) error {
-	switch s.Kind {
-	case StepImageEnsure:
-		var p ImageParams
-		if err := json.Unmarshal(s.Params, &p); err != nil {
+// needs decodes the parameters of a step for the method that adds what the step needs.
+func needs[P any](add func(Needs, P)) func(Needs, json.RawMessage) error {
+	return func(n Needs, params json.RawMessage) error {
+		var p P
+		if err := json.Unmarshal(params, &p); err != nil {
 			return err
 		}
-		n.document(model.KindProvider, p.Provider)
-		n.document(model.KindImage, p.Document)
-		n.Images[p.Name] = true
-		if p.Image.Source == "" {
-			n.Files[p.Image.SHA256] = true
-		}
-	case StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove:
-		var p VMParams
-		if err := json.Unmarshal(s.Params, &p); err != nil {
-			return err
-		}
-		n.machine(p.Machine)
-		if s.Kind == StepVMEnsure && p.ImageName != "" {
-			n.Images[p.ImageName] = true
-		}
-	case StepNetworkEnsure, StepNetworkDelete:
-		var p NetworkParams
-		if err := json.Unmarshal(s.Params, &p); err != nil {
-			return err
-		}
-		n.document(model.KindProvider, p.Provider)
-		n.document(model.KindNetwork, p.Name)
-	case StepReleasePush:
-		var p ReleaseParams
-		if err := json.Unmarshal(s.Params, &p); err != nil {
-			return err
-		}
-		n.document(model.KindRelease, p.Name)
-		n.release(p.Bundle, p.Digest)
+		add(n, p)
+		return nil
 	}
-	return nil
+}
+
+func (n Needs) ofImage(p ImageParams) {
+	n.document(model.KindProvider, p.Provider)
+	n.document(model.KindImage, p.Document)
+	n.Images[p.Name] = true
+	if p.Image.Source == "" {
+		n.Files[p.Image.SHA256] = true
+	}
+}
+
+func (n Needs) ofVM(p VMParams) { n.machine(p.Machine) }
+
+func (n Needs) ofNewVM(p VMParams) {
+	n.ofVM(p)
+	if p.ImageName != "" {
+		n.Images[p.ImageName] = true
+	}
+}
+
+func (n Needs) ofNetwork(p NetworkParams) {
+	n.document(model.KindProvider, p.Provider)
+	n.document(model.KindNetwork, p.Name)
+}
+
+func (n Needs) ofRelease(p ReleaseParams) {
+	n.document(model.KindRelease, p.Name)
+	n.release(p.Bundle, p.Digest)
 }

@@ -1,44 +1,71 @@
-package planner
+// Package step is what planners and the handlers of steps have in common: the kinds of steps with their parameters, and
+// the facts that a plan freezes for all of its steps. It is pure.
+package step
 
 import (
+	"encoding/json"
+	"maps"
+	"slices"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 )
 
 // The kinds of steps.
 const (
-	StepReleasePush   = "release.push"
-	StepNetworkEnsure = "network.ensure"
-	StepNetworkDelete = "network.delete"
-	StepImageEnsure   = "image.ensure"
-	StepClusterPKI    = "cluster.pki"
-	StepClusterReady  = "cluster.ready"
-	StepClusterForget = "cluster.forget"
-	StepVMEnsure      = "vm.ensure"
-	StepVMBoot        = "vm.boot"
-	StepVMAdopt       = "vm.adopt"
-	StepVMDelete      = "vm.delete"
-	StepPlay          = "ansible.play"
-	StepKubeReady     = "kube.ready"
-	StepKubeTraffic   = "kube.traffic"
-	StepVMRemove      = "vm.remove"
-	StepVMMove        = "vm.move"
-	StepNodeReady     = "node.ready"
-	StepNodeLeft      = "node.left"
-	StepPullRenew     = "pull.renew"
-	StepPullSettle    = "pull.settle"
+	ReleasePush   = "release.push"
+	NetworkEnsure = "network.ensure"
+	NetworkDelete = "network.delete"
+	ImageEnsure   = "image.ensure"
+	ClusterPKI    = "cluster.pki"
+	ClusterReady  = "cluster.ready"
+	ClusterForget = "cluster.forget"
+	VMEnsure      = "vm.ensure"
+	VMBoot        = "vm.boot"
+	VMAdopt       = "vm.adopt"
+	VMDelete      = "vm.delete"
+	Play          = "ansible.play"
+	KubeReady     = "kube.ready"
+	KubeTraffic   = "kube.traffic"
+	VMRemove      = "vm.remove"
+	VMMove        = "vm.move"
+	NodeReady     = "node.ready"
+	NodeLeft      = "node.left"
+	PullRenew     = "pull.renew"
+	PullSettle    = "pull.settle"
 )
 
-// StepKinds returns every kind that the planner writes; the engine must have a handler for each.
-func StepKinds() []string {
-	return []string{
-		StepReleasePush, StepNetworkEnsure, StepNetworkDelete, StepImageEnsure, StepClusterPKI, StepClusterReady,
-		StepClusterForget,
-		StepVMEnsure, StepVMBoot, StepVMAdopt, StepVMDelete, StepVMRemove, StepVMMove, StepPlay, StepKubeReady,
-		StepKubeTraffic, StepNodeReady, StepNodeLeft,
-		StepPullRenew, StepPullSettle,
-	}
+// BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
+// and host.
+const BudgetClones = "clones"
+
+// kinds has every kind, with what a step of it must find until its plan's end. It is nil for a kind that needs no more
+// than the plan's documents and facts name.
+var kinds = map[string]func(Needs, json.RawMessage) error{
+	ReleasePush:   needs(Needs.ofRelease),
+	NetworkEnsure: needs(Needs.ofNetwork),
+	NetworkDelete: needs(Needs.ofNetwork),
+	ImageEnsure:   needs(Needs.ofImage),
+	ClusterPKI:    nil,
+	ClusterReady:  nil,
+	ClusterForget: nil,
+	VMEnsure:      needs(Needs.ofNewVM),
+	VMBoot:        needs(Needs.ofVM),
+	VMAdopt:       needs(Needs.ofVM),
+	VMDelete:      needs(Needs.ofVM),
+	Play:          nil,
+	KubeReady:     nil,
+	KubeTraffic:   nil,
+	VMRemove:      needs(Needs.ofVM),
+	VMMove:        nil,
+	NodeReady:     nil,
+	NodeLeft:      nil,
+	PullRenew:     nil,
+	PullSettle:    nil,
 }
+
+// Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // VMParams are the parameters of vm.ensure, vm.boot, vm.delete and vm.remove.
 type VMParams struct {
@@ -137,4 +164,19 @@ type ClusterParams struct {
 	Endpoint   string            `json:"endpoint"`
 	Nodes      []string          `json:"nodes,omitempty"`
 	Kubernetes string            `json:"kubernetes,omitempty"` // version that the nodes run
+}
+
+// MoveParams are the parameters of vm.move.
+type MoveParams struct {
+	VMParams                  // of the VM that goes, or is given up
+	Next     director.Machine `json:"next"` // that follows it on another host
+	// Lost is the word of a person that the host is off or cut off for good: its VM is given up where it is. Otherwise
+	// the VM is deleted.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// PullParams are the parameters of pull.renew and pull.settle.
+type PullParams struct {
+	UID     string `json:"uid"`
+	Cluster string `json:"cluster"`
 }
