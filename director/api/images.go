@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pace"
 	"github.com/director-kaas/kaas/director/wire"
@@ -19,8 +20,8 @@ import (
 // Images is what the API offers of images beside their documents. All methods return *director.Error and are safe for
 // concurrent use.
 type Images interface {
-	// ImageViews lists the documents of images by name, and then the imported files that none names, the newest first.
-	ImageViews(ctx context.Context) ([]ImageView, error)
+	// List lists the documents of images by name, and then the imported files that none names, the newest first.
+	List(ctx context.Context) ([]images.View, error)
 	// BeginUpload makes a place for a file, or returns the one that there is with what has arrived.
 	BeginUpload(ctx context.Context, r director.ImageRequest) (director.ImageUpload, error)
 	// Upload returns the upload, or not_found.
@@ -30,27 +31,16 @@ type Images interface {
 	WriteUpload(ctx context.Context, id string, offset int64, r io.Reader) (director.ImageUpload, error)
 	// AbortUpload throws the upload away. No error if it is gone.
 	AbortUpload(ctx context.Context, id string) error
-	// ImportImage begins to make an image of an upload that has wholly arrived, or returns the job that does.
-	ImportImage(ctx context.Context, r director.ImageImport) (director.ImageJob, error)
-	// ConvertImage begins to make another image of an imported one, or returns the job that does.
-	ConvertImage(ctx context.Context, actor, sum, compat string) (director.ImageJob, error)
-	// ImageJob returns the job, or not_found.
-	ImageJob(ctx context.Context, id string) (director.ImageJob, error)
-	// DeleteImageFile removes an imported file; conflict while something needs it. No error if it is gone.
-	DeleteImageFile(ctx context.Context, actor, sum string) error
-	// PruneImages removes what nobody needs: on providers, and of files those that were imported before the time.
-	PruneImages(ctx context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error)
-}
-
-// ImageView is a document of an image with what is known of its file, or a file that no document names.
-type ImageView struct {
-	Name, SHA256, Kubernetes, Source string
-	File                             *director.ImageFile
-	Clusters, Providers              []string
-	Old                              int    // earlier contents of the document on providers
-	SignedBy                         string // id of the key
-	Unsigned                         string // why it is used without a signature
-	Refused                          string // why it is not used
+	// Import begins to make an image of an upload that has wholly arrived, or returns the job that does.
+	Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error)
+	// Convert begins to make another image of an imported one, or returns the job that does.
+	Convert(ctx context.Context, actor, sum, compat string) (director.ImageJob, error)
+	// Job returns the job, or not_found.
+	Job(ctx context.Context, id string) (director.ImageJob, error)
+	// DeleteFile removes an imported file; conflict while something needs it. No error if it is gone.
+	DeleteFile(ctx context.Context, actor, sum string) error
+	// Prune removes what nobody needs: on providers, and of files those that were imported before the time.
+	Prune(ctx context.Context, actor string, before time.Time, dryRun bool) ([]director.ImageLeft, error)
 }
 
 const kindImage = string(model.KindImage)
@@ -146,7 +136,7 @@ func (s *server) images(api huma.API) {
 		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActApply, kindImage,
 		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *conversionInput) (*jobOutput, error) {
-			return s.job(ctx)(im.ConvertImage(ctx, a.User, in.SHA256, in.Body.Compat))
+			return s.job(ctx)(im.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
 		}))
 	operation(s, api, huma.Operation{
 		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags,
@@ -157,7 +147,7 @@ func (s *server) images(api huma.API) {
 		},
 	}, director.ActRead, kindImage,
 		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
-			return s.job(ctx)(im.ImageJob(ctx, in.ID))
+			return s.job(ctx)(im.Job(ctx, in.ID))
 		}))
 	operation(s, api, huma.Operation{
 		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags,
@@ -165,7 +155,7 @@ func (s *server) images(api huma.API) {
 		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
 	}, director.ActDelete, kindImage,
 		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *imageFileInput) (*empty, error) {
-			return nil, im.DeleteImageFile(ctx, a.User, in.SHA256)
+			return nil, im.DeleteFile(ctx, a.User, in.SHA256)
 		}))
 	operation(s, api, huma.Operation{
 		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags,
@@ -176,7 +166,7 @@ func (s *server) images(api huma.API) {
 }
 
 func (s *server) listImages(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
-	views, err := im.ImageViews(ctx)
+	views, err := im.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +184,7 @@ func (s *server) listImages(ctx context.Context, im Images, _ director.Actor, _ 
 }
 
 func (s *server) importImage(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
-	return s.job(ctx)(im.ImportImage(ctx, director.ImageImport{
+	return s.job(ctx)(im.Import(ctx, director.ImageImport{
 		Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
 		Unsigned: in.Body.Unsigned,
@@ -204,7 +194,7 @@ func (s *server) importImage(ctx context.Context, im Images, a director.Actor, i
 func (s *server) pruneImages(
 	ctx context.Context, im Images, a director.Actor, in *pruneInput,
 ) (*body[wire.ImagesPruned], error) {
-	left, err := im.PruneImages(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
+	left, err := im.Prune(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
 	if err != nil {
 		return nil, err
 	}

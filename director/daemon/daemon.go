@@ -32,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
+	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
@@ -178,6 +179,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
+	im := images.New(images.Config{
+		Store: db, Files: files, Backends: env.Backends, Gate: env.Gate, Dirs: d.cfg.rules().Images, Now: time.Now,
+	})
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
@@ -185,7 +189,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		PlanLife: time.Duration(
 			d.cfg.PlanLife,
 		), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
-		Images:   files,
+		Images:   im,
 		Archives: operations.Archives{Store: db, Dir: d.path("archives"), Host: host},
 		Director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
@@ -194,7 +198,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
 		Applied:       func() { scheduler.Wake() },
 	})
-	scheduler = d.scheduler(db, ops)
+	scheduler = d.scheduler(db, ops, im)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
 		return err
 	}
@@ -210,7 +214,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.startFencing(ctx, d.fencing)
 	d.startServing(ctx, db, env)
-	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, scheduler), service, identity, build, m)
+	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, im, scheduler), service, identity, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -402,10 +406,11 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 
 // ports puts what the API offers behind its ports.
 func (d *Daemon) ports(
-	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, scheduler *schedule.Scheduler,
+	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, im *images.Service,
+	scheduler *schedule.Scheduler,
 ) api.Ports {
 	return api.Ports{
-		Documents: ops, Clusters: ops, Plans: ops, Journal: ops, Phases: ops, Images: ops, Ledger: ops, Capacity: ops,
+		Documents: ops, Clusters: ops, Plans: ops, Journal: ops, Phases: ops, Images: im, Ledger: ops, Capacity: ops,
 		Access:    access.New(db, ops, env, time.Now),
 		Schedules: operations.Schedules{Operations: ops, Scheduler: scheduler},
 		Disks:     disks.New(db, env.Backends, db.DirectorID(), time.Now),

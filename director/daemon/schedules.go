@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -24,7 +25,9 @@ func defaultSchedules() []model.Document {
 }
 
 // scheduler returns the scheduler with every job that this director knows.
-func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
+func (d *Daemon) scheduler(
+	db *store.Store, ops *operations.Operations, im *images.Service,
+) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
 		schedule.PruneJob(
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms},
@@ -32,7 +35,7 @@ func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedul
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(ops),
-		schedule.ImagesJob(ops, time.Now),
+		schedule.ImagesJob(im, time.Now),
 	}})
 }
 

@@ -57,7 +57,7 @@ func (o *Operations) DeleteDocumentIf(ctx context.Context, actor string, ref mod
 	if err != nil {
 		return err
 	}
-	return o.clearOff(ctx, doc, places)
+	return o.Images.Remove(ctx, doc, places)
 }
 
 // mayDelete is a conflict if something needs the document. It returns where the contents of an image may be.
@@ -81,6 +81,5 @@ func (o *Operations) mayDelete(ctx context.Context, doc model.Stored) ([]directo
 	if err := u.MayGo(doc.Ref()); err != nil || doc.Kind != model.KindImage {
 		return nil, err
 	}
-	brought, err := o.Store.ProviderImages(ctx)
-	return placesOf(doc, docs, brought), err
+	return o.Images.Places(ctx, doc, docs)
 }

@@ -53,8 +53,15 @@ type Config struct {
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
 	Archives      Archives      // of plans and of the audit trail
-	// Images keeps imported images; nil for a director without.
-	Images ImageStore
+	Images        Images        // what documents have on providers
+}
+
+// Images removes what Image documents have on providers.
+type Images interface {
+	// Places returns where the contents of the image's document may be. docs are all documents.
+	Places(ctx context.Context, doc model.Stored, docs []model.Stored) ([]director.ProviderImage, error)
+	// Remove deletes the images of a document that is gone at the places.
+	Remove(ctx context.Context, doc model.Stored, places []director.ProviderImage) error
 }
 
 // Operations is behind most ports of the API. It is safe for concurrent use.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/step"
@@ -44,17 +42,4 @@ func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string
 		warnings = append(warnings, w.Release.Ref().String()+" is used without a signature: "+w.Bundle.Unsigned)
 	}
 	return warnings, problems
-}
-
-// provenance adds to the view who signed the image, or why it is used without a signature, or why it is not used.
-func (o *Operations) provenance(v *api.ImageView, im model.Image) {
-	path, err := o.imageFile(im)
-	if err != nil {
-		return // the pre-check says so
-	}
-	reason, err := o.Env.Gate.Image(im, path)
-	v.SignedBy, v.Unsigned = reason.Key, reason.Words
-	if err != nil {
-		v.Refused = message(err)
-	}
 }

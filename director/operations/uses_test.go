@@ -221,7 +221,7 @@ func TestPrunesKeepTheWayBack(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	left, err := l.PruneImages(t.Context(), "admin", time.Now(), false)
+	left, err := l.images.Prune(t.Context(), "admin", time.Now(), false)
 	if err != nil || len(left) != 0 {
 		t.Errorf("pruned %+v, %v", left, err)
 	}
@@ -261,11 +261,11 @@ func TestADeletedImageIsTakenOffLater(t *testing.T) {
 	}); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("the document: %v", err)
 	}
-	left, err := l.PruneImages(t.Context(), "admin", time.Now(), false)
+	left, err := l.images.Prune(t.Context(), "admin", time.Now(), false)
 	if err != nil || len(left) != 1 || left[0].Kept != "" {
 		t.Errorf("pruned %+v, %v", left, err)
 	}
-	if left, err = l.PruneImages(t.Context(), "admin", time.Now(), false); err != nil || len(left) != 0 {
+	if left, err = l.images.Prune(t.Context(), "admin", time.Now(), false); err != nil || len(left) != 0 {
 		t.Errorf("pruned again %+v, %v", left, err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 // Images takes images away that nobody needs.
 type Images interface {
-	// PruneImages takes off providers the images that no document, no VM and no plan that can go on names, and of the
+	// Prune takes off providers the images that no document, no VM and no plan that can go on names, and of the
 	// director's own files those of which the same is true and that were imported before the time. It returns what
 	// went, and what should have gone and stays, with the reason.
-	PruneImages(ctx context.Context, actor string, before time.Time, rehearse bool) ([]director.ImageLeft, error)
+	Prune(ctx context.Context, actor string, before time.Time, dryRun bool) ([]director.ImageLeft, error)
 }
 
 // ImagesJob takes away the images that nobody needs, as directorctl image prune does.
@@ -24,7 +24,7 @@ func ImagesJob(images Images, now func() time.Time) Job {
 	return Job{Name: "images", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		age := p.Span("olderThan", 7*day, day)
 		return func(ctx context.Context, run director.ScheduleRun) (Result, error) {
-			left, err := images.PruneImages(ctx, actorOf(run), now().Add(-age), false)
+			left, err := images.Prune(ctx, actorOf(run), now().Add(-age), false)
 			var brought, files int
 			var bytes int64
 			errs := []error{err}

@@ -374,7 +374,7 @@ left out, because a plan works on them: 1 cluster (c1)`
 	}
 }
 
-// pruned is what PruneImages answers, and when it was asked for.
+// pruned is what Prune answers, and when it was asked for.
 type pruned struct {
 	left   []director.ImageLeft
 	err    error
@@ -382,10 +382,10 @@ type pruned struct {
 	before time.Time
 }
 
-func (p *pruned) PruneImages(
-	_ context.Context, actor string, before time.Time, rehearse bool,
+func (p *pruned) Prune(
+	_ context.Context, actor string, before time.Time, dryRun bool,
 ) ([]director.ImageLeft, error) {
-	if rehearse {
+	if dryRun {
 		return nil, errors.New("only a rehearsal")
 	}
 	p.actor, p.before = actor, before

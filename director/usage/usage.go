@@ -1,5 +1,5 @@
-// Package usage tells what documents, machines, kept disks and plans that can go on still need. Deletions and prunes ask
-// it alone.
+// Package usage tells what documents, machines, kept disks and plans that can go on still need. Deletions and prunes
+// ask it alone.
 package usage
 
 import (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/model"
 )
@@ -20,16 +21,16 @@ type Images struct {
 
 var _ api.Images = Images{}
 
-// ImageViews lists the documents and the files.
-func (i Images) ImageViews(context.Context) ([]api.ImageView, error) {
+// List lists the documents and the files.
+func (i Images) List(context.Context) ([]images.View, error) {
 	files, err := i.Store.Files()
 	if err != nil {
 		return nil, err
 	}
-	var out []api.ImageView
+	var out []images.View
 	named := map[string]bool{}
 	for _, d := range i.documents() {
-		v := api.ImageView{
+		v := images.View{
 			Name: d.Metadata.Name, SHA256: d.Image.SHA256, Kubernetes: d.Image.Kubernetes, Source: d.Image.Source,
 		}
 		named[v.SHA256] = true
@@ -42,7 +43,7 @@ func (i Images) ImageViews(context.Context) ([]api.ImageView, error) {
 	}
 	for _, f := range files {
 		if !named[f.SHA256] {
-			out = append(out, api.ImageView{SHA256: f.SHA256, Kubernetes: f.Kubernetes, File: &f})
+			out = append(out, images.View{SHA256: f.SHA256, Kubernetes: f.Kubernetes, File: &f})
 		}
 	}
 	return out, nil
@@ -83,23 +84,23 @@ func (i Images) WriteUpload(ctx context.Context, id string, offset int64, r io.R
 // AbortUpload throws an upload away.
 func (i Images) AbortUpload(ctx context.Context, id string) error { return i.Store.Abort(ctx, id) }
 
-// ImportImage imports an upload.
-func (i Images) ImportImage(ctx context.Context, r director.ImageImport) (director.ImageJob, error) {
+// Import imports an upload.
+func (i Images) Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error) {
 	return i.Store.Import(ctx, r)
 }
 
-// ConvertImage converts an image.
-func (i Images) ConvertImage(ctx context.Context, actor, sum, compat string) (director.ImageJob, error) {
+// Convert converts an image.
+func (i Images) Convert(ctx context.Context, actor, sum, compat string) (director.ImageJob, error) {
 	return i.Store.ConvertFile(ctx, sum, compat, actor)
 }
 
-// ImageJob returns a job.
-func (i Images) ImageJob(_ context.Context, id string) (director.ImageJob, error) {
+// Job returns a job.
+func (i Images) Job(_ context.Context, id string) (director.ImageJob, error) {
 	return i.Store.Job(id)
 }
 
-// DeleteImageFile removes a file that no document names.
-func (i Images) DeleteImageFile(_ context.Context, _, sum string) error {
+// DeleteFile removes a file that no document names.
+func (i Images) DeleteFile(_ context.Context, _, sum string) error {
 	if i.uses(sum) {
 		return director.Errorf(director.KindConflict, "apitest.images", "the image stays: a document names it").
 			WithHint("delete what needs it first")
@@ -107,9 +108,9 @@ func (i Images) DeleteImageFile(_ context.Context, _, sum string) error {
 	return i.Store.Delete(sum)
 }
 
-// PruneImages removes the files that no document names.
-func (i Images) PruneImages(
-	_ context.Context, _ string, before time.Time, rehearse bool,
+// Prune removes the files that no document names.
+func (i Images) Prune(
+	_ context.Context, _ string, before time.Time, dryRun bool,
 ) ([]director.ImageLeft, error) {
 	files, err := i.Store.Files()
 	var out []director.ImageLeft
@@ -118,7 +119,7 @@ func (i Images) PruneImages(
 			continue
 		}
 		out = append(out, director.ImageLeft{SHA256: f.SHA256, Size: f.Size})
-		if !rehearse {
+		if !dryRun {
 			if err := i.Store.Delete(f.SHA256); err != nil {
 				return nil, err
 			}
