@@ -65,6 +65,10 @@ test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an
 test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; containers as there
 	test/e2e/e2e.sh ha
 
+.PHONY: bench/kubeadm
+bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand takes on the same nodes
+	test/e2e/e2e.sh kubeadm
+
 .PHONY: test/kill
 test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database, kill one of two
 	KILLS=$(or $(KILLS),200) test/kill/kill.sh

@@ -7,6 +7,7 @@
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
+#   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
 #
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
 # same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
@@ -18,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable)
+declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [kubeadm]=TestAgainstKubeadm)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
@@ -36,7 +37,7 @@ if [[ $run == TestNodes || $run == TestHighlyAvailable ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run == @(TestNodes|TestHighlyAvailable) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
+if [[ $run == @(TestNodes|TestHighlyAvailable|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
 finish() {

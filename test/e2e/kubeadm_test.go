@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TestAgainstKubeadm compares the director with kubeadm by hand. The director creates a cluster. Then kubeadm resets
+// its nodes and makes a cluster of them again, with the same images, on the same guests and to the same readiness. The
+// log tells both times and their ratio.
+func TestAgainstKubeadm(t *testing.T) {
+	s := begin(t, newer, suite{})
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates a cluster", s.createsACluster},
+		{"kubeadm makes a cluster of the same nodes by hand", s.comparesWithKubeadm},
+	})
+}
+
+// comparesWithKubeadm measures the commands that a person would type. What they need is written to the nodes first.
+func (s *suite) comparesWithKubeadm(t *testing.T) {
+	director, span := s.madeKubernetes(t)
+	master, worker := s.masterNames()[0], s.workerName()
+	config := plainKubeadm(t, s.onNode(t, master, "cat /etc/kubernetes/kaas/init.yaml"))
+	s.onNode(t, master, "cat > /root/plain.yaml <<'EOF'\n"+config+"\nEOF")
+	address := s.kubectl(
+		t, "get", "node", master, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`,
+	)
+	manifest := s.podNetwork(t)
+	login := s.login(t)
+	for _, node := range []string{worker, master} {
+		login(t, node, "kubeadm reset --force && rm -rf /etc/cni/net.d/* /var/lib/etcd/* /root/.kube")
+	}
+
+	began := time.Now()
+	lap := func(what string, from time.Time) { t.Logf("by hand, %-14s %6.1f s", what, time.Since(from).Seconds()) }
+	login(t, master, "kubeadm init --config /root/plain.yaml")
+	lap("kubeadm init", began)
+	kubectl := "kubectl --kubeconfig /etc/kubernetes/admin.conf "
+	s.write("pod-network.yaml", manifest, 0o644)
+	login(t, master, kubectl+"apply -f - <<'EOF'\n"+manifest+"\nEOF")
+	joining := time.Now()
+	login(t, worker, fmt.Sprintf(
+		"kubeadm join %s:6443 --node-name %s --token %s --discovery-token-unsafe-skip-ca-verification",
+		address, worker, plainToken,
+	))
+	lap("kubeadm join", joining)
+	waiting := time.Now()
+	login(t, master, kubectl+"wait --for=condition=Ready node --all --timeout=10m && "+
+		kubectl+"-n kube-system rollout status daemonset --timeout=10m && "+
+		kubectl+"-n kube-system rollout status deployment --timeout=10m")
+	lap("until ready", waiting)
+	hand := time.Since(began)
+	t.Logf("by hand, in all         %6.1f s", hand.Seconds())
+	t.Logf("the director, same work %6.1f s from first to last, %.1f s as a sum", span.Seconds(), director.Seconds())
+	t.Logf("ratio %.2f", span.Seconds()/hand.Seconds())
+}
+
+// madeKubernetes returns how long the newest plan took to make a ready cluster of prepared nodes: the sum of its steps,
+// and the time from the first one's start to the last one's end.
+func (s *suite) madeKubernetes(t *testing.T) (sum, span time.Duration) {
+	t.Helper()
+	var first, last time.Time
+	steps := regexp.MustCompile(`^(control_plane|pod_network|workers|kube\.ready)/`)
+	for _, st := range s.plan(t, s.newestPlan(t)).Steps {
+		if !steps.MatchString(st.ID) {
+			continue
+		}
+		sum += st.FinishedAt.Sub(st.StartedAt)
+		if first.IsZero() || st.StartedAt.Before(first) {
+			first = st.StartedAt
+		}
+		if st.FinishedAt.After(last) {
+			last = st.FinishedAt
+		}
+	}
+	if sum == 0 {
+		t.Fatal("the plan has none of the steps that make Kubernetes")
+	}
+	return sum, last.Sub(first)
+}
+
+const plainToken = "abcdef.0123456789abcdef"
+
+// plainKubeadm takes from the director's configuration of kubeadm what says which images, networks and kubelet there
+// are. All else is kubeadm's default.
+func plainKubeadm(t *testing.T, text string) string {
+	t.Helper()
+	keep := map[string][]string{
+		"InitConfiguration": {"apiVersion", "kind", "localAPIEndpoint", "nodeRegistration"},
+		"ClusterConfiguration": {
+			"apiVersion", "kind", "clusterName", "kubernetesVersion", "controlPlaneEndpoint", "imageRepository", "networking",
+			"dns",
+		},
+		"KubeletConfiguration":   {"apiVersion", "kind", "cgroupDriver", "clusterDNS", "clusterDomain"},
+		"KubeProxyConfiguration": {"apiVersion", "kind", "mode", "clusterCIDR"},
+	}
+	var out []string
+	docs := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var doc map[string]any
+		if err := docs.Decode(&doc); err != nil {
+			break
+		}
+		kind, _ := doc["kind"].(string)
+		plain := map[string]any{}
+		for _, k := range keep[kind] {
+			if v, ok := doc[k]; ok {
+				plain[k] = v
+			}
+		}
+		switch kind {
+		case "InitConfiguration":
+			plain["bootstrapTokens"] = []map[string]any{{"token": plainToken}}
+		case "ClusterConfiguration":
+			etcd, _ := doc["etcd"].(map[string]any)
+			local, _ := etcd["local"].(map[string]any)
+			if tag, ok := local["imageTag"]; ok {
+				plain["etcd"] = map[string]any{"local": map[string]any{"imageTag": tag}}
+			}
+		}
+		b, err := yaml.Marshal(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	if len(out) != len(keep) {
+		t.Fatalf("%d documents in the configuration of kubeadm, want %d:\n%s", len(out), len(keep), text)
+	}
+	return strings.Join(out, "---\n")
+}
+
+// podNetwork returns the manifest of the pod network as the playbooks apply it.
+func (s *suite) podNetwork(t *testing.T) string {
+	t.Helper()
+	dir := s.export(t)
+	vars := map[string]any{}
+	text, err := os.ReadFile(filepath.Join(dir, "group_vars", "all.yml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, &vars)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile(fmt.Sprint(vars["calico_manifest"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kubernetes-services-endpoint, namespace: "+
+		"kube-system}\ndata: {KUBERNETES_SERVICE_HOST: %q, KUBERNETES_SERVICE_PORT: %q}\n---\n",
+		fmt.Sprint(vars["api_endpoint_host"]), fmt.Sprint(vars["api_endpoint_port"]))
+	return endpoint + strings.NewReplacer(
+		"@REGISTRY@", fmt.Sprintf("%v/%v", vars["docker_registry_host"], vars["registry_prefix"]),
+		"@POD_CIDR@", fmt.Sprint(vars["pod_cidr"]), "@VXLAN_PORT@", fmt.Sprint(vars["vxlan_port"]),
+		"@MTU@", fmt.Sprint(vars["pod_network_mtu"]),
+	).Replace(string(manifest))
+}
+
+// export returns a directory with the cluster's inventory and the means to log in to its nodes, which the test removes.
+func (s *suite) export(t *testing.T) string {
+	t.Helper()
+	dir := s.path("inventory")
+	s.ctl(t, "inventory", "demo", "export", "--dir", dir, "--secrets", "--password-file", s.path("admin.password"))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// login returns what runs a shell command on a node as root, over plain SSH.
+func (s *suite) login(t *testing.T) func(t *testing.T, node, command string) {
+	t.Helper()
+	dir := s.path("inventory")
+	hosts, err := os.ReadFile(filepath.Join(dir, "hosts.ini"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^(\S+) ansible_host=(\S+)`).FindAllStringSubmatch(string(hosts), -1) {
+		addresses[m[1]] = m[2]
+	}
+	return func(t *testing.T, node, command string) {
+		t.Helper()
+		s.ok(t, 20*time.Minute, "ssh", "-i", filepath.Join(dir, "id_ed25519"), "-o", "IdentitiesOnly=yes",
+			"-o", "UserKnownHostsFile="+filepath.Join(dir, "known_hosts"), "-o", "StrictHostKeyChecking=yes",
+			"kaas@"+addresses[node], "sudo sh -c '"+strings.ReplaceAll(command, "'", `'\''`)+"'")
+	}
+}
