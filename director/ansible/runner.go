@@ -140,17 +140,7 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 			WithHint("check that the directory is writable and has room")
 	}
 	defer s.close(r.log, p.ID)
-	defer func() {
-		end := Event{
-			Type: RunEnd, Status: ending(err), Seconds: time.Since(res.Started).Round(time.Millisecond).Seconds(),
-		}
-		if err != nil {
-			if e, ok := errors.AsType[*director.Error](err); ok {
-				end.Msg = e.Msg
-			}
-		}
-		s.emit(end)
-	}()
+	defer func() { s.emit(endOf(err, res.Started)) }()
 
 	forks := int64(r.want(p))
 	free, err := r.take(ctx, p.ID, forks, func() {
@@ -165,17 +155,11 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	began := time.Now()
 	defer func() { r.cfg.Observer.RunEnded(int(forks), ending(err), time.Since(began)) }()
 
-	d, err := newRunDir(r.cfg.StateDir, p.ID)
+	d, inventory, err := r.runDir(p)
 	if err != nil {
-		return res, setUp(ClassFailed, err, "the run's directory below %s cannot be made", r.cfg.StateDir).
-			WithHint("check that it is writable and has room")
+		return res, err
 	}
 	defer d.remove()
-	inventory, err := d.fill(p)
-	if err != nil {
-		return res, setUp(ClassFailed, err, "the run's files cannot be written").
-			WithHint("check that %s has room", r.cfg.StateDir)
-	}
 	s.emit(Event{Type: RunStart, Playbook: p.Playbook, Limit: p.Limit, Tags: p.Tags, Check: p.Check})
 
 	if p.Timeout > 0 {
@@ -190,6 +174,33 @@ func (r *Runner) Play(ctx context.Context, p Play) (res Result, err error) {
 	res.ExitCode = v.exit
 	s.fold.result(&res)
 	return res, judge(v, s.fold, &res)
+}
+
+// endOf is the last event of a run.
+func endOf(err error, started time.Time) Event {
+	end := Event{
+		Type: RunEnd, Status: ending(err), Seconds: time.Since(started).Round(time.Millisecond).Seconds(),
+	}
+	if e, ok := errors.AsType[*director.Error](err); ok {
+		end.Msg = e.Msg
+	}
+	return end
+}
+
+// runDir makes the run's directory with its files, and returns the path of the inventory in it.
+func (r *Runner) runDir(p Play) (*runDir, string, error) {
+	d, err := newRunDir(r.cfg.StateDir, p.ID)
+	if err != nil {
+		return nil, "", setUp(ClassFailed, err, "the run's directory below %s cannot be made", r.cfg.StateDir).
+			WithHint("check that it is writable and has room")
+	}
+	inventory, err := d.fill(p)
+	if err != nil {
+		d.remove()
+		return nil, "", setUp(ClassFailed, err, "the run's files cannot be written").
+			WithHint("check that %s has room", r.cfg.StateDir)
+	}
+	return d, inventory, nil
 }
 
 // listener hands events on, and failures to OnFailure as they happen.
@@ -298,16 +309,6 @@ func (r *Runner) run(
 	}
 	defer events.Close()
 
-	options := &playbook.AnsiblePlaybookOptions{
-		Inventory: inventory, Forks: strconv.FormatInt(forks, 10), User: p.User,
-		Limit: strings.Join(p.Limit, ","), Tags: strings.Join(p.Tags, ","), Check: p.Check, Diff: p.Diff,
-	}
-	if len(p.SSHKey) > 0 {
-		options.PrivateKey = d.file(keyFile)
-	}
-	if len(p.ExtraVars) > 0 {
-		options.ExtraVarsFile = []string{"@" + d.file(extraVarsFile)}
-	}
 	printed := func(stream string) *lines {
 		return &lines{limit: keepText + spare, emit: func(line string, cut bool) { s.output(stream, line, cut) }}
 	}
@@ -317,7 +318,7 @@ func (r *Runner) run(
 		execute.WithCmd(playbook.NewAnsiblePlaybookCmd(
 			playbook.WithBinary(binary),
 			playbook.WithPlaybooks(filepath.Join(p.Tree, p.Playbook)),
-			playbook.WithPlaybookOptions(options),
+			playbook.WithPlaybookOptions(playbookOptions(p, d, inventory, forks)),
 		)),
 		execute.WithExecutable(executable{func(ctx context.Context, name string, args ...string) *process {
 			proc = r.process(ctx, p, d, name, args)
@@ -343,6 +344,11 @@ func (r *Runner) run(
 	close(ended)
 	<-tailed
 
+	return r.verdict(ctx, p, s, proc, binary)
+}
+
+// verdict returns what the process left to be judged by. proc is nil if it was not started.
+func (r *Runner) verdict(ctx context.Context, p Play, s *sink, proc *process, binary string) (verdict, error) {
 	if proc == nil || proc.ProcessState == nil {
 		return verdict{}, setUp(
 			ClassFailed, errors.New("the process could not be started"), "%s could not be started", binary,
@@ -358,6 +364,21 @@ func (r *Runner) run(
 		v.signal = status.Signal().String()
 	}
 	return v, nil
+}
+
+// playbookOptions are the command line's.
+func playbookOptions(p Play, d *runDir, inventory string, forks int64) *playbook.AnsiblePlaybookOptions {
+	options := &playbook.AnsiblePlaybookOptions{
+		Inventory: inventory, Forks: strconv.FormatInt(forks, 10), User: p.User,
+		Limit: strings.Join(p.Limit, ","), Tags: strings.Join(p.Tags, ","), Check: p.Check, Diff: p.Diff,
+	}
+	if len(p.SSHKey) > 0 {
+		options.PrivateKey = d.file(keyFile)
+	}
+	if len(p.ExtraVars) > 0 {
+		options.ExtraVarsFile = []string{"@" + d.file(extraVarsFile)}
+	}
+	return options
 }
 
 // process prepares the process; nothing of ours gets into it but what is said here.

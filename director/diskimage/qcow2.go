@@ -45,56 +45,12 @@ func (f file) qcow2(ctx context.Context, info *Info) error {
 	if err != nil {
 		return err
 	}
-	be := binary.BigEndian
-	version, features := be.Uint32(h[4:]), uint64(0)
-	switch version {
-	case 2:
-		info.Variant = "0.10"
-	case 3:
-		info.Variant, features = "1.1", be.Uint64(h[72:])
-	default:
-		return f.bad(hintFormat, "has version %d of qcow2, and 2 and 3 are known", version)
-	}
-	const known = qcow2Dirty | qcow2Corrupt | qcow2DataFile | qcow2Compression | qcow2ExtendedL2
-	switch {
-	case be.Uint64(h[8:]) != 0 || be.Uint32(h[16:]) != 0:
-		return f.bad(hintAlone, "needs a backing file")
-	case features&qcow2DataFile != 0:
-		return f.bad(hintAlone, "keeps its data in another file")
-	case be.Uint32(h[32:]) != 0:
-		return f.bad("give an image that is not encrypted", "is encrypted")
-	case features&qcow2Corrupt != 0:
-		return f.bad("repair it where it came from: qemu-img check -r all FILE", "is marked as damaged")
-	case features&^known != 0:
-		return f.bad(
-			"convert it with options of QEMU 8 or older: qemu-img convert -O qcow2 OLD NEW",
-			"uses features of qcow2 that are not known: %#x", features&^known,
-		)
-	}
-	q := &qcow2{file: f, bits: uint(be.Uint32(h[20:])), extended: features&qcow2ExtendedL2 != 0, tableAt: -1}
-	if q.bits < 9 || q.bits > 21 {
-		return f.cut(fmt.Sprintf("clusters of 2^%d bytes are not possible", q.bits))
-	}
-	size := be.Uint64(h[24:])
-	if size > MaxVirtual {
-		return f.sized(MaxVirtual + 1)
-	}
-	q.virtual, info.Virtual = int64(size), int64(size)
-	if version == 3 {
-		if err := q.extensions(h); err != nil {
-			return err
-		}
-	}
-	entries := int64(be.Uint32(h[36:]))
-	if entries > qcow2MaxL1 || entries*q.reach() < q.virtual {
-		return f.cut("its first table does not fit to its size")
-	}
-	if q.l1, err = f.at(int64(be.Uint64(h[40:])), int(entries)*8, "its first table"); err != nil {
+	q, err := f.header(h, info)
+	if err != nil {
 		return err
 	}
-	refs := int64(be.Uint32(h[56:])) << q.bits
-	if at := int64(be.Uint64(h[48:])); at <= 0 || at > f.size || refs > f.size-at {
-		return f.cut("its table of references lies behind its end")
+	if err := q.tables(h); err != nil {
+		return err
 	}
 	if err := q.walk(ctx); err != nil {
 		return err
@@ -103,6 +59,69 @@ func (f file) qcow2(ctx context.Context, info *Info) error {
 		return nil
 	}
 	return f.guest(info, q)
+}
+
+// header checks everything in the header but the places of the tables.
+func (f file) header(h []byte, info *Info) (*qcow2, error) {
+	be := binary.BigEndian
+	version, features := be.Uint32(h[4:]), uint64(0)
+	switch version {
+	case 2:
+		info.Variant = "0.10"
+	case 3:
+		info.Variant, features = "1.1", be.Uint64(h[72:])
+	default:
+		return nil, f.bad(hintFormat, "has version %d of qcow2, and 2 and 3 are known", version)
+	}
+	const known = qcow2Dirty | qcow2Corrupt | qcow2DataFile | qcow2Compression | qcow2ExtendedL2
+	switch {
+	case be.Uint64(h[8:]) != 0 || be.Uint32(h[16:]) != 0:
+		return nil, f.bad(hintAlone, "needs a backing file")
+	case features&qcow2DataFile != 0:
+		return nil, f.bad(hintAlone, "keeps its data in another file")
+	case be.Uint32(h[32:]) != 0:
+		return nil, f.bad("give an image that is not encrypted", "is encrypted")
+	case features&qcow2Corrupt != 0:
+		return nil, f.bad("repair it where it came from: qemu-img check -r all FILE", "is marked as damaged")
+	case features&^known != 0:
+		return nil, f.bad(
+			"convert it with options of QEMU 8 or older: qemu-img convert -O qcow2 OLD NEW",
+			"uses features of qcow2 that are not known: %#x", features&^known,
+		)
+	}
+	q := &qcow2{file: f, bits: uint(be.Uint32(h[20:])), extended: features&qcow2ExtendedL2 != 0, tableAt: -1}
+	if q.bits < 9 || q.bits > 21 {
+		return nil, f.cut(fmt.Sprintf("clusters of 2^%d bytes are not possible", q.bits))
+	}
+	size := be.Uint64(h[24:])
+	if size > MaxVirtual {
+		return nil, f.sized(MaxVirtual + 1)
+	}
+	q.virtual, info.Virtual = int64(size), int64(size)
+	if version == 3 {
+		if err := q.extensions(h); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// tables reads the first table, and checks where the table of references lies.
+func (q *qcow2) tables(h []byte) error {
+	be := binary.BigEndian
+	entries := int64(be.Uint32(h[36:]))
+	if entries > qcow2MaxL1 || entries*q.reach() < q.virtual {
+		return q.cut("its first table does not fit to its size")
+	}
+	var err error
+	if q.l1, err = q.at(int64(be.Uint64(h[40:])), int(entries)*8, "its first table"); err != nil {
+		return err
+	}
+	refs := int64(be.Uint32(h[56:])) << q.bits
+	if at := int64(be.Uint64(h[48:])); at <= 0 || at > q.size || refs > q.size-at {
+		return q.cut("its table of references lies behind its end")
+	}
+	return nil
 }
 
 // extensions looks for what the version 3 header adds.

@@ -249,27 +249,11 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 	}
 	defer func() { _ = os.RemoveAll(tmp) }() // at the latest when the store is opened next
 	if info.Format != diskimage.QCOW2 || (compat != "" && compat != info.Variant) {
-		most, release, err := s.take(info.Virtual + info.Virtual/32 + 64<<20)
-		if err != nil {
-			return f, err
-		}
-		defer release()
 		out := tmp + "/image.qcow2"
-		to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
-		if err := s.Convert.Convert(ctx, info, path, out, to, s.to(j, director.ImageConverting)); err != nil {
-			if director.KindOf(err) == director.KindInvalid {
-				err = errWrong{err}
-			}
+		if info, err = s.convert(ctx, j, info, path, out, compat, name); err != nil {
 			return f, err
 		}
 		path = out
-		// before it is converted, a VMDK does not tell what is on its disk
-		if info, err = inspect(ctx, path, name); err != nil {
-			if director.KindOf(err) == director.KindInvalid {
-				err = errWrong{err}
-			}
-			return f, err
-		}
 	}
 	if err := tells(&f, name, info); err != nil {
 		return f, err
@@ -278,24 +262,48 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 		return f, err
 	}
 	f.Size, f.Virtual, f.Compat, f.At = info.Size, info.Virtual, info.Variant, s.Now().UTC()
-	if have, err := s.File(
-		f.SHA256,
-	); err == nil && have.Kubernetes == f.Kubernetes && have.Origin.SHA256 == f.Origin.SHA256 {
+	have, err := s.File(f.SHA256)
+	if err == nil && have.Kubernetes == f.Kubernetes && have.Origin.SHA256 == f.Origin.SHA256 {
 		return s.signed(have, f.Signed, f.Unsigned)
 	}
+	return f, s.keep(f, path)
+}
+
+// convert makes a qcow2 at the path out and looks into it.
+func (s *Store) convert(
+	ctx context.Context, j *job, info diskimage.Info, path, out, compat, name string,
+) (diskimage.Info, error) {
+	most, release, err := s.take(info.Virtual + info.Virtual/32 + 64<<20)
+	if err != nil {
+		return info, err
+	}
+	defer release()
+	to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
+	if err = s.Convert.Convert(ctx, info, path, out, to, s.to(j, director.ImageConverting)); err == nil {
+		// before it is converted, a VMDK does not tell what is on its disk
+		info, err = inspect(ctx, out, name)
+	}
+	if director.KindOf(err) == director.KindInvalid {
+		err = errWrong{err}
+	}
+	return info, err
+}
+
+// keep writes down what is known of the image, and moves it to its place.
+func (s *Store) keep(f File, path string) error {
 	if err := s.save(f.SHA256+".json", f); err != nil {
-		return f, broken(err)
+		return broken(err)
 	}
 	if path == s.Path(f.SHA256) {
-		return f, nil
+		return nil
 	}
 	if err := os.Rename(path, s.Path(f.SHA256)); err != nil {
-		return f, broken(err)
+		return broken(err)
 	}
 	if err := os.Chmod(s.Path(f.SHA256), 0o600); err != nil {
-		return f, broken(err)
+		return broken(err)
 	}
-	return f, nil
+	return nil
 }
 
 // signed keeps the newest signature of a file that is there, or why it has none: keys are changed, and a file may be

@@ -135,12 +135,31 @@ func (t Templates) Render(in Input) (Files, error) {
 		return nil, err
 	}
 	files := Files{}
+	values["cluster_networks"] = networks(in.Networks)
+	data := clusterData(in)
+	var err error
+	if files["hosts.ini"], err = t.execute("hosts.ini.tmpl", data, values); err != nil {
+		return nil, err
+	}
+	if files["group_vars/all.yml"], err = t.execute("group_vars/all.yml.tmpl", data, values); err != nil {
+		return nil, err
+	}
+	for _, node := range in.Nodes {
+		if files["host_vars/"+node.Name+".yml"], err = t.host(node, values); err != nil {
+			return nil, err
+		}
+	}
+	files["known_hosts"] = knownHosts(in.Nodes)
+	return files, nil
+}
+
+// clusterData is what the templates of the cluster know besides the values.
+func clusterData(in Input) map[string]any {
 	data := map[string]any{
 		"Cluster": in.Name, "Masters": byRole(in.Nodes, director.RoleMaster),
 		"Workers": byRole(in.Nodes, director.RoleWorker),
 		"KeyFile": "", "KnownHosts": "", "Networks": len(in.Networks) > 0,
 	}
-	values["cluster_networks"] = networks(in.Networks)
 	beside := `{{ inventory_dir }}/`
 	data["KnownHosts"] = quoted(
 		`-o UserKnownHostsFile="` + beside +
@@ -152,42 +171,38 @@ func (t Templates) Render(in Input) (Files, error) {
 		}
 		data["KeyFile"] = quoted(beside + in.KeyFile)
 	}
-	var err error
-	if files["hosts.ini"], err = t.execute("hosts.ini.tmpl", data, values); err != nil {
-		return nil, err
+	return data
+}
+
+// host returns the variables of one node.
+func (t Templates) host(node Node, values map[string]any) ([]byte, error) {
+	hostValues := map[string]any{
+		"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints),
 	}
-	if files["group_vars/all.yml"], err = t.execute("group_vars/all.yml.tmpl", data, values); err != nil {
-		return nil, err
+	if node.Labels == nil {
+		hostValues["node_labels"] = map[string]string{}
 	}
+	hostValues["node_interfaces"] = interfaces(node.Interfaces)
+	hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
+	hostValues["kube_reserved"] = overlay(values["kube_reserved"], node.KubeReserved)
+	hostValues["system_reserved"] = overlay(values["system_reserved"], node.SystemReserved)
+	host := map[string]any{
+		"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0,
+		"NTP":          len(node.NTP) > 0,
+		"KubeReserved": len(node.KubeReserved) > 0, "SystemReserved": len(node.SystemReserved) > 0,
+	}
+	return t.execute("host_vars/host.yml.tmpl", host, hostValues)
+}
+
+// knownHosts returns the nodes' host keys, the masters' first.
+func knownHosts(nodes []Node) []byte {
 	var known bytes.Buffer
-	for _, node := range in.Nodes {
-		hostValues := map[string]any{
-			"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints),
-		}
-		if node.Labels == nil {
-			hostValues["node_labels"] = map[string]string{}
-		}
-		hostValues["node_interfaces"] = interfaces(node.Interfaces)
-		hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
-		hostValues["kube_reserved"] = overlay(values["kube_reserved"], node.KubeReserved)
-		hostValues["system_reserved"] = overlay(values["system_reserved"], node.SystemReserved)
-		host := map[string]any{
-			"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0,
-			"NTP":          len(node.NTP) > 0,
-			"KubeReserved": len(node.KubeReserved) > 0, "SystemReserved": len(node.SystemReserved) > 0,
-		}
-		if files["host_vars/"+node.Name+".yml"],
-			err = t.execute("host_vars/host.yml.tmpl", host, hostValues); err != nil {
-			return nil, err
-		}
-	}
-	for _, node := range append(byRole(in.Nodes, director.RoleMaster), byRole(in.Nodes, director.RoleWorker)...) {
+	for _, node := range append(byRole(nodes, director.RoleMaster), byRole(nodes, director.RoleWorker)...) {
 		if key := strings.Fields(node.HostKey); len(key) >= 2 {
 			fmt.Fprintf(&known, "%s %s %s\n", node.Address, key[0], key[1])
 		}
 	}
-	files["known_hosts"] = known.Bytes()
-	return files, nil
+	return known.Bytes()
 }
 
 // Secrets returns the file of secret variables, as JSON for `ansible-playbook -e @file`. The caller writes it with mode

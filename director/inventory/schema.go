@@ -111,75 +111,88 @@ func (s *schema) overridable() []string {
 	return names
 }
 
-// mismatch says why value is none of the type, and nothing when it is. An empty string is an unset address or range.
+// shapes tells of each type whether a value has it, and what it must be. An empty string is an unset address or range.
+var shapes = map[Type]struct {
+	has  func(value any) bool
+	must string
+}{
+	TypeString:  {isString, "must be a string"},
+	TypeInt:     {isWhole, "must be a whole number"},
+	TypeBool:    {func(value any) bool { _, ok := value.(bool); return ok }, "must be true or false"},
+	TypeAddress: {isAddress, "must be an IP address"},
+	TypeCIDR:    {isRange, "must be a range of addresses such as 10.244.0.0/16"},
+	TypeStrings: {func(value any) bool { return every(value, isString) }, "must be a list of strings"},
+	TypeAliases: {listOf("address", "names"), "must be a list of {address, names}"},
+	TypeLabels:  {isLabels, "must hold strings by name"},
+	TypeNetworks: {
+		listOf("role", "name", "cidr", "gateway"), "must be a list of {role, name, cidr, gateway}",
+	},
+	TypeInterfaces: {
+		listOf("role", "device", "network", "address", "mac"),
+		"must be a list of {role, device, network, address, mac}",
+	},
+	TypeTaints: {
+		func(value any) bool { return value == nil || listOf("key", "value", "effect")(value) },
+		"must be a list of {key, value, effect}",
+	},
+	TypeChecksums: {sums, "must hold a SHA-256 in hexadecimal for each name"},
+}
+
+// mismatch says why value is none of the type, and nothing when it is.
 func (t Type) mismatch(value any) string {
-	switch t {
-	case TypeString:
-		if _, ok := value.(string); !ok {
-			return "must be a string"
-		}
-	case TypeInt:
-		switch n := value.(type) {
-		case int, int64:
-		case float64: // JSON knows no other number
-			if n != float64(int64(n)) {
-				return "must be a whole number"
-			}
-		default:
-			return "must be a whole number"
-		}
-	case TypeBool:
-		if _, ok := value.(bool); !ok {
-			return "must be true or false"
-		}
-	case TypeAddress:
-		s, ok := value.(string)
-		if _, err := netip.ParseAddr(s); !ok || (s != "" && err != nil) {
-			return "must be an IP address"
-		}
-	case TypeCIDR:
-		s, ok := value.(string)
-		if _, err := netip.ParsePrefix(s); !ok || (s != "" && err != nil) {
-			return "must be a range of addresses such as 10.244.0.0/16"
-		}
-	case TypeStrings:
-		if !every(value, func(item any) bool { _, ok := item.(string); return ok }) {
-			return "must be a list of strings"
-		}
-	case TypeAliases:
-		if !every(value, func(item any) bool { return hasOnly(item, "address", "names") }) {
-			return "must be a list of {address, names}"
-		}
-	case TypeLabels:
-		if m, ok := value.(map[string]any); ok {
-			for _, v := range m {
-				if _, ok := v.(string); !ok {
-					return "must hold strings by name"
-				}
-			}
-		} else if _, ok := value.(map[string]string); !ok {
-			return "must hold strings by name"
-		}
-	case TypeNetworks:
-		if !every(value, func(item any) bool { return hasOnly(item, "role", "name", "cidr", "gateway") }) {
-			return "must be a list of {role, name, cidr, gateway}"
-		}
-	case TypeInterfaces:
-		if !every(value, func(item any) bool { return hasOnly(item, "role", "device", "network", "address", "mac") }) {
-			return "must be a list of {role, device, network, address, mac}"
-		}
-	case TypeTaints:
-		if value != nil && !every(value, func(item any) bool { return hasOnly(item, "key", "value", "effect") }) {
-			return "must be a list of {key, value, effect}"
-		}
-	case TypeChecksums:
-		if !sums(value) {
-			return "must hold a SHA-256 in hexadecimal for each name"
-		}
-	default:
+	shape, known := shapes[t]
+	switch {
+	case !known:
 		return "has the unknown type " + string(t)
+	case !shape.has(value):
+		return shape.must
 	}
 	return ""
+}
+
+func isString(value any) bool { _, ok := value.(string); return ok }
+
+func isWhole(value any) bool {
+	switch n := value.(type) {
+	case int, int64:
+		return true
+	case float64: // JSON knows no other number
+		return n == float64(int64(n))
+	}
+	return false
+}
+
+func isAddress(value any) bool {
+	s, ok := value.(string)
+	_, err := netip.ParseAddr(s)
+	return ok && (s == "" || err == nil)
+}
+
+func isRange(value any) bool {
+	s, ok := value.(string)
+	_, err := netip.ParsePrefix(s)
+	return ok && (s == "" || err == nil)
+}
+
+func isLabels(value any) bool {
+	m, ok := value.(map[string]any)
+	if !ok {
+		_, ok := value.(map[string]string)
+		return ok
+	}
+	for _, v := range m {
+		if !isString(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// listOf tells of a value whether it is a list of objects with no other keys.
+func listOf(keys ...string) func(any) bool {
+	return func(value any) bool {
+		return every(value, func(item any) bool { return hasOnly(item, keys...) })
+	}
 }
 
 func every(value any, ok func(any) bool) bool {

@@ -283,6 +283,27 @@ func (v *validator) cluster(c *Cluster) {
 		v.vmModel(g.at, g.vm, g.persist)
 	}
 	v.addresses(c)
+	v.workers(c)
+	if c.Masters.Count > 1 && !c.API.VIP.IsValid() {
+		v.fail(
+			"spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters",
+			c.Masters.Count,
+		)
+	}
+	v.ranges(c)
+	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
+	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
+		v.fail(
+			"spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual",
+			"%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval,
+		)
+	}
+	for i, key := range c.SSHKeys {
+		v.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)
+	}
+}
+
+func (v *validator) workers(c *Cluster) {
 	names := map[string]int{}
 	for i, p := range c.Workers {
 		at := fmt.Sprintf("spec.workers[%d]", i)
@@ -303,13 +324,10 @@ func (v *validator) cluster(c *Cluster) {
 			)
 		}
 	}
-	switch {
-	case c.Masters.Count > 1 && !c.API.VIP.IsValid():
-		v.fail(
-			"spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters",
-			c.Masters.Count,
-		)
-	}
+}
+
+// ranges checks the addresses of pods and services.
+func (v *validator) ranges(c *Cluster) {
 	if c.Pods.CIDR.IsValid() && c.Services.CIDR.IsValid() && c.Pods.CIDR.Overlaps(c.Services.CIDR) {
 		v.fail(
 			"spec.pods.cidr", "choose ranges that do not touch", "%s overlaps spec.services.cidr, %s", c.Pods.CIDR,
@@ -327,22 +345,12 @@ func (v *validator) cluster(c *Cluster) {
 			)
 		}
 	}
-	if nodes := c.Masters.Count +
-		c.WorkerCount(); c.Pods.CIDR.IsValid() && c.Pods.CIDR.Bits() <= 24 && nodes > 1<<(24-c.Pods.CIDR.Bits()) {
+	nodes := c.Masters.Count + c.WorkerCount()
+	if c.Pods.CIDR.IsValid() && c.Pods.CIDR.Bits() <= 24 && nodes > 1<<(24-c.Pods.CIDR.Bits()) {
 		v.fail(
 			"spec.pods.cidr", "a wider range: each node takes a /24 of it", "%s holds %d nodes, and the cluster has %d",
 			c.Pods.CIDR, 1<<(24-c.Pods.CIDR.Bits()), nodes,
 		)
-	}
-	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
-	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
-		v.fail(
-			"spec.etcd.electionTimeout", "at least five times heartbeatInterval; ten times is usual",
-			"%s is too short for a heartbeat of %s", c.Etcd.ElectionTimeout, c.Etcd.HeartbeatInterval,
-		)
-	}
-	for i, key := range c.SSHKeys {
-		v.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)
 	}
 }
 

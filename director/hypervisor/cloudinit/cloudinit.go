@@ -125,95 +125,122 @@ var (
 
 // validate returns every place that is wrong.
 func (g *Guest) validate() []director.Field {
-	var fields []director.Field
-	fail := func(path, format string, args ...any) {
-		fields = append(fields, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
-	}
-	want := func(ok bool, path, format string, args ...any) {
-		if !ok {
-			fail(path, format, args...)
-		}
-	}
-	clean := func(p string) bool { return safePath.MatchString(p) && path.Clean(p) == p }
-	oneLine := func(s string) bool { return s != "" && !strings.ContainsAny(s, "\r\n\x00") }
+	var p problems
+	g.checkLogin(&p)
+	g.checkAdapters(&p)
+	g.checkHostAliases(&p)
+	g.checkDataDisk(&p)
+	g.checkFiles(&p)
+	p = append(p, g.userCAProblems()...)
+	p = append(p, g.firstBootProblems()...)
+	return append(p, g.cleanUpProblems()...)
+}
 
-	want(oneLine(g.InstanceID), "instance_id", "is empty or has several lines")
-	want(hostname.MatchString(g.Hostname) && len(g.Hostname) <= 253, "hostname", "%q is not a host name", g.Hostname)
-	want(username.MatchString(g.SSHUser), "ssh_user", "%q is not a user name", g.SSHUser)
-	want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: nobody could log in")
+// problems are the places that are wrong.
+type problems []director.Field
+
+// want adds a place unless ok.
+func (p *problems) want(ok bool, path, format string, args ...any) {
+	if !ok {
+		*p = append(*p, director.Field{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+}
+
+func oneLine(s string) bool { return s != "" && !strings.ContainsAny(s, "\r\n\x00") }
+
+func cleanPath(p string) bool { return safePath.MatchString(p) && path.Clean(p) == p }
+
+// checkLogin checks the VM's identity and who may log in.
+func (g *Guest) checkLogin(p *problems) {
+	p.want(oneLine(g.InstanceID), "instance_id", "is empty or has several lines")
+	p.want(hostname.MatchString(g.Hostname) && len(g.Hostname) <= 253, "hostname", "%q is not a host name", g.Hostname)
+	p.want(username.MatchString(g.SSHUser), "ssh_user", "%q is not a user name", g.SSHUser)
+	p.want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: nobody could log in")
 	for i, k := range g.AuthorizedKeys {
 		_, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(k))
-		want(
+		p.want(
 			err == nil && len(bytes.TrimSpace(rest)) == 0, fmt.Sprintf("authorized_keys[%d]", i),
 			"is not one SSH public key",
 		)
 	}
 	if key, err := ssh.ParsePrivateKey([]byte(g.HostKey.Private.Reveal())); err != nil {
-		fail("host_key.private", "is not an SSH private key without a passphrase")
+		p.want(false, "host_key.private", "is not an SSH private key without a passphrase")
 	} else if public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(g.HostKey.Public)); err != nil ||
 		public.Type() != ssh.KeyAlgoED25519 || !bytes.Equal(public.Marshal(), key.PublicKey().Marshal()) {
-		fail("host_key.public", "is not the ed25519 public key of the private one")
+		p.want(false, "host_key.public", "is not the ed25519 public key of the private one")
 	}
+}
+
+func (g *Guest) checkAdapters(p *problems) {
 	gateways, macs := 0, map[string]bool{}
 	for i, n := range g.NICs {
 		at := fmt.Sprintf("nics[%d]", i)
-		want(!macs[n.MAC], at+".mac", "%q is another adapter's too", n.MAC)
+		p.want(!macs[n.MAC], at+".mac", "%q is another adapter's too", n.MAC)
 		macs[n.MAC] = true
 		if n.Gateway.Is4() {
 			gateways++
-			want(gateways == 1, at+".gateway", "another adapter has the default route already")
+			p.want(gateways == 1, at+".gateway", "another adapter has the default route already")
 		}
 		for j, r := range n.Routes {
-			want(
+			p.want(
 				r.To.IsValid() && r.Via.IsValid() && r.To.Addr().Is4() == r.Via.Is4(),
 				fmt.Sprintf("%s.routes[%d]", at, j), "is no route",
 			)
 		}
-		want(mac.MatchString(n.MAC), at+".mac", "%q is not a MAC address in lower case with colons", n.MAC)
+		p.want(mac.MatchString(n.MAC), at+".mac", "%q is not a MAC address in lower case with colons", n.MAC)
 		for j, a := range n.Addresses {
-			want(a.IsValid(), fmt.Sprintf("%s.addresses[%d]", at, j), "is not an address with a prefix length")
+			p.want(a.IsValid(), fmt.Sprintf("%s.addresses[%d]", at, j), "is not an address with a prefix length")
 		}
 	}
+}
+
+func (g *Guest) checkHostAliases(p *problems) {
 	for i, a := range g.HostAliases {
 		at := fmt.Sprintf("host_aliases[%d]", i)
-		want(a.Address.IsValid(), at+".address", "is not an address")
-		want(len(a.Names) > 0, at+".names", "is empty")
+		p.want(a.Address.IsValid(), at+".address", "is not an address")
+		p.want(len(a.Names) > 0, at+".names", "is empty")
 		for j, n := range a.Names {
-			want(hostname.MatchString(n), fmt.Sprintf("%s.names[%d]", at, j), "%q is not a host name", n)
+			p.want(hostname.MatchString(n), fmt.Sprintf("%s.names[%d]", at, j), "%q is not a host name", n)
 		}
 	}
-	if d := g.DataDisk; d != nil {
-		want(
-			serial.MatchString(d.Serial), "data_disk.serial", "%q is not 1 to 20 letters, digits, dots and dashes",
-			d.Serial,
+}
+
+func (g *Guest) checkDataDisk(p *problems) {
+	d := g.DataDisk
+	if d == nil {
+		return
+	}
+	p.want(
+		serial.MatchString(d.Serial), "data_disk.serial", "%q is not 1 to 20 letters, digits, dots and dashes",
+		d.Serial,
+	)
+	p.want(d.WWN == "" || wwn.MatchString(d.WWN), "data_disk.wwn", "%q is not 32 hexadecimal digits", d.WWN)
+	p.want(cleanPath(d.Mount), "data_disk.mount", "%q is not a plain absolute path", d.Mount)
+	for i, dir := range d.Persist {
+		at := fmt.Sprintf("data_disk.persist[%d]", i)
+		p.want(cleanPath(dir), at, "%q is not a plain absolute path", dir)
+		p.want(
+			!within(dir, d.Mount) && !within(d.Mount, dir), at, "%q and the mount point %q lie in each other", dir,
+			d.Mount,
 		)
-		want(d.WWN == "" || wwn.MatchString(d.WWN), "data_disk.wwn", "%q is not 32 hexadecimal digits", d.WWN)
-		want(clean(d.Mount), "data_disk.mount", "%q is not a plain absolute path", d.Mount)
-		for i, p := range d.Persist {
-			at := fmt.Sprintf("data_disk.persist[%d]", i)
-			want(clean(p), at, "%q is not a plain absolute path", p)
-			want(
-				!within(p, d.Mount) && !within(d.Mount, p), at, "%q and the mount point %q lie in each other", p,
-				d.Mount,
-			)
-			for j, q := range d.Persist[:i] {
-				want(!within(p, q) && !within(q, p), at, "%q and persist[%d] %q lie in each other", p, j, q)
-			}
+		for j, other := range d.Persist[:i] {
+			p.want(!within(dir, other) && !within(other, dir), at, "%q and persist[%d] %q lie in each other", dir, j, other)
 		}
 	}
+}
+
+// checkFiles checks the files and the repositories of packages.
+func (g *Guest) checkFiles(p *problems) {
 	for i, r := range g.Repositories {
 		at := fmt.Sprintf("repositories[%d]", i)
-		want(fileName.MatchString(r.Name), at+".name", "%q is not a file name", r.Name)
-		want(oneLine(r.Source), at+".source", "is empty or has several lines")
+		p.want(fileName.MatchString(r.Name), at+".name", "%q is not a file name", r.Name)
+		p.want(oneLine(r.Source), at+".source", "is empty or has several lines")
 	}
 	for i, f := range g.Files {
 		at := fmt.Sprintf("files[%d]", i)
-		want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
-		want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
+		p.want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
+		p.want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
 	}
-	fields = append(fields, g.userCAProblems()...)
-	fields = append(fields, g.firstBootProblems()...)
-	return append(fields, g.cleanUpProblems()...)
 }
 
 // within tells whether p is dir or below it.

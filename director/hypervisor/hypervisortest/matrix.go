@@ -225,25 +225,36 @@ This page shows what each back end did in the last run of the conformance suite
 		}
 		all, titles = append(all, lines), append(titles, c.title)
 	}
-	head := func(first, second string) {
-		fmt.Fprintf(
-			&page, "| %s | %s | %s |\n|---|---|%s\n", first, second, strings.Join(titles, " | "),
-			strings.Repeat("---|", len(titles)),
-		)
-	}
-	head("interface", "what it is for")
+	renderCapabilities(&page, titles, all)
+	renderCases(&page, titles, all)
+	return page.Bytes(), nil
+}
+
+// tableHead begins a table with two columns and one for each back end.
+func tableHead(page *bytes.Buffer, first, second string, titles []string) {
+	fmt.Fprintf(
+		page, "| %s | %s | %s |\n|---|---|%s\n", first, second, strings.Join(titles, " | "),
+		strings.Repeat("---|", len(titles)),
+	)
+}
+
+func renderCapabilities(page *bytes.Buffer, titles []string, all []map[string]string) {
+	tableHead(page, "interface", "what it is for", titles)
 	for _, k := range capabilities {
-		fmt.Fprintf(&page, "| `%s` | %s |", k.name, k.about)
+		fmt.Fprintf(page, "| `%s` | %s |", k.name, k.about)
 		for _, lines := range all {
-			fmt.Fprintf(&page, " %s |", map[string]string{"true": "yes", "false": "no"}[lines["capability "+k.name]])
+			fmt.Fprintf(page, " %s |", map[string]string{"true": "yes", "false": "no"}[lines["capability "+k.name]])
 		}
 		page.WriteString("\n")
 	}
+}
+
+func renderCases(page *bytes.Buffer, titles []string, all []map[string]string) {
 	page.WriteString("\n## Cases\n\nA number is the reason why a case is skipped.\n\n")
-	head("case", "what it holds the back end to")
+	tableHead(page, "case", "what it holds the back end to", titles)
 	var reasons []string
 	for _, c := range suite {
-		fmt.Fprintf(&page, "| `%s` | %s |", c.name, c.about)
+		fmt.Fprintf(page, "| `%s` | %s |", c.name, c.about)
 		for _, lines := range all {
 			outcome := lines["case "+c.name]
 			if reason, skip := strings.CutPrefix(outcome, skipped+" "); skip {
@@ -253,7 +264,7 @@ This page shows what each back end did in the last run of the conformance suite
 				}
 				outcome = fmt.Sprintf("(%d)", n+1)
 			}
-			fmt.Fprintf(&page, " %s |", outcome)
+			fmt.Fprintf(page, " %s |", outcome)
 		}
 		page.WriteString("\n")
 	}
@@ -261,7 +272,6 @@ This page shows what each back end did in the last run of the conformance suite
 		page.WriteString("\n")
 	}
 	for i, r := range reasons {
-		fmt.Fprintf(&page, "%d. %s\n", i+1, r)
+		fmt.Fprintf(page, "%d. %s\n", i+1, r)
 	}
-	return page.Bytes(), nil
 }
