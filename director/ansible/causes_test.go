@@ -131,109 +131,111 @@ causes:
 	}
 }
 
-// What machines really say, each in the company that it usually has.
+// realMessages is what machines really say, each in the company that it usually has, by the cause that explains it.
+var realMessages = map[string][]string{
+	"disk_full": {
+		"Failed to write: [Errno 28] No space left on device: b'/root/.ansible/tmp/x' -> " +
+			"b'/etc/kubernetes/kubeadm.yaml'",
+		"tar: ./usr/bin/kubelet: Cannot write: No space left on device\ntar: Exiting with failure status due to " +
+			"previous errors",
+	},
+	"name_resolution": {
+		"fatal: unable to access: Could not resolve host: git.example.com",
+		"failed to do request: Head \"https://registry.example.com/v2/pause/manifests/3.10\": dial tcp: lookup " +
+			"registry.example.com on 127.0.0.53:53: server misbehaving",
+		"Temporary failure resolving 'deb.example.com'",
+	},
+	"registry_untrusted": {
+		"failed to pull and unpack image \"kaas.internal/kaas/pause:3.10\": failed to do request: Head " +
+			"\"https://10.0.0.1:5000/v2/\": tls: failed to verify certificate: x509: certificate signed by " +
+			"unknown authority",
+	},
+	"certificate_name": {
+		"Head \"https://kaas.internal:5000/v2/\": tls: failed to verify certificate: x509: certificate is valid " +
+			"for director, not kaas.internal",
+	},
+	"clock_skew": {
+		"Get \"https://10.88.0.10:6443/api\": tls: failed to verify certificate: x509: certificate has expired " +
+			"or is not yet valid: current time 2020-01-01T00:00:05Z is before 2026-11-20T22:01:07Z",
+	},
+	"swap_on": {
+		"[init] Using Kubernetes version: v1.37.2\nerror execution phase preflight: [preflight] Some fatal " +
+			"errors occurred:\n\t[ERROR Swap]: running with swap on is not supported. Please disable swap",
+	},
+	"leftovers": {
+		"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR Port-6443]: Port " +
+			"6443 is in use",
+	},
+	"port_in_use": {
+		"failed to listen on 127.0.0.1:10248: listen tcp 127.0.0.1:10248: bind: address already in use",
+	},
+	"etcd_slow": {
+		"Error from server: etcdserver: request timed out, possibly due to previous leader failure",
+		"rpc error: code = Unavailable desc = etcdserver: request timed out",
+		"error: error execution phase etcd-join: error creating local etcd static pod manifest file: context " +
+			"deadline exceeded\nTo see the stack trace of this error execute with --v=5 or higher",
+	},
+	"image_missing": {
+		"[ERROR ImagePull]: failed to pull image kaas.internal/kaas/etcd:v3.6.10: rpc error: code = NotFound " +
+			"desc = failed to pull and unpack image: failed to resolve reference " +
+			"\"kaas.internal/kaas/etcd:v3.6.10\": kaas.internal/kaas/etcd:v3.6.10: not found",
+	},
+	"join_token": {
+		"error execution phase preflight: couldn't validate the identity of the API Server: could not find a " +
+			"JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"\nTo see the stack trace of " +
+			"this error execute with --v=5 or higher",
+	},
+	"api_server_down": {
+		"error execution phase preflight: couldn't validate the identity of the API Server: Get " +
+			"\"https://10.88.0.10:6443/api/v1/namespaces/kube-public/configmaps/cluster-info\": dial tcp " +
+			"10.88.0.10:6443: connect: connection refused",
+	},
+	"ssh_denied": {
+		"Failed to connect to the host via ssh: Warning: Permanently added '10.88.0.11'\nkaas@10.88.0.11: " +
+			"Permission denied (publickey,password).",
+		"Received disconnect from 10.88.0.11 port 22:2: Too many authentication failures",
+	},
+	"sudo": {
+		"Missing sudo password",
+		"sudo: a password is required",
+		"kaas is not in the sudoers file.  This incident will be reported.",
+	},
+	"no_python": {
+		"/bin/sh: 1: /usr/bin/python3: not found",
+		"env: 'python3': No such file or directory",
+	},
+	"apt_lock": {
+		"E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1234 (apt-get)\nE: Unable to " +
+			"acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+	},
+	"kernel_module": {
+		"modprobe: FATAL: Module vxlan not found in directory /lib/modules/6.1.0-21-cloud-amd64",
+		"modprobe: ERROR: could not insert 'br_netfilter': Operation not permitted",
+	},
+	"conntrack_missing": {
+		"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR " +
+			"FileExisting-conntrack]: conntrack not found in system path",
+	},
+	"conntrack_full": {"kernel: nf_conntrack: nf_conntrack: table full, dropping packet"},
+	"mtu": {
+		"PING 10.88.0.11 (10.88.0.11) 1472(1500) bytes of data.\nping: local error: message too long, mtu=1450",
+	},
+	"runtime_down": {
+		"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR CRI]: could not " +
+			"connect to the container runtime: failed to create new CRI runtime service: validate service " +
+			"connection: validate CRI v1 runtime API for endpoint \"unix:///run/containerd/containerd.sock\": " +
+			"rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: " +
+			"dial unix /run/containerd/containerd.sock: connect: no such file or directory\"",
+	},
+	"preflight": {
+		"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR Mem]: the system " +
+			"RAM (945 MB) is less than the minimum 1700 MB",
+	},
+}
+
 func TestRealMessages(t *testing.T) {
 	t.Parallel()
-	for want, messages := range map[string][]string{
-		"disk_full": {
-			"Failed to write: [Errno 28] No space left on device: b'/root/.ansible/tmp/x' -> " +
-				"b'/etc/kubernetes/kubeadm.yaml'",
-			"tar: ./usr/bin/kubelet: Cannot write: No space left on device\ntar: Exiting with failure status due to " +
-				"previous errors",
-		},
-		"name_resolution": {
-			"fatal: unable to access: Could not resolve host: git.example.com",
-			"failed to do request: Head \"https://registry.example.com/v2/pause/manifests/3.10\": dial tcp: lookup " +
-				"registry.example.com on 127.0.0.53:53: server misbehaving",
-			"Temporary failure resolving 'deb.example.com'",
-		},
-		"registry_untrusted": {
-			"failed to pull and unpack image \"kaas.internal/kaas/pause:3.10\": failed to do request: Head " +
-				"\"https://10.0.0.1:5000/v2/\": tls: failed to verify certificate: x509: certificate signed by " +
-				"unknown authority",
-		},
-		"certificate_name": {
-			"Head \"https://kaas.internal:5000/v2/\": tls: failed to verify certificate: x509: certificate is valid " +
-				"for director, not kaas.internal",
-		},
-		"clock_skew": {
-			"Get \"https://10.88.0.10:6443/api\": tls: failed to verify certificate: x509: certificate has expired " +
-				"or is not yet valid: current time 2020-01-01T00:00:05Z is before 2026-11-20T22:01:07Z",
-		},
-		"swap_on": {
-			"[init] Using Kubernetes version: v1.37.2\nerror execution phase preflight: [preflight] Some fatal " +
-				"errors occurred:\n\t[ERROR Swap]: running with swap on is not supported. Please disable swap",
-		},
-		"leftovers": {
-			"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR Port-6443]: Port " +
-				"6443 is in use",
-		},
-		"port_in_use": {
-			"failed to listen on 127.0.0.1:10248: listen tcp 127.0.0.1:10248: bind: address already in use",
-		},
-		"etcd_slow": {
-			"Error from server: etcdserver: request timed out, possibly due to previous leader failure",
-			"rpc error: code = Unavailable desc = etcdserver: request timed out",
-			"error: error execution phase etcd-join: error creating local etcd static pod manifest file: context " +
-				"deadline exceeded\nTo see the stack trace of this error execute with --v=5 or higher",
-		},
-		"image_missing": {
-			"[ERROR ImagePull]: failed to pull image kaas.internal/kaas/etcd:v3.6.10: rpc error: code = NotFound " +
-				"desc = failed to pull and unpack image: failed to resolve reference " +
-				"\"kaas.internal/kaas/etcd:v3.6.10\": kaas.internal/kaas/etcd:v3.6.10: not found",
-		},
-		"join_token": {
-			"error execution phase preflight: couldn't validate the identity of the API Server: could not find a " +
-				"JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"\nTo see the stack trace of " +
-				"this error execute with --v=5 or higher",
-		},
-		"api_server_down": {
-			"error execution phase preflight: couldn't validate the identity of the API Server: Get " +
-				"\"https://10.88.0.10:6443/api/v1/namespaces/kube-public/configmaps/cluster-info\": dial tcp " +
-				"10.88.0.10:6443: connect: connection refused",
-		},
-		"ssh_denied": {
-			"Failed to connect to the host via ssh: Warning: Permanently added '10.88.0.11'\nkaas@10.88.0.11: " +
-				"Permission denied (publickey,password).",
-			"Received disconnect from 10.88.0.11 port 22:2: Too many authentication failures",
-		},
-		"sudo": {
-			"Missing sudo password",
-			"sudo: a password is required",
-			"kaas is not in the sudoers file.  This incident will be reported.",
-		},
-		"no_python": {
-			"/bin/sh: 1: /usr/bin/python3: not found",
-			"env: 'python3': No such file or directory",
-		},
-		"apt_lock": {
-			"E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1234 (apt-get)\nE: Unable to " +
-				"acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
-		},
-		"kernel_module": {
-			"modprobe: FATAL: Module vxlan not found in directory /lib/modules/6.1.0-21-cloud-amd64",
-			"modprobe: ERROR: could not insert 'br_netfilter': Operation not permitted",
-		},
-		"conntrack_missing": {
-			"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR " +
-				"FileExisting-conntrack]: conntrack not found in system path",
-		},
-		"conntrack_full": {"kernel: nf_conntrack: nf_conntrack: table full, dropping packet"},
-		"mtu": {
-			"PING 10.88.0.11 (10.88.0.11) 1472(1500) bytes of data.\nping: local error: message too long, mtu=1450",
-		},
-		"runtime_down": {
-			"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR CRI]: could not " +
-				"connect to the container runtime: failed to create new CRI runtime service: validate service " +
-				"connection: validate CRI v1 runtime API for endpoint \"unix:///run/containerd/containerd.sock\": " +
-				"rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: " +
-				"dial unix /run/containerd/containerd.sock: connect: no such file or directory\"",
-		},
-		"preflight": {
-			"error execution phase preflight: [preflight] Some fatal errors occurred:\n\t[ERROR Mem]: the system " +
-				"RAM (945 MB) is less than the minimum 1700 MB",
-		},
-	} {
+	for want, messages := range realMessages {
 		for _, m := range messages {
 			if c := causeOf(BuiltInCauses(), Failure{Msg: "non-zero return code", Tail: m}); c == nil || c.ID != want {
 				t.Errorf("%s: explained by %+v\n%s", want, c, m)

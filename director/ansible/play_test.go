@@ -72,105 +72,123 @@ func TestPlayTellsWhatHappened(t *testing.T) {
 	b.clean(t)
 }
 
+// brokenPlaybook is what a run prints that cannot read its playbook.
+const brokenPlaybook = `echo 'ERROR! We could not read it' >&2
+	echo >&2; echo "The error appears to be in '/x/y.yml': line 3, column 5" >&2` + "\n"
+
+// endings are ends of a run, and how Play classifies them.
+var endings = map[string]struct {
+	script    string
+	class     ansible.Class
+	kind      director.Kind
+	permanent bool
+	person    bool
+	msg       string // part of it
+}{
+	"failed": {
+		script: start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
+		class:  ansible.ClassFailed, kind: director.KindInternal,
+		msg: "host h1: task 'r : T' failed: it broke on h1",
+	},
+	"failed, says the code of a parse error": {
+		script: start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 4`,
+		class:  ansible.ClassFailed, kind: director.KindInternal,
+		msg: "it broke",
+	},
+	"failed, says success": {
+		script: start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 0`,
+		class:  ansible.ClassFailed, kind: director.KindInternal,
+		msg: "it broke",
+	},
+	"failed and unreachable": {
+		script: start + on("h1", failedOn) + on("h2", unreachable) +
+			`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"unreachable":1}}}'; exit 4`,
+		class: ansible.ClassFailed, kind: director.KindInternal,
+		msg: "host h1: task 'r : T' failed: it broke on h1\nhost h2: task 'r : T' could not reach the machine: no " +
+			"answer",
+	},
+	"unreachable": {
+		script: start + on("h2", unreachable) + `emit '{"type":"stats","stats":{"h2":{"unreachable":1}}}'; exit 4`,
+		class:  ansible.ClassUnreachable, kind: director.KindUnavailable,
+		msg: "host h2: task 'r : T' could not reach the machine",
+	},
+	"equal failures on many hosts": {
+		script: start + on("h1", failedOn) + on("h3", failedOn) + on("h2", failedOn) +
+			`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"failed":1},"h3":{"failed":1}}}'; exit 2`,
+		class: ansible.ClassFailed, kind: director.KindInternal,
+		msg: "hosts h1..h3: task 'r : T' failed: it broke on h1",
+	},
+	"a failure whose event is lost": {
+		script: start + `n=9; emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
+		class:  ansible.ClassFailed, kind: director.KindInternal,
+		msg: "host h1: a task failed",
+	},
+	"a known cause that trying cannot help": {
+		script: start +
+			`emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
+		emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
+		class: ansible.ClassFailed, kind: director.KindInternal, permanent: true,
+		msg: "host h1: task 'T' failed: [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",
+	},
+	"a known cause for a person": {
+		script: start +
+			`emit '{"type":"host","status":"unreachable","task":"T","host":"h1","msg":"Host key verification failed."}'
+		emit '{"type":"stats","stats":{"h1":{"unreachable":1}}}'; exit 4`,
+		class: ansible.ClassUnreachable, kind: director.KindUnavailable, person: true,
+		msg: "does not show the SSH host key",
+	},
+	"never started, with the code of an unreachable host": {
+		script: brokenPlaybook + `exit 4`,
+		class:  ansible.ClassBroken, kind: director.KindInternal, permanent: true,
+		msg: "could not be started: We could not read it. The error appears to be in '/x/y.yml': line 3",
+	},
+	"never started, with the code of a failed host": {
+		script: `echo 'usage: ansible-playbook' >&2; exit 2`,
+		class:  ansible.ClassBroken, kind: director.KindInternal, permanent: true,
+		msg: "usage: ansible-playbook",
+	},
+	"never started and silent": {
+		script: `exit 250`,
+		class:  ansible.ClassBroken, kind: director.KindInternal, permanent: true,
+		msg: "it printed no reason and exited with 250",
+	},
+	"stopped half way by an error in the playbook": {
+		script: start + brokenPlaybook + `exit 4`,
+		class:  ansible.ClassBroken, kind: director.KindInternal, permanent: true,
+		msg: "stopped before its end: We could not",
+	},
+	"killed by somebody else": {
+		script: start + `kill -KILL $$`,
+		class:  ansible.ClassInterrupted, kind: director.KindUnavailable,
+		msg: "ended by the signal killed",
+	},
+	"killed after its connections were": {
+		script: start + on("h1", unreachable) + on("h2", failedOn) + `kill -KILL $$`,
+		class:  ansible.ClassInterrupted, kind: director.KindUnavailable,
+		msg: "ended by the signal killed",
+	},
+	"one of its workers killed": {
+		script: start + `echo 'ERROR! A worker was found in a dead state' >&2; exit 250`,
+		class:  ansible.ClassInterrupted, kind: director.KindUnavailable,
+		msg: "a worker of ansible-playbook was ended",
+	},
+	"the director was silent, and its workers ended first": {
+		script: start + on("h1", failedOn) + `echo 'The director was silent for 5 s: the run ends itself.' >&2
+		emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
+		class: ansible.ClassInterrupted, kind: director.KindUnavailable,
+		msg: "The director was silent for 5 s",
+	},
+	"no events at all": {
+		script: `exit 0`,
+		class:  ansible.ClassBroken, kind: director.KindInternal, permanent: true,
+		msg: "the callback plugin",
+	},
+}
+
 // The exit codes are ambiguous, and here they also lie: what counts are the events.
 func TestPlayClassifiesByEvents(t *testing.T) {
 	t.Parallel()
-	const broken = `echo 'ERROR! We could not read it' >&2
-		echo >&2; echo "The error appears to be in '/x/y.yml': line 3, column 5" >&2` + "\n"
-	tests := map[string]struct {
-		script    string
-		class     ansible.Class
-		kind      director.Kind
-		permanent bool
-		person    bool
-		msg       string // part of it
-	}{
-		"failed": {
-			start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, false, false, "host h1: task 'r : T' failed: it broke on h1",
-		},
-		"failed, says the code of a parse error": {
-			start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 4`,
-			ansible.ClassFailed, director.KindInternal, false, false, "it broke",
-		},
-		"failed, says success": {
-			start + on("h1", failedOn) + `emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 0`,
-			ansible.ClassFailed, director.KindInternal, false, false, "it broke",
-		},
-		"failed and unreachable": {
-			start + on("h1", failedOn) + on("h2", unreachable) +
-				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"unreachable":1}}}'; exit 4`,
-			ansible.ClassFailed, director.KindInternal, false, false,
-			"host h1: task 'r : T' failed: it broke on h1\nhost h2: task 'r : T' could not reach the machine: no " +
-				"answer",
-		},
-		"unreachable": {
-			start + on("h2", unreachable) + `emit '{"type":"stats","stats":{"h2":{"unreachable":1}}}'; exit 4`,
-			ansible.ClassUnreachable, director.KindUnavailable, false, false,
-			"host h2: task 'r : T' could not reach the machine",
-		},
-		"equal failures on many hosts": {
-			start + on("h1", failedOn) + on("h3", failedOn) + on("h2", failedOn) +
-				`emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"failed":1},"h3":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, false, false,
-			"hosts h1..h3: task 'r : T' failed: it broke on h1",
-		},
-		"a failure whose event is lost": {
-			start + `n=9; emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, false, false, "host h1: a task failed",
-		},
-		"a known cause that trying cannot help": {
-			start +
-				`emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
-			emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
-			ansible.ClassFailed, director.KindInternal, true, false,
-			"host h1: task 'T' failed: [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",
-		},
-		"a known cause for a person": {
-			start +
-				`emit '{"type":"host","status":"unreachable","task":"T","host":"h1","msg":"Host key verification failed."}'
-			emit '{"type":"stats","stats":{"h1":{"unreachable":1}}}'; exit 4`,
-			ansible.ClassUnreachable, director.KindUnavailable, false, true, "does not show the SSH host key",
-		},
-		"never started, with the code of an unreachable host": {
-			broken + `exit 4`,
-			ansible.ClassBroken, director.KindInternal, true, false,
-			"could not be started: We could not read it. The error appears to be in '/x/y.yml': line 3",
-		},
-		"never started, with the code of a failed host": {
-			`echo 'usage: ansible-playbook' >&2; exit 2`, ansible.ClassBroken, director.KindInternal, true, false,
-			"usage: ansible-playbook",
-		},
-		"never started and silent": {
-			`exit 250`, ansible.ClassBroken, director.KindInternal, true, false,
-			"it printed no reason and exited with 250",
-		},
-		"stopped half way by an error in the playbook": {
-			start + broken + `exit 4`, ansible.ClassBroken, director.KindInternal, true, false,
-			"stopped before its end: We could not",
-		},
-		"killed by somebody else": {
-			start + `kill -KILL $$`, ansible.ClassInterrupted, director.KindUnavailable, false, false,
-			"ended by the signal killed",
-		},
-		"killed after its connections were": {
-			start + on("h1", unreachable) + on("h2", failedOn) + `kill -KILL $$`,
-			ansible.ClassInterrupted, director.KindUnavailable, false, false, "ended by the signal killed",
-		},
-		"one of its workers killed": {
-			start + `echo 'ERROR! A worker was found in a dead state' >&2; exit 250`,
-			ansible.ClassInterrupted, director.KindUnavailable, false, false, "a worker of ansible-playbook was ended",
-		},
-		"the director was silent, and its workers ended first": {
-			start + on("h1", failedOn) + `echo 'The director was silent for 5 s: the run ends itself.' >&2
-			emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
-			ansible.ClassInterrupted, director.KindUnavailable, false, false, "The director was silent for 5 s",
-		},
-		"no events at all": {
-			`exit 0`, ansible.ClassBroken, director.KindInternal, true, false, "the callback plugin",
-		},
-	}
-	for name, tt := range tests {
+	for name, tt := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -195,9 +213,8 @@ func TestPlayClassifiesByEvents(t *testing.T) {
 			if director.HintOf(err) == "" {
 				t.Error("no hint")
 			}
-			if end := b.events[len(
-				b.events,
-			)-1]; end.Type != ansible.RunEnd || end.Status != string(tt.class) || end.Msg != shown(err) {
+			end := b.events[len(b.events)-1]
+			if end.Type != ansible.RunEnd || end.Status != string(tt.class) || end.Msg != shown(err) {
 				t.Errorf("last event %+v", end)
 			}
 			b.clean(t)

@@ -69,10 +69,8 @@ func (b *bundle) find(task, host string, typ ansible.EventType) ansible.Event {
 	return ansible.Event{}
 }
 
-func TestRealEvents(t *testing.T) {
-	t.Parallel()
-	b := setupReal(t)
-	write(t, filepath.Join(b.tree, "roles", "demo", "tasks", "main.yml"), `
+// eventTasks end in every way in which a task can end.
+const eventTasks = `
 - name: Print much
   ansible.builtin.command: seq 3000
   changed_when: false
@@ -127,12 +125,19 @@ func TestRealEvents(t *testing.T) {
 - name: Fail
   ansible.builtin.command: "sh -c 'echo the reason >&2; exit 3'"
   when: inventory_hostname == 'h2'
-`)
-	write(t, filepath.Join(b.tree, "roles", "demo", "handlers", "main.yml"), `
+`
+
+const eventHandlers = `
 - name: Handle
   ansible.builtin.debug:
     msg: handled
-`)
+`
+
+func TestRealEvents(t *testing.T) {
+	t.Parallel()
+	b := setupReal(t)
+	write(t, filepath.Join(b.tree, "roles", "demo", "tasks", "main.yml"), eventTasks)
+	write(t, filepath.Join(b.tree, "roles", "demo", "handlers", "main.yml"), eventHandlers)
 	place := filepath.Join(t.TempDir(), "placed")
 	p := b.local(t, `
 - name: The play
@@ -142,10 +147,18 @@ func TestRealEvents(t *testing.T) {
   roles: [demo]
 `)
 	res, err := b.Play(t.Context(), p)
-	if want := "host h2: task 'demo : Fail' failed: the reason\n  command: sh -c echo the reason >&2; exit 3"; err == nil || shown(
-		err,
-	) != want {
-		t.Errorf("got %v, want %q", err, want)
+	wantEventResult(t, res, err)
+	wantEventsOfTasks(t, b)
+	wantOrderOfEvents(t, b)
+	noCanary(t, b, err, res)
+	b.clean(t)
+}
+
+func wantEventResult(t *testing.T, res ansible.Result, err error) {
+	t.Helper()
+	const message = "host h2: task 'demo : Fail' failed: the reason\n  command: sh -c echo the reason >&2; exit 3"
+	if err == nil || shown(err) != message {
+		t.Errorf("got %v, want %q", err, message)
 	}
 	e := playError(t, err)
 	if e.Class != ansible.ClassFailed || ansible.Permanent(err) || len(e.Groups) != 1 {
@@ -169,7 +182,10 @@ func TestRealEvents(t *testing.T) {
 	if res.Changed != 10 || res.ExitCode != 2 || res.Lost != 0 || len(res.Slowest) < 9 {
 		t.Errorf("result %+v", res)
 	}
+}
 
+func wantEventsOfTasks(t *testing.T, b *bundle) {
+	t.Helper()
 	much := b.find("Print much", "h1", ansible.HostResult)
 	if much.Status != "ok" || much.Role != "demo" || much.Seconds <= 0 || len(much.Stdout) > 4096 ||
 		len(much.Stdout) < 3000 ||
@@ -201,6 +217,10 @@ func TestRealEvents(t *testing.T) {
 	if e := b.find("Try again", "h1", ansible.Retry); e.Attempts != 1 || e.Retries < 1 {
 		t.Errorf("got %+v", e)
 	}
+}
+
+func wantOrderOfEvents(t *testing.T, b *bundle) {
+	t.Helper()
 	var types []string
 	for _, e := range b.events {
 		if s := string(e.Type); len(types) == 0 || types[len(types)-1] != s {
@@ -213,8 +233,6 @@ func TestRealEvents(t *testing.T) {
 	if got := strings.Join(types[len(types)-2:], " "); got != "stats run_end" {
 		t.Errorf("ends with %s", got)
 	}
-	noCanary(t, b, err, res)
-	b.clean(t)
 }
 
 // noCanary fails the test if the secret is in what a run leaves: its log, events, result and error.

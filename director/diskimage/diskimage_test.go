@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -149,147 +150,26 @@ func withFooter(t *testing.T, stream string) string {
 	})
 }
 
+type refusal struct {
+	path string
+	want string // part of the error
+}
+
 func TestInspectRefusesWhatIsNoNodeImage(t *testing.T) {
 	t.Parallel()
 	disk := diskimagetest.Node(t, "v1.37.2")
-	q := diskimagetest.Convert(t, disk, "qcow2")
-	small := diskimagetest.Convert(t, disk, "qcow2", "-o", "cluster_size=4k")
 	stream := diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=streamOptimized")
-	footed := withFooter(t, stream)
-	sparse := diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=monolithicSparse")
-	ova := diskimagetest.NodeOVA(t, disk)
 	vmdk, err := os.ReadFile(stream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := func(text string) string {
-		path := filepath.Join(t.TempDir(), "f")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	be := func(path string, at int, value uint64, n int) string {
-		return changed(t, path, func(b []byte) []byte {
-			for i := range n {
-				b[at+i] = byte(value >> (8 * (n - 1 - i)))
-			}
-			return b
-		})
-	}
-	le := func(path string, at int, value uint64, n int) string {
-		return changed(t, path, func(b []byte) []byte {
-			for i := range n {
-				b[at+i] = byte(value >> (8 * i))
-			}
-			return b
-		})
-	}
-	cut := func(path string, n int) string {
-		return changed(t, path, func(b []byte) []byte { return b[:n] })
-	}
-	text := func(path, old, new string) string {
-		return changed(t, path, func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(new), 1) })
-	}
-	size := func(path string) int {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int(info.Size())
-	}
-	withOVF := func(ovf string) string {
-		return diskimagetest.OVA(t, false, diskimagetest.File{
-			Name: "n.ovf", Content: []byte(ovf),
-		}, diskimagetest.File{Name: "disk.vmdk", Content: vmdk})
-	}
-	pad := strings.Repeat("x", 600)
-	tests := map[string]struct{ path, want string }{
-		"empty":      {file(""), "is not a disk image: it has 0 bytes"},
-		"a web page": {file("<html>" + pad), "is not a disk image of a known format"},
-		"gzip":       {file("\x1f\x8b" + pad), "is compressed by gzip"},
-		"xz":         {file("\xfd7zXZ\x00" + pad), "is compressed by xz"},
-		"zip":        {file("PK\x03\x04" + pad), "is a ZIP archive"},
-		"vhdx":       {diskimagetest.Convert(t, disk, "vhdx"), "is a VHDX disk"},
-		"vdi":        {diskimagetest.Convert(t, disk, "vdi"), "is a VDI disk"},
-		"a split vmdk": {
-			diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=monolithicFlat"), "whose data lies in other files",
-		},
-		"a tar archive": {
-			diskimagetest.OVA(t, true, diskimagetest.File{Name: "disk.vmdk", Content: vmdk}),
-			"is a tar archive and not an OVA",
-		},
-		"raw without boot": {rawChanged(t, disk, 1<<30, "\x00\x00"), "is not a disk image of a known format"},
-		"raw cut in a part": {
-			rawChanged(t, disk, 1<<30-100, "\x55\xaa"), "is cut off or damaged: a raw disk has whole sectors",
-		},
-		"raw too small":     {rawChanged(t, disk, 64<<20, "\x55\xaa"), "is too small for a node: its disk has 64 MiB"},
-		"qcow2 too small":   {be(q, 24, 1<<29, 8), "is too small for a node: its disk has 512 MiB"},
-		"qcow2 huge":        {be(q, 24, 1<<62, 8), "which is too large"},
-		"qcow2 version":     {be(q, 4, 4, 4), "has version 4 of qcow2"},
-		"backing file":      {be(q, 8, 0x200, 8), "needs a backing file"},
-		"data file":         {be(q, 72, 4, 8), "keeps its data in another file"},
-		"data file, hidden": {be(q, int(header(t, q)), 0x44415441_00000004, 8), "keeps its data in another file"},
-		"encrypted":         {be(q, 32, 2, 4), "is encrypted"},
-		"marked as damaged": {be(q, 72, 2, 8), "is marked as damaged"},
-		"unknown features":  {be(q, 72, 1<<9, 8), "uses features of qcow2 that are not known: 0x200"},
-		"cluster bits":      {be(q, 20, 63, 4), "clusters of 2^63 bytes"},
-		"l1 too short":      {be(q, 36, 1, 4), "its first table does not fit"},
-		"l1 too long":       {be(q, 36, 1<<31, 4), "its first table does not fit"},
-		"l1 far away":       {be(q, 40, 1<<61, 8), "its first table lies behind its end"},
-		"l2 far away":       {be(q, int(l1(t, q)), 1<<63|1<<40, 8), "a table lies behind its end"},
-		"l2 twice": {
-			changed(t, small, func(b []byte) []byte { at := l1(t, small); copy(b[at+8:at+16], b[at:at+8]); return b }),
-			"lead to one place",
-		},
-		"qcow2, half":        {cut(q, size(q)/2), "is cut off or damaged"},
-		"qcow2, most":        {cut(q, size(q)-200000), "is cut off or damaged"},
-		"qcow2, head":        {cut(q, 600), "is cut off or damaged"},
-		"qcow2 without boot": {be(q, int(firstCluster(t, q))+510, 0, 2), "holds a disk without a boot sector"},
-		"stream, half":       {cut(stream, size(stream)/2), "is cut off or damaged: data lies behind its end"},
-		"stream, footer":     {cut(footed, size(footed)-512), "is cut off or damaged: its footer is missing"},
-		"sparse, half":       {cut(sparse, size(sparse)/2), "is cut off or damaged"},
-		"vmdk elsewhere":     {le(sparse, 12, 0, 8), "keeps its data in other files"},
-		"vmdk huge":          {le(sparse, 12, 1<<60, 8), "which is too large"},
-		"vmdk with a parent": {
-			text(sparse, "parentCID=ffffffff", "parentCID=12345678"), "is the difference to another disk",
-		},
-		"vmdk of two files": {
-			text(sparse, "# The Disk Data Base", "RW 1 SPARSE \"other\"\n"), "keeps its data in other files",
-		},
-		"vmdk flat":    {text(sparse, " SPARSE ", " FLAT   "), "keeps its data in other files"},
-		"vmdk kind":    {text(sparse, "monolithicSparse", "vmfsSparse\"     "), "is a VMDK of the kind"},
-		"vmdk no text": {le(sparse, 28, 0, 8), "whose description lies in another file"},
-		"vmdk grain":   {le(sparse, 20, 3, 8), "impossible sizes"},
-		"ova, half":    {cut(ova, size(ova)/2), "is cut off or damaged: the archive ends in the middle"},
-		"ova without disk": {
-			diskimagetest.OVA(t, false, diskimagetest.File{Name: "n.ovf", Content: []byte(diskimagetest.OVF)}),
-			"its disk disk.vmdk is missing",
-		},
-		"ova, other disk": {text(ova, "\x00KDMV", "\x00KDMX"), "disk.vmdk is not a disk image of a known format"},
-		"ova, other content": {
-			changed(t, ova, func(b []byte) []byte { b[bytes.Index(b, []byte("KDMV"))+400] ^= 1; return b }),
-			"does not have the checksum of the manifest",
-		},
-		"ova, no xml": {withOVF("hello" + pad), "has a description that is not OVF"},
-		"ova, two disks": {
-			withOVF(
-				strings.Replace(
-					diskimagetest.OVF, "</DiskSection>", `<Disk ovf:diskId="d2" ovf:fileRef="file1"/></DiskSection>`, 1,
-				),
-			), "has 2 disks",
-		},
-		"ova, gzip": {
-			withOVF(strings.Replace(diskimagetest.OVF, `ovf:id="file1"`, `ovf:id="file1" ovf:compression="gzip"`, 1)),
-			"compressed",
-		},
-		"ova, out": {
-			diskimagetest.OVA(
-				t, true, diskimagetest.File{Name: "n.ovf", Content: []byte(diskimagetest.OVF)},
-				diskimagetest.File{Name: "../x", Content: vmdk},
-			),
-			"an entry",
-		},
+	tests := map[string]refusal{}
+	maps.Copy(tests, refusedFormats(t, disk, vmdk))
+	maps.Copy(tests, refusedQCOW2(t, disk))
+	maps.Copy(tests, refusedVMDK(t, disk, stream))
+	maps.Copy(tests, refusedOVA(t, disk, vmdk))
+	if len(tests) != 50 {
+		t.Errorf("%d files, two have one name", len(tests))
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -303,6 +183,175 @@ func TestInspectRefusesWhatIsNoNodeImage(t *testing.T) {
 			}
 		})
 	}
+}
+
+func refusedFormats(t *testing.T, disk string, vmdk []byte) map[string]refusal {
+	pad := strings.Repeat("x", 600)
+	return map[string]refusal{
+		"empty":      {path: file(t, ""), want: "is not a disk image: it has 0 bytes"},
+		"a web page": {path: file(t, "<html>"+pad), want: "is not a disk image of a known format"},
+		"gzip":       {path: file(t, "\x1f\x8b"+pad), want: "is compressed by gzip"},
+		"xz":         {path: file(t, "\xfd7zXZ\x00"+pad), want: "is compressed by xz"},
+		"zip":        {path: file(t, "PK\x03\x04"+pad), want: "is a ZIP archive"},
+		"vhdx":       {path: diskimagetest.Convert(t, disk, "vhdx"), want: "is a VHDX disk"},
+		"vdi":        {path: diskimagetest.Convert(t, disk, "vdi"), want: "is a VDI disk"},
+		"a split vmdk": {
+			path: diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=monolithicFlat"),
+			want: "whose data lies in other files",
+		},
+		"a tar archive": {
+			path: diskimagetest.OVA(t, true, diskimagetest.File{Name: "disk.vmdk", Content: vmdk}),
+			want: "is a tar archive and not an OVA",
+		},
+		"raw without boot": {path: rawChanged(t, disk, 1<<30, "\x00\x00"), want: "is not a disk image of a known format"},
+		"raw cut in a part": {
+			path: rawChanged(t, disk, 1<<30-100, "\x55\xaa"),
+			want: "is cut off or damaged: a raw disk has whole sectors",
+		},
+		"raw too small": {path: rawChanged(t, disk, 64<<20, "\x55\xaa"), want: "is too small for a node: its disk has 64 MiB"},
+	}
+}
+
+func refusedQCOW2(t *testing.T, disk string) map[string]refusal {
+	q := diskimagetest.Convert(t, disk, "qcow2")
+	small := diskimagetest.Convert(t, disk, "qcow2", "-o", "cluster_size=4k")
+	return map[string]refusal{
+		"qcow2 too small":   {path: be(t, q, 24, 1<<29, 8), want: "is too small for a node: its disk has 512 MiB"},
+		"qcow2 huge":        {path: be(t, q, 24, 1<<62, 8), want: "which is too large"},
+		"qcow2 version":     {path: be(t, q, 4, 4, 4), want: "has version 4 of qcow2"},
+		"backing file":      {path: be(t, q, 8, 0x200, 8), want: "needs a backing file"},
+		"data file":         {path: be(t, q, 72, 4, 8), want: "keeps its data in another file"},
+		"data file, hidden": {path: be(t, q, int(header(t, q)), 0x44415441_00000004, 8), want: "keeps its data in another file"},
+		"encrypted":         {path: be(t, q, 32, 2, 4), want: "is encrypted"},
+		"marked as damaged": {path: be(t, q, 72, 2, 8), want: "is marked as damaged"},
+		"unknown features":  {path: be(t, q, 72, 1<<9, 8), want: "uses features of qcow2 that are not known: 0x200"},
+		"cluster bits":      {path: be(t, q, 20, 63, 4), want: "clusters of 2^63 bytes"},
+		"l1 too short":      {path: be(t, q, 36, 1, 4), want: "its first table does not fit"},
+		"l1 too long":       {path: be(t, q, 36, 1<<31, 4), want: "its first table does not fit"},
+		"l1 far away":       {path: be(t, q, 40, 1<<61, 8), want: "its first table lies behind its end"},
+		"l2 far away":       {path: be(t, q, int(l1(t, q)), 1<<63|1<<40, 8), want: "a table lies behind its end"},
+		"l2 twice": {
+			path: changed(t, small, func(b []byte) []byte { at := l1(t, small); copy(b[at+8:at+16], b[at:at+8]); return b }),
+			want: "lead to one place",
+		},
+		"qcow2, half":        {path: cut(t, q, size(t, q)/2), want: "is cut off or damaged"},
+		"qcow2, most":        {path: cut(t, q, size(t, q)-200000), want: "is cut off or damaged"},
+		"qcow2, head":        {path: cut(t, q, 600), want: "is cut off or damaged"},
+		"qcow2 without boot": {path: be(t, q, int(firstCluster(t, q))+510, 0, 2), want: "holds a disk without a boot sector"},
+	}
+}
+
+func refusedVMDK(t *testing.T, disk, stream string) map[string]refusal {
+	footed := withFooter(t, stream)
+	sparse := diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=monolithicSparse")
+	return map[string]refusal{
+		"stream, half":   {path: cut(t, stream, size(t, stream)/2), want: "is cut off or damaged: data lies behind its end"},
+		"stream, footer": {path: cut(t, footed, size(t, footed)-512), want: "is cut off or damaged: its footer is missing"},
+		"sparse, half":   {path: cut(t, sparse, size(t, sparse)/2), want: "is cut off or damaged"},
+		"vmdk elsewhere": {path: le(t, sparse, 12, 0, 8), want: "keeps its data in other files"},
+		"vmdk huge":      {path: le(t, sparse, 12, 1<<60, 8), want: "which is too large"},
+		"vmdk with a parent": {
+			path: replaced(t, sparse, "parentCID=ffffffff", "parentCID=12345678"),
+			want: "is the difference to another disk",
+		},
+		"vmdk of two files": {
+			path: replaced(t, sparse, "# The Disk Data Base", "RW 1 SPARSE \"other\"\n"),
+			want: "keeps its data in other files",
+		},
+		"vmdk flat":    {path: replaced(t, sparse, " SPARSE ", " FLAT   "), want: "keeps its data in other files"},
+		"vmdk kind":    {path: replaced(t, sparse, "monolithicSparse", "vmfsSparse\"     "), want: "is a VMDK of the kind"},
+		"vmdk no text": {path: le(t, sparse, 28, 0, 8), want: "whose description lies in another file"},
+		"vmdk grain":   {path: le(t, sparse, 20, 3, 8), want: "impossible sizes"},
+	}
+}
+
+func refusedOVA(t *testing.T, disk string, vmdk []byte) map[string]refusal {
+	ova := diskimagetest.NodeOVA(t, disk)
+	pad := strings.Repeat("x", 600)
+	return map[string]refusal{
+		"ova, half": {path: cut(t, ova, size(t, ova)/2), want: "is cut off or damaged: the archive ends in the middle"},
+		"ova without disk": {
+			path: diskimagetest.OVA(t, false, diskimagetest.File{Name: "n.ovf", Content: []byte(diskimagetest.OVF)}),
+			want: "its disk disk.vmdk is missing",
+		},
+		"ova, other disk": {path: replaced(t, ova, "\x00KDMV", "\x00KDMX"), want: "disk.vmdk is not a disk image of a known format"},
+		"ova, other content": {
+			path: changed(t, ova, func(b []byte) []byte { b[bytes.Index(b, []byte("KDMV"))+400] ^= 1; return b }),
+			want: "does not have the checksum of the manifest",
+		},
+		"ova, no xml": {path: withOVF(t, vmdk, "hello"+pad), want: "has a description that is not OVF"},
+		"ova, two disks": {
+			path: withOVF(t, vmdk,
+				strings.Replace(
+					diskimagetest.OVF, "</DiskSection>", `<Disk ovf:diskId="d2" ovf:fileRef="file1"/></DiskSection>`, 1,
+				),
+			),
+			want: "has 2 disks",
+		},
+		"ova, gzip": {
+			path: withOVF(t, vmdk, strings.Replace(diskimagetest.OVF, `ovf:id="file1"`, `ovf:id="file1" ovf:compression="gzip"`, 1)),
+			want: "compressed",
+		},
+		"ova, out": {
+			path: diskimagetest.OVA(
+				t, true, diskimagetest.File{Name: "n.ovf", Content: []byte(diskimagetest.OVF)},
+				diskimagetest.File{Name: "../x", Content: vmdk},
+			),
+			want: "an entry",
+		},
+	}
+}
+
+func file(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// be returns the file with an integer of n bytes in big endian.
+func be(t *testing.T, path string, at int, value uint64, n int) string {
+	return changed(t, path, func(b []byte) []byte {
+		for i := range n {
+			b[at+i] = byte(value >> (8 * (n - 1 - i)))
+		}
+		return b
+	})
+}
+
+// le returns the file with an integer of n bytes in little endian.
+func le(t *testing.T, path string, at int, value uint64, n int) string {
+	return changed(t, path, func(b []byte) []byte {
+		for i := range n {
+			b[at+i] = byte(value >> (8 * i))
+		}
+		return b
+	})
+}
+
+func cut(t *testing.T, path string, n int) string {
+	return changed(t, path, func(b []byte) []byte { return b[:n] })
+}
+
+func replaced(t *testing.T, path, old, new string) string {
+	return changed(t, path, func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(new), 1) })
+}
+
+func size(t *testing.T, path string) int {
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.Size())
+}
+
+// withOVF returns an OVA with this description.
+func withOVF(t *testing.T, vmdk []byte, ovf string) string {
+	return diskimagetest.OVA(t, false,
+		diskimagetest.File{Name: "n.ovf", Content: []byte(ovf)},
+		diskimagetest.File{Name: "disk.vmdk", Content: vmdk},
+	)
 }
 
 func read(t *testing.T, path string, at int64, n int) []byte {

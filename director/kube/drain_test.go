@@ -23,72 +23,8 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	owned := func(kind, name string) []metav1.OwnerReference {
-		yes := true
-		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u-1", Controller: &yes}}
-	}
-	pod := func(name string, change func(*corev1.Pod)) {
-		t.Helper()
-		grace := int64(0)
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: name, Namespace: ns, Labels: map[string]string{"app": name},
-				OwnerReferences: owned("ReplicaSet", "set-of-"+name),
-			},
-			Spec: corev1.PodSpec{
-				NodeName: node, TerminationGracePeriodSeconds: &grace,
-				Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			},
-		}
-		if change != nil {
-			change(p)
-		}
-		made, err := api.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		made.Status = corev1.PodStatus{
-			Phase:      corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		}
-		if p.Status.Phase != "" {
-			made.Status = p.Status
-		}
-		if _, err := api.CoreV1().Pods(ns).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pod("free", nil)
-	pod("held", nil)
-	pod("lonely", func(p *corev1.Pod) { p.OwnerReferences = nil })
-	pod("finished", func(p *corev1.Pod) { p.OwnerReferences = nil; p.Status.Phase = corev1.PodSucceeded })
-	pod("hoarder", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{
-			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		}
-	})
-	pod("daemon", func(p *corev1.Pod) { p.OwnerReferences = owned("DaemonSet", "agents") })
-	pod("static", func(p *corev1.Pod) {
-		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-		p.OwnerReferences = nil
-	})
-	pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "drill-2" })
-	one := intstr.FromInt32(1)
-	b, err := api.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "keep-one", Namespace: ns},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1,
-	}
-	if _, err := api.PolicyV1().PodDisruptionBudgets(ns).UpdateStatus(ctx, b, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	fillNode(t, api, ns, node)
+	keepOneHealthy(t, api, ns, "held")
 
 	got, err := admin.Rehearse(ctx, node)
 	if err != nil {
@@ -116,5 +52,90 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	}
 	if none, err := admin.Rehearse(ctx, "no-such-node"); err != nil || len(none) != 0 {
 		t.Errorf("a node without pods: %v, %v", none, err)
+	}
+}
+
+// fillNode makes pods of every kind that a drain tells apart.
+func fillNode(t *testing.T, api kubernetes.Interface, ns, node string) {
+	t.Helper()
+	pod := func(name string, change func(*corev1.Pod)) {
+		t.Helper()
+		runPod(t, api, ns, node, name, change)
+	}
+	pod("free", nil)
+	pod("held", nil)
+	pod("lonely", func(p *corev1.Pod) { p.OwnerReferences = nil })
+	pod("finished", func(p *corev1.Pod) { p.OwnerReferences = nil; p.Status.Phase = corev1.PodSucceeded })
+	pod("hoarder", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+	})
+	pod("daemon", func(p *corev1.Pod) { p.OwnerReferences = owned("DaemonSet", "agents") })
+	pod("static", func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		p.OwnerReferences = nil
+	})
+	pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "drill-2" })
+}
+
+func owned(kind, name string) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u-1", Controller: &yes}}
+}
+
+// runPod makes a pod of a ReplicaSet, changed, and says that it runs if change does not say otherwise.
+func runPod(t *testing.T, api kubernetes.Interface, ns, node, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	ctx := t.Context()
+	grace := int64(0)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: ns, Labels: map[string]string{"app": name},
+			OwnerReferences: owned("ReplicaSet", "set-of-"+name),
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
+	}
+	if change != nil {
+		change(p)
+	}
+	made, err := api.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	if p.Status.Phase != "" {
+		made.Status = p.Status
+	}
+	if _, err := api.CoreV1().Pods(ns).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepOneHealthy makes a budget that allows no disruption of the app, whose status is written as its controller would.
+func keepOneHealthy(t *testing.T, api kubernetes.Interface, ns, app string) {
+	t.Helper()
+	ctx := t.Context()
+	one := intstr.FromInt32(1)
+	b, err := api.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "keep-one", Namespace: ns},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1,
+	}
+	if _, err := api.PolicyV1().PodDisruptionBudgets(ns).UpdateStatus(ctx, b, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -87,72 +87,8 @@ func TestRealAPIServer(t *testing.T) {
 	t.Run("workloads", func(t *testing.T) { testWorkloads(t, admin, api) })
 	t.Run("rehearsal of a drain", func(t *testing.T) { testRehearsal(t, admin, api) })
 	t.Run("service account tokens are signed", func(t *testing.T) { testTokens(t, api, s) })
-	t.Run("secrets are encrypted at rest", func(t *testing.T) {
-		sec := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"k": "a-canary-in-a-secret"},
-		}
-		if _, err := api.CoreV1().Secrets("default").Create(t.Context(), sec, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := api.CoreV1().Secrets("default").Get(t.Context(), "x", metav1.GetOptions{})
-		if err != nil || string(got.Data["k"]) != "a-canary-in-a-secret" {
-			t.Errorf("got %v, %v", got.Data, err)
-		}
-		sealed := false
-		err = filepath.WalkDir(s.Data, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			b, err := os.ReadFile(path)
-			if bytes.Contains(b, []byte("a-canary-in-a-secret")) {
-				t.Errorf("%s holds the secret", path)
-			}
-			sealed = sealed || bytes.Contains(b, []byte("k8s:enc:secretbox:v1:key1:"))
-			return err
-		})
-		if err != nil || !sealed {
-			t.Errorf("nothing encrypted is stored: %v", err)
-		}
-	})
-
-	t.Run("refusals", func(t *testing.T) {
-		other := newPKI(t)
-		foreign := *s
-		foreign.PKI.CA = other.CA
-		mixed, err := pki.ClientCert(other.CA, "admin", []string{"system:masters"}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wrongClient, err := pki.Kubeconfig("x", s.URL, p.CA.Cert, mixed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := pki.ClientCert(p.CA, "admin", []string{"system:masters"}, -time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		expired, err := pki.Kubeconfig("x", s.URL, p.CA.Cert, cert)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tc := range []struct {
-			name       string
-			kubeconfig director.Secret
-			want       director.Kind
-		}{
-			{"the server has another authority", foreign.Admin(), director.KindUnauthenticated},
-			{"our certificate has another authority", wrongClient, director.KindUnauthenticated},
-			{"our certificate has expired", expired, director.KindUnauthenticated},
-			{"not an administrator", s.Kubeconfig("somebody", "users"), director.KindForbidden},
-		} {
-			t.Run(tc.name, func(t *testing.T) {
-				_, err := connect(t, tc.kubeconfig).Nodes(t.Context())
-				if director.KindOf(err) != tc.want || director.HintOf(err) == "" {
-					t.Errorf("got %s (hint %q): %v", director.KindOf(err), director.HintOf(err), err)
-				}
-			})
-		}
-	})
+	t.Run("secrets are encrypted at rest", func(t *testing.T) { testEncryption(t, api, s) })
+	t.Run("refusals", func(t *testing.T) { testRefusals(t, p, s) })
 	t.Run("called off", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -306,6 +242,44 @@ func testWorkloads(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 		t.Fatal(err)
 	}
 
+	makePods(t, api, ns, spec)
+	got, err := admin.Workloads(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []kube.Workload{
+		{Kind: kube.WorkloadDaemonSet, Name: "kube-proxy", Desired: 1, Why: "no pods yet"},
+		{Kind: kube.WorkloadDeployment, Name: "coredns", Desired: 2, Ready: 1, Why: "ErrImagePull: not found"},
+		{Kind: kube.WorkloadStaticPod, Name: "etcd-m1", Desired: 1, Why: "CrashLoopBackOff"},
+		{Kind: kube.WorkloadStaticPod, Name: "kube-apiserver-m1", Desired: 1, Ready: 1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:3], kube.Unhealthy(got)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if s := want[1].String(); s != "Deployment coredns 1/2 (ErrImagePull: not found)" {
+		t.Error(s)
+	}
+
+	// A change that was asked for and not yet seen by the controller is not healthy either.
+	dns.Status.ReadyReplicas = 2
+	if dns, err = api.AppsV1().Deployments(ns).UpdateStatus(t.Context(), dns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dns.Spec.Template.Spec.Containers[0].Image = "registry.example/c:2"
+	if _, err = api.AppsV1().Deployments(ns).Update(t.Context(), dns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = admin.Workloads(t.Context(), ns); err != nil || got[1].Healthy() {
+		t.Errorf("an update under way: %v, %v", got, err)
+	}
+}
+
+// makePods makes the pods of a Deployment and of a master, some of them with a trouble.
+func makePods(t *testing.T, api kubernetes.Interface, ns string, spec corev1.PodSpec) {
+	t.Helper()
 	for name, status := range map[string]corev1.PodStatus{
 		"coredns-a": {
 			Phase:      corev1.PodRunning,
@@ -351,38 +325,73 @@ func testWorkloads(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			t.Fatal(err)
 		}
 	}
+}
 
-	got, err := admin.Workloads(t.Context(), ns)
+// testEncryption looks for a secret in the files of etcd.
+func testEncryption(t *testing.T, api kubernetes.Interface, s *kubetest.Server) {
+	sec := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "x"}, StringData: map[string]string{"k": "a-canary-in-a-secret"},
+	}
+	if _, err := api.CoreV1().Secrets("default").Create(t.Context(), sec, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := api.CoreV1().Secrets("default").Get(t.Context(), "x", metav1.GetOptions{})
+	if err != nil || string(got.Data["k"]) != "a-canary-in-a-secret" {
+		t.Errorf("got %v, %v", got.Data, err)
+	}
+	sealed := false
+	err = filepath.WalkDir(s.Data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, []byte("a-canary-in-a-secret")) {
+			t.Errorf("%s holds the secret", path)
+		}
+		sealed = sealed || bytes.Contains(b, []byte("k8s:enc:secretbox:v1:key1:"))
+		return err
+	})
+	if err != nil || !sealed {
+		t.Errorf("nothing encrypted is stored: %v", err)
+	}
+}
+
+func testRefusals(t *testing.T, p pki.ClusterPKI, s *kubetest.Server) {
+	other := newPKI(t)
+	foreign := *s
+	foreign.PKI.CA = other.CA
+	mixed, err := pki.ClientCert(other.CA, "admin", []string{"system:masters"}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []kube.Workload{
-		{Kind: kube.WorkloadDaemonSet, Name: "kube-proxy", Desired: 1, Why: "no pods yet"},
-		{Kind: kube.WorkloadDeployment, Name: "coredns", Desired: 2, Ready: 1, Why: "ErrImagePull: not found"},
-		{Kind: kube.WorkloadStaticPod, Name: "etcd-m1", Desired: 1, Why: "CrashLoopBackOff"},
-		{Kind: kube.WorkloadStaticPod, Name: "kube-apiserver-m1", Desired: 1, Ready: 1},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if diff := cmp.Diff(want[:3], kube.Unhealthy(got)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if s := want[1].String(); s != "Deployment coredns 1/2 (ErrImagePull: not found)" {
-		t.Error(s)
-	}
-
-	// A change that was asked for and not yet seen by the controller is not healthy either.
-	dns.Status.ReadyReplicas = 2
-	if dns, err = api.AppsV1().Deployments(ns).UpdateStatus(t.Context(), dns, metav1.UpdateOptions{}); err != nil {
+	wrongClient, err := pki.Kubeconfig("x", s.URL, p.CA.Cert, mixed)
+	if err != nil {
 		t.Fatal(err)
 	}
-	dns.Spec.Template.Spec.Containers[0].Image = "registry.example/c:2"
-	if _, err = api.AppsV1().Deployments(ns).Update(t.Context(), dns, metav1.UpdateOptions{}); err != nil {
+	cert, err := pki.ClientCert(p.CA, "admin", []string{"system:masters"}, -time.Minute)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = admin.Workloads(t.Context(), ns); err != nil || got[1].Healthy() {
-		t.Errorf("an update under way: %v, %v", got, err)
+	expired, err := pki.Kubeconfig("x", s.URL, p.CA.Cert, cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name       string
+		kubeconfig director.Secret
+		want       director.Kind
+	}{
+		{"the server has another authority", foreign.Admin(), director.KindUnauthenticated},
+		{"our certificate has another authority", wrongClient, director.KindUnauthenticated},
+		{"our certificate has expired", expired, director.KindUnauthenticated},
+		{"not an administrator", s.Kubeconfig("somebody", "users"), director.KindForbidden},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := connect(t, tc.kubeconfig).Nodes(t.Context())
+			if director.KindOf(err) != tc.want || director.HintOf(err) == "" {
+				t.Errorf("got %s (hint %q): %v", director.KindOf(err), director.HintOf(err), err)
+			}
+		})
 	}
 }
 
