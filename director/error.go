@@ -109,8 +109,16 @@ func HintOf(err error) string {
 	return ""
 }
 
-// MessageOf returns what people are shown of err: Msg of the outermost Error in its chain, or the whole text if there is
-// none.
+// FieldsOf returns every place that is wrong in the input, as the outermost Error in err's chain names them.
+func FieldsOf(err error) []Field {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Fields
+	}
+	return nil
+}
+
+// MessageOf returns what people are shown of err: Msg of the outermost Error in its chain, or the whole text if there
+// is none.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Msg

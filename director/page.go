@@ -14,3 +14,33 @@ type Place struct {
 	Value string
 	Name  string
 }
+
+// Scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the
+// place after the last of them. What a document is filtered by beside its name is in its text, so the database cannot
+// do it.
+func Scan[T any](
+	p Page, read func(Page) ([]T, *Place, error), place func(T) *Place, pick func([]T) ([]bool, error),
+) (*Place, error) {
+	for kept := 0; ; {
+		items, next, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		keep, err := pick(items)
+		if err != nil {
+			return nil, err
+		}
+		for i, k := range keep {
+			if k {
+				kept++
+			}
+			if kept == p.Limit && p.Limit > 0 && (next != nil || i < len(items)-1) {
+				return place(items[i]), nil
+			}
+		}
+		if next == nil {
+			return nil, nil
+		}
+		p.After = next
+	}
+}

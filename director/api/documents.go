@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -114,7 +115,7 @@ func (s *server) documents(api huma.API) {
 		DefaultStatus: http.StatusNoContent,
 	}, director.ActDelete, "", func(ctx context.Context, a director.Actor, in *deleteInput) (*empty, error) {
 		ref := model.Ref{Kind: model.Kind(in.Kind), Name: in.Name}
-		return nil, s.Documents.DeleteDocumentIf(ctx, a.User, ref, Condition{Tags: tagsOf(in.IfMatch)})
+		return nil, s.Documents.DeleteDocumentIf(ctx, a.User, ref, documents.Condition{Tags: tagsOf(in.IfMatch)})
 	})
 }
 
@@ -137,7 +138,7 @@ func (s *server) apply(ctx context.Context, a director.Actor, in *applyInput) (*
 }
 
 func (s *server) storeDocuments(
-	ctx context.Context, user string, text []byte, in *applyInput, c Condition,
+	ctx context.Context, user string, text []byte, in *applyInput, c documents.Condition,
 ) ([]model.Change, error) {
 	if c.Any() {
 		return s.Documents.ApplyIf(ctx, user, text, in.Source, in.DryRun, c)
@@ -165,7 +166,7 @@ func (s *server) getDocument(ctx context.Context, api huma.API, in *getInput) (*
 		return nil, err
 	}
 	return &anyOf{Body: func(ctx huma.Context) {
-		ctx.SetHeader("ETag", ETag(stored))
+		ctx.SetHeader("ETag", documents.ETag(stored))
 		// What a cache keeps must be asked about each time, and not be forgotten.
 		ctx.SetHeader("Cache-Control", "private, no-cache")
 		answer.Body(ctx)
@@ -174,13 +175,13 @@ func (s *server) getDocument(ctx context.Context, api huma.API, in *getInput) (*
 
 func documentOf(stored model.Stored) (wire.Document, error) {
 	d, err := wire.DocumentOf(stored)
-	d.ETag = ETag(stored)
+	d.ETag = documents.ETag(stored)
 	return d, err
 }
 
 func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
 	filters := []any{in.Kind, in.NamePrefix, in.Label}
-	q := DocumentQuery{Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label}
+	q := documents.Query{Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label}
 	var err error
 	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
 		err = oneOf(q.Page, "name", "created_at", "updated_at")

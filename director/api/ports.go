@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -32,19 +33,19 @@ type Ports struct {
 // Documents is what the API offers of documents.
 type Documents interface {
 	// ListDocuments lists documents of one kind; the usual order is by name.
-	ListDocuments(ctx context.Context, q DocumentQuery) ([]model.Stored, *director.Place, error)
+	ListDocuments(ctx context.Context, q documents.Query) ([]model.Stored, *director.Place, error)
 	// Document returns one stored document, or not_found.
 	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
 	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
 	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
 	// ApplyIf is Apply of a single document if it fulfils the condition at that moment, and stale otherwise.
 	ApplyIf(
-		ctx context.Context, actor string, text []byte, source string, dryRun bool, c Condition,
+		ctx context.Context, actor string, text []byte, source string, dryRun bool, c documents.Condition,
 	) ([]model.Change, error)
 	// DeleteDocumentIf removes a document that nothing uses if it fulfils the condition at that moment, and stale
 	// otherwise; conflict names what uses it. A Cluster that has machines is refused with the hint to plan its
 	// deletion.
-	DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c Condition) error
+	DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c documents.Condition) error
 }
 
 // Clusters is what the API offers of clusters and their nodes.

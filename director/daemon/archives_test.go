@@ -22,7 +22,7 @@ import (
 // the cluster goes on.
 func TestArchivedPlansOverTheAPI(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	api := connect(t, c, d)
 	first := ended(t, d.ops, begin(t, d.ops, plan.Request{}).Plan.ID)
 	wantPhase(t, first, plan.PhaseDone)
-	more := strings.Replace(documents[strings.LastIndex(documents, "---\n"):], "count: 3", "count: 4", 1)
+	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)
 	if _, err := api.Apply(t.Context(), []byte(more), "x", false); err != nil {
 		t.Fatal(err)
 	}

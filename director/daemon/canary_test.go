@@ -133,7 +133,7 @@ func (l *logBuffer) Bytes() []byte {
 // secrets wherever somebody could read them.
 func TestNoSecretGetsOut(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	c.LogLevel, c.LogFormat = slog.LevelDebug, "json"
 	witnesses := filepath.Join(c.StateDir, "simulation", witnessDir)
 	if err := os.MkdirAll(witnesses, 0o700); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/disks"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
 	"github.com/director-kaas/kaas/director/images"
@@ -47,6 +48,7 @@ import (
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Build says which director this is.
@@ -64,6 +66,7 @@ type Daemon struct {
 
 	registryAddr net.Addr
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
+	docs         *documents.Service
 	ops          *operations.Operations
 	fencing      *fence.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
@@ -189,14 +192,17 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		PlanLife: time.Duration(
 			d.cfg.PlanLife,
 		), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
-		Images:   im,
 		Archives: operations.Archives{Store: db, Dir: d.path("archives"), Host: host},
 		Director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 		},
-		LogsOf:        logsOf,
+		LogsOf: logsOf,
+	})
+	d.docs = documents.New(documents.Config{
+		Store: db, Images: im, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
 		Applied:       func() { scheduler.Wake() },
+		Answer:        func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
 	})
 	scheduler = d.scheduler(db, ops, im)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
@@ -206,7 +212,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := d.rehearse(ctx, ops, out); err != nil {
+	if err := d.rehearse(ctx, db, out); err != nil {
 		return err
 	}
 	d.ops = ops
@@ -410,7 +416,8 @@ func (d *Daemon) ports(
 	scheduler *schedule.Scheduler,
 ) api.Ports {
 	return api.Ports{
-		Documents: ops, Clusters: ops, Plans: ops, Journal: ops, Phases: ops, Images: im, Ledger: ops, Capacity: ops,
+		Documents: d.docs,
+		Clusters:  ops, Plans: ops, Journal: ops, Phases: ops, Images: im, Ledger: ops, Capacity: ops,
 		Access:    access.New(db, ops, env, time.Now),
 		Schedules: operations.Schedules{Operations: ops, Scheduler: scheduler},
 		Disks:     disks.New(db, env.Backends, db.DirectorID(), time.Now),

@@ -51,7 +51,7 @@ func imported(t *testing.T, api *client.Client, path, document string) wire.Imag
 // away (A2).
 func TestImagesMoveOn(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestImagesMoveOn(t *testing.T) {
 	if got := image(); got.File == nil || got.SHA256 != first.SHA256 || got.Old != 1 || len(got.Providers) != 0 {
 		t.Errorf("after the import: %+v", got)
 	}
-	more := strings.Replace(documents[strings.LastIndex(documents, "---"):], "count: 3", "count: 4", 1)
+	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---"):], "count: 3", "count: 4", 1)
 	if _, err := api.Apply(t.Context(), []byte(more), "x", false); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestImagesMoveOn(t *testing.T) {
 // A plan for a cluster whose image was never imported says what to do.
 func TestImageThatWasNotImported(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // and the next plan has another address.
 func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 	t.Parallel()
-	d, err := start(t, simulating(t, documents), io.Discard)
+	d, err := start(t, simulating(t, demoDocuments), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

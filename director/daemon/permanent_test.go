@@ -20,7 +20,7 @@ import (
 func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	const step, most = "control_plane/demo-master-1", 10 * time.Second
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Playbook: "control_plane", Outcome: "failed", Percent: 100, Msg: "the certificate is of somebody else"},
 	}

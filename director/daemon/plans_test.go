@@ -19,14 +19,14 @@ import (
 // what.
 func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	api := connect(t, c, d)
-	other := strings.Replace(documents[strings.LastIndex(documents, "---\n"):], "name: demo", "name: other", 1)
-	more := strings.Replace(documents[strings.LastIndex(documents, "---\n"):], "count: 3", "count: 4", 1)
+	other := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "name: demo", "name: other", 1)
+	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)
 	for _, tt := range []struct {
 		name, hash string
 		meanwhile  func(t *testing.T)

@@ -92,7 +92,7 @@ func (s signedThings) documents(words string) string {
 	return strings.NewReplacer(
 		`{source: /nowhere/image, sha256: "0000000000000000000000000000000000000000000000000000000000000000", kubernetes: v1.37.1}`, image,
 		"{bundle: /nowhere/bundle, kubernetes: v1.37.1}", release,
-	).Replace(documents)
+	).Replace(demoDocuments)
 }
 
 // A director with a key makes clusters from what the key signed alone, or from what an administrator uses without a
@@ -201,7 +201,7 @@ func TestUnsignedThingsAreUsedInWords(t *testing.T) {
 func TestUploadsAreSigned(t *testing.T) {
 	t.Parallel()
 	s := things(t)
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	c.TrustedKeys = []string{s.key.Public()}
 	d, err := start(t, c, io.Discard)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/simulate"
@@ -168,11 +167,11 @@ func (d *Daemon) markDatabase(ctx context.Context, db *store.Store) error {
 }
 
 // rehearse applies the simulation's documents to a director that has no provider yet.
-func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out io.Writer) error {
+func (d *Daemon) rehearse(ctx context.Context, db *store.Store, out io.Writer) error {
 	if !d.cfg.Simulate || len(d.cfg.Simulation.Documents) == 0 {
 		return nil
 	}
-	have, err := ops.Store.Documents(ctx, model.KindProvider)
+	have, err := db.Documents(ctx, model.KindProvider)
 	if err != nil || len(have) > 0 {
 		return err
 	}
@@ -196,6 +195,6 @@ func (d *Daemon) rehearse(ctx context.Context, ops *operations.Operations, out i
 		text.WriteString("---\n")
 		text.Write(b)
 	}
-	_, err = ops.Apply(ctx, "simulation", text.Bytes(), "simulation", false)
+	_, err = d.docs.Apply(ctx, "simulation", text.Bytes(), "simulation", false)
 	return err
 }

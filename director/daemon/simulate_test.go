@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(storetest.Main(m))
 }
 
-const documents = `
+const demoDocuments = `
 apiVersion: kaas/v1
 kind: Provider
 metadata: {name: lab}
@@ -136,7 +136,7 @@ func run(t *testing.T, api *client.Client, operation plan.Operation) {
 
 func TestSimulatedCluster(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	var out strings.Builder
 	d, err := start(t, c, &out)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestSimulationAndRealityKeepApart(t *testing.T) {
 	); director.KindOf(err) != director.KindConflict || !strings.Contains(fmt.Sprint(err), "real director") {
 		t.Errorf("a simulation on a real director's state: %v", err)
 	}
-	c = simulating(t, documents)
+	c = simulating(t, demoDocuments)
 	if d, err = start(t, c, io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestOnlySimulationsTakeSimProviders(t *testing.T) {
 	}{"real": {false, director.KindInvalid}, "simulating": {true, ""}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := simulating(t, documents)
+			c := simulating(t, demoDocuments)
 			c.Simulate = tt.simulate
 			d, err := start(t, c, io.Discard)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/operations"
@@ -111,6 +112,7 @@ func (m *members) Nodes(ctx context.Context) ([]kube.Node, error) {
 // skipping is a director on a simulated hypervisor whose cluster has the members that its playbooks have made.
 type skipping struct {
 	*operations.Operations
+	docs    *documents.Service
 	cluster *members
 }
 
@@ -125,7 +127,7 @@ func openSkipping(t *testing.T) *skipping {
 		t.Fatal(err)
 	}
 	conf := d.ops.Config
-	s := &skipping{cluster: &members{runs: map[string]member{}, vms: func(
+	s := &skipping{docs: d.docs, cluster: &members{runs: map[string]member{}, vms: func(
 		ctx context.Context,
 	) (map[string]string, error) {
 		rows, err := conf.Store.Machines(ctx, store.MachineFilter{})
@@ -245,7 +247,7 @@ func (s *skipping) differences(t *testing.T) (unsaid []string) {
 			t.Errorf("%s: the ledger says version %q, the cluster %q", m.Name, m.Kubernetes, runs[m.Name])
 		}
 	}
-	if _, err := s.Document(t.Context(), demoRef); director.KindOf(err) == director.KindNotFound && len(rows) > 0 {
+	if _, err := s.Store.Document(t.Context(), demoRef); director.KindOf(err) == director.KindNotFound && len(rows) > 0 {
 		t.Errorf("the document is gone, and %d machines are left", len(rows))
 	}
 	return unsaid
@@ -261,7 +263,7 @@ func (s *skipping) agrees(t *testing.T) {
 
 func (s *skipping) apply(t *testing.T, text string) {
 	t.Helper()
-	if _, err := s.Apply(t.Context(), "admin", []byte(text), "x", false); err != nil {
+	if _, err := s.docs.Apply(t.Context(), "admin", []byte(text), "x", false); err != nil {
 		t.Fatal(err)
 	}
 }

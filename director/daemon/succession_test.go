@@ -26,7 +26,7 @@ var demoRef = model.Ref{Kind: model.KindCluster, Name: "demo"}
 
 // demoDocument is the network and the cluster of documents. The others are stand-ins in the director's own directory.
 func demoDocument() string {
-	parts := strings.Split(documents, "---\n")
+	parts := strings.Split(demoDocuments, "---\n")
 	return parts[1] + "---\n" + parts[len(parts)-1]
 }
 
@@ -109,7 +109,7 @@ func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) 
 // ago.
 func TestAnOldPlanIsNotRevived(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Hosts: "demo-w-2", Playbook: "prepare", Outcome: "failed", Percent: 100},
 	}
@@ -140,7 +140,7 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	}
 	revive()
 	wantStale(t, ops, old.Plan.ID, failed, "was deleted")
-	if _, err := ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	wantStale(t, ops, old.Plan.ID, failed, "was deleted") // another cluster of the same name
@@ -195,7 +195,7 @@ func (b meddlingBackend) List(ctx context.Context, f hypervisor.Filter) ([]hyper
 // a plan of a former generation.
 func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	t.Parallel()
-	d, err := start(t, simulating(t, documents), io.Discard)
+	d, err := start(t, simulating(t, demoDocuments), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	ops := operations.New(conf)
 	apply := func(old, replacement string) func() error {
 		return func() error {
-			_, err := d.ops.Apply(
+			_, err := d.docs.Apply(
 				t.Context(), "admin", []byte(strings.Replace(demoDocument(), old, replacement, 1)), "x", false,
 			)
 			return err
@@ -221,11 +221,11 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			apply("to: 10.88.0.99", "to: 10.88.0.150"),
 		},
 		{"the cluster is made anew", "Cluster/demo has changed (now generation 1)", func() error {
-			err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
+			err := d.docs.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
 			return errors.Join(err, apply("", "")())
 		}},
 		{"the cluster is deleted", "Cluster/demo was deleted", func() error {
-			return d.ops.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
+			return d.docs.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
 		}},
 		{"another plan", "plan p-between was started", func() error {
 			return d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
@@ -242,7 +242,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := d.ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+			if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 				t.Fatal(err)
 			}
 			p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
@@ -263,7 +263,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			}
 		})
 	}
-	if _, err := d.ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
@@ -273,17 +273,17 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 // cluster of its name begins anew.
 func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	t.Parallel()
-	d, err := start(t, simulating(t, documents), io.Discard)
+	d, err := start(t, simulating(t, demoDocuments), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ops, ref := d.ops, model.Ref{Kind: model.KindCluster, Name: "demo"}
 	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
-	doc, err := ops.Document(t.Context(), ref)
+	doc, err := d.docs.Document(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ops.DeleteDocument(
+	if err := d.docs.DeleteDocument(
 		t.Context(), "admin", ref,
 	); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
@@ -314,13 +314,13 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if secrets() == 0 {
 		t.Fatal("there are no secrets to forget")
 	}
-	if err := ops.DeleteDocument(t.Context(), "admin", ref); err != nil {
+	if err := d.docs.DeleteDocument(t.Context(), "admin", ref); err != nil {
 		t.Fatal(err)
 	}
 	if _, there, err := ops.Store.Installed(t.Context(), "demo"); there || err != nil || secrets() != 0 {
 		t.Errorf("left behind: a record %t, %d secrets; %v", there, secrets(), err)
 	}
-	if _, err := ops.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
+	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
@@ -329,7 +329,7 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 // While a plan holds the cluster its document stays, also before the plan has made a machine.
 func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
 	t.Parallel()
-	d, err := start(t, simulating(t, documents), io.Discard)
+	d, err := start(t, simulating(t, demoDocuments), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ops.DeleteDocument(t.Context(), "admin", model.Ref{
+	if err := d.docs.DeleteDocument(t.Context(), "admin", model.Ref{
 		Kind: model.KindCluster, Name: "demo",
 	}); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "p-holds") {
 		t.Errorf("got %v", err)

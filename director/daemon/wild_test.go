@@ -30,7 +30,7 @@ const wildRequests = 10000
 // with -v; a machine at work elsewhere makes it long.
 func TestWildRequests(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, documents)
+	c := simulating(t, demoDocuments)
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -129,36 +128,5 @@ func TestAddressesInUse(t *testing.T) {
 	// A stranger on another network of the hypervisor that has the same range is no problem.
 	if !sameNetwork(w, "nfs", "nfs") || !sameNetwork(w, "nfs", "") || sameNetwork(w, "nfs", "default") {
 		t.Error("networks are taken for each other")
-	}
-}
-
-// A network's document stays as long as machines are on it, whatever clusters say by now.
-func TestANetworkWithMachinesStays(t *testing.T) {
-	t.Parallel()
-	l := openLab(t, 0, 0)
-	ctx := t.Context()
-	const doc = "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: nfs}\nspec: {provider: lab, cidr: " +
-		"10.90.0.0/24, pool: {ranges: [10.90.0.10-10.90.0.20]}}\n"
-	if _, err := l.Apply(ctx, "admin", []byte(doc), "", false); err != nil {
-		t.Fatal(err)
-	}
-	m := director.Machine{
-		ID: "m1", Cluster: "c", ClusterUID: "u", Name: "c-w-1", Provider: "lab", Network: "net", Address: "10.64.1.1",
-		NICs: []director.NIC{{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.10"}},
-	}
-	if err := l.AddPlan(ctx, "p1", true, m); err != nil {
-		t.Fatal(err)
-	}
-	ref := model.Ref{Kind: model.KindNetwork, Name: "nfs"}
-	if err := l.DeleteDocument(
-		ctx, "admin", ref,
-	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "cluster c") {
-		t.Errorf("got %v, want conflict", err)
-	}
-	if err := errors.Join(l.Store.BuryMachine(ctx, "m1", l.Now()), l.EndPlan(ctx, "p1", plan.PlanDone)); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.DeleteDocument(ctx, "admin", ref); err != nil {
-		t.Error(err)
 	}
 }

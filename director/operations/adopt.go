@@ -239,7 +239,8 @@ func (o *Operations) memberVersion(ctx context.Context, m director.Machine) (str
 	if err != nil {
 		return "", &director.Error{
 			Kind: director.KindUnavailable, Op: "operations.adopt",
-			Msg:  "cluster " + m.Cluster + " does not say whether " + m.Name + " is a member: " + message(err),
+			Msg: "cluster " + m.Cluster + " does not say whether " + m.Name + " is a member: " +
+				director.MessageOf(err),
 			Hint: "bring the cluster's API back first; a member must not be taken for a newcomer", Err: err,
 		}
 	}

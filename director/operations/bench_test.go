@@ -71,7 +71,7 @@ func TestListWithoutMachines(t *testing.T) {
 	t.Parallel()
 	o := fleetOf(t, 5, 3)
 	for _, bare := range []bool{false, true} {
-		q := api.ClusterQuery{Page: director.Page{Sort: "name", Limit: 2}, Labels: api.Labels{"n=0"}, NoMachines: bare}
+		q := api.ClusterQuery{Page: director.Page{Sort: "name", Limit: 2}, Labels: model.Selector{"n=0"}, NoMachines: bare}
 		var names []string
 		for {
 			views, next, err := o.ListClusters(t.Context(), q)

@@ -28,7 +28,7 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		if err == nil {
 			return
 		}
-		fields := slices.Clone(fieldsOf(err))
+		fields := slices.Clone(director.FieldsOf(err))
 		for i := range fields {
 			fields[i].Hint = cmp.Or(fields[i].Hint, director.HintOf(err))
 		}
@@ -36,7 +36,8 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 			v.Problems = append(v.Problems, fields...)
 			return
 		}
-		v.Problems = append(v.Problems, director.Field{Path: at, Msg: message(err), Hint: director.HintOf(err)})
+		f := director.Field{Path: at, Msg: director.MessageOf(err), Hint: director.HintOf(err)}
+		v.Problems = append(v.Problems, f)
 	}
 	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	if err != nil {

@@ -56,9 +56,7 @@ func TestCapacity(t *testing.T) {
 	if diff := cmp.Diff([]string{" 32 by memory of the hosts"}, ask(api.CapacityQuery{Size: size})); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := l.Apply(ctx, "admin", []byte(crowded), "", false); err != nil {
-		t.Fatal(err)
-	}
+	l.Put(t, crowded)
 	one := l.Made["c000-w-1"]
 	if err := l.AddPlan(ctx, "p1", true, one); err != nil {
 		t.Fatal(err)
@@ -97,14 +95,12 @@ func TestCheckFindsAllAtOnce(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 20)
 	ctx := t.Context()
-	if _, err := l.Apply(ctx, "admin", []byte(crowded+`---
+	l.Put(t, crowded+`---
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
 spec: {source: /nowhere/node.qcow2, sha256: "`+fmt.Sprintf("%064d", 1)+`", kubernetes: v1.37.1}
-`), "", false); err != nil {
-		t.Fatal(err)
-	}
+`)
 	l.World.SetReachable("h2", false)
 	v, err := l.Check(ctx, "c000", plan.Request{})
 	if err != nil {

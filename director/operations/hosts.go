@@ -68,7 +68,7 @@ func (o *Operations) lookAtHosts(ctx context.Context, w *planner.World, r plan.R
 	for _, s := range states {
 		w.All = append(w.All, s.Host)
 		if s.Err != nil {
-			w.Down[s.Host] = message(s.Err)
+			w.Down[s.Host] = director.MessageOf(s.Err)
 		}
 	}
 	for _, m := range w.Machines {

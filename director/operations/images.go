@@ -55,7 +55,7 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	}
 	info, err := diskimage.InspectFile(ctx, path)
 	if err != nil {
-		return []director.Field{{Path: at + ": spec.source", Msg: message(err), Hint: director.HintOf(err)}}
+		return []director.Field{{Path: at + ": spec.source", Msg: director.MessageOf(err), Hint: director.HintOf(err)}}
 	}
 	var out []director.Field
 	if info.Format != diskimage.QCOW2 {

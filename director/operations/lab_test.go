@@ -1,15 +1,11 @@
 package operations
 
 import (
-	"context"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/director-kaas/kaas/director/confine"
-	"github.com/director-kaas/kaas/director/images"
-	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/servicetest"
 )
 
@@ -17,27 +13,15 @@ import (
 type lab struct {
 	*servicetest.Lab
 	*Operations
-	images *images.Service
 }
 
 func openLab(t *testing.T, clusters, workers int) *lab {
 	t.Helper()
 	l := servicetest.Open(t, clusters, workers)
-	files, err := imagestore.Open(imagestore.Config{
-		Dir: filepath.Join(l.Dir, "images"), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = files.Close(context.Background()) })
-	im := images.New(images.Config{
-		Store: l.Store, Files: files, Backends: l.Env.Backends, Gate: l.Env.Gate, Now: time.Now,
-	})
 	return &lab{l, New(Config{
-		Images: im,
-		Store:  l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}, Env: l.Env,
-	}), im}
+	})}
 }
 
 // found audits, and returns the kinds and names of what was found.

@@ -228,9 +228,7 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 		"---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c000}\nspec: {release: k8s, provider: lab, " +
 		"image: node, network: net, workers: [{name: w, count: 1," +
 		" interfaces: [{role: storage, network: store}, {role: services, network: front}]}]}\n"
-	if _, err := l.Apply(ctx, "admin", []byte(docs), "", false); err != nil {
-		t.Fatal(err)
-	}
+	l.Put(t, docs)
 	doc, err := l.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: "c000"})
 	if err != nil {
 		t.Fatal(err)

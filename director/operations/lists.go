@@ -34,35 +34,13 @@ func (o *Operations) SearchEvents(ctx context.Context, id string, q api.EventQue
 	return o.Store.EventPage(ctx, id, store.EventQuery(q))
 }
 
-// ListDocuments lists documents of one kind.
-func (o *Operations) ListDocuments(ctx context.Context, q api.DocumentQuery) ([]model.Stored, *director.Place, error) {
-	if len(q.Labels) == 0 {
-		return o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Page)
-	}
-	var out []model.Stored
-	read := func(p director.Page) ([]model.Stored, *director.Place, error) {
-		return o.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, p)
-	}
-	place := func(d model.Stored) *director.Place { return store.DocumentPlace(d, q.Sort) }
-	next, err := scan(q.Page, read, place, func(docs []model.Stored) ([]bool, error) {
-		keep := make([]bool, len(docs))
-		for i, d := range docs {
-			if keep[i] = q.Labels.Match(d.Metadata.Labels); keep[i] {
-				out = append(out, d)
-			}
-		}
-		return keep, nil
-	})
-	return out[:min(len(out), q.Limit)], next, err
-}
-
 // ListClusters lists clusters by name with what is known of each.
 func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]api.ClusterView, *director.Place, error) {
 	var out []api.ClusterView
 	read := func(p director.Page) ([]store.ClusterItem, *director.Place, error) {
 		return o.Store.ClusterPage(ctx, q.NamePrefix, p)
 	}
-	next, err := scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
+	next, err := director.Scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
 		views, err := o.clusterViews(ctx, items, !q.NoMachines)
 		keep := make([]bool, len(views))
 		for i, v := range views {
@@ -76,38 +54,6 @@ func (o *Operations) ListClusters(ctx context.Context, q api.ClusterQuery) ([]ap
 		return keep, err
 	})
 	return out[:min(len(out), q.Limit)], next, err
-}
-
-// scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the
-// place after the last of them. What a document is filtered by beside its name is in its text, so the database cannot
-// do it.
-func scan[T any](
-	p director.Page, read func(
-		director.Page,
-	) ([]T, *director.Place, error), place func(T) *director.Place, pick func([]T) ([]bool, error),
-) (*director.Place, error) {
-	for kept := 0; ; {
-		items, next, err := read(p)
-		if err != nil {
-			return nil, err
-		}
-		keep, err := pick(items)
-		if err != nil {
-			return nil, err
-		}
-		for i, k := range keep {
-			if k {
-				kept++
-			}
-			if kept == p.Limit && p.Limit > 0 && (next != nil || i < len(items)-1) {
-				return place(items[i]), nil
-			}
-		}
-		if next == nil {
-			return nil, nil
-		}
-		p.After = next
-	}
 }
 
 // ClusterView returns what is known of the cluster without asking it.

@@ -64,7 +64,7 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 		if ctx.Err() != nil {
 			return v, ctx.Err()
 		}
-		v.Unseen = message(err)
+		v.Unseen = director.MessageOf(err)
 	} else if seen == nil {
 		v.Unseen = pretends
 	} else {
@@ -185,7 +185,7 @@ func (o *Operations) powerBeside(ctx context.Context, w planner.World) (power, d
 	out := keys(w.Lost)
 	for _, s := range states {
 		if s.Err != nil && !w.Lost[s.Host] {
-			down[s.Host] = message(s.Err)
+			down[s.Host] = director.MessageOf(s.Err)
 			out = append(out, s.Host)
 		}
 	}

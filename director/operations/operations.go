@@ -5,12 +5,9 @@ package operations
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -39,11 +36,6 @@ type Config struct {
 	Approval Approval         // who has to agree to plans that destroy
 	Now      func() time.Time //
 	Log      *slog.Logger
-	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without
-	// schedules.
-	CheckSchedule func(model.Schedule) []director.Field
-	// Applied is called after documents have changed; nil for nobody.
-	Applied func()
 	// Support is what archives hold about the director itself; nil for nothing.
 	Support func(context.Context) Support
 	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director
@@ -53,15 +45,6 @@ type Config struct {
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
 	Archives      Archives      // of plans and of the audit trail
-	Images        Images        // what documents have on providers
-}
-
-// Images removes what Image documents have on providers.
-type Images interface {
-	// Places returns where the contents of the image's document may be. docs are all documents.
-	Places(ctx context.Context, doc model.Stored, docs []model.Stored) ([]director.ProviderImage, error)
-	// Remove deletes the images of a document that is gone at the places.
-	Remove(ctx context.Context, doc model.Stored, places []director.ProviderImage) error
 }
 
 // Operations is behind most ports of the API. It is safe for concurrent use.
@@ -75,11 +58,10 @@ type Operations struct {
 }
 
 var (
-	_ api.Documents = (*Operations)(nil)
-	_ api.Clusters  = (*Operations)(nil)
-	_ api.Plans     = (*Operations)(nil)
-	_ api.Journal   = (*Operations)(nil)
-	_ api.Phases    = (*Operations)(nil)
+	_ api.Clusters = (*Operations)(nil)
+	_ api.Plans    = (*Operations)(nil)
+	_ api.Journal  = (*Operations)(nil)
+	_ api.Phases   = (*Operations)(nil)
 )
 
 // New returns the operations.
@@ -89,131 +71,6 @@ func New(c Config) *Operations {
 		certs:   &certificates{known: map[certKey]api.Certificate{}},
 		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
-}
-
-// Apply stores the documents in text, all or none, and tells what changed. Every problem of every document is reported
-// at once.
-func (o *Operations) Apply(
-	ctx context.Context, actor string, text []byte, source string, dryRun bool,
-) ([]model.Change, error) {
-	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
-}
-
-// ApplyIf is Apply of a single document if it fulfils the condition when it is stored, and stale otherwise.
-func (o *Operations) ApplyIf(
-	ctx context.Context, actor string, text []byte, source string, dryRun bool, c api.Condition,
-) ([]model.Change, error) {
-	docs, err := model.Parse(text, source)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.validate(docs); err != nil {
-		return nil, err
-	}
-	if c.Any() && len(docs) != 1 {
-		return nil, director.Errorf(
-			director.KindInvalid, "operations.apply", "a condition is for one document, and these are %d", len(docs),
-		).
-			WithHint("apply it by itself, or leave If-Match and If-None-Match out")
-	}
-	changes, err := o.store(ctx, actor, docs, dryRun, c)
-	if err == nil && o.Applied != nil {
-		o.Applied()
-	}
-	return changes, err
-}
-
-// validate checks each document by itself, and that none stands twice.
-func (o *Operations) validate(docs []model.Document) error {
-	var problems []director.Field
-	seen := map[model.Ref]bool{}
-	for i := range docs {
-		_, err := model.Validate(&docs[i])
-		problems = append(problems, fieldsOf(err)...)
-		if d := docs[i].Schedule; d != nil && o.CheckSchedule != nil {
-			for _, f := range o.CheckSchedule(*d) {
-				f.Path = docs[i].Ref().String() + ": " + f.Path
-				problems = append(problems, f)
-			}
-		}
-		problems = append(problems, o.checkType(&docs[i])...)
-		problems = append(problems, o.checkConfined(&docs[i])...)
-		if ref := docs[i].Ref(); seen[ref] {
-			problems = append(problems, director.Field{
-				Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one",
-			})
-		} else {
-			seen[ref] = true
-		}
-	}
-	return director.Invalid("operations.apply", "nothing was applied: the documents have problems", problems)
-}
-
-// checkType refuses a provider that only pretends, unless all of this director does: nobody shall take its clusters for
-// real.
-func (o *Operations) checkType(d *model.Document) []director.Field {
-	if d.Provider == nil || d.Provider.Type != model.ProviderSim || o.ProviderTypes == nil ||
-		slices.Contains(o.ProviderTypes, model.ProviderSim) {
-		return nil
-	}
-	return []director.Field{{
-		Path: d.Ref().String() + ": spec.type", Msg: "sim only pretends, and this director does not simulate",
-		Hint: "name a real hypervisor, or rehearse with: director simulate",
-	}}
-}
-
-func fieldsOf(err error) []director.Field {
-	if e, ok := errors.AsType[*director.Error](err); ok {
-		return e.Fields
-	}
-	return nil
-}
-
-// merge compares the documents with the stored ones, and checks the set that would result.
-func merge(docs []model.Document, stored []model.Stored) ([]model.Change, error) {
-	before := map[model.Ref]model.Stored{}
-	all := model.Set{}
-	for i, s := range stored {
-		before[s.Ref()] = s
-		all[s.Ref()] = &stored[i].Document
-	}
-	maps.Copy(all, model.SetOf(docs))
-	var problems []director.Field
-	changes := make([]model.Change, len(docs))
-	for i := range docs {
-		d := &docs[i]
-		problems = append(problems, fieldsOf(model.Check(d, all))...)
-		old, had := before[d.Ref()]
-		c := model.Change{Ref: d.Ref(), Action: "created"}
-		if had {
-			var err error
-			if c.Action, c.Diff, err = compare(old.Document, *d); err != nil {
-				return nil, err
-			}
-		}
-		changes[i] = c
-	}
-	// A document that did not change itself may no longer fit those that did.
-	applied := model.SetOf(docs)
-	for ref, d := range all {
-		if applied[ref] == nil {
-			problems = append(problems, fieldsOf(model.Check(d, all))...)
-		}
-	}
-	sort.SliceStable(problems, func(i, j int) bool { return problems[i].Path < problems[j].Path })
-	return changes, director.Invalid(
-		"operations.apply", "nothing was applied: the documents do not fit together", problems,
-	)
-}
-
-// Document returns one document, or not_found.
-func (o *Operations) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
-	return o.Store.Document(ctx, ref)
-}
-
-// DeleteDocument removes a document that nothing uses. An Image is taken off its providers first.
-func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
-	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
 }
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the

@@ -223,8 +223,8 @@ func waitOr(p *director.PhasePart, err error) error {
 	if err == nil || kind == director.KindInternal || kind == director.KindStale {
 		return err
 	}
-	p.State, p.Message, p.Hint = director.PhaseWaiting, message(err), director.HintOf(err)
-	for _, f := range fieldsOf(err) {
+	p.State, p.Message, p.Hint = director.PhaseWaiting, director.MessageOf(err), director.HintOf(err)
+	for _, f := range director.FieldsOf(err) {
 		p.Message += "; " + f.String()
 	}
 	return nil

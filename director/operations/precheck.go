@@ -45,7 +45,7 @@ func (o *Operations) precheck(
 		return nil, nil, err
 	}
 	if w.NoBundle == nil {
-		problems = append(problems, fieldsOf(o.Env.CheckInventory(facts))...)
+		problems = append(problems, director.FieldsOf(o.Env.CheckInventory(facts))...)
 	}
 	quota, err := o.checkQuota(ctx, w)
 	if err != nil {
@@ -55,18 +55,11 @@ func (o *Operations) precheck(
 	host, looked, err := o.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{
-			Path: w.Provider.Ref().String(), Msg: message(err), Hint: director.HintOf(err),
+			Path: w.Provider.Ref().String(), Msg: director.MessageOf(err), Hint: director.HintOf(err),
 		})
 	}
 	problems = append(problems, host...)
 	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
-}
-
-func message(err error) string {
-	if e, ok := errors.AsType[*director.Error](err); ok {
-		return e.Msg
-	}
-	return err.Error()
 }
 
 // of returns the SHA-256 of the file in hex, read at most once as long as size and time of change stay.

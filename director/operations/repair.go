@@ -91,7 +91,8 @@ func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 			errs = append(errs, err)
 			continue
 		case err != nil: // the request does not fit the world: quorum, room, somebody else's VM
-			v = verdict{stop: true, why: strings.Join(append([]string{v.why, message(err)}, fieldTexts(err)...), "; ")}
+			why := append([]string{v.why, director.MessageOf(err)}, fieldTexts(err)...)
+			v = verdict{stop: true, why: strings.Join(why, "; ")}
 		}
 		if o.repairs.say(name, v.why) && v.stop {
 			o.Log.WarnContext(ctx, "automatic repair has stopped", "cluster", name, "why", v.why)
@@ -110,7 +111,7 @@ func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 
 func fieldTexts(err error) []string {
 	var out []string
-	for _, f := range fieldsOf(err) {
+	for _, f := range director.FieldsOf(err) {
 		out = append(out, f.String())
 	}
 	return out

@@ -39,7 +39,6 @@ func scheduling(t *testing.T) (Schedules, hypervisor.Backend) {
 		Operations: ops,
 		Scheduler:  schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ops)}}),
 	}
-	ops.CheckSchedule, ops.Applied = s.Scheduler.Check, s.Scheduler.Wake
 	t.Cleanup(func() {
 		if err := s.Scheduler.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -76,9 +75,7 @@ func (s Schedules) drift(t *testing.T) string {
 func TestDriftOfTheLedger(t *testing.T) {
 	t.Parallel()
 	s, b := scheduling(t)
-	if _, err := s.Apply(t.Context(), "admin", []byte(driftDocuments), "", false); err != nil {
-		t.Fatal(err)
-	}
+	servicetest.Put(t, s.Store, driftDocuments)
 	ghost := director.Machine{
 		ID: "m1", ClusterUID: "u1", Cluster: "demo", Name: "demo-master-1", Provider: "lab", Network: "n",
 		Address: "10.0.0.2", Host: "host1", CPUs: 2,
@@ -125,9 +122,7 @@ func TestDriftOfTheLedger(t *testing.T) {
 func TestSuspendKeepsTheRestOfTheDocument(t *testing.T) {
 	t.Parallel()
 	s, _ := scheduling(t)
-	if _, err := s.Apply(t.Context(), "admin", []byte(driftDocuments), "", false); err != nil {
-		t.Fatal(err)
-	}
+	servicetest.Put(t, s.Store, driftDocuments)
 	for i, suspend := range []bool{true, true, false} {
 		v, err := s.SuspendSchedule(t.Context(), "admin", "drift", suspend)
 		if err != nil || v.Document.Schedule.Suspend != suspend || v.Document.Schedule.Cron != "@daily" ||
@@ -135,7 +130,7 @@ func TestSuspendKeepsTheRestOfTheDocument(t *testing.T) {
 			t.Fatalf("%d: %+v, next %s, %v", i, v.Document.Schedule, v.Next, err)
 		}
 	}
-	d, err := s.Document(t.Context(), model.Ref{Kind: model.KindSchedule, Name: "drift"})
+	d, err := s.Store.Document(t.Context(), model.Ref{Kind: model.KindSchedule, Name: "drift"})
 	if err != nil || d.Generation != 3 {
 		t.Errorf("generation %d, want 3: saying it twice changes nothing (%v)", d.Generation, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/engine"
@@ -123,32 +122,4 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 			)
 	}
 	return nil
-}
-
-// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be
-// moved on. It refuses while the cluster has machines, or while a plan holds it.
-func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
-	const op = "operations.delete"
-	name := doc.Metadata.Name
-	holders, err := tx.PlansIn(name, plan.ActivePhases()...)
-	if err != nil {
-		return err
-	}
-	if len(holders) > 0 {
-		return director.Errorf(director.KindConflict, op, "plan %s holds cluster %s", holders[0], name).
-			WithHint("wait for its end, or stop it with: directorctl cancel %s", holders[0])
-	}
-	machines, err := tx.Living(doc.UID)
-	if err != nil {
-		return err
-	}
-	if len(machines) > 0 {
-		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
-			WithHint("plan its deletion: directorctl delete cluster %s", name)
-	}
-	stopped := []plan.Phase{plan.PhasePlanned, plan.PhaseApproved, plan.PhaseFailed, plan.PhaseCancelled}
-	if err := tx.DiscardPlans(name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
-		return err
-	}
-	return tx.ForgetCluster(doc.UID, name)
 }

@@ -26,7 +26,7 @@ func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string
 		reason, err := o.Env.Gate.Image(p.Image, path)
 		if err != nil {
 			problems = append(problems, director.Field{
-				Path: "Image/" + p.Document, Msg: message(err), Hint: director.HintOf(err),
+				Path: "Image/" + p.Document, Msg: director.MessageOf(err), Hint: director.HintOf(err),
 			})
 		} else if reason.Words != "" {
 			warnings = append(warnings, "Image/"+p.Document+" is used without a signature: "+reason.Words)
@@ -36,7 +36,7 @@ func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string
 	case !makes:
 	case w.NoBundle != nil:
 		problems = append(problems, director.Field{
-			Path: w.Release.Ref().String(), Msg: message(w.NoBundle), Hint: director.HintOf(w.NoBundle),
+			Path: w.Release.Ref().String(), Msg: director.MessageOf(w.NoBundle), Hint: director.HintOf(w.NoBundle),
 		})
 	case w.Bundle.Unsigned != "":
 		warnings = append(warnings, w.Release.Ref().String()+" is used without a signature: "+w.Bundle.Unsigned)

@@ -32,7 +32,7 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 	case err != nil && ctx.Err() != nil:
 		return w, ctx.Err()
 	case err != nil:
-		w.Blind = message(err)
+		w.Blind = director.MessageOf(err)
 		return w, o.signsOfLife(ctx, &w, r)
 	case nodes == nil:
 		return w, o.signsOfLife(ctx, &w, r)

@@ -51,20 +51,26 @@ func (b Backend) Backend(context.Context, string) (hypervisor.Backend, error) { 
 // Nowhere is a network on which nobody answers.
 type Nowhere struct{}
 
+// Answers says that no host answers.
 func (Nowhere) Answers(context.Context, director.Machine) (bool, error) { return false, nil }
 
+// CloudInit says that cloud-init is done.
 func (Nowhere) CloudInit(context.Context, director.Machine, string) (string, error) { return "{}", nil }
 
+// FirstBoot reports nothing.
 func (Nowhere) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
 	return cloudinit.Report{}, nil
 }
 
+// Script does nothing.
 func (Nowhere) Script(context.Context, director.Machine, string, string) error { return nil }
 
+// NextHostKey returns the key that there is.
 func (Nowhere) NextHostKey(_ context.Context, _ director.Machine, hostKey string) (string, error) {
 	return hostKey, nil
 }
 
+// TakeHostKey does nothing.
 func (Nowhere) TakeHostKey(context.Context, director.Machine, string) error { return nil }
 
 // Open returns a lab with so many clusters of so many workers, whose machines are not made yet.
@@ -87,30 +93,23 @@ func Open(t *testing.T, clusters, workers int) *Lab {
 		}, sim.Host{Name: "h2", CPUs: 64, Memory: 64 << 40, Disk: 1 << 60}),
 		Made: map[string]director.Machine{}, Docs: map[string]model.Stored{},
 	}
-	b := sim.Open(l.World)
-	text := []byte("a node image\n")
-	sum := sha256.Sum256(text)
-	image := filepath.Join(dir, "node.img")
-	err = errors.Join(
-		os.WriteFile(image, text, 0o600),
-		b.EnsureImage(
-			t.Context(),
-			hypervisor.ImageSpec{Name: "node", Path: image, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2"}, nil,
-		),
-		b.EnsureNetwork(t.Context(), hypervisor.NetworkSpec{
-			Owner: director.Stamp{Director: db.DirectorID(), Machine: "n1"}, Name: "net", Mode: "nat",
-			CIDR:    netip.MustParsePrefix("10.64.0.0/16"),
-			Gateway: netip.MustParseAddr("10.64.0.1"),
-		}),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l.Env = steps.Env{
-		Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box, Backends: Backend{B: b},
-		Nodes: Nowhere{}, Now: time.Now,
+		Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box,
+		Backends: Backend{B: sim.Open(l.World)}, Nodes: Nowhere{}, Now: time.Now,
 	}
-	docs := `apiVersion: kaas/v1
+	image, sum := l.fill(t)
+	docs := strings.NewReplacer("IMAGE", image, "SUM", sum).Replace(labDocuments)
+	for i := range clusters {
+		docs += fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c%03d}\nspec: {release: k8s, "+
+			"provider: lab, image: node, network: net,"+
+			" workers: [{name: w, count: %d}]}\n", i, workers)
+	}
+	l.Put(t, docs)
+	l.populate(t, workers)
+	return l
+}
+
+const labDocuments = `apiVersion: kaas/v1
 kind: Provider
 metadata: {name: lab}
 spec: {type: sim, sim: {hosts: [{name: h1}, {name: h2}]}}
@@ -123,20 +122,42 @@ spec: {provider: lab, cidr: 10.64.0.0/16, pool: {from: 10.64.1.0, to: 10.64.250.
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
-spec: {source: ` + image + `, sha256: ` + hex.EncodeToString(sum[:]) + `, kubernetes: v1.37.1}
+spec: {source: IMAGE, sha256: SUM, kubernetes: v1.37.1}
 ---
 apiVersion: kaas/v1
 kind: Release
 metadata: {name: k8s}
 spec: {bundle: /nowhere, kubernetes: v1.37.1}
 `
-	for i := range clusters {
-		docs += fmt.Sprintf("---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c%03d}\nspec: {release: k8s, "+
-			"provider: lab, image: node, network: net,"+
-			" workers: [{name: w, count: %d}]}\n", i, workers)
+
+// fill gives the hypervisor an image and a network, and returns the path of the image's file with its checksum.
+func (l *Lab) fill(t *testing.T) (path, sum string) {
+	t.Helper()
+	b := sim.Open(l.World)
+	text := []byte("a node image\n")
+	digest := sha256.Sum256(text)
+	path, sum = filepath.Join(l.Dir, "node.img"), hex.EncodeToString(digest[:])
+	err := errors.Join(
+		os.WriteFile(path, text, 0o600),
+		b.EnsureImage(
+			t.Context(), hypervisor.ImageSpec{Name: "node", Path: path, SHA256: sum, Format: "qcow2"}, nil,
+		),
+		b.EnsureNetwork(t.Context(), hypervisor.NetworkSpec{
+			Owner: director.Stamp{Director: l.Director.ID, Machine: "n1"}, Name: "net", Mode: "nat",
+			CIDR:    netip.MustParsePrefix("10.64.0.0/16"),
+			Gateway: netip.MustParseAddr("10.64.0.1"),
+		}),
+	)
+	if err != nil {
+		t.Fatal(err)
 	}
-	l.Put(t, docs)
-	stored, err := db.Documents(t.Context(), model.KindCluster)
+	return path, sum
+}
+
+// populate writes down the machines of every cluster as the planner would.
+func (l *Lab) populate(t *testing.T, workers int) {
+	t.Helper()
+	stored, err := l.Store.Documents(t.Context(), model.KindCluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,17 +181,22 @@ spec: {bundle: /nowhere, kubernetes: v1.37.1}
 			l.Made[name] = m
 		}
 	}
-	return l
 }
 
 // Put stores the documents in text without a look at what exists.
 func (l *Lab) Put(t *testing.T, text string) {
 	t.Helper()
+	Put(t, l.Store, text)
+}
+
+// Put stores the documents in text without a look at what exists.
+func Put(t testing.TB, db *store.Store, text string) {
+	t.Helper()
 	docs, err := model.Parse([]byte(text), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = l.Store.Update(t.Context(), func(tx *store.Tx) error {
+	err = db.Update(t.Context(), func(tx *store.Tx) error {
 		for i := range docs {
 			if _, err := model.Validate(&docs[i]); err != nil {
 				return err

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 )
 
@@ -12,12 +12,12 @@ import (
 func (o *Operations) Apply(
 	ctx context.Context, actor string, text []byte, source string, dryRun bool,
 ) ([]model.Change, error) {
-	return o.ApplyIf(ctx, actor, text, source, dryRun, api.Condition{})
+	return o.ApplyIf(ctx, actor, text, source, dryRun, documents.Condition{})
 }
 
 // ApplyIf stores a document on a condition.
 func (o *Operations) ApplyIf(
-	_ context.Context, actor string, text []byte, source string, dryRun bool, cond api.Condition,
+	_ context.Context, actor string, text []byte, source string, dryRun bool, cond documents.Condition,
 ) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
@@ -77,11 +77,11 @@ func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, e
 
 // DeleteDocument removes a document.
 func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
-	return o.DeleteDocumentIf(ctx, actor, ref, api.Condition{})
+	return o.DeleteDocumentIf(ctx, actor, ref, documents.Condition{})
 }
 
 // DeleteDocumentIf removes a document on a condition.
-func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c api.Condition) error {
+func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c documents.Condition) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, ok := o.docs[ref]

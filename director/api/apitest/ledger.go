@@ -7,6 +7,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
@@ -54,7 +55,7 @@ func NewLedger(ops *Operations) *Ledger {
 
 func (l *Ledger) names(ctx context.Context, named []string) ([]string, error) {
 	if len(named) == 0 {
-		docs, _, err := l.ListDocuments(ctx, api.DocumentQuery{Kind: model.KindProvider})
+		docs, _, err := l.ListDocuments(ctx, documents.Query{Kind: model.KindProvider})
 		for _, d := range docs {
 			named = append(named, d.Metadata.Name)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -74,14 +75,14 @@ func (o *Operations) SearchEvents(_ context.Context, id string, q api.EventQuery
 }
 
 // ListDocuments lists documents.
-func (o *Operations) ListDocuments(_ context.Context, q api.DocumentQuery) ([]model.Stored, *director.Place, error) {
+func (o *Operations) ListDocuments(_ context.Context, q documents.Query) ([]model.Stored, *director.Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	docs, next := cut(o.documents(q), q.Page, func(d model.Stored) string { return d.Metadata.Name })
 	return docs, next, nil
 }
 
-func (o *Operations) documents(q api.DocumentQuery) []model.Stored {
+func (o *Operations) documents(q documents.Query) []model.Stored {
 	var all []model.Stored
 	for ref, d := range o.docs {
 		if ref.Kind == q.Kind && strings.HasPrefix(ref.Name, q.NamePrefix) && q.Labels.Match(d.Metadata.Labels) {
@@ -108,7 +109,7 @@ func (o *Operations) ListClusters(_ context.Context, q api.ClusterQuery) ([]api.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []api.ClusterView
-	for _, d := range o.documents(api.DocumentQuery{
+	for _, d := range o.documents(documents.Query{
 		Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix, Labels: q.Labels,
 	}) {
 		if v := o.cluster(d); among(q.Statuses, v.Status) && among(q.Phases, v.PlanPhase) {

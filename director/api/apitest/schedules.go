@@ -6,6 +6,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 )
 
@@ -27,7 +28,7 @@ func (s *Schedules) find(ctx context.Context, name string) (model.Stored, error)
 
 // Schedules lists schedules.
 func (s *Schedules) Schedules(ctx context.Context, runs int) ([]api.ScheduleView, error) {
-	docs, _, err := s.ListDocuments(ctx, api.DocumentQuery{Kind: model.KindSchedule})
+	docs, _, err := s.ListDocuments(ctx, documents.Query{Kind: model.KindSchedule})
 	out := make([]api.ScheduleView, len(docs))
 	for i, d := range docs {
 		if out[i], err = s.Schedule(ctx, d.Metadata.Name, runs); err != nil {

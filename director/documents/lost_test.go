@@ -1,8 +1,9 @@
-package operations
+package documents
 
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -21,13 +22,13 @@ func TestGivenUpVMsAndTheirHost(t *testing.T) {
 		return err
 	}
 	for _, id := range []string{"m1", "m2"} {
-		if err := l.Store.LoseMachine(t.Context(), id, l.Now()); err != nil {
+		if err := l.Store.LoseMachine(t.Context(), id, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disk := director.KeptDisk{
 		ID: "m1.kaas-data", Provider: "virt", Host: "h1", Machine: "m1", Serial: "kaas-data", Cluster: "runs",
-		Kept: l.Now(), Holder: "m1",
+		Kept: time.Now(), Holder: "m1",
 	}
 	if err := l.Store.KeepDisks(t.Context(), []director.KeptDisk{disk}); err != nil {
 		t.Fatal(err)

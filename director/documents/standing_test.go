@@ -1,4 +1,4 @@
-package operations
+package documents
 
 import (
 	"slices"
@@ -199,7 +199,7 @@ func TestFieldsThatMachinesDependOnAreRefused(t *testing.T) {
 		}
 		for _, dry := range []bool{true, false} {
 			err := apply(e, dry)
-			named := slices.ContainsFunc(fieldsOf(err), func(f director.Field) bool {
+			named := slices.ContainsFunc(director.FieldsOf(err), func(f director.Field) bool {
 				return strings.HasPrefix(f.Path, e.kind+"/"+e.name+": "+path) && f.Hint != ""
 			})
 			if director.KindOf(err) != director.KindInvalid || !named ||
@@ -215,12 +215,12 @@ func TestFieldsThatMachinesDependOnAreRefused(t *testing.T) {
 	}
 	// A kept disk holds its host as a machine does.
 	for _, id := range []string{"m1", "m2", "m3", "m4"} {
-		if err := l.Store.BuryMachine(t.Context(), id, l.Now()); err != nil {
+		if err := l.Store.BuryMachine(t.Context(), id, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disk := director.KeptDisk{
-		ID: "d1", Provider: "virt", Host: "h1", Machine: "m1", Name: "data", Cluster: "runs", Kept: l.Now(),
+		ID: "d1", Provider: "virt", Host: "h1", Machine: "m1", Name: "data", Cluster: "runs", Kept: time.Now(),
 	}
 	if err := l.Store.KeepDisks(t.Context(), []director.KeptDisk{disk}); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func openStanding(t *testing.T) *lab {
 	t.Helper()
 	l := openLab(t, 0, 0)
 	ctx := t.Context()
-	l.Confine.ProviderFiles = confine.Dirs{"/keys"}
+	l.c.Confine.ProviderFiles = confine.Dirs{"/keys"}
 	if _, err := l.Apply(ctx, "admin", []byte(standingDocs), "", false); err != nil {
 		t.Fatal(err)
 	}

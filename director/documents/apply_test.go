@@ -1,4 +1,4 @@
-package operations
+package documents
 
 import (
 	"fmt"
@@ -79,7 +79,7 @@ spec:
   workers:
 `
 
-func openEmpty(t testing.TB) *Operations {
+func openEmpty(t testing.TB) *Service {
 	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -192,7 +192,7 @@ func TestApplyComparesAgain(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	docs, err := o.Store.Documents(t.Context(), model.KindNetwork)
+	docs, err := o.c.Store.Documents(t.Context(), model.KindNetwork)
 	if err != nil || stored != 1 || len(docs) != 2 {
 		t.Errorf("%d were stored, and the director has %d networks: %v", stored, len(docs), err)
 	}

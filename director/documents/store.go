@@ -1,4 +1,4 @@
-package operations
+package documents
 
 import (
 	"bytes"
@@ -6,10 +6,8 @@ import (
 	"errors"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
 )
 
 // errMoved is inside store's loop alone.
@@ -18,13 +16,23 @@ var errMoved = errors.New("the stored documents are others than those that were 
 // maxCompared is how often documents are compared again because others were stored meanwhile.
 const maxCompared = 10
 
+// check looks for the document among the stored ones and holds the condition against it.
+func check(c Condition, ref model.Ref, stored []model.Stored) error {
+	for i := range stored {
+		if stored[i].Ref() == ref {
+			return c.Check(ref, &stored[i])
+		}
+	}
+	return c.Check(ref, nil)
+}
+
 // store compares the documents with the stored ones and stores them. It compares outside of the transaction, which only
 // looks whether what was compared is still there: a comparison may take long, and all writers wait for a transaction.
-func (o *Operations) store(
-	ctx context.Context, actor string, docs []model.Document, dryRun bool, c api.Condition,
+func (s *Service) store(
+	ctx context.Context, actor string, docs []model.Document, dryRun bool, c Condition,
 ) ([]model.Change, error) {
 	for range maxCompared {
-		stored, err := o.Store.Documents(ctx, "")
+		stored, err := s.c.Store.Documents(ctx, "")
 		if err != nil {
 			return nil, err
 		}
@@ -33,12 +41,12 @@ func (o *Operations) store(
 			err = check(c, docs[0].Ref(), stored)
 		}
 		if err == nil && dryRun {
-			err = standing(outside{ctx, o.Store}, docs, changes, stored)
+			err = standing(outside{ctx, s.c.Store}, docs, changes, stored)
 		}
 		if err != nil || dryRun {
 			return changes, err
 		}
-		err = o.Store.Update(ctx, func(tx *store.Tx) error {
+		err = s.c.Store.Update(ctx, func(tx *store.Tx) error {
 			versions, err := tx.Versions()
 			if err != nil {
 				return err
@@ -49,14 +57,14 @@ func (o *Operations) store(
 			if err := standing(tx, docs, changes, stored); err != nil {
 				return err
 			}
-			return o.put(ctx, tx, actor, docs, changes)
+			return s.put(ctx, tx, actor, docs, changes)
 		})
 		if !errors.Is(err, errMoved) {
 			return changes, err
 		}
 	}
 	return nil, director.Errorf(
-		director.KindUnavailable, "operations.apply", "other documents are stored all the time",
+		director.KindUnavailable, "documents.apply", "other documents are stored all the time",
 	).
 		WithHint("try again")
 }
@@ -70,13 +78,17 @@ func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {
 	return len(stored) == len(versions)
 }
 
-func (o *Operations) put(
+func (s *Service) put(
 	ctx context.Context, tx *store.Tx, actor string, docs []model.Document, changes []model.Change,
 ) error {
-	if err := tx.Witnessed(ctx, wire.Applied{Changes: wire.ChangesOf(changes)}); err != nil {
+	var answer any = changes
+	if s.c.Answer != nil {
+		answer = s.c.Answer(changes)
+	}
+	if err := tx.Witnessed(ctx, answer); err != nil {
 		return err
 	}
-	now := o.Now()
+	now := s.c.Now()
 	for i, c := range changes {
 		if c.Action == "unchanged" {
 			continue

@@ -1,4 +1,4 @@
-package operations
+package documents
 
 import (
 	"encoding/json"
@@ -159,11 +159,15 @@ func TestADeletionMeetsAStart(t *testing.T) {
 	t.Parallel()
 	l, p := openFormer(t)
 	ref := formerRefs[0]
-	doc, err := l.Store.Document(t.Context(), ref)
+	docs, err := l.Store.Documents(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.mayDelete(t.Context(), doc); err != nil {
+	u, err := usage.Of(t.Context(), l.Store, docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.MayGo(ref); err != nil {
 		t.Fatal(err)
 	}
 	err = l.Store.Update(t.Context(), func(tx *store.Tx) error {
@@ -267,5 +271,36 @@ func TestADeletedImageIsTakenOffLater(t *testing.T) {
 	}
 	if left, err = l.images.Prune(t.Context(), "admin", time.Now(), false); err != nil || len(left) != 0 {
 		t.Errorf("pruned again %+v, %v", left, err)
+	}
+}
+
+// A network's document stays as long as machines are on it, whatever clusters say by now.
+func TestANetworkWithMachinesStays(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 0, 0)
+	ctx := t.Context()
+	const doc = "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: nfs}\nspec: {provider: lab, cidr: " +
+		"10.90.0.0/24, pool: {ranges: [10.90.0.10-10.90.0.20]}}\n"
+	if _, err := l.Apply(ctx, "admin", []byte(doc), "", false); err != nil {
+		t.Fatal(err)
+	}
+	m := director.Machine{
+		ID: "m1", Cluster: "c", ClusterUID: "u", Name: "c-w-1", Provider: "lab", Network: "net", Address: "10.64.1.1",
+		NICs: []director.NIC{{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.10"}},
+	}
+	if err := l.AddPlan(ctx, "p1", true, m); err != nil {
+		t.Fatal(err)
+	}
+	ref := model.Ref{Kind: model.KindNetwork, Name: "nfs"}
+	if err := l.DeleteDocument(
+		ctx, "admin", ref,
+	); director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "cluster c") {
+		t.Errorf("got %v, want conflict", err)
+	}
+	if err := errors.Join(l.Store.BuryMachine(ctx, "m1", time.Now()), l.EndPlan(ctx, "p1", plan.PlanDone)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.DeleteDocument(ctx, "admin", ref); err != nil {
+		t.Error(err)
 	}
 }

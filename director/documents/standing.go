@@ -1,4 +1,4 @@
-package operations
+package documents
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func standing(e existing, docs []model.Document, changed []model.Change, stored 
 		problems = append(problems, found...)
 	}
 	return director.Invalid(
-		"operations.apply", "nothing was applied: what exists depends on fields that were changed", problems,
+		"documents.apply", "nothing was applied: what exists depends on fields that were changed", problems,
 	)
 }
 

@@ -1,0 +1,114 @@
+package documents
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/usage"
+)
+
+// DeleteDocumentIf is DeleteDocument if the document fulfils the condition when it is deleted, and stale otherwise. The
+// images of a deleted document are taken off providers afterwards: no plan can take them up then, and what is left when
+// the director dies goes with the next prune.
+func (s *Service) DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c Condition) error {
+	doc, err := s.c.Store.Document(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if err := c.Check(ref, &doc); err != nil {
+		return err
+	}
+	places, err := s.mayDelete(ctx, doc)
+	if err != nil {
+		return err
+	}
+	err = s.c.Store.Update(ctx, func(tx *store.Tx) error {
+		docs, err := tx.Documents()
+		if err == nil {
+			err = check(c, ref, docs)
+		}
+		if err == nil {
+			err = usage.Unused(tx, ref, docs)
+		}
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(docs, func(
+			d model.Stored,
+		) bool {
+			return d.Ref() == ref
+		}); i >= 0 && ref.Kind == model.KindCluster {
+			if err := forget(tx, docs[i], actor, s.c.Now()); err != nil {
+				return err
+			}
+		}
+		if err := tx.DeleteDocument(ref); err != nil {
+			return err
+		}
+		if err := tx.NoteImages(places); err != nil {
+			return err
+		}
+		return tx.Audit(s.c.Now(), actor, "delete", ref.String())
+	})
+	if err != nil {
+		return err
+	}
+	return s.c.Images.Remove(ctx, doc, places)
+}
+
+// mayDelete is a conflict if something needs the document. It returns where the contents of an image may be.
+func (s *Service) mayDelete(ctx context.Context, doc model.Stored) ([]director.ProviderImage, error) {
+	if !usage.Needed(doc.Kind) {
+		return nil, nil
+	}
+	docs, err := s.c.Store.Documents(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	u, err := usage.Of(ctx, s.c.Store, docs)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind == model.KindRelease {
+		if err := u.AddInstalled(ctx, s.c.Store, docs); err != nil {
+			return nil, err
+		}
+	}
+	if err := u.MayGo(doc.Ref()); err != nil || doc.Kind != model.KindImage {
+		return nil, err
+	}
+	return s.c.Images.Places(ctx, doc, docs)
+}
+
+// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be
+// moved on. It refuses while the cluster has machines, or while a plan holds it.
+func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
+	const op = "documents.delete"
+	name := doc.Metadata.Name
+	holders, err := tx.PlansIn(name, plan.ActivePhases()...)
+	if err != nil {
+		return err
+	}
+	if len(holders) > 0 {
+		return director.Errorf(director.KindConflict, op, "plan %s holds cluster %s", holders[0], name).
+			WithHint("wait for its end, or stop it with: directorctl cancel %s", holders[0])
+	}
+	machines, err := tx.Living(doc.UID)
+	if err != nil {
+		return err
+	}
+	if len(machines) > 0 {
+		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
+			WithHint("plan its deletion: directorctl delete cluster %s", name)
+	}
+	stopped := []plan.Phase{plan.PhasePlanned, plan.PhaseApproved, plan.PhaseFailed, plan.PhaseCancelled}
+	if err := tx.DiscardPlans(name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
+		return err
+	}
+	return tx.ForgetCluster(doc.UID, name)
+}
