@@ -133,18 +133,7 @@ func (l *logBuffer) Bytes() []byte {
 // secrets wherever somebody could read them.
 func TestNoSecretGetsOut(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, demoDocuments)
-	c.LogLevel, c.LogFormat = slog.LevelDebug, "json"
-	witnesses := filepath.Join(c.StateDir, "simulation", witnessDir)
-	if err := os.MkdirAll(witnesses, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(c.StateDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c.Simulation.Plays.Faults = []simulate.PlayFault{
-		{Playbook: "verify", Outcome: "failed", Percent: 100, Msg: "broken on purpose"},
-	}
+	c := careless(t)
 	logs, out := &logBuffer{}, &logBuffer{}
 	d, err := Start(
 		t.Context(), c, Build{Version: "test", Commit: "c0ffee"},
@@ -159,6 +148,51 @@ func TestNoSecretGetsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := failedPlan(t, api)
+	seen := places{}
+	seen.ask(t, d, api, id)
+	seen.archive(t, api, id)
+	secrets := secretsOf(t, c, d)
+	secrets.add("token of a login", session.Token)
+	if err := d.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen["log of the director"], seen["output of the director"] = logs.Bytes(), out.Bytes()
+	seen.state(t, c.StateDir)
+	for prefix, least := range map[string]int{
+		"file director.db": 1, "file runs/": 2, "file simulation/witness/": 2, "archive ": 10, "stream": 1, "events": 1,
+		"log of": 1,
+	} {
+		if n := seen.count(prefix); n < least {
+			t.Errorf("%d places %q were looked at, want %d", n, prefix, least)
+		}
+	}
+	seen.wantNone(t, secrets)
+	seen.wantPrinted(t)
+	wantFindable(t, secrets, filepath.Join(c.StateDir, "sealing.key"))
+}
+
+// careless returns the configuration of a director whose playbooks print what they are given, and fail in the end.
+func careless(t *testing.T) Config {
+	t.Helper()
+	c := simulating(t, demoDocuments)
+	c.LogLevel, c.LogFormat = slog.LevelDebug, "json"
+	witnesses := filepath.Join(c.StateDir, "simulation", witnessDir)
+	if err := os.MkdirAll(witnesses, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(c.StateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.Simulation.Plays.Faults = []simulate.PlayFault{
+		{Playbook: "verify", Outcome: "failed", Percent: 100, Msg: "broken on purpose"},
+	}
+	return c
+}
+
+// failedPlan creates the cluster, which fails on purpose.
+func failedPlan(t *testing.T, api *client.Client) string {
+	t.Helper()
 	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
 	if err == nil {
 		p, err = api.StartPlan(t.Context(), p.ID, p.Hash)
@@ -170,43 +204,55 @@ func TestNoSecretGetsOut(t *testing.T) {
 	if err != nil || phase != string(plan.PhaseFailed) {
 		t.Fatalf("the plan is %s, %v; its playbook was to fail", phase, err)
 	}
+	return p.ID
+}
 
-	// What could be read from outside: places by name.
-	places := map[string][]byte{}
-	ask := func(name string, v any, err error) {
-		t.Helper()
-		text, merr := json.Marshal(v)
-		if err := errors.Join(err, merr); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		places[name] = text
+// places hold what could be read from outside, by name.
+type places map[string][]byte
+
+func (p places) add(t *testing.T, name string, v any, err error) {
+	t.Helper()
+	text, merr := json.Marshal(v)
+	if err := errors.Join(err, merr); err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
-	shown, err := api.Plan(t.Context(), p.ID)
-	ask("plan", shown, err)
+	p[name] = text
+}
+
+// ask adds what the API tells.
+func (p places) ask(t *testing.T, d *Daemon, api *client.Client, id string) {
+	t.Helper()
+	shown, err := api.Plan(t.Context(), id)
+	p.add(t, "plan", shown, err)
 	stream, err := api.Stream(t.Context(), client.StreamFilter{})
-	ask("stream", stream, err)
+	p.add(t, "stream", stream, err)
 	var events []wire.Event
 	_, err = api.Follow(
-		t.Context(), p.ID, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil, nil,
+		t.Context(), id, 0, func(e wire.Event) error { events = append(events, e); return nil }, nil, nil,
 	)
-	ask("events", events, err)
+	p.add(t, "events", events, err)
 	keepADisk(t, d)
 	kept, err := api.Disks(t.Context(), client.DiskFilter{})
-	ask("kept disks", kept, err)
+	p.add(t, "kept disks", kept, err)
 	if len(kept.Items) == 0 {
 		t.Error("no disk is kept, so their names prove nothing")
 	}
 	audit, err := api.Audit(t.Context())
-	ask("audit of VMs", audit, err)
+	p.add(t, "audit of VMs", audit, err)
 	vms, err := api.VMs(t.Context(), true)
-	ask("VMs", vms, err)
+	p.add(t, "VMs", vms, err)
 	files, err := api.Inventory(t.Context(), "demo")
-	ask("inventory", files, err)
-	body, err := api.Archive(t.Context(), p.ID)
+	p.add(t, "inventory", files, err)
+}
+
+// archive adds the archive of the plan, and looks for what belongs into it.
+func (p places) archive(t *testing.T, api *client.Client, id string) {
+	t.Helper()
+	body, err := api.Archive(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := unpack(t, body, places)
+	names := unpack(t, body, p)
 	for _, want := range []string{
 		"plan.json", "content.json", "events.jsonl", "versions.json", "config.yaml", "inventory/", "logs/control_plane",
 	} {
@@ -214,7 +260,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 			t.Errorf("the archive has no %s: %q", want, names)
 		}
 	}
-	versions := string(places["archive plan-"+p.ID+"/versions.json"])
+	versions := string(p["archive plan-"+id+"/versions.json"])
 	for _, want := range []string{
 		`"director": "test"`, `"commit": "c0ffee"`, `"database": "sqlite"`, `"schema": "00`, `"go": "go`,
 		`"playbooks": "`, `"ansible": "`,
@@ -223,48 +269,45 @@ func TestNoSecretGetsOut(t *testing.T) {
 			t.Errorf("the archive's versions have no %s: %s", want, versions)
 		}
 	}
-	secrets := secretsOf(t, c, d)
-	secrets.add("token of a login", session.Token)
-	if err := d.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	places["log of the director"], places["output of the director"] = logs.Bytes(), out.Bytes()
-	// What may hold secrets, and is for the director's user alone.
+}
+
+// state adds the files of the state directory, but for those that may hold secrets and are for the director's user
+// alone.
+func (p places) state(t *testing.T, dir string) {
+	t.Helper()
 	sealed := map[string]bool{"sealing.key": true, "tls": true}
-	err = filepath.WalkDir(c.StateDir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(c.StateDir, path)
+		name, err := filepath.Rel(dir, path)
 		if err != nil || sealed[name] || !e.Type().IsRegular() {
 			if sealed[name] && e.IsDir() {
 				return fs.SkipDir
 			}
 			return err
 		}
-		places["file "+name], err = os.ReadFile(path)
+		p["file "+name], err = os.ReadFile(path)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := func(prefix string) (n int) {
-		for name, text := range places {
-			if strings.HasPrefix(name, prefix) && len(text) > 0 {
-				n++
-			}
-		}
-		return n
-	}
-	for prefix, least := range map[string]int{
-		"file director.db": 1, "file runs/": 2, "file simulation/witness/": 2, "archive ": 10, "stream": 1, "events": 1,
-		"log of": 1,
-	} {
-		if n := count(prefix); n < least {
-			t.Errorf("%d places %q were looked at, want %d", n, prefix, least)
+}
+
+// count returns how many places with text begin with prefix.
+func (p places) count(prefix string) (n int) {
+	for name, text := range p {
+		if strings.HasPrefix(name, prefix) && len(text) > 0 {
+			n++
 		}
 	}
-	for name, text := range places {
+	return n
+}
+
+func (p places) wantNone(t *testing.T, secrets canaries) {
+	t.Helper()
+	for name, text := range p {
 		if found := secrets.find(text); len(found) > 0 {
 			t.Errorf("%s holds %q", name, found)
 		}
@@ -274,19 +317,27 @@ func TestNoSecretGetsOut(t *testing.T) {
 			}
 		}
 	}
+}
 
-	// The search finds what is there: the careless playbook did print the secrets, and each of them is found in each of
-	// its forms.
-	if !slices.ContainsFunc(slices.Collect(maps.Values(places)), func(text []byte) bool {
-		return bytes.Contains(text, []byte(`leak of bootstrap_token: \"\u003csecret\u003e\"`))
-	}) {
+// wantPrinted proves that the careless playbooks did print the secrets, or nothing was proved.
+func (p places) wantPrinted(t *testing.T) {
+	t.Helper()
+	has := func(part string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(p)), func(text []byte) bool {
+			return bytes.Contains(text, []byte(part))
+		})
+	}
+	if !has(`leak of bootstrap_token: \"\u003csecret\u003e\"`) {
 		t.Error("the playbooks did not print what they were given, so nothing was proved")
 	}
-	if !slices.ContainsFunc(slices.Collect(
-		maps.Values(places),
-	), func(text []byte) bool { return bytes.Contains(text, []byte("leak of key: ")) }) {
+	if !has("leak of key: ") {
 		t.Error("the playbooks did not print the key that they log in with")
 	}
+}
+
+// wantFindable proves that the search finds each secret in each of its forms, and the sealing key in its own file.
+func wantFindable(t *testing.T, secrets canaries, sealingKey string) {
+	t.Helper()
 	if len(secrets) < 10 {
 		t.Errorf("only %d secrets were looked for: %v", len(secrets), slices.Sorted(maps.Keys(secrets)))
 	}
@@ -297,7 +348,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 			}
 		}
 	}
-	key, err := os.ReadFile(filepath.Join(c.StateDir, "sealing.key"))
+	key, err := os.ReadFile(sealingKey)
 	if err != nil || len(secrets.find(key)) == 0 {
 		t.Errorf("the sealing key is not found in its own file: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -166,6 +167,32 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	}
 	first, second := masters[0], masters[1]
 
+	wantLocked(t, api, nodes, first, second)
+	wantRefused(t, api, "lock-2", first, second)
+	end := director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo"}
+	if _, err := api.AskPhase(
+		t.Context(), "end", end,
+	); director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(err.Error(), nodes[first][0]+": it was taken out") {
+		t.Errorf("the end while a host is out: %v", err)
+	}
+	wantDone(t, phase(t, api, "unlock-1", unlock(first)))
+	if diff := cmp.Diff([]string{}, out(t, api)); diff != "" {
+		t.Errorf("after the unlock: %s", diff)
+	}
+	wantDone(t, phase(t, api, "lock-2", lock(second)))
+	if diff := cmp.Diff(sorted(nodes[second]), out(t, api)); diff != "" {
+		t.Errorf("out of the cluster: %s", diff)
+	}
+	wantDone(t, phase(t, api, "unlock-2", unlock(second)))
+	wantDone(t, phase(t, api, "end", end))
+
+	wantNodeBackUpgraded(t, api, nodes[second][0], second)
+}
+
+// wantLocked takes the host first out, and checks what the task and its repetition tell.
+func wantLocked(t *testing.T, api *client.Client, nodes map[string][]string, first, second string) {
+	t.Helper()
 	locked := phase(t, api, "lock-1", lock(first))
 	wantDone(t, locked)
 	if diff := cmp.Diff(sorted(nodes[first]), out(t, api)); diff != "" {
@@ -187,39 +214,25 @@ func TestPhasesRollOverHosts(t *testing.T) {
 		!strings.Contains(err.Error(), "host "+second) {
 		t.Errorf("the same id for another host: %v", err)
 	}
-	refused := func(id string) {
-		t.Helper()
-		_, err := api.AskPhase(t.Context(), id, lock(second))
-		if director.KindOf(err) != director.KindConflict ||
-			!strings.Contains(err.Error(), "host "+first+" is out with "+firstOf(t, api, first)) ||
-			!strings.Contains(director.HintOf(err), "post-node-unlock --host "+first) {
-			t.Errorf("a second host: %v; %s", err, director.HintOf(err))
-		}
-		if _, err := api.Phase(t.Context(), id); director.KindOf(err) != director.KindNotFound {
-			t.Errorf("what was refused was kept: %v", err)
-		}
-	}
-	refused("lock-2")
-	end := director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo"}
-	if _, err := api.AskPhase(
-		t.Context(), "end", end,
-	); director.KindOf(err) != director.KindConflict ||
-		!strings.Contains(err.Error(), nodes[first][0]+": it was taken out") {
-		t.Errorf("the end while a host is out: %v", err)
-	}
-	wantDone(t, phase(t, api, "unlock-1", unlock(first)))
-	if diff := cmp.Diff([]string{}, out(t, api)); diff != "" {
-		t.Errorf("after the unlock: %s", diff)
-	}
-	wantDone(t, phase(t, api, "lock-2", lock(second)))
-	if diff := cmp.Diff(sorted(nodes[second]), out(t, api)); diff != "" {
-		t.Errorf("out of the cluster: %s", diff)
-	}
-	wantDone(t, phase(t, api, "unlock-2", unlock(second)))
-	wantDone(t, phase(t, api, "end", end))
+}
 
-	// One node by its name, and back.
-	node := nodes[second][0]
+// wantRefused checks that the host second is not taken out while first is, and that nothing of it is kept.
+func wantRefused(t *testing.T, api *client.Client, id, first, second string) {
+	t.Helper()
+	_, err := api.AskPhase(t.Context(), id, lock(second))
+	if director.KindOf(err) != director.KindConflict ||
+		!strings.Contains(err.Error(), "host "+first+" is out with "+firstOf(t, api, first)) ||
+		!strings.Contains(director.HintOf(err), "post-node-unlock --host "+first) {
+		t.Errorf("a second host: %v; %s", err, director.HintOf(err))
+	}
+	if _, err := api.Phase(t.Context(), id); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("what was refused was kept: %v", err)
+	}
+}
+
+// wantNodeBackUpgraded takes one node out by its name and brings it back at a release that the document asks for since.
+func wantNodeBackUpgraded(t *testing.T, api *client.Client, node, host string) {
+	t.Helper()
 	wantDone(t, phase(t, api, "node", director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: node}))
 	if diff := cmp.Diff([]string{node}, out(t, api)); diff != "" {
 		t.Errorf("out of the cluster: %s", diff)
@@ -228,11 +241,11 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	if _, err := api.Apply(t.Context(), []byte(nextRelease()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	begun, err := api.AskPhase(t.Context(), "node-back", unlock(second))
+	begun, err := api.AskPhase(t.Context(), "node-back", unlock(host))
 	if err != nil || !strings.Contains(begun.Message, "asks for another release") {
 		t.Errorf("it does not say that it upgrades first: %+v, %v", begun, err)
 	}
-	back := phase(t, api, "node-back", unlock(second))
+	back := phase(t, api, "node-back", unlock(host))
 	wantDone(t, back)
 	if got := operationsOf(back); !slices.Equal(got, []string{"cluster.upgrade", "node.rejoin"}) {
 		t.Errorf("it made plans of %v", got)
@@ -371,22 +384,10 @@ func TestPhasesGoOn(t *testing.T) {
 	nodes, masters := hosts(t, api)
 	host := masters[0]
 
-	// Another plan, paused, holds the cluster.
-	other, err := api.MakePlan(t.Context(), "demo", plan.Request{
-		Operation: plan.NodeCordon, Nodes: []string{nodes[masters[1]][0], nodes[masters[2]][0]},
-	})
-	if err == nil {
-		_, err = api.StartPlan(t.Context(), other.ID, other.Hash)
-	}
-	if err == nil {
-		_, err = api.PausePlan(t.Context(), other.ID, "to see what waits")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := pausedCordon(t, api, nodes[masters[1]][0], nodes[masters[2]][0])
 	task, err := api.AskPhase(t.Context(), "lock", lock(host))
 	if err != nil || task.State != "waiting" ||
-		!strings.Contains(task.Message, "plan "+other.ID+" holds cluster demo") ||
+		!strings.Contains(task.Message, "plan "+other+" holds cluster demo") ||
 		task.Clusters[0].Nodes[0].StepsTotal != 0 {
 		t.Fatalf("while another plan holds the cluster: %+v, %v", task, err)
 	}
@@ -400,32 +401,12 @@ func TestPhasesGoOn(t *testing.T) {
 	if err := d.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	plans := func(change func(*store.Tx, director.PhaseTask) error) {
-		t.Helper()
-		db, err := store.Open(t.Context(), filepath.Join(c.StateDir, "director.db"), d.log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec, err := db.PhaseTask(t.Context(), "lock")
-		if err == nil {
-			err = db.Update(t.Context(), func(tx *store.Tx) error { return change(tx, rec) })
-		}
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plans(func(tx *store.Tx, rec director.PhaseTask) error {
-		rec.State, rec.Message, rec.Hint = director.PhaseWaiting, "nothing was begun yet", ""
-		for i := range rec.Parts {
-			rec.Parts[i] = director.PhasePart{Cluster: rec.Parts[i].Cluster, State: director.PhaseWaiting}
-		}
-		return tx.PutPhaseTask(rec)
-	})
+	forgetBegun(t, c)
 	if d, err = start(t, c, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	api = connect(t, c, d)
-	if _, err := api.RetryPlan(t.Context(), other.ID, ""); err != nil {
+	if _, err := api.RetryPlan(t.Context(), other, ""); err != nil {
 		t.Fatal(err)
 	}
 	task = phase(t, api, "lock", lock(host))
@@ -453,21 +434,7 @@ func TestPhasesGoOn(t *testing.T) {
 	if err := d.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	plans(func(tx *store.Tx, rec director.PhaseTask) error {
-		added, err := tx.AddPhaseTask(director.PhaseTask{
-			ID: "unlock", Request: unlock(host), By: "admin", State: director.PhaseWaiting, Started: time.Now().UTC(),
-			Parts: []director.PhasePart{
-				{
-					Cluster: "demo", Nodes: unlockOrder(nodes[host]), Plans: []string{made.ID},
-					State: director.PhaseWaiting,
-				},
-			},
-		})
-		if err == nil && (!added || rec.ID == "") {
-			t.Error("the task was not added")
-		}
-		return err
-	})
+	addWaitingUnlock(t, c, host, unlockOrder(nodes[host]), made.ID)
 	if d, err = start(t, c, io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -480,6 +447,72 @@ func TestPhasesGoOn(t *testing.T) {
 	if diff := cmp.Diff([]string{}, out(t, api)); diff != "" {
 		t.Errorf("after the unlock: %s", diff)
 	}
+}
+
+// pausedCordon starts a plan, and pauses it, so that it holds the cluster.
+func pausedCordon(t *testing.T, api *client.Client, nodes ...string) string {
+	t.Helper()
+	other, err := api.MakePlan(t.Context(), "demo", plan.Request{
+		Operation: plan.NodeCordon, Nodes: nodes,
+	})
+	if err == nil {
+		_, err = api.StartPlan(t.Context(), other.ID, other.Hash)
+	}
+	if err == nil {
+		_, err = api.PausePlan(t.Context(), other.ID, "to see what waits")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other.ID
+}
+
+// changeTask changes the database of a director that does not run, with the record of the task "lock".
+func changeTask(t *testing.T, c Config, change func(*store.Tx, director.PhaseTask) error) {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(c.StateDir, "director.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := db.PhaseTask(t.Context(), "lock")
+	if err == nil {
+		err = db.Update(t.Context(), func(tx *store.Tx) error { return change(tx, rec) })
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forgetBegun leaves of the task "lock" what a director leaves that is killed behind its record.
+func forgetBegun(t *testing.T, c Config) {
+	t.Helper()
+	changeTask(t, c, func(tx *store.Tx, rec director.PhaseTask) error {
+		rec.State, rec.Message, rec.Hint = director.PhaseWaiting, "nothing was begun yet", ""
+		for i := range rec.Parts {
+			rec.Parts[i] = director.PhasePart{Cluster: rec.Parts[i].Cluster, State: director.PhaseWaiting}
+		}
+		return tx.PutPhaseTask(rec)
+	})
+}
+
+// addWaitingUnlock adds what a director leaves that is killed between making a plan for a task and starting it.
+func addWaitingUnlock(t *testing.T, c Config, host string, nodes []string, plan string) {
+	t.Helper()
+	changeTask(t, c, func(tx *store.Tx, rec director.PhaseTask) error {
+		added, err := tx.AddPhaseTask(director.PhaseTask{
+			ID: "unlock", Request: unlock(host), By: "admin", State: director.PhaseWaiting, Started: time.Now().UTC(),
+			Parts: []director.PhasePart{
+				{
+					Cluster: "demo", Nodes: nodes, Plans: []string{plan},
+					State: director.PhaseWaiting,
+				},
+			},
+		})
+		if err == nil && (!added || rec.ID == "") {
+			t.Error("the task was not added")
+		}
+		return err
+	})
 }
 
 // unlockOrder is the order in which nodes come back: masters first.

@@ -206,7 +206,8 @@ func (b *Backend) build(
 	return b.at("made")
 }
 
-// clearLeftovers removes what must not get into the new VM: an earlier definition under another name, or a former root disk.
+// clearLeftovers removes what must not get into the new VM: an earlier definition under another name, or a former root
+// disk.
 func clearLeftovers(p *pool, s hypervisor.Spec, old *domain) error {
 	if old == nil {
 		return p.dropRoot(s)

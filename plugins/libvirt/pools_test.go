@@ -87,24 +87,7 @@ func TestVolumeGroup(t *testing.T) {
 	f := withPools(t, "", "logical")
 	b := f.open(t)
 	t.Cleanup(func() { b.Close() })
-	var copies int
-	var wiped []uint64
-	clone, upload := b.clone, b.upload
-	b.clone = func(p *pool, xml string, image *virt.StorageVol) (*virt.StorageVol, error) {
-		copies++
-		return clone(p, xml, image)
-	}
-	b.upload = func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error {
-		if name, err := v.GetName(); err == nil && dataVolume.MatchString(name) {
-			text, err := io.ReadAll(src.r)
-			if err != nil || len(strings.Trim(string(text), "\x00")) > 0 || int64(len(text)) != src.size {
-				t.Errorf("%d bytes were written over %s, %v", len(text), name, err)
-			}
-			wiped = append(wiped, src.offset)
-			return err
-		}
-		return upload(ctx, c, v, src)
-	}
+	copies, wiped := spyOnCopies(t, b)
 	s := f.spec(t, b)
 	ensure := func() hypervisor.VM {
 		t.Helper()
@@ -130,10 +113,64 @@ func TestVolumeGroup(t *testing.T) {
 	cut("copied")
 	cut("blanking")
 	vm := ensure()
-	if copies != 2 || !slices.Equal(wiped, []uint64{0, 12 << 20}) {
-		t.Errorf("the image was copied %d times, and zeros written at %v", copies, wiped)
+	if *copies != 2 || !slices.Equal(*wiped, []uint64{0, 12 << 20}) {
+		t.Errorf("the image was copied %d times, and zeros written at %v", *copies, *wiped)
 	}
-	d, err := f.keep.LookupDomainByUUIDString(string(vm.ID))
+	wantBlockDevices(t, f, vm.ID)
+	// The kept disk is kept as it is.
+	if err := b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := b.ListVolumes(t.Context(), s.Key.Director)
+	if err != nil || len(volumes) != 1 || volumes[0].Host != "h1" || volumes[0].Size != 16<<20 {
+		t.Fatalf("kept are %+v, %v", volumes, err)
+	}
+	ensure()
+	if len(*wiped) != 2 || *copies != 3 {
+		t.Errorf("a kept disk was overwritten: %v; %d copies", *wiped, *copies)
+	}
+	// One that nobody has cleaned yet is not kept.
+	if err := b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}); err != nil {
+		t.Fatal(err)
+	}
+	cut("blanking")
+	if err := b.Delete(t.Context(), hypervisor.ID(
+		domainUUID(s.Key),
+	), hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if volumes, err = b.ListVolumes(t.Context(), s.Key.Director); err != nil || len(volumes) > 0 {
+		t.Errorf("a disk with somebody else's data was kept: %+v, %v", volumes, err)
+	}
+}
+
+// spyOnCopies counts the copies of the image, and notes where zeros are written.
+func spyOnCopies(t *testing.T, b *Backend) (copies *int, wiped *[]uint64) {
+	t.Helper()
+	copies, wiped = new(int), new([]uint64)
+	clone, upload := b.clone, b.upload
+	b.clone = func(p *pool, xml string, image *virt.StorageVol) (*virt.StorageVol, error) {
+		*copies++
+		return clone(p, xml, image)
+	}
+	b.upload = func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error {
+		if name, err := v.GetName(); err == nil && dataVolume.MatchString(name) {
+			text, err := io.ReadAll(src.r)
+			if err != nil || len(strings.Trim(string(text), "\x00")) > 0 || int64(len(text)) != src.size {
+				t.Errorf("%d bytes were written over %s, %v", len(text), name, err)
+			}
+			*wiped = append(*wiped, src.offset)
+			return err
+		}
+		return upload(ctx, c, v, src)
+	}
+	return copies, wiped
+}
+
+// wantBlockDevices checks that the disks of the VM are in the volume group, and that its seed is not.
+func wantBlockDevices(t *testing.T, f *fixture, id hypervisor.ID) {
+	t.Helper()
+	d, err := f.keep.LookupDomainByUUIDString(string(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,31 +193,6 @@ func TestVolumeGroup(t *testing.T) {
 	}
 	if seed := def.Devices.Disks[2]; seed.Source.File == nil || strings.HasPrefix(seed.Source.File.File, "/dev/") {
 		t.Errorf("the seed is %+v", seed.Source)
-	}
-	// The kept disk is kept as it is.
-	if err := b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
-		t.Fatal(err)
-	}
-	volumes, err := b.ListVolumes(t.Context(), s.Key.Director)
-	if err != nil || len(volumes) != 1 || volumes[0].Host != "h1" || volumes[0].Size != 16<<20 {
-		t.Fatalf("kept are %+v, %v", volumes, err)
-	}
-	ensure()
-	if len(wiped) != 2 || copies != 3 {
-		t.Errorf("a kept disk was overwritten: %v; %d copies", wiped, copies)
-	}
-	// One that nobody has cleaned yet is not kept.
-	if err := b.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: s.Key, DataDisks: true}); err != nil {
-		t.Fatal(err)
-	}
-	cut("blanking")
-	if err := b.Delete(t.Context(), hypervisor.ID(
-		domainUUID(s.Key),
-	), hypervisor.DeleteOptions{Owner: s.Key}); err != nil {
-		t.Fatal(err)
-	}
-	if volumes, err = b.ListVolumes(t.Context(), s.Key.Director); err != nil || len(volumes) > 0 {
-		t.Errorf("a disk with somebody else's data was kept: %+v, %v", volumes, err)
 	}
 }
 

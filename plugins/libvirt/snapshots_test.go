@@ -94,70 +94,7 @@ func TestLabSnapshots(t *testing.T) {
 	b, s, vm := f.running(t)
 	ctx := t.Context()
 	guard := hypervisor.DefaultSnapshotGuard()
-	files := func() (active string, all []string) {
-		t.Helper()
-		_, err := inPool(ctx, b.hosts[0], "test", func(p *pool) (none, error) {
-			return none{}, p.withRoot("test", vm.ID, s.Key, func(r *rootDisk) error {
-				active = r.active()
-				for file := range r.layers {
-					all = append(all, path.Base(file))
-				}
-				return nil
-			})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(all)
-		return active, all
-	}
-	power := func(p hypervisor.Power) {
-		t.Helper()
-		if err := b.SetPower(ctx, vm.ID, p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	qemuIO := func(command string) string {
-		t.Helper()
-		active, _ := files()
-		out, err := exec.CommandContext(ctx, "qemu-io", "-f", "qcow2", "-c", command, active).CombinedOutput()
-		if err != nil {
-			t.Fatalf("qemu-io %s %s: %v\n%s", command, active, err, out)
-		}
-		return string(out)
-	}
-	write := func(pattern int) {
-		t.Helper()
-		power(hypervisor.PowerOff)
-		qemuIO(fmt.Sprintf("write -P %d 1M 4k", pattern))
-	}
-	want := func(pattern int, when string) {
-		t.Helper()
-		power(hypervisor.PowerOff)
-		if out := qemuIO(fmt.Sprintf("read -P %d 1M 4k", pattern)); strings.Contains(out, "verification failed") {
-			t.Errorf("%s the disk does not have the pattern %d:\n%s", when, pattern, out)
-		}
-		power(hypervisor.PowerOn)
-	}
-	// cutOff runs the call once for each point, is cut off there, and again in peace.
-	cutOff := func(what string, do func() error, points ...string) {
-		t.Helper()
-		for _, point := range points {
-			b.at = func(p string) error {
-				if p == point {
-					return errors.New("cut off")
-				}
-				return nil
-			}
-			if err := do(); err == nil {
-				t.Errorf("%s was not cut off at %s", what, point)
-			}
-			b.at = func(string) error { return nil }
-			if err := do(); err != nil {
-				t.Errorf("%s after it was cut off at %s: %v", what, point, err)
-			}
-		}
-	}
+	l := &labSnapshots{t: t, b: b, id: vm.ID, key: s.Key}
 	take := func(name string) func() error {
 		return func() error {
 			_, err := b.TakeSnapshot(ctx, vm.ID, s.Key, name, guard)
@@ -168,26 +105,26 @@ func TestLabSnapshots(t *testing.T) {
 		return func() error { return b.DeleteSnapshot(ctx, vm.ID, s.Key, name) }
 	}
 
-	write(0x11)
-	cutOff("TakeSnapshot of a VM that is off", take("one"), "layer")
-	power(hypervisor.PowerOn)
-	cutOff("TakeSnapshot", take("two"), "snapshot") // the same bytes as one
-	write(0x22)
-	power(hypervisor.PowerOn)
-	want(0x22, "after two snapshots")
-	cutOff(
+	l.write(0x11)
+	l.cutOff("TakeSnapshot of a VM that is off", take("one"), "layer")
+	l.power(hypervisor.PowerOn)
+	l.cutOff("TakeSnapshot", take("two"), "snapshot") // the same bytes as one
+	l.write(0x22)
+	l.power(hypervisor.PowerOn)
+	l.want(0x22, "after two snapshots")
+	l.cutOff(
 		"RevertSnapshot", func() error { return b.RevertSnapshot(ctx, vm.ID, s.Key, "one") }, "off", "layer",
 		"reverted",
 	)
-	want(0x11, "back at the first snapshot,")
-	write(0x33)
-	power(hypervisor.PowerOn)
+	l.want(0x11, "back at the first snapshot,")
+	l.write(0x33)
+	l.power(hypervisor.PowerOn)
 	if err := b.RevertSnapshot(ctx, vm.ID, s.Key, "two"); err != nil { // on the other branch
 		t.Fatal(err)
 	}
-	want(0x11, "back at the second snapshot,")
-	write(0x44)
-	power(hypervisor.PowerOn)
+	l.want(0x11, "back at the second snapshot,")
+	l.write(0x44)
+	l.power(hypervisor.PowerOn)
 
 	if _, err := b.TakeSnapshot(ctx, vm.ID, s.Key, "a/b", guard); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("a name that cannot be: %v", err)
@@ -201,20 +138,99 @@ func TestLabSnapshots(t *testing.T) {
 	}
 	theirs()
 
-	cutOff("DeleteSnapshot", forget("one"), "forgotten")
-	want(0x44, "without the first snapshot")
+	l.cutOff("DeleteSnapshot", forget("one"), "forgotten")
+	l.want(0x44, "without the first snapshot")
 	if err := forget("two")(); err != nil {
 		t.Fatal(err)
 	}
-	want(0x44, "without snapshots")
+	l.want(0x44, "without snapshots")
 	if err := forget("two")(); err != nil { // the VM was off in between; what is left to do is done now
 		t.Fatal(err)
 	}
-	active, all := files()
+	active, all := l.files()
 	if diff := cmp.Diff([]string{path.Base(active)}, all); diff != "" || layerOf(s.Key, path.Base(active)) != 0 {
 		t.Errorf("files without snapshots (-want +got), of which %s is active:\n%s", active, diff)
 	}
-	want(0x44, "in one file again")
+	l.want(0x44, "in one file again")
+}
+
+// labSnapshots is a VM whose root disk is looked at.
+type labSnapshots struct {
+	t   *testing.T
+	b   *Backend
+	id  hypervisor.ID
+	key director.Stamp
+}
+
+// files returns the root disk's active file, and the names of all.
+func (l *labSnapshots) files() (active string, all []string) {
+	l.t.Helper()
+	_, err := inPool(l.t.Context(), l.b.hosts[0], "test", func(p *pool) (none, error) {
+		return none{}, p.withRoot("test", l.id, l.key, func(r *rootDisk) error {
+			active = r.active()
+			for file := range r.layers {
+				all = append(all, path.Base(file))
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	slices.Sort(all)
+	return active, all
+}
+
+func (l *labSnapshots) power(p hypervisor.Power) {
+	l.t.Helper()
+	if err := l.b.SetPower(l.t.Context(), l.id, p); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *labSnapshots) qemuIO(command string) string {
+	l.t.Helper()
+	active, _ := l.files()
+	out, err := exec.CommandContext(l.t.Context(), "qemu-io", "-f", "qcow2", "-c", command, active).CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("qemu-io %s %s: %v\n%s", command, active, err, out)
+	}
+	return string(out)
+}
+
+func (l *labSnapshots) write(pattern int) {
+	l.t.Helper()
+	l.power(hypervisor.PowerOff)
+	l.qemuIO(fmt.Sprintf("write -P %d 1M 4k", pattern))
+}
+
+func (l *labSnapshots) want(pattern int, when string) {
+	l.t.Helper()
+	l.power(hypervisor.PowerOff)
+	if out := l.qemuIO(fmt.Sprintf("read -P %d 1M 4k", pattern)); strings.Contains(out, "verification failed") {
+		l.t.Errorf("%s the disk does not have the pattern %d:\n%s", when, pattern, out)
+	}
+	l.power(hypervisor.PowerOn)
+}
+
+// cutOff runs the call once for each point, is cut off there, and again in peace.
+func (l *labSnapshots) cutOff(what string, do func() error, points ...string) {
+	l.t.Helper()
+	for _, point := range points {
+		l.b.at = func(p string) error {
+			if p == point {
+				return errors.New("cut off")
+			}
+			return nil
+		}
+		if err := do(); err == nil {
+			l.t.Errorf("%s was not cut off at %s", what, point)
+		}
+		l.b.at = func(string) error { return nil }
+		if err := do(); err != nil {
+			l.t.Errorf("%s after it was cut off at %s: %v", what, point, err)
+		}
+	}
 }
 
 // somebodysSnapshot has libvirt know a snapshot that a person took, of a VM that has one of ours, and returns how to

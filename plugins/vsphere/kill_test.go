@@ -49,6 +49,33 @@ func TestKillLoop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // a creation that hangs is named then
 	defer cancel()
 	id := hypervisortest.RandomID("d")
+	watch := f.open(t)
+	defer watch.Close()
+	specs, strangers := killSpecs(ctx, t, f, watch, id)
+	killCreations(ctx, t, f, specs)
+
+	rows := map[director.Stamp]string{}
+	for i, s := range specs {
+		if i%2 == 0 {
+			rows[s.Key] = s.Name
+		}
+	}
+	swept := sweep(ctx, t, watch, id, rows)
+	wantOneOfEach(ctx, t, watch, id, rows)
+	for vm, before := range strangers {
+		now, err := watch.Get(ctx, vm)
+		if diff := cmp.Diff(before, now); diff != "" || err != nil {
+			t.Errorf("a stranger was touched: %v (-before +after):\n%s", err, diff)
+		}
+	}
+	t.Logf("%d orphans swept, %d machines ready, %d strangers untouched", swept, len(rows), len(strangers))
+}
+
+// killSpecs returns the machines to make, and strangers that have the names of some of them.
+func killSpecs(
+	ctx context.Context, t *testing.T, f *fixture, watch *Backend, id string,
+) ([]hypervisor.Spec, map[hypervisor.ID]hypervisor.VM) {
+	t.Helper()
 	root, err := f.finder(t).Folder(ctx, "/DC0/vm")
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +85,6 @@ func TestKillLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	strangers := map[hypervisor.ID]hypervisor.VM{}
-	watch := f.open(t)
-	defer watch.Close()
 	var specs []hypervisor.Spec
 	for i := range *kills {
 		s := f.spec()
@@ -74,7 +99,12 @@ func TestKillLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return specs, strangers
+}
 
+// killCreations makes every machine with a director that dies, and every second one again with a director that lives.
+func killCreations(ctx context.Context, t *testing.T, f *fixture, specs []hypervisor.Spec) {
+	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(*kills)))
 	work := make(chan func())
 	var wg sync.WaitGroup
@@ -89,43 +119,50 @@ func TestKillLoop(t *testing.T) {
 	for i, s := range specs {
 		at, answered := random.Int64N(36)+1, random.IntN(2) == 0
 		work <- func() {
-			b := f.open(t)
-			dying(b, at, answered)
-			if _, err := b.Ensure(ctx, s); err != nil {
+			if cutOff(ctx, t, f, s, at, answered) {
 				died.Add(1)
 			}
-			_ = b.Close() // dead already
-			if i%2 == 1 {
-				return
-			}
-			again := f.open(t)
-			defer again.Close()
-			for {
-				v, err := again.Ensure(ctx, s)
-				if err == nil && v.Ready {
-					return
-				}
-				if err != nil && (director.KindOf(err) != director.KindUnavailable || ctx.Err() != nil) {
-					t.Errorf("%s after a kill at call %d: %v", s.Name, at, err)
-					return
-				}
+			if i%2 == 0 {
+				finish(ctx, t, f, s, at)
 			}
 		}
 	}
 	close(work)
 	wg.Wait()
 	t.Logf("%d of %d creations were cut off", died.Load(), *kills)
+}
 
-	// The sweep: what has our stamp and no row.
+// cutOff makes the machine with a director that dies at the call, and tells whether it died.
+func cutOff(ctx context.Context, t *testing.T, f *fixture, s hypervisor.Spec, at int64, answered bool) bool {
+	b := f.open(t)
+	dying(b, at, answered)
+	_, err := b.Ensure(ctx, s)
+	_ = b.Close() // dead already
+	return err != nil
+}
+
+// finish makes the machine until it is ready.
+func finish(ctx context.Context, t *testing.T, f *fixture, s hypervisor.Spec, at int64) {
+	again := f.open(t)
+	defer again.Close()
+	for {
+		v, err := again.Ensure(ctx, s)
+		if err == nil && v.Ready {
+			return
+		}
+		if err != nil && (director.KindOf(err) != director.KindUnavailable || ctx.Err() != nil) {
+			t.Errorf("%s after a kill at call %d: %v", s.Name, at, err)
+			return
+		}
+	}
+}
+
+// sweep deletes what has our stamp and no row, and returns how many VMs that are.
+func sweep(ctx context.Context, t *testing.T, watch *Backend, id string, rows map[director.Stamp]string) int {
+	t.Helper()
 	all, err := watch.List(ctx, hypervisor.Filter{Director: id})
 	if err != nil {
 		t.Fatal(err)
-	}
-	rows := map[director.Stamp]string{}
-	for i, s := range specs {
-		if i%2 == 0 {
-			rows[s.Key] = s.Name
-		}
 	}
 	seen, swept := map[director.Stamp]bool{}, 0
 	for _, v := range all {
@@ -142,6 +179,12 @@ func TestKillLoop(t *testing.T) {
 		}
 		seen[v.Stamp] = true
 	}
+	return swept
+}
+
+// wantOneOfEach checks that every row has one VM and one data disk, and that nothing else is left.
+func wantOneOfEach(ctx context.Context, t *testing.T, watch *Backend, id string, rows map[director.Stamp]string) {
+	t.Helper()
 	volumes, err := watch.ListVolumes(ctx, id)
 	if err != nil {
 		t.Fatal(err)
@@ -158,11 +201,4 @@ func TestKillLoop(t *testing.T) {
 	if err != nil || len(left) != len(rows) {
 		t.Errorf("%d VMs are left for %d machines, %v", len(left), len(rows), err)
 	}
-	for vm, before := range strangers {
-		now, err := watch.Get(ctx, vm)
-		if diff := cmp.Diff(before, now); diff != "" || err != nil {
-			t.Errorf("a stranger was touched: %v (-before +after):\n%s", err, diff)
-		}
-	}
-	t.Logf("%d orphans swept, %d machines ready, %d strangers untouched", swept, len(left), len(strangers))
 }

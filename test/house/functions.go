@@ -27,7 +27,7 @@ func Functions(root string) ([]Function, error) {
 		}
 		name := entry.Name()
 		if entry.IsDir() {
-			if path != root && (name == "node_modules" || name == "testdata" || name == "bin" || strings.HasPrefix(name, ".")) {
+			if path != root && !ours(name) {
 				return fs.SkipDir
 			}
 			return nil
@@ -44,6 +44,11 @@ func Functions(root string) ([]Function, error) {
 		return err
 	})
 	return all, err
+}
+
+// ours tells whether a directory of this name may hold source of the project.
+func ours(name string) bool {
+	return name != "node_modules" && name != "testdata" && name != "bin" && !strings.HasPrefix(name, ".")
 }
 
 // functionsOf lists the functions of one file: those with a name, and the literals outside of them, which have the name

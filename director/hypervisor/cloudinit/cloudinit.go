@@ -224,7 +224,10 @@ func (g *Guest) checkDataDisk(p *problems) {
 			d.Mount,
 		)
 		for j, other := range d.Persist[:i] {
-			p.want(!within(dir, other) && !within(other, dir), at, "%q and persist[%d] %q lie in each other", dir, j, other)
+			p.want(
+				!within(dir, other) && !within(other, dir), at, "%q and persist[%d] %q lie in each other", dir, j,
+				other,
+			)
 		}
 	}
 }
@@ -238,7 +241,9 @@ func (g *Guest) checkFiles(p *problems) {
 	}
 	for i, f := range g.Files {
 		at := fmt.Sprintf("files[%d]", i)
-		p.want(path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path)
+		p.want(
+			path.IsAbs(f.Path) && path.Clean(f.Path) == f.Path, at+".path", "%q is not a clean absolute path", f.Path,
+		)
 		p.want(f.Mode == "" || mode.MatchString(f.Mode), at+".mode", "%q is not octal, such as 0644", f.Mode)
 	}
 }

@@ -89,7 +89,9 @@ func (r *runner) run() error {
 				}
 				continue
 			}
-			log.Printf("%s: the guest has ended: exit code %d, signal %d", r.m.Name, status.ExitStatus(), status.Signal())
+			log.Printf(
+				"%s: the guest has ended: exit code %d, signal %d", r.m.Name, status.ExitStatus(), status.Signal(),
+			)
 			if err := r.mon.tell("quit"); err != nil {
 				return err
 			}
