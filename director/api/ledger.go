@@ -9,43 +9,22 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
+	"github.com/director-kaas/kaas/director/vms"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Ledger is what the API offers of the ledger of VMs. All methods return *director.Error and are safe for concurrent
 // use.
 type Ledger interface {
-	// VMs lists the VMs of the named providers, or of all, with strangers or without.
-	VMs(ctx context.Context, strangers bool, providers ...string) (VMsView, error)
+	// List lists the VMs of the named providers, or of all, with strangers or without.
+	List(ctx context.Context, strangers bool, providers ...string) (vms.View, error)
 	// Audit compares the ledger with what the named providers have, or all. It changes nothing.
 	Audit(ctx context.Context, providers ...string) (ledger.Report, error)
 	// Adopt writes an orphan into the ledger again; conflict says why it cannot be. said are addresses that nobody may
 	// remember, and may be empty.
-	Adopt(ctx context.Context, actor, provider, id string, said wire.VMAdopt) (director.Machine, error)
+	Adopt(ctx context.Context, actor, provider, id string, said vms.Addresses) (director.Machine, error)
 	// Reclaim deletes an orphan; conflict says why it is none. Its data disks stay unless told.
 	Reclaim(ctx context.Context, actor, provider, id string, dataDisks bool) (hypervisor.VM, error)
-}
-
-// The owners of VMs.
-const (
-	OwnerLedger   = "ledger"   // it has a row
-	OwnerFenced   = "fenced"   // it was given up when its host was lost
-	OwnerOrphan   = "orphan"   // it carries our stamp, and has none
-	OwnerStranger = "stranger" // it is not ours
-)
-
-// VMView is a VM as the hypervisor has it, with its row.
-type VMView struct {
-	Provider string
-	Owner    string
-	VM       hypervisor.VM    // without an ID for a row whose VM was not seen
-	Machine  director.Machine // zero without a row
-}
-
-// VMsView is a list of VMs, with the providers that were asked.
-type VMsView struct {
-	Items     []VMView
-	Providers []ledger.Compared
 }
 
 type vmsInput struct {
@@ -108,7 +87,7 @@ func (s *server) ledger(api huma.API) {
 }
 
 func (s *server) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
-	v, err := s.Ledger.VMs(ctx, in.Strangers, in.Provider...)
+	v, err := s.Ledger.List(ctx, in.Strangers, in.Provider...)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +121,8 @@ func (s *server) auditVms(ctx context.Context, _ director.Actor, in *auditInput)
 }
 
 func (s *server) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
-	m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, orZero(in.Body))
+	said := orZero(in.Body)
+	m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, vms.Addresses{First: said.Address, Further: said.Addresses})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +130,7 @@ func (s *server) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) 
 		ID: hypervisor.ID(m.VMID), Name: m.Name, Host: m.Host, CPUs: m.CPUs, Memory: m.Memory,
 		Stamp: director.Stamp{Machine: m.ID},
 	}
-	return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerLedger, VM: vm, Machine: m})}, nil
+	return &body[wire.VM]{vmOf(vms.Item{Provider: in.Name, Owner: vms.OwnerLedger, VM: vm, Machine: m})}, nil
 }
 
 func (s *server) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
@@ -158,7 +138,7 @@ func (s *server) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInp
 	if err != nil {
 		return nil, err
 	}
-	return &body[wire.VM]{vmOf(VMView{Provider: in.Name, Owner: OwnerOrphan, VM: vm})}, nil
+	return &body[wire.VM]{vmOf(vms.Item{Provider: in.Name, Owner: vms.OwnerOrphan, VM: vm})}, nil
 }
 
 func comparedOf(list []ledger.Compared) []wire.Compared {
@@ -172,7 +152,7 @@ func comparedOf(list []ledger.Compared) []wire.Compared {
 	return out
 }
 
-func vmOf(v VMView) wire.VM {
+func vmOf(v vms.Item) wire.VM {
 	out := wire.VM{
 		Provider: v.Provider, Host: v.VM.Host, ID: string(v.VM.ID), Name: v.VM.Name, Power: string(v.VM.Power),
 		Owner: v.Owner, Machine: v.VM.Stamp.Machine,

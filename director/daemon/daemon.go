@@ -29,11 +29,9 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
-	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
-	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
@@ -68,6 +66,7 @@ type Daemon struct {
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	docs         *documents.Service
 	ops          *operations.Operations
+	services     services
 	fencing      *fence.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
@@ -182,9 +181,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
-	im := images.New(images.Config{
-		Store: db, Files: files, Backends: env.Backends, Gate: env.Gate, Dirs: d.cfg.rules().Images, Now: time.Now,
-	})
+	d.services = d.newServices(db, env, files)
 	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
 	ops := operations.New(operations.Config{
 		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
@@ -199,12 +196,12 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		LogsOf: logsOf,
 	})
 	d.docs = documents.New(documents.Config{
-		Store: db, Images: im, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
+		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
 		Applied:       func() { scheduler.Wake() },
 		Answer:        func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
 	})
-	scheduler = d.scheduler(db, ops, im)
+	scheduler = d.scheduler(db, ops)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
 		return err
 	}
@@ -220,7 +217,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.startFencing(ctx, d.fencing)
 	d.startServing(ctx, db, env)
-	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, im, scheduler), service, identity, build, m)
+	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, scheduler), service, identity, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -412,15 +409,14 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 
 // ports puts what the API offers behind its ports.
 func (d *Daemon) ports(
-	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, im *images.Service,
-	scheduler *schedule.Scheduler,
+	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, scheduler *schedule.Scheduler,
 ) api.Ports {
 	return api.Ports{
 		Documents: d.docs,
-		Clusters:  ops, Plans: ops, Journal: ops, Phases: ops, Images: im, Ledger: ops, Capacity: ops,
+		Clusters:  ops, Plans: ops, Journal: ops, Phases: ops, Capacity: ops,
+		Images: d.services.images, Ledger: d.services.vms, Disks: d.services.disks,
 		Access:    access.New(db, ops, env, time.Now),
 		Schedules: operations.Schedules{Operations: ops, Scheduler: scheduler},
-		Disks:     disks.New(db, env.Backends, db.DirectorID(), time.Now),
 		Providers: providers.New(providers.Config{
 			Vault: d.vault(db, box), Backends: env.Backends, Director: db.DirectorID(), Simulates: h.simulates(),
 			Now: time.Now,

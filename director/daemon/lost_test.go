@@ -129,7 +129,7 @@ func (o *outage) sweep() {
 
 func (o *outage) audit() []string {
 	o.t.Helper()
-	r, err := o.d.ops.Audit(o.t.Context(), "lab")
+	r, err := o.d.services.vms.Audit(o.t.Context(), "lab")
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestLostHostOfAWorker(t *testing.T) {
 		t.Errorf("the audit finds %q", got)
 	}
 	o.nothingToDo()
-	if _, err := o.d.ops.Reclaim(t.Context(), "ann", "lab", string(old.ID), false); err != nil {
+	if _, err := o.d.services.vms.Reclaim(t.Context(), "ann", "lab", string(old.ID), false); err != nil {
 		t.Fatal(err)
 	}
 	o.sweep()

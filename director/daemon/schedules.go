@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -25,17 +24,15 @@ func defaultSchedules() []model.Document {
 }
 
 // scheduler returns the scheduler with every job that this director knows.
-func (d *Daemon) scheduler(
-	db *store.Store, ops *operations.Operations, im *images.Service,
-) *schedule.Scheduler {
+func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
 		schedule.PruneJob(
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms},
 			operations.Retention{Operations: ops}, time.Now,
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
-		schedule.DriftJob(ops),
-		schedule.ImagesJob(im, time.Now),
+		schedule.DriftJob(d.services.vms),
+		schedule.ImagesJob(d.services.images, time.Now),
 	}})
 }
 

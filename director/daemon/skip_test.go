@@ -25,6 +25,7 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/vms"
 )
 
 // members is a cluster that has the nodes that playbooks have joined, at the versions that they have brought them to.
@@ -113,6 +114,7 @@ func (m *members) Nodes(ctx context.Context) ([]kube.Node, error) {
 type skipping struct {
 	*operations.Operations
 	docs    *documents.Service
+	ledger  *vms.Service
 	cluster *members
 }
 
@@ -127,7 +129,7 @@ func openSkipping(t *testing.T) *skipping {
 		t.Fatal(err)
 	}
 	conf := d.ops.Config
-	s := &skipping{docs: d.docs, cluster: &members{runs: map[string]member{}, vms: func(
+	s := &skipping{docs: d.docs, ledger: d.services.vms, cluster: &members{runs: map[string]member{}, vms: func(
 		ctx context.Context,
 	) (map[string]string, error) {
 		rows, err := conf.Store.Machines(ctx, store.MachineFilter{})
@@ -218,16 +220,16 @@ func (s *skipping) differences(t *testing.T) (unsaid []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := s.VMs(t.Context(), true)
+	v, err := s.ledger.List(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vms := map[string]string{}
+	there := map[string]string{}
 	for _, item := range v.Items {
 		if item.VM.ID != "" {
-			vms[item.VM.Name] = string(item.VM.ID)
+			there[item.VM.Name] = string(item.VM.ID)
 		}
-		if item.Owner != api.OwnerLedger {
+		if item.Owner != vms.OwnerLedger {
 			t.Errorf("VM %s is a %s", item.VM.Name, item.Owner)
 		}
 	}
@@ -236,8 +238,8 @@ func (s *skipping) differences(t *testing.T) (unsaid []string) {
 		t.Fatal(err)
 	}
 	for _, m := range rows {
-		if m.VMID != vms[m.Name] {
-			t.Errorf("%s: the ledger says VM %q, the hypervisor %q", m.Name, m.VMID, vms[m.Name])
+		if m.VMID != there[m.Name] {
+			t.Errorf("%s: the ledger says VM %q, the hypervisor %q", m.Name, m.VMID, there[m.Name])
 		}
 		switch m.Kubernetes {
 		case runs[m.Name]:

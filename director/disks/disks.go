@@ -10,7 +10,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -48,7 +47,7 @@ type View struct {
 // List returns the disks that outlived their VMs, by provider, cluster and node. A provider that does not answer is
 // named, and its disks are shown as the ledger has them. Errors: not_found for a provider that there is not.
 func (s *Service) List(ctx context.Context, f Filter) (View, error) {
-	names, err := s.providers(ctx, f.Providers)
+	names, err := s.store.ProviderNames(ctx, f.Providers)
 	if err != nil {
 		return View{}, err
 	}
@@ -94,25 +93,10 @@ func (s *Service) List(ctx context.Context, f Filter) (View, error) {
 	return v, nil
 }
 
-func (s *Service) providers(ctx context.Context, named []string) ([]string, error) {
-	docs, err := s.store.Documents(ctx, model.KindProvider)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, d := range docs {
-		all = append(all, d.Metadata.Name)
-	}
-	for _, n := range named {
-		if !slices.Contains(all, n) {
-			return nil, director.Errorf(director.KindNotFound, "disks.provider", "there is no Provider/%s", n).
-				WithHint("there are: %s", strings.Join(all, ", "))
-		}
-	}
-	if len(named) > 0 {
-		all = slices.Compact(slices.Sorted(slices.Values(named)))
-	}
-	return all, nil
+// OnProviders returns the disks on the named providers, and how each provider answered.
+func (s *Service) OnProviders(ctx context.Context, providers []string) ([]ledger.Disk, []ledger.Compared, error) {
+	v, err := s.List(ctx, Filter{Providers: providers})
+	return v.Items, v.Providers, err
 }
 
 func (s *Service) volumes(ctx context.Context, provider string) ([]hypervisor.VolumeInfo, error) {

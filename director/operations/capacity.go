@@ -77,7 +77,7 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		quota, err := o.checkQuota(ctx, w)
 		v.Problems = append(v.Problems, quota...)
 		add(err, w.Provider.Ref().String())
-		_, err = o.list(ctx, w.Provider.Metadata.Name, false)
+		_, err = o.list(ctx, w.Provider.Metadata.Name)
 		add(err, w.Provider.Ref().String())
 	}
 	return v, ctx.Err()
@@ -95,7 +95,7 @@ func (o *Operations) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.C
 		}
 		cluster, q.Providers = &doc, []string{doc.Cluster.Provider}
 	}
-	names, err := o.providers(ctx, q.Providers)
+	names, err := o.Store.ProviderNames(ctx, q.Providers)
 	if err != nil {
 		return nil, err
 	}
@@ -185,4 +185,13 @@ func (o *Operations) hosts(ctx context.Context, provider string, policy model.Ov
 	}
 	rows, err := teller.Capacity(ctx)
 	return capacity.Hosts(rows, vms, policy), err
+}
+
+// list returns our VMs on the provider.
+func (o *Operations) list(ctx context.Context, provider string) ([]hypervisor.VM, error) {
+	b, err := o.Env.Backends.Backend(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	return b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 }

@@ -23,17 +23,3 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}, Env: l.Env,
 	})}
 }
-
-// found audits, and returns the kinds and names of what was found.
-func (l *lab) found(t *testing.T) []string {
-	t.Helper()
-	r, err := l.Audit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, f := range r.Findings {
-		out = append(out, string(f.Kind)+" "+f.Name)
-	}
-	return out
-}

@@ -12,16 +12,15 @@ import (
 )
 
 // Schedules is what can be asked of the schedules, and what their jobs ask of the director. It implements
-// api.Schedules, schedule.Plans and schedule.Auditor.
+// api.Schedules and schedule.Plans.
 type Schedules struct {
 	*Operations
 	Scheduler *schedule.Scheduler
 }
 
 var (
-	_ api.Schedules    = Schedules{}
-	_ schedule.Plans   = (*Operations)(nil)
-	_ schedule.Auditor = (*Operations)(nil)
+	_ api.Schedules  = Schedules{}
+	_ schedule.Plans = (*Operations)(nil)
 )
 
 // Schedules lists every schedule by name, with its last runs.
@@ -114,30 +113,4 @@ func (o *Operations) Begin(ctx context.Context, actor, cluster string, op plan.O
 	}
 	_, err = o.StartPlan(ctx, actor, v.Plan.ID, v.Plan.Hash)
 	return v.Plan.ID, err
-}
-
-// Busy lists the clusters that a plan holds, or that the newest plan has left half way.
-func (o *Operations) Busy(ctx context.Context) (map[string]bool, error) {
-	ids, err := o.Store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
-		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing,
-		plan.PhaseFailed, plan.PhaseCancelled,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	busy := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		p, _, err := o.Store.Plan(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		newest, err := o.Store.Plans(ctx, store.PlanFilter{Cluster: p.Cluster, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		if newest[0] == id {
-			busy[p.Cluster] = true
-		}
-	}
-	return busy, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
@@ -19,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/vms"
 )
 
 // scheduling is the operations of a director whose jobs see the real store and an in-memory hypervisor.
@@ -35,9 +37,14 @@ func scheduling(t *testing.T) (Schedules, hypervisor.Backend) {
 		Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 	})
+	backends := servicetest.Backend{B: b}
+	ledger := vms.New(vms.Config{
+		Store: db, Backends: backends, Clusters: steps.Env{}, Director: db.DirectorID(), Now: time.Now,
+		Disks: disks.New(db, backends, db.DirectorID(), time.Now),
+	})
 	s := Schedules{
 		Operations: ops,
-		Scheduler:  schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ops)}}),
+		Scheduler:  schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ledger)}}),
 	}
 	t.Cleanup(func() {
 		if err := s.Scheduler.Stop(context.Background()); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // The cluster still believes in nodes whose VMs are off or gone; the director does not, and what was removed long ago
@@ -71,4 +72,20 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 	if diff := cmp.Diff([]string{"on"}, slices.Sorted(maps.Keys(w.Seen))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Whoever wants the inventory of a cluster whose bundle cannot be read is told of the bundle, and not of what is
+// missing of it.
+func TestFactsWithoutTheBundle(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	if err := l.Store.Update(t.Context(), func(
+		tx *store.Tx,
+	) error {
+		return tx.IntendMachine(l.Made["c000-w-1"], time.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Facts(t.Context(), "c000")
+	servicetest.WantKind(t, err, director.KindNotFound, "/nowhere")
 }

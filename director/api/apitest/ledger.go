@@ -11,7 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/wire"
+	"github.com/director-kaas/kaas/director/vms"
 )
 
 // Ledger implements api.Ledger with the real comparison, over VMs and rows that a test has put there.
@@ -69,25 +69,25 @@ func (l *Ledger) names(ctx context.Context, named []string) ([]string, error) {
 	return named, nil
 }
 
-// VMs lists VMs.
-func (l *Ledger) VMs(ctx context.Context, strangers bool, providers ...string) (api.VMsView, error) {
+// List lists VMs.
+func (l *Ledger) List(ctx context.Context, strangers bool, providers ...string) (vms.View, error) {
 	names, err := l.names(ctx, providers)
-	var v api.VMsView
+	var v vms.View
 	for _, n := range names {
 		v.Providers = append(v.Providers, ledger.Compared{Name: n, VMs: len(l.VMsOf[n]), Err: l.Down[n]})
 		for _, vm := range l.VMsOf[n] {
-			item := api.VMView{Provider: n, Owner: api.OwnerOrphan, VM: vm}
+			item := vms.Item{Provider: n, Owner: vms.OwnerOrphan, VM: vm}
 			if i := slices.IndexFunc(l.Rows, func(
 				m director.Machine,
 			) bool {
 				return m.ID == vm.Stamp.Machine
 			}); i >= 0 {
-				item.Owner, item.Machine = api.OwnerLedger, l.Rows[i]
+				item.Owner, item.Machine = vms.OwnerLedger, l.Rows[i]
 			}
 			if vm.Stamp.Director != directorID {
-				item.Owner = api.OwnerStranger
+				item.Owner = vms.OwnerStranger
 			}
-			if strangers || item.Owner != api.OwnerStranger {
+			if strangers || item.Owner != vms.OwnerStranger {
 				v.Items = append(v.Items, item)
 			}
 		}
@@ -133,7 +133,7 @@ func (l *Ledger) orphan(provider, id string) (int, error) {
 }
 
 // Adopt adds a row.
-func (l *Ledger) Adopt(_ context.Context, _, provider, id string, said wire.VMAdopt) (director.Machine, error) {
+func (l *Ledger) Adopt(_ context.Context, _, provider, id string, said vms.Addresses) (director.Machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, err := l.orphan(provider, id)
@@ -142,11 +142,11 @@ func (l *Ledger) Adopt(_ context.Context, _, provider, id string, said wire.VMAd
 	}
 	vm := l.VMsOf[provider][i]
 	m := director.Machine{
-		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: said.Address,
+		ID: vm.Stamp.Machine, Name: vm.Name, Cluster: "demo", Provider: provider, Host: vm.Host, Address: said.First,
 		VMID: id, State: director.MachinePresent,
 	}
-	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
-		m.NICs = append(m.NICs, director.NIC{Network: network, Address: said.Addresses[network]})
+	for _, network := range slices.Sorted(maps.Keys(said.Further)) {
+		m.NICs = append(m.NICs, director.NIC{Network: network, Address: said.Further[network]})
 	}
 	l.Rows = append(l.Rows, m)
 	return m, nil

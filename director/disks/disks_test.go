@@ -1,4 +1,4 @@
-package operations
+package disks_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +22,38 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/vms"
 )
+
+// lab is the kept disks of a director in a lab, and its ledger of VMs.
+type lab struct {
+	*servicetest.Lab
+	*disks.Service
+	ledger *vms.Service
+}
+
+func openLab(t *testing.T, clusters, workers int) *lab {
+	t.Helper()
+	l := servicetest.Open(t, clusters, workers)
+	kept := disks.New(l.Store, l.Env.Backends, l.Director.ID, time.Now)
+	return &lab{l, kept, vms.New(vms.Config{
+		Store: l.Store, Backends: l.Env.Backends, Clusters: l.Env, Director: l.Director.ID, Now: time.Now, Disks: kept,
+	})}
+}
+
+// found audits, and returns the kinds and names of what was found.
+func (l *lab) found(t *testing.T) []string {
+	t.Helper()
+	r, err := l.ledger.Audit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range r.Findings {
+		out = append(out, string(f.Kind)+" "+f.Name)
+	}
+	return out
+}
 
 // withDisk runs or undoes the handler of the kind for a machine with a data disk.
 func (l *lab) withDisk(t *testing.T, kind string, m director.Machine, undo bool, change func(*step.VMParams)) error {
@@ -64,14 +96,10 @@ func (l *lab) killed(t *testing.T, act func() error, verbs ...sim.Verb) {
 	}
 }
 
-func (l *lab) disks() *disks.Service {
-	return disks.New(l.Store, l.Env.Backends, l.Director.ID, l.Now)
-}
-
 // listed renders the disks as state, node and size, without foreign names.
 func (l *lab) listed(t *testing.T) []string {
 	t.Helper()
-	v, err := l.disks().List(t.Context(), disks.Filter{})
+	v, err := l.List(t.Context(), disks.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +145,10 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	id := director.DiskID(first.ID, director.DataDiskSerial)
 	kept, pv := "kept "+id+" c000/w/c000-w-1 1073741824", "foreign pv-1 c000/w/c000-w-1 5"
 	l.wantDisks(t, "after the deletion", pv, kept)
-	if v, err := l.disks().List(ctx, disks.Filter{Plan: "p-" + step.VMDelete}); err != nil || len(v.Items) != 2 {
+	if v, err := l.List(ctx, disks.Filter{Plan: "p-" + step.VMDelete}); err != nil || len(v.Items) != 2 {
 		t.Errorf("of the plan: %+v, %v", v, err)
 	}
-	r, err := l.Audit(ctx)
+	r, err := l.ledger.Audit(ctx)
 	if err != nil || len(r.Findings) > 0 || len(r.Disks) != 2 || r.Disks[0].Kept.IsZero() {
 		t.Errorf("audit: %+v, %v", r, err)
 	}
@@ -131,7 +159,7 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 		sim.VerbEnsure,
 	)
 	l.wantDisks(t, "taken over", pv, strings.Replace(kept, "kept", "taken", 1))
-	_, err = l.disks().Delete(ctx, "admin", "lab", id)
+	_, err = l.Delete(ctx, "admin", "lab", id)
 	servicetest.WantKind(t, err, director.KindConflict)
 	// its VM is made again, with the disk
 	if err := l.withDisk(t, step.VMRemove, second, false, nil); err != nil {
@@ -153,7 +181,7 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	l.wantDisks(t, "left behind again", pv, strings.Replace(kept, "c000-w-1", "c000-w-2", 1))
 
 	l.World.Inject(sim.Fault{Verb: sim.VerbDeleteVolume})
-	if _, err := l.disks().Delete(ctx, "admin", "lab", id); err == nil {
+	if _, err := l.Delete(ctx, "admin", "lab", id); err == nil {
 		t.Fatal("the fault did not strike")
 	}
 	if got := l.found(t); !slices.Equal(got, []string{"ghost-disk " + id}) {
@@ -161,10 +189,10 @@ func TestDisksOutliveTheirNodes(t *testing.T) {
 	}
 	servicetest.WantKind(t, l.Store.TakeDisk(ctx, id, "m3"), director.KindConflict)
 	for _, disk := range []string{id, director.ForeignDiskID("lab", "pv-1")} {
-		if _, err := l.disks().Delete(ctx, "admin", "lab", disk); err != nil {
+		if _, err := l.Delete(ctx, "admin", "lab", disk); err != nil {
 			t.Fatal(err)
 		}
-		_, err = l.disks().Delete(ctx, "admin", "lab", disk)
+		_, err = l.Delete(ctx, "admin", "lab", disk)
 		servicetest.WantKind(t, err, director.KindNotFound)
 	}
 	l.wantDisks(t, "at the end")
@@ -237,7 +265,7 @@ func TestOrphanDisks(t *testing.T) {
 	if got := l.found(t); !slices.Equal(got, []string{string(ledger.OrphanDisk) + " " + id}) {
 		t.Errorf("audit: %v", got)
 	}
-	if _, err := l.disks().Delete(t.Context(), "admin", "lab", id); err != nil {
+	if _, err := l.Delete(t.Context(), "admin", "lab", id); err != nil {
 		t.Fatal(err)
 	}
 	l.wantDisks(t, "at the end")

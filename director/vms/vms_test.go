@@ -1,4 +1,4 @@
-package operations
+package vms_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
+	"github.com/director-kaas/kaas/director/vms"
 )
 
 func TestReclaim(t *testing.T) {
@@ -117,7 +117,7 @@ func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
 	}
 	_, err = l.Reclaim(t.Context(), "admin", "lab", string(vm.ID), true)
 	servicetest.WantKind(t, err, director.KindConflict, "director theirs")
-	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), wire.VMAdopt{Address: m.Address})
+	_, err = l.Adopt(t.Context(), "admin", "lab", string(vm.ID), vms.Addresses{First: m.Address})
 	servicetest.WantKind(t, err, director.KindConflict, "director theirs")
 	if diff := cmp.Diff([]string{"stranger c000-w-1"}, l.found(t)); diff != "" {
 		t.Error(diff)
@@ -134,7 +134,7 @@ func TestAdopt(t *testing.T) {
 	}
 	vm1, vm2 := l.MakeVM(t, one), l.MakeVM(t, two)
 	adopt := func(vm hypervisor.VM, address string) (director.Machine, error) {
-		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address})
+		return l.Adopt(ctx, "admin", "lab", string(vm.ID), vms.Addresses{First: address})
 	}
 	// What is in the ledger and where it should be needs nothing.
 	if got, err := adopt(vm1, ""); err != nil || got.ID != one.ID {
@@ -258,7 +258,7 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 		t.Fatal(err)
 	}
 	adopt := func(address string, further map[string]string) (director.Machine, error) {
-		return l.Adopt(ctx, "admin", "lab", string(vm.ID), wire.VMAdopt{Address: address, Addresses: further})
+		return l.Adopt(ctx, "admin", "lab", string(vm.ID), vms.Addresses{First: address, Further: further})
 	}
 	_, err = adopt("", nil)
 	servicetest.WantKind(t, err, director.KindInvalid, "on network net, store", "--address ADDRESS --address store=ADDRESS")
@@ -278,22 +278,6 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 	); diff != "" || err != nil || got.Address != "10.64.1.0" {
 		t.Errorf("the row has the adapters (-want +got), %v:\n%s", err, diff)
 	}
-}
-
-// Whoever wants the inventory of a cluster whose bundle cannot be read is told of the bundle, and not of what is
-// missing of it.
-func TestFactsWithoutTheBundle(t *testing.T) {
-	t.Parallel()
-	l := openLab(t, 1, 1)
-	if err := l.Store.Update(t.Context(), func(
-		tx *store.Tx,
-	) error {
-		return tx.IntendMachine(l.Made["c000-w-1"], time.Now())
-	}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.Facts(t.Context(), "c000")
-	servicetest.WantKind(t, err, director.KindNotFound, "/nowhere")
 }
 
 // A row that vanished from under a plan is written again before the hypervisor is asked: a retry after an undo must not
@@ -335,7 +319,7 @@ func TestVMs(t *testing.T) {
 		false: {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended"},
 		true:  {"c000-w-1 ledger on present", "c000-w-2 orphan on ", "c000-w-3 ledger  intended", "mail stranger on "},
 	} {
-		v, err := l.VMs(ctx, strangers, "lab")
+		v, err := l.List(ctx, strangers, "lab")
 		var got []string
 		for _, i := range v.Items {
 			got = append(got, fmt.Sprintf("%s %s %s %s", i.VM.Name, i.Owner, i.VM.Power, i.Machine.State))
@@ -346,7 +330,7 @@ func TestVMs(t *testing.T) {
 	}
 	// A host that does not answer hides nothing of the ledger, and is no reason to call anything a ghost.
 	l.World.SetReachable("h1", false)
-	v, err := l.VMs(ctx, false)
+	v, err := l.List(ctx, false)
 	if err != nil || len(v.Items) != 2 || v.Providers[0].Err == nil {
 		t.Errorf("got %+v, %v", v, err)
 	}

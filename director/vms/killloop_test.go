@@ -1,4 +1,4 @@
-package operations
+package vms_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
+	"github.com/director-kaas/kaas/director/vms"
 )
 
 var errKilled = errors.New("the director was killed")
@@ -129,25 +129,92 @@ func (l *lab) try(
 	}
 }
 
+// killLoop is 1,000 creations by directors that die, and what is known of them.
+type killLoop struct {
+	*lab
+	seed    uint64
+	planted map[string]bool // names that strangers have
+
+	mu      sync.Mutex
+	nobodys map[string]bool // machines that may be found as orphans from now on
+	counts  map[string]int  // machines, by what became of them
+}
+
+const loopClusters, loopWorkers = 100, 10
+
 // 1,000 creations, each killed and cut off at random points, on a hypervisor with faults and with strangers of the same
 // names, by directors whose database was set back in between. One sweep with the ledger's own means then leaves no
 // orphan, no twin, no stranger touched. Audits run all the time, and none calls a VM an orphan that a plan is just
 // making.
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
-	const clusters, workers = 100, 10
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	l := openLab(t, clusters, workers)
+	l := &killLoop{
+		lab: openLab(t, loopClusters, loopWorkers), seed: uint64(time.Now().UnixNano()), planted: map[string]bool{},
+		nobodys: map[string]bool{}, counts: map[string]int{},
+	}
+	t.Logf("seed %d", l.seed)
 	l.World.SetAttempts(2)
-	l.World.SetWeather(seed, map[sim.Verb]sim.Timing{
+	l.World.SetWeather(l.seed, map[sim.Verb]sim.Timing{
 		sim.VerbEnsure: {Faults: 0.1}, sim.VerbDelete: {Faults: 0.1}, sim.VerbList: {Faults: 0.02},
 	})
-	planted := map[string]bool{}
+	l.plant(t)
+	before := l.strangers()
+
+	due := make(chan struct{}, loopClusters)
+	var audits, creations sync.WaitGroup
+	rounds := 0
+	audits.Go(func() {
+		for range due {
+			l.auditOnce(t)
+			rounds++
+		}
+	})
+	work := make(chan int)
+	for w := range 4 {
+		random := rand.New(rand.NewPCG(l.seed, uint64(w)))
+		creations.Go(func() {
+			for i := range work {
+				l.createCluster(t, random, i)
+			}
+		})
+	}
+	for i := range loopClusters {
+		work <- i
+		if i%5 == 0 {
+			due <- struct{}{}
+		}
+	}
+	close(work)
+	creations.Wait()
+	close(due)
+	audits.Wait()
+
+	t.Logf("%v; %d audits meanwhile; %d orphans", l.counts, rounds, len(l.orphans(t)))
+	if len(l.orphans(t)) < 50 {
+		t.Error("too few orphans to prove anything")
+	}
+	l.sweep(t)
+	if got := l.orphans(t); len(got) > 0 {
+		t.Errorf("orphans are left: %v", got)
+	}
+	twins := slices.DeleteFunc(l.World.Twins(), func(s string) bool { return strings.HasPrefix(s, "MAC  ") })
+	if len(twins) > 0 {
+		t.Errorf("twins: %v", twins)
+	}
+	if diff := cmp.Diff(before, l.strangers()); diff != "" {
+		t.Errorf("strangers were touched:\n%s", diff)
+	}
+	l.agrees(t)
+}
+
+// plant makes a VM of others with the name of a node in each cluster: every other one is without a stamp, the rest are
+// another director's.
+func (l *killLoop) plant(t *testing.T) {
+	t.Helper()
 	other := sim.Open(l.World)
-	for i := range clusters {
-		name := fmt.Sprintf("c%03d-w-%d", i, i%workers+1)
-		planted[name] = true
+	for i := range loopClusters {
+		name := fmt.Sprintf("c%03d-w-%d", i, i%loopWorkers+1)
+		l.planted[name] = true
 		if i%2 == 0 {
 			l.World.AddStranger(name)
 			continue
@@ -162,113 +229,73 @@ func TestKillLoop(t *testing.T) {
 			made = err == nil && lerr == nil && vms[0].Ready
 		}
 	}
-	strangers := func() []string {
-		return slices.DeleteFunc(l.World.Inventory(""), func(s string) bool {
-			return !strings.HasPrefix(s, "vm ") || strings.Contains(s, " "+l.Director.ID+"/")
-		})
-	}
-	before := strangers()
+}
 
-	var mu sync.Mutex
-	nobodys := map[string]bool{} // machines that may be found as orphans from now on
-	nobody := func(m director.Machine) {
-		mu.Lock()
-		defer mu.Unlock()
-		nobodys[m.ID] = true
-	}
-	due := make(chan struct{}, clusters)
-	var audits sync.WaitGroup
-	rounds := 0
-	audits.Go(func() {
-		for range due {
-			r, err := l.Audit(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			for _, f := range r.Findings {
-				if f.Kind == ledger.Orphan && !nobodys[f.Machine] {
-					t.Errorf("an audit calls %s an orphan while a plan makes it", f.Name)
-				}
-			}
-			mu.Unlock()
-			rounds++
-		}
+// strangers lists the VMs that are not ours.
+func (l *killLoop) strangers() []string {
+	return slices.DeleteFunc(l.World.Inventory(""), func(s string) bool {
+		return !strings.HasPrefix(s, "vm ") || strings.Contains(s, " "+l.Director.ID+"/")
 	})
+}
 
-	counts := map[string]int{}
-	var wg sync.WaitGroup
-	work := make(chan int)
-	for w := range 4 {
-		random := rand.New(rand.NewPCG(seed, uint64(w)))
-		wg.Go(func() {
-			for i := range work {
-				var machines []director.Machine
-				for n := range workers {
-					machines = append(machines, l.Made[fmt.Sprintf("c%03d-w-%d", i, n+1)])
-				}
-				id := fmt.Sprintf("p%d", i)
-				if err := l.AddPlan(t.Context(), id, true, machines...); err != nil {
-					t.Error(err)
-					return
-				}
-				var lost []director.Machine
-				for _, m := range machines {
-					fate, err := l.create(t.Context(), random, m, planted[m.Name], nobody)
-					if err != nil {
-						t.Errorf("%s: %v", m.Name, err)
-					}
-					if fate == "lost" {
-						lost = append(lost, m)
-					}
-					mu.Lock()
-					counts[fate]++
-					mu.Unlock()
-				}
-				if err := l.EndPlan(t.Context(), id, plan.PlanDone); err != nil {
-					t.Error(err)
-				}
-				for _, m := range lost { // the database is set back to before the plan
-					nobody(m)
-					if _, err := l.Store.SQL().ExecContext(
-						t.Context(), "DELETE FROM machines WHERE id = ?", m.ID,
-					); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
+// nobody notes that the machine may be found as an orphan from now on.
+func (l *killLoop) nobody(m director.Machine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nobodys[m.ID] = true
+}
+
+// auditOnce fails the test if an audit calls a VM an orphan that a plan is making.
+func (l *killLoop) auditOnce(t *testing.T) {
+	r, err := l.Audit(t.Context())
+	if err != nil {
+		t.Error(err)
 	}
-	for i := range clusters {
-		work <- i
-		if i%5 == 0 {
-			due <- struct{}{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range r.Findings {
+		if f.Kind == ledger.Orphan && !l.nobodys[f.Machine] {
+			t.Errorf("an audit calls %s an orphan while a plan makes it", f.Name)
 		}
 	}
-	close(work)
-	wg.Wait()
-	close(due)
-	audits.Wait()
-	t.Logf("%v; %d audits meanwhile; %d orphans", counts, rounds, len(l.orphans(t)))
-	if len(l.orphans(t)) < 50 {
-		t.Error("too few orphans to prove anything")
-	}
-	l.sweep(t)
+}
 
-	if got := l.orphans(t); len(got) > 0 {
-		t.Errorf("orphans are left: %v", got)
+// createCluster has a plan make the VMs of the cluster with the number, and sets the database back to before the plan
+// for those that are lost.
+func (l *killLoop) createCluster(t *testing.T, random *rand.Rand, number int) {
+	var machines []director.Machine
+	for n := range loopWorkers {
+		machines = append(machines, l.Made[fmt.Sprintf("c%03d-w-%d", number, n+1)])
 	}
-	if twins := slices.DeleteFunc(l.World.Twins(), func(
-		s string,
-	) bool {
-		return strings.HasPrefix(s, "MAC  ")
-	}); len(twins) > 0 {
-		t.Errorf("twins: %v", twins)
+	id := fmt.Sprintf("p%d", number)
+	if err := l.AddPlan(t.Context(), id, true, machines...); err != nil {
+		t.Error(err)
+		return
 	}
-	if diff := cmp.Diff(before, strangers()); diff != "" {
-		t.Errorf("strangers were touched:\n%s", diff)
+	var lost []director.Machine
+	for _, m := range machines {
+		fate, err := l.create(t.Context(), random, m, l.planted[m.Name], l.nobody)
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		if fate == "lost" {
+			lost = append(lost, m)
+		}
+		l.mu.Lock()
+		l.counts[fate]++
+		l.mu.Unlock()
 	}
-	l.agrees(t)
+	if err := l.EndPlan(t.Context(), id, plan.PlanDone); err != nil {
+		t.Error(err)
+	}
+	for _, m := range lost {
+		l.nobody(m)
+		if _, err := l.Store.SQL().ExecContext(
+			t.Context(), "DELETE FROM machines WHERE id = ?", m.ID,
+		); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // create brings one VM about, or gives it up, with deaths on the way, and returns what became of it.
@@ -337,7 +364,7 @@ func (l *lab) sweep(t *testing.T) {
 			var err error
 			for range 20 {
 				if _, err = l.Adopt(
-					t.Context(), "admin", "lab", string(f.VM), wire.VMAdopt{},
+					t.Context(), "admin", "lab", string(f.VM), vms.Addresses{},
 				); err == nil || director.KindOf(err) != director.KindUnavailable {
 					break
 				}

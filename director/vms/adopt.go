@@ -1,4 +1,4 @@
-package operations
+package vms
 
 import (
 	"context"
@@ -11,12 +11,18 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
 )
+
+// Addresses are those of an orphan, as a person knows them.
+type Addresses struct {
+	First   string
+	Further map[string]string // of further adapters, by network
+}
 
 // Adopt writes an orphan into the ledger again, if the cluster that it was made for exists: then the next plan of the
 // cluster sees it. A VM that is in the ledger already is written down where it is now. said are the addresses of an
@@ -25,90 +31,111 @@ import (
 // The row is the one that the VM had, as the tombstone or the newest plan that names it tells. Without either, the
 // stamp itself proves the cluster and the node's name; then only the addresses are missing. Nothing is taken from the
 // VM's name alone.
-func (o *Operations) Adopt(
-	ctx context.Context, actor, provider, id string, said wire.VMAdopt,
+func (s *Service) Adopt(
+	ctx context.Context, actor, provider, id string, said Addresses,
 ) (director.Machine, error) {
-	const op = "operations.adopt"
-	_, vm, err := o.owned(ctx, op, provider, id)
+	const op = "vms.adopt"
+	_, vm, err := s.owned(ctx, op, provider, id)
 	if err != nil {
 		return director.Machine{}, err
 	}
-	row, there, err := o.Store.Machine(ctx, vm.Stamp.Machine)
+	row, there, err := s.store.Machine(ctx, vm.Stamp.Machine)
 	if err != nil {
 		return row, err
 	}
 	if there && row.Deleted.IsZero() {
-		return o.relocate(ctx, actor, row, vm)
+		return s.relocate(ctx, actor, row, vm)
 	}
-	m, err := o.remembered(ctx, op, provider, vm, row, there, said)
+	m, err := s.remembered(ctx, op, provider, vm, row, there, said)
 	if err != nil {
 		return m, err
 	}
-	if err := o.checkAdopted(ctx, op, m, vm); err != nil {
+	if err := s.checkAdopted(ctx, op, m, vm); err != nil {
 		return m, err
 	}
 	m.Host, m.VMID, m.State, m.Deleted = vm.Host, string(vm.ID), director.MachinePresent, time.Time{}
-	if m.Kubernetes, err = o.memberVersion(ctx, m); err != nil {
+	if m.Kubernetes, err = s.memberVersion(ctx, m); err != nil {
 		return m, err
 	}
-	err = o.Store.Update(ctx, func(tx *store.Tx) error {
-		if err := tx.AdoptMachine(m, o.Now()); err != nil {
+	err = s.store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AdoptMachine(m, s.now()); err != nil {
 			return err
 		}
 		return tx.Audit(
-			o.Now(), actor, "adopt", "VM/"+id+" ("+vm.Name+") on Provider/"+provider+" into Cluster/"+m.Cluster,
+			s.now(), actor, "adopt", "VM/"+id+" ("+vm.Name+") on Provider/"+provider+" into Cluster/"+m.Cluster,
 		)
 	})
 	return m, err
 }
 
 // relocate writes down where the VM of a living row is now.
-func (o *Operations) relocate(
+func (s *Service) relocate(
 	ctx context.Context, actor string, row director.Machine, vm hypervisor.VM,
 ) (director.Machine, error) {
 	if row.Host == vm.Host && row.VMID == string(vm.ID) {
 		return row, nil
 	}
-	if holder, err := o.Store.Holder(ctx, row.Cluster); err != nil {
+	if holder, err := s.store.Holder(ctx, row.Cluster); err != nil {
 		return row, err
 	} else if holder != "" {
-		return row, o.Store.HeldBy(ctx, "operations.adopt", holder, row.Cluster)
+		return row, s.store.HeldBy(ctx, "vms.adopt", holder, row.Cluster)
 	}
-	if err := o.Store.SetMachine(ctx, row.ID, row.State, vm.Host, string(vm.ID)); err != nil {
+	if err := s.store.SetMachine(ctx, row.ID, row.State, vm.Host, string(vm.ID)); err != nil {
 		return row, err
 	}
 	row.Host, row.VMID = vm.Host, string(vm.ID)
-	return row, o.Store.Update(ctx, func(tx *store.Tx) error {
-		return tx.Audit(o.Now(), actor, "adopt", "VM/"+string(vm.ID)+" ("+vm.Name+") on host "+vm.Host)
+	return row, s.store.Update(ctx, func(tx *store.Tx) error {
+		return tx.Audit(s.now(), actor, "adopt", "VM/"+string(vm.ID)+" ("+vm.Name+") on host "+vm.Host)
 	})
 }
 
 // remembered returns the row that the VM had, or has to have.
-func (o *Operations) remembered(
+func (s *Service) remembered(
 	ctx context.Context, op, provider string, vm hypervisor.VM, tombstone director.Machine, buried bool,
-	said wire.VMAdopt,
+	said Addresses,
 ) (director.Machine, error) {
 	if buried && tombstone.Address != "" {
 		return tombstone, known(op, tombstone, said)
 	}
-	id, err := o.Store.PlanWithMachine(ctx, vm.Stamp.Machine)
+	m, found, err := s.planned(ctx, vm.Stamp.Machine)
 	if err != nil {
-		return director.Machine{}, err
+		return m, err
 	}
-	if id != "" {
-		p, _, err := o.Store.Plan(ctx, id)
-		if err != nil {
-			return director.Machine{}, err
+	if !found {
+		if m, err = s.proven(ctx, op, provider, vm); err != nil {
+			return m, err
 		}
-		if facts, err := step.DecodeFacts(p.Content); err == nil { // a plan without facts does not tell
-			for _, m := range facts.Nodes {
-				if m.ID == vm.Stamp.Machine {
-					return m, known(op, m, said)
-				}
-			}
+		if err := fill(op, provider, vm, &m, said); err != nil {
+			return m, err
 		}
 	}
-	clusters, err := o.Store.Documents(ctx, model.KindCluster)
+	return m, known(op, m, said)
+}
+
+// planned returns the machine as the newest plan that names it has it.
+func (s *Service) planned(ctx context.Context, machine string) (m director.Machine, found bool, err error) {
+	id, err := s.store.PlanWithMachine(ctx, machine)
+	if err != nil || id == "" {
+		return m, false, err
+	}
+	p, _, err := s.store.Plan(ctx, id)
+	if err != nil {
+		return m, false, err
+	}
+	facts, err := step.DecodeFacts(p.Content)
+	if err != nil {
+		return m, false, nil // a plan without facts does not tell
+	}
+	i := slices.IndexFunc(facts.Nodes, func(m director.Machine) bool { return m.ID == machine })
+	if i < 0 {
+		return m, false, nil
+	}
+	return facts.Nodes[i], true, nil
+}
+
+// proven returns the machine that the stamp proves the VM to be, without addresses.
+func (s *Service) proven(ctx context.Context, op, provider string, vm hypervisor.VM) (director.Machine, error) {
+	clusters, err := s.store.Documents(ctx, model.KindCluster)
 	if err != nil {
 		return director.Machine{}, err
 	}
@@ -121,9 +148,7 @@ func (o *Operations) remembered(
 			WithHint("%s", reclaim)
 	}
 	has := func(mac string) bool {
-		return slices.ContainsFunc(vm.Adapters, func(
-			a hypervisor.Adapter,
-		) bool {
+		return slices.ContainsFunc(vm.Adapters, func(a hypervisor.Adapter) bool {
 			return strings.EqualFold(a.MAC, mac)
 		})
 	}
@@ -139,38 +164,43 @@ func (o *Operations) remembered(
 	}
 	// The document may have got adapters since, which the VM does not have.
 	m.NICs = slices.DeleteFunc(m.NICs, func(n director.NIC) bool { return !has(n.MAC) })
+	return m, nil
+}
+
+// fill gives the machine the addresses that a person said. Errors: invalid if one is missing.
+func fill(op, provider string, vm hypervisor.VM, m *director.Machine, said Addresses) error {
 	var missing, want []string
-	if m.Address = said.Address; m.Address == "" {
+	if m.Address = said.First; m.Address == "" {
 		missing, want = []string{m.Network}, []string{"--address ADDRESS"}
 	}
 	for i := range m.NICs {
 		n := &m.NICs[i]
-		if n.Address = said.Addresses[n.Network]; n.Address == "" {
+		if n.Address = said.Further[n.Network]; n.Address == "" {
 			missing, want = append(missing, n.Network), append(want, "--address "+n.Network+"=ADDRESS")
 		}
 	}
-	if len(missing) > 0 {
-		return m, director.Errorf(
-			director.KindInvalid, op, "nobody remembers the address of VM %s (%s) on network %s", vm.ID, vm.Name,
-			strings.Join(missing, ", "),
-		).
-			WithHint(
-				"look it up in the guest and name it: directorctl vms adopt %s %s %s", provider, vm.ID,
-				strings.Join(want, " "),
-			)
+	if len(missing) == 0 {
+		return nil
 	}
-	return m, known(op, m, said)
+	return director.Errorf(
+		director.KindInvalid, op, "nobody remembers the address of VM %s (%s) on network %s", vm.ID, vm.Name,
+		strings.Join(missing, ", "),
+	).
+		WithHint(
+			"look it up in the guest and name it: directorctl vms adopt %s %s %s", provider, vm.ID,
+			strings.Join(want, " "),
+		)
 }
 
 // known refuses other addresses than those that the machine has.
-func known(op string, m director.Machine, said wire.VMAdopt) error {
-	if said.Address != "" && said.Address != m.Address {
+func known(op string, m director.Machine, said Addresses) error {
+	if said.First != "" && said.First != m.Address {
 		return director.Errorf(
-			director.KindConflict, op, "machine %s has the address %s, and not %s", m.Name, m.Address, said.Address,
+			director.KindConflict, op, "machine %s has the address %s, and not %s", m.Name, m.Address, said.First,
 		).
 			WithHint("leave --address out")
 	}
-	for _, network := range slices.Sorted(maps.Keys(said.Addresses)) {
+	for _, network := range slices.Sorted(maps.Keys(said.Further)) {
 		i := slices.IndexFunc(m.NICs, func(n director.NIC) bool { return n.Network == network })
 		if i < 0 {
 			return director.Errorf(
@@ -178,10 +208,10 @@ func known(op string, m director.Machine, said wire.VMAdopt) error {
 			).
 				WithHint("leave --address %s=... out", network)
 		}
-		if n := m.NICs[i]; n.Address != said.Addresses[network] {
+		if n := m.NICs[i]; n.Address != said.Further[network] {
 			return director.Errorf(
 				director.KindConflict, op, "machine %s has the address %s on network %s, and not %s", m.Name, n.Address,
-				network, said.Addresses[network],
+				network, said.Further[network],
 			).
 				WithHint("leave --address %s=... out", network)
 		}
@@ -190,9 +220,9 @@ func known(op string, m director.Machine, said wire.VMAdopt) error {
 }
 
 // checkAdopted tells what keeps the row from coming into the ledger: everything of it must still hold.
-func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Machine, vm hypervisor.VM) error {
+func (s *Service) checkAdopted(ctx context.Context, op string, m director.Machine, vm hypervisor.VM) error {
 	reclaim := fmt.Sprintf("delete it: directorctl vms reclaim %s %s", m.Provider, vm.ID)
-	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: m.Cluster})
+	doc, err := s.store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: m.Cluster})
 	if err != nil && director.KindOf(err) != director.KindNotFound {
 		return err
 	}
@@ -202,13 +232,13 @@ func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Mac
 		).
 			WithHint("%s", reclaim)
 	}
-	if holder, err := o.Store.Holder(ctx, m.Cluster); err != nil {
+	if holder, err := s.store.Holder(ctx, m.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.Store.HeldBy(ctx, op, holder, m.Cluster)
+		return s.store.HeldBy(ctx, op, holder, m.Cluster)
 	}
 	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
-		network, err := o.Store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: n.Network})
+		network, err := s.store.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: n.Network})
 		if err != nil {
 			return err
 		}
@@ -230,15 +260,15 @@ func (o *Operations) checkAdopted(ctx context.Context, op string, m director.Mac
 
 // memberVersion returns the version that the node runs if the cluster knows it, and "" otherwise: then the next plan
 // brings it in.
-func (o *Operations) memberVersion(ctx context.Context, m director.Machine) (string, error) {
-	inst, ok, err := o.Store.Installed(ctx, m.Cluster)
+func (s *Service) memberVersion(ctx context.Context, m director.Machine) (string, error) {
+	inst, ok, err := s.store.Installed(ctx, m.Cluster)
 	if err != nil || !ok || inst.UID != m.ClusterUID {
 		return "", err
 	}
-	nodes, err := o.look(ctx, inst)
+	nodes, err := s.nodes(ctx, inst)
 	if err != nil {
 		return "", &director.Error{
-			Kind: director.KindUnavailable, Op: "operations.adopt",
+			Kind: director.KindUnavailable, Op: "vms.adopt",
 			Msg: "cluster " + m.Cluster + " does not say whether " + m.Name + " is a member: " +
 				director.MessageOf(err),
 			Hint: "bring the cluster's API back first; a member must not be taken for a newcomer", Err: err,
@@ -250,4 +280,19 @@ func (o *Operations) memberVersion(ctx context.Context, m director.Machine) (str
 		}
 	}
 	return "", nil
+}
+
+// askTime bounds a question to a cluster: a person waits for the answer.
+const askTime = 20 * time.Second
+
+// nodes asks the installed cluster for its nodes; nil from one that only pretends.
+func (s *Service) nodes(ctx context.Context, inst store.Installed) ([]kube.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	client, err := s.clusters.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Nodes(ctx)
 }
