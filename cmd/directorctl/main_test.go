@@ -24,18 +24,23 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
+// TestMain lets the test binary play directorctl for the scripts, and ansible-playbook for the directors that simulate.
 func TestMain(m *testing.M) {
+	if pretend.Called(os.Args[0]) {
+		os.Exit(pretend.Main(os.Args, os.Stderr))
+	}
 	testscript.Main(m, map[string]func(){"directorctl": main})
 }
 
 const password = "correct horse battery"
 
-// TestScripts drives the command line against the real API over TLS, in front of an in-memory director. Every script
-// has one of its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's
+// TestScripts drives the command line against the real API over TLS, in front of an in-memory director that fails, asks,
+// holds and answers oddly as a script tells it to, which no simulation does. Every script has one of its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's
 // password in the file password, the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -94,11 +99,16 @@ func setupScript(env *testscript.Env) error {
 	env.Defer(srv.CloseClientConnections)
 	env.Values[opsKey{}] = ops
 	env.Setenv("DIRECTOR_SERVER", srv.URL)
-	env.Setenv("DIRECTOR_CONFIG", "")
-	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 	env.Setenv("FINGERPRINT", client.Fingerprint(srv.Certificate()))
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	documents, err := os.ReadFile(filepath.Join("testdata", "documents.yaml"))
+	return fillScript(env, "testdata", ca, text)
+}
+
+// fillScript gives a script its environment and its files. documents.yaml is in dir.
+func fillScript(env *testscript.Env, dir string, ca []byte, password string) error {
+	env.Setenv("DIRECTOR_CONFIG", "")
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+	documents, err := os.ReadFile(filepath.Join(dir, "documents.yaml"))
 	if err != nil {
 		return err
 	}
@@ -107,7 +117,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	for name, content := range map[string][]byte{
-		"roll.sh": roll, "ca.crt": ca, "password": []byte(text + "\n"), "documents.yaml": documents,
+		"roll.sh": roll, "ca.crt": ca, "password": []byte(password + "\n"), "documents.yaml": documents,
 		"fingerprint.in": []byte("yes\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(env.WorkDir, name), content, 0o600); err != nil {

@@ -1,4 +1,6 @@
-// Package apitest is an in-memory director behind the real API, for tests of the client and of the command line.
+// Package apitest is an in-memory director behind the real API, for tests of the API, the client and the command line
+// that need what a director that simulates does not give: plans that fail, ask or hold at a known step, answers that
+// break off, and troubles of hypervisors. Whatever else the command line does is tested with a director that simulates.
 // Documents are parsed and compared by the real model, plans move by the real life cycle; only the world is missing.
 // Labels on a Cluster choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
 package apitest

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/simulate"
+)
+
+// TestSimulatedScripts drives the command line against a whole director that pretends its hypervisors, nodes and
+// playbooks. Every script has one of its own, with the same environment as those of TestScripts.
+func TestSimulatedScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "simulated"), UpdateScripts: *update, RequireExplicitExec: true,
+		Setup: setupSimulated,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":    code,
+			"newest":  newest,
+			"expires": expires,
+		},
+	})
+}
+
+type apiKey struct{}
+
+func setupSimulated(env *testscript.Env) error {
+	state, err := os.MkdirTemp("", "directorctl-") // a socket's path below WorkDir may be too long
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = os.RemoveAll(state) })
+	cfg, err := simulatedConfig(state)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	quiet := slog.New(slog.DiscardHandler)
+	d, err := daemon.Start(ctx, cfg, daemon.Build{Version: "v0.0.0-test"}, quiet, io.Discard)
+	if err != nil {
+		return err
+	}
+	env.Defer(func() {
+		if err := d.Stop(ctx); err != nil {
+			env.T().Log(err)
+		}
+	})
+	ca, err := os.ReadFile(filepath.Join(state, "tls", "ca.crt"))
+	if err != nil {
+		return err
+	}
+	url := "https://" + d.Addr().String()
+	api, err := login(ctx, client.Config{Server: url, CA: ca})
+	if err != nil {
+		return err
+	}
+	env.Defer(api.Close)
+	env.Values[apiKey{}] = api
+	env.Setenv("DIRECTOR_SERVER", url)
+	return fillScript(env, filepath.Join("testdata", "simulated"), ca, password)
+}
+
+func simulatedConfig(state string) (daemon.Config, error) {
+	cfg := daemon.DefaultConfig()
+	cfg.StateDir, cfg.Listen, cfg.Address = state, "127.0.0.1:0", netip.MustParseAddr("127.0.0.1")
+	cfg.Simulate, cfg.Simulation = true, simulate.Settings{Plays: simulate.Plays{Tasks: 1}}
+	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
+	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
+	cfg.AdminPasswordFile = filepath.Join(state, "password")
+	if err := os.WriteFile(cfg.AdminPasswordFile, []byte(password), 0o600); err != nil {
+		return cfg, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return cfg, err
+	}
+	cfg.RegistryListen = l.Addr().String() // pushing needs to know the port
+	return cfg, l.Close()
+}
+
+func login(ctx context.Context, conf client.Config) (*client.Client, error) {
+	api, err := client.New(conf)
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	session, err := api.Login(ctx, "admin", password)
+	if err != nil {
+		return nil, err
+	}
+	conf.Token = director.Secret(session.Token)
+	return client.New(conf)
+}
+
+// newest sets a variable to the id of the newest plan: newest VARIABLE.
+func newest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: newest VARIABLE")
+	}
+	list, err := ts.Value(apiKey{}).(*client.Client).Plans(context.Background(), client.PlanFilter{Limit: 1})
+	ts.Check(err)
+	if len(list) != 1 {
+		ts.Fatalf("%d plans, want one", len(list))
+	}
+	ts.Setenv(args[0], list[0].ID)
+}
+
+var clientCertificate = regexp.MustCompile(`client-certificate-data: (\S+)`)
+
+// expires wants the client certificate of a kubeconfig to end in about that time: expires FILE DURATION.
+func expires(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: expires FILE DURATION")
+	}
+	want, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	found := clientCertificate.FindStringSubmatch(ts.ReadFile(args[0]))
+	if found == nil {
+		ts.Fatalf("%s has no client certificate", args[0])
+	}
+	text, err := base64.StdEncoding.DecodeString(found[1])
+	ts.Check(err)
+	block, _ := pem.Decode(text)
+	if block == nil {
+		ts.Fatalf("the client certificate of %s is not PEM", args[0])
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	ts.Check(err)
+	if left := time.Until(cert.NotAfter); left > want || left < want-2*time.Minute {
+		ts.Fatalf("the client certificate of %s ends in %s, want %s", args[0], left, want)
+	}
+}
