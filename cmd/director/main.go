@@ -33,7 +33,7 @@ var exitCodes = map[director.Kind]int{
 }
 
 func main() {
-	if pretend.Called(os.Args[0]) { // by a director that simulates, which has no small stand-in beside it
+	if pretend.Called(os.Args[0]) { // by a simulated director, if the small substitute is not in its directory
 		os.Exit(pretend.Main(os.Args, os.Stderr))
 	}
 	syscall.Umask(0o077) // what the director and its programs write is for its own user alone
@@ -52,8 +52,8 @@ func run(args []string, out io.Writer) error {
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] "+
 			"check-config  check the configuration and exit\n"+
-			"       director simulate [flags] [FILE|DIRECTORY ...]  rehearse on pretended hypervisors; see director "+
-			"simulate -help\n\n")
+			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
+			"-help\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -104,7 +104,7 @@ func serve(cfg daemon.Config, out io.Writer, ready func(*daemon.Daemon) error) e
 		}
 	}
 	<-ctx.Done()
-	log.Info("the director is stopping; running steps go on at the next start")
+	log.Info("the director is stopping; running steps continue at the next start")
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return d.Stop(ctx)

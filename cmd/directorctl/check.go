@@ -66,7 +66,7 @@ func (a *app) printChecked(v wire.Checked) {
 	case v.Steps == 0:
 		say(a.out, "Cluster/%s is as it should be: nothing to do\n", v.Cluster)
 	default:
-		say(a.out, "Nothing stands in the way. %s\nnext: directorctl plan %s\n", v.Summary, v.Cluster)
+		say(a.out, "No problems. %s\nnext: directorctl plan %s\n", v.Summary, v.Cluster)
 	}
 }
 

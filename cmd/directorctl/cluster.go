@@ -21,8 +21,8 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 		Use:   "kubeconfig CLUSTER",
 		Short: "Get a kubeconfig with a client certificate of its own",
 		Long: "Get a kubeconfig with a client certificate of its own. It is printed, or written to a file that only " +
-			"you can read. Whoever has it\n" +
-			"administers the cluster until the certificate ends.",
+			"you can read. It gives\n" +
+			"full access to the cluster until the certificate ends.",
 		Example: "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig " +
 			"demo.kubeconfig get nodes",
 		Args:              exact("CLUSTER"),

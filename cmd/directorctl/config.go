@@ -18,8 +18,8 @@ type config struct {
 	Server      string `yaml:"server"`
 	User        string `yaml:"user,omitempty"`
 	CA          string `yaml:"ca,omitempty"`          // PEM
-	Fingerprint string `yaml:"fingerprint,omitempty"` // takes the place of ca
-	TokenFile   string `yaml:"token_file,omitempty"`  // beside the config if not absolute
+	Fingerprint string `yaml:"fingerprint,omitempty"` // replaces ca
+	TokenFile   string `yaml:"token_file,omitempty"`  // relative to the config's directory
 }
 
 // configPath is where the config lies: the flag, $DIRECTOR_CONFIG, or director/config.yaml in the user's config
@@ -55,7 +55,7 @@ func loadConfig(path string) (config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil {
 		return c, director.Errorf(director.KindInvalid, "directorctl.config", "%s cannot be read: %w", path, err).
-			WithHint("mend it, or log in again after removing it")
+			WithHint("correct it, or remove it and log in again")
 	}
 	return c, nil
 }

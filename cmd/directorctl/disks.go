@@ -34,8 +34,8 @@ func (a *app) disksListCommand() *cobra.Command {
 		Long: "List the disks that outlived their VMs:\n\n" +
 			"  kept     a node has left it behind, and another can take it over\n" +
 			"  taken    a node has taken it over\n" +
-			"  foreign  somebody else had attached it to a node; the director never deletes it\n" +
-			"  orphan   it has our stamp, and the ledger knows neither its machine nor the disk\n" +
+			"  foreign  someone else attached it to a node; the director never deletes it\n" +
+			"  orphan   it has the director's stamp, and the ledger has neither its machine nor the disk\n" +
 			"  missing  the ledger keeps it, and the hypervisor does not have it\n" +
 			"  going    its deletion has not come to its end",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -72,9 +72,9 @@ func (a *app) printDisks(list []wire.Disk) {
 func (a *app) disksDeleteCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
-		Use: "delete PROVIDER ID", Short: "Destroy a kept disk with everything on it",
-		Long: "Destroy a disk that no node and no VM has, with everything on it. A disk that somebody else had " +
-			"attached, or that the hypervisor does not have, is\n" +
+		Use: "delete PROVIDER ID", Short: "Delete a kept disk with everything on it",
+		Long: "Delete a disk that no node and no VM has, with everything on it. A disk that someone else attached, " +
+			"or that the hypervisor does not have, is\n" +
 			"only taken off the list.",
 		Example: "  directorctl disks delete lab m532d21a7291a85a9.kaas-data", Args: exact("PROVIDER", "ID"),
 		ValidArgsFunction: a.complete(0, providerNames),

@@ -21,8 +21,8 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Read what happens on the director",
-		Long: "Read who did what, and how plans and steps move, in one order over all directors that share the " +
-			"database. With -f, go on until an\n" +
+		Long: "Show who did what, and how plans and steps progress, in one order for all directors that share the " +
+			"database. With -f, follow until an\n" +
 			"interrupt; then the output json is one object a line.",
 		Example: "  directorctl events -f\n  directorctl events --cluster demo --tail 0 -o json",
 		Args:    exact(),
@@ -55,7 +55,7 @@ func (a *app) eventsCommand() *cobra.Command {
 			return a.listEvents(cmd, api, f, form)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until an interrupt")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until an interrupt")
 	cmd.Flags().StringVar(&f.Cluster, "cluster", "", "only what is about this cluster and its plans")
 	cmd.Flags().StringSliceVar(
 		&f.Kinds, "kind", nil, "only what is about this kind of thing, such as plan; may be repeated",

@@ -26,7 +26,7 @@ var kindCodes = map[director.Kind]int{
 	director.KindStale:           codeStale,
 }
 
-// The exit codes beside those of kinds.
+// The exit codes that are not of a kind.
 const (
 	codeDiffers     = 9
 	codePlanFailed  = 10
@@ -56,8 +56,8 @@ var exitTable = []struct {
 	{codePlanParked, "the plan or the phase that was waited for needs an answer from a person"},
 	{codePlanStopped, "the plan or the phase that was waited for was cancelled or discarded"},
 	{codeStale, "what was to be changed has changed meanwhile"},
-	{codeTimeout, "the time to wait was over first; what the director runs goes on"},
-	{codeInterrupted, "interrupted; what the director runs goes on"},
+	{codeTimeout, "the time to wait ended first; the director continues"},
+	{codeInterrupted, "interrupted; the director continues"},
 }
 
 // planError says that a plan did not come to a good end.
@@ -87,7 +87,7 @@ type interruptedError struct{ hint string }
 
 func (e *interruptedError) Error() string { return "interrupted" }
 
-// interrupted tells a person who stopped waiting what goes on, and how to come back to it.
+// interrupted tells a person who stopped waiting what continues, and how to follow it again.
 func interrupted(format string, args ...any) error {
 	return &interruptedError{hint: fmt.Sprintf(format, args...)}
 }

@@ -21,7 +21,7 @@ func (a *app) followCommand() *cobra.Command {
 		Short: "Watch a plan until it ends",
 		Long: "Watch a plan until it ends: its steps, their times, and what each waits for. On a terminal the view " +
 			"is redrawn, elsewhere every event\n" +
-			"is a line. An interrupt ends the watching; the plan goes on.",
+			"is a line. An interrupt stops following; the plan continues.",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -66,7 +66,7 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 // goesOn is what a person is told who stops waiting.
 func goesOn(id string) error {
 	return interrupted(
-		"plan %s goes on; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: "+
+		"plan %s continues; follow it: directorctl follow %s\nread its logs: directorctl logs %s -f\nstop it: "+
 			"directorctl cancel %s", id, id, id, id)
 }
 
@@ -83,7 +83,7 @@ func (a *app) watch(ctx context.Context, api *client.Client, view view) (string,
 		select {
 		case e := <-f.events:
 			if err := view.event(e); err != nil {
-				// An event that this version does not know: the plan itself says where it stands.
+				// This version does not know the event: read the state from the plan itself.
 				fresh, err := api.Plan(ctx, p.ID)
 				if err != nil {
 					return "", err
@@ -167,10 +167,11 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 	case plan.PhaseFailed:
 		e.code = codePlanFailed
 		e.hint = joinHints(p.Hint, fmt.Sprintf("read why: directorctl logs %s --failed", p.ID))
-		if !wentBack(p) { // what was put back is not tried again
+		if !wentBack(p) { // a plan that rolled a node back is not retried
 			e.hint = joinHints(
 				e.hint,
-				fmt.Sprintf("then go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),
+				fmt.Sprintf("then continue: directorctl retry %s --wait, or give up: directorctl discard "+
+					"%s", p.ID, p.ID),
 			)
 		}
 	default:
@@ -178,14 +179,14 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 		if plan.Phase(phase) == plan.PhaseCancelled {
 			e.hint = joinHints(
 				p.Hint,
-				fmt.Sprintf("go on: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),
+				fmt.Sprintf("continue: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),
 			)
 		}
 	}
 	return e
 }
 
-// wentBack tells whether a node was put back to what it was before the plan.
+// wentBack reports whether the plan rolled a node back.
 func wentBack(p wire.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(
 		s wire.Step,

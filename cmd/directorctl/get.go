@@ -133,7 +133,7 @@ func printClusters(w io.Writer, list []wire.Cluster) {
 	})
 }
 
-// columns are what tables show of a document beside its name: a heading and a place in the spec.
+// columns are what tables show of a document after its name: a heading and a place in the spec.
 var columns = map[model.Kind][][2]string{
 	model.KindProvider: {{"TYPE", "type"}, {"HOSTS", "libvirt.hosts"}},
 	model.KindImage:    {{"KUBERNETES", "kubernetes"}, {"ARCH", "arch"}, {"SOURCE", "source"}},
@@ -276,7 +276,7 @@ func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form
 	return nil
 }
 
-// printInterfaces shows the adapters beside the first of the machines that have any.
+// printInterfaces shows the further adapters of machines that have more than one.
 func printInterfaces(w io.Writer, machines []wire.Machine) {
 	if !slices.ContainsFunc(machines, func(m wire.Machine) bool { return len(m.Interfaces) > 0 }) {
 		return

@@ -62,10 +62,11 @@ func (a *app) importImageCommand() *cobra.Command {
 			"checks it again and converts it to qcow2 if\n" +
 			"need be, and let the document Image/NAME name it. Without NAME no document changes, and one that could " +
 			"be applied is printed.\n\n" +
-			"A document that exists moves on to the new file: VMs that were made of the old one stay as they are.\n\n" +
-			"An interrupted import goes on where it was when the same command is run again. A file FILE.sha256 " +
-			"beside the image is looked at.\n\n" +
-			"Its signature FILE.sha256.minisig goes with the image. An image without one is refused, unless " +
+			"If the document exists, it changes to the new file. VMs that were created from the old file stay as " +
+			"they are.\n\n" +
+			"To continue an interrupted import, run the same command again. If there is a file FILE.sha256 next to " +
+			"the image, its checksum is compared.\n\n" +
+			"The signature FILE.sha256.minisig is uploaded with the image. An image without one is refused, unless " +
 			"--unsigned says in words why it is used.",
 		Example: "  directorctl image import node.qcow2 debian12-k8s-1.37\n  directorctl image import foreign.ova " +
 			"debian13-k8s-1.37 --kubernetes v1.37.2 --compat 0.10",
@@ -160,7 +161,7 @@ func (a *app) importImage(ctx context.Context, api *client.Client, in wanted) er
 // stopped says of an interruption that nothing is lost.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return interrupted("run the same command again: it goes on where it was")
+		return interrupted("run the same command again to continue")
 	}
 	return err
 }
@@ -224,7 +225,7 @@ func (a *app) listImagesCommand() *cobra.Command {
 		Use: "list", Short: "List the images and the imported files", Args: exact(),
 		Long: "List the documents of images, and then the imported files that none names. OLD counts earlier files " +
 			"of a document that are left on providers;\n" +
-			"directorctl image prune takes away what nobody needs.",
+			"directorctl image prune deletes what nothing needs.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			items, err := api.Images(cmd.Context())
 			if err != nil {
@@ -385,13 +386,13 @@ func (a *app) deleteImageCommand() *cobra.Command {
 }
 
 func (a *app) pruneImagesCommand() *cobra.Command {
-	var rehearse bool
+	var dryRun bool
 	var options consent
 	var older time.Duration
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Delete the images that nobody needs",
-		Long: "Delete on providers what no document, no VM and no plan that can go on names, and on the director " +
-			"the imported files of which the same is true.",
+		Use: "prune", Short: "Delete the images that nothing needs",
+		Long: "Delete images on providers that no document, no VM and no unfinished plan names, and imported files " +
+			"on the director of which the same is true.",
 		Args: exact(),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if older < 0 {
@@ -409,7 +410,7 @@ func (a *app) pruneImagesCommand() *cobra.Command {
 				return nil
 			}
 			printPruned(a.out, p.Items)
-			if rehearse {
+			if dryRun {
 				return nil
 			}
 			ok, err := a.agreed(cmd.Context(), options, "Delete them?")
@@ -431,7 +432,7 @@ func (a *app) pruneImagesCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&rehearse, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	options.flag(cmd, "delete without asking")
 	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep files that were imported later")
 	return cmd

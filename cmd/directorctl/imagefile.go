@@ -77,7 +77,7 @@ func (f *imageFile) tells(in wanted) error {
 		f.kubernetes = r.Kubernetes
 	case in.kubernetes != "" || f.info.Format == diskimage.VMDK || f.info.Format == diskimage.OVA:
 	default:
-		// The build of a node image leaves it beside the image too.
+		// The build of a node image writes it next to the image too.
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(in.path), "kaas-release.json"))
 		if err == nil {
 			r = diskimage.ParseRelease(text)
@@ -145,7 +145,7 @@ func (a *app) progress() *progress {
 	return &progress{out: a.err, tty: a.outIsTerminal(), width: 30, now: time.Now}
 }
 
-// at shows how far the work of that name is; total 0 means that nobody knows. bytes tells whether these are bytes.
+// at shows how far the work of that name is; total 0 means unknown. bytes tells whether these are bytes.
 func (p *progress) at(what string, done, total int64, bytes bool) {
 	now := p.now()
 	if what != p.what {

@@ -190,8 +190,8 @@ func (a *app) passwordCommand() *cobra.Command {
 	var currentFile, newFile string
 	cmd := &cobra.Command{
 		Use:   "password",
-		Short: "Change the own password",
-		Long:  "Change the own password. All other tokens of the user end; this one goes on.",
+		Short: "Change your password",
+		Long:  "Change your password. All other tokens of the user become invalid; this one stays valid.",
 		Args:  exact(),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !a.inIsTerminal() && (currentFile == "" || newFile == "") {

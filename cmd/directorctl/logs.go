@@ -27,9 +27,9 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs PLAN",
 		Short: "Read the logs of a plan's steps",
-		Long: "Read the logs of a plan's steps, in the order in which the steps started. With -f, go on until the " +
-			"plan ends; an interrupt ends the\n" +
-			"reading, the plan goes on.",
+		Long: "Read the logs of a plan's steps, in the order in which the steps started. With -f, follow until the " +
+			"plan ends; an interrupt stops\n" +
+			"following, the plan continues.",
 		Example: "  directorctl logs PLAN --failed\n  directorctl logs PLAN -f --step " +
 			"play.control_plane/demo",
 		Args:              exact("PLAN"),
@@ -51,12 +51,12 @@ func (a *app) logsCommand() *cobra.Command {
 			}
 			err := r.run(cmd.Context(), follow)
 			if err != nil && cmd.Context().Err() != nil {
-				return interrupted("plan %s goes on; read on: directorctl logs %s -f", args[0], args[0])
+				return interrupted("plan %s continues; read on: directorctl logs %s -f", args[0], args[0])
 			}
 			return err
 		}),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the plan ends")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the plan ends")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only steps that failed or wait for a person")
 	cmd.Flags().StringVar(&step, "step", "", "only this step")
 	cmd.Flags().IntVar(&attempt, "attempt", 0, "an earlier attempt of the step (default: the latest)")
@@ -102,8 +102,8 @@ type logPlace struct {
 // logPatience is how many polls in a row may fail before following logs gives up: restarts of the director take less.
 const logPatience = 60
 
-// run prints what there is, and with follow what comes until the plan ends. It goes on where it was when the director
-// is back.
+// run prints what there is, and with follow what comes until the plan ends. When the director is back, it continues
+// from there.
 func (r *logReader) run(ctx context.Context, follow bool) error {
 	for failures := 0; ; {
 		began := time.Now()
@@ -337,7 +337,7 @@ func hostLine(e logEntry) string {
 	return text
 }
 
-// attributes renders what a structured entry holds beside its message, in a fixed order.
+// attributes renders the fields of a structured entry after its message, in a fixed order.
 func attributes(line []byte) string {
 	var all map[string]any
 	if json.Unmarshal(line, &all) != nil {

@@ -39,26 +39,22 @@ func (a *app) nodeCommand() *cobra.Command {
 		}),
 		a.nodeVerb(nodeVerb{
 			op: plan.NodeRejoin, use: "rejoin",
-			short: "Bring nodes into the cluster again, whatever has become of their VMs",
-			long: "Bring nodes into the cluster again: a VM that is gone is made anew, one that is off is switched " +
-				"on, what an earlier membership has left is\n" +
-				"cleared, and the node joins under its name and address. A node that is a healthy member stays as " +
-				"it is.\n" +
-				"With --host-key, the VM that somebody else has made under the node's name and address is taken " +
-				"over in the place of the director's own. Its public\n" +
-				"SSH host key is your word that it is the right one.",
+			short: "Join nodes to the cluster again, also if their VMs are gone or off",
+			long: "Join nodes to the cluster again. A VM that is gone is created again, and a VM that is off is " +
+				"switched on. What an earlier membership left is\ncleared, and the node joins under its name and " +
+				"address. A healthy member stays as it is.\nWith --host-key, the director takes over a VM that " +
+				"another program created under the node's name and address. Its public SSH host key proves\nthat it " +
+				"is the right VM.",
 		}),
 		a.nodeVerb(nodeVerb{
 			op: plan.NodeReplace, use: "replace",
-			short: "Make the VMs of nodes anew and bring them back under the same names", drains: true, deletes: true,
-			long: "Take nodes out of the cluster, one after the other, make their VMs anew under the same names and " +
-				"addresses, and bring them back. Data disks stay.\n" +
-				"A node that does not answer is not drained.\n" +
-				"With --host, the VMs are made on another hypervisor host; data disks stay behind and are kept. If " +
-				"the nodes' own host does not answer, nobody knows\n" +
-				"whether their VMs run: --lost-host is your word that it is off, or cut off for good. The VMs are " +
-				"given up then. The director powers them off\n" +
-				"when it sees the host again, and the nodes get other addresses.",
+			short: "Create the VMs of nodes again and join them under the same names", drains: true, deletes: true,
+			long: "Remove nodes from the cluster, one after the other, create their VMs again with the same names " +
+				"and addresses, and join them. Data disks stay.\nA node that does not answer is not drained.\nWith " +
+				"--host, the VMs are created on another hypervisor host; data disks remain on the old host and are " +
+				"kept. If the nodes' own host does not\nanswer, it is unknown whether their VMs run. With " +
+				"--lost-host you declare that it is off, or disconnected for good. The VMs are given up then.\nThe " +
+				"director powers them off when the host returns, and the nodes get other addresses.",
 		}),
 	)
 	return cmd
@@ -93,11 +89,11 @@ func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	}
 	if v.deletes {
 		cmd.Flags().BoolVar(
-			&r.Undrained, "undrained", false, "take nodes out without a drain: what runs there ends at once",
+			&r.Undrained, "undrained", false, "remove nodes without a drain: what runs there ends at once",
 		)
 	}
 	if v.op == plan.NodeDelete {
-		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "leave the VMs, outside of the cluster")
+		cmd.Flags().BoolVar(&r.KeepVM, "keep-vm", false, "keep the VMs, outside of the cluster")
 		deleteDataFlag(cmd, &r.DeleteData)
 	}
 	if v.op == plan.NodeReplace {
@@ -106,7 +102,7 @@ func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
 	if v.op == plan.NodeRejoin {
 		cmd.Flags().StringArrayVar(
 			&keys, "host-key", nil,
-			"file with the public SSH host key of the VM that somebody else has made: NODE=FILE, or FILE with one "+
+			"file with the public SSH host key of a VM that another program created: NODE=FILE, or FILE with one "+
 				"node; may be repeated",
 		)
 	}
@@ -148,11 +144,12 @@ func hostKeys(cmd *cobra.Command, flags, nodes []string) (map[string]string, err
 func drainFlags(cmd *cobra.Command, d *plan.Drain) {
 	cmd.Flags().DurationVar(
 		&d.Timeout, "drain-timeout", 0,
-		"how long pods may take to leave (default: spec.maintenance.drainTimeout of the cluster)",
+		"how long the eviction of pods may take (default: spec.maintenance.drainTimeout of the cluster)",
 	)
-	cmd.Flags().BoolVar(&d.Unmanaged, "unmanaged", false, "also evict pods that nothing makes anew")
+	cmd.Flags().BoolVar(&d.Unmanaged, "unmanaged", false, "also evict pods without a controller, which nothing "+
+		"creates again")
 	cmd.Flags().BoolVar(
-		&d.DeleteEmptyDir, "delete-emptydir-data", false, "also evict pods whose local data goes with them",
+		&d.DeleteEmptyDir, "delete-emptydir-data", false, "also evict pods whose local data is lost with them",
 	)
 }
 
@@ -180,9 +177,11 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 	cmd := a.nodeVerb(nodeVerb{
 		op: plan.NodeDrain, use: "drain", short: "Evict the pods of nodes, as their disruption budgets allow",
 		drains: true,
-		long: "Cordon nodes and evict their pods, one node after the other. If a drain is blocked, the message names what " +
+		long: "Cordon nodes and evict their pods, one node after the other. If a drain is blocked, the message " +
+			"names what " +
 			"blocks it, the node is uncordoned,\n" +
-			"and the plan waits for a person. With --dry-run, only ask the cluster what would be evicted and what would " +
+			"and the plan waits for a person. With --dry-run, only ask the cluster what would be evicted and what " +
+			"would " +
 			"block.",
 	})
 	drain := cmd.RunE
@@ -264,7 +263,7 @@ func (a *app) printNodes(cluster string, v wire.Nodes) {
 		}
 	})
 	if v.Unseen != "" {
-		say(a.out, "\nThe cluster itself was not seen: %s\n", v.Unseen)
+		say(a.out, "\nThe cluster did not answer: %s\n", v.Unseen)
 	}
 	if v.AutoRepair != "" {
 		say(a.out, "\nAutomatic repair: %s\n", v.AutoRepair)
@@ -281,7 +280,7 @@ func (a *app) printNodes(cluster string, v wire.Nodes) {
 	}
 }
 
-// soonestEnd renders until when the first of the node's certificates is good that somebody relies on.
+// soonestEnd renders the date on which the first verified certificate of the node ends.
 func soonestEnd(n wire.Node) string {
 	for _, c := range n.Certificates {
 		if !c.Unchecked {
@@ -317,13 +316,11 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 	var move plan.Request
 	cmd := &cobra.Command{
 		Use:   "repair CLUSTER [NODE...]",
-		Short: "Mend nodes that are not well: switch on, rejoin or replace",
-		Long: "Look for nodes that are not well, or only at those that are named, and plan what mends them: a VM " +
-			"that is off is switched on and rejoined, one that\n" +
-			"is gone or does not come back is made anew. Troubles of one kind are mended by one plan; what is left " +
-			"is shown afterwards.\n" +
-			"Nodes on a host that does not answer are made on others when --lost-host says that it is off: see " +
-			"directorctl node replace --help.",
+		Short: "Repair unhealthy nodes: switch on, rejoin or replace",
+		Long: "Find unhealthy nodes, or check only the named ones, and plan their repair: a VM that is off is " +
+			"switched on and rejoined, one that is gone or\ndoes not come back is created again. One plan repairs " +
+			"all problems of one kind; the others are shown afterwards.\nWith --lost-host, nodes on a host that " +
+			"does not answer are created on other hosts: see directorctl node replace --help.",
 		Example:           "  directorctl node repair demo --wait",
 		Args:              several("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),
@@ -336,7 +333,7 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 	return cmd
 }
 
-// repairNodes plans what mends the nodes, or those of these names, and says what is left for another plan.
+// repairNodes plans the repair of the unhealthy nodes, or of the named ones, and says what is left for another plan.
 func (a *app) repairNodes(
 	ctx context.Context, api *client.Client, cluster string, names []string, move plan.Request, options requestOptions,
 ) error {
@@ -355,7 +352,7 @@ func (a *app) repairNodes(
 		if err := unclear(v, cluster, move.LostHost); err != nil {
 			return err
 		}
-		say(a.out, "The nodes of Cluster/%s are well: nothing to do\n", cluster)
+		say(a.out, "The nodes of Cluster/%s are healthy: nothing to do\n", cluster)
 		return nil
 	}
 	if err := a.request(ctx, api, cluster, r, options); err != nil {
@@ -372,10 +369,10 @@ func unclear(v wire.Nodes, cluster, lost string) error {
 	if down := downHosts(v, lost); len(down) > 0 {
 		return director.Errorf(
 			director.KindConflict, "directorctl.repair",
-			"host %s does not answer, so nobody knows whether its VMs run", down[0],
+			"host %s does not answer, so it is unknown whether its VMs run", down[0],
 		).
 			WithHint(
-				"bring it back; or, if it is off or cut off for good, make its nodes on other hosts: "+
+				"bring it back; or, if it is off or disconnected for good, create its nodes on other hosts: " +
 					"directorctl node repair %s --lost-host %s",
 				cluster, down[0],
 			)
@@ -383,7 +380,7 @@ func unclear(v wire.Nodes, cluster, lost string) error {
 	if v.Unseen != "" {
 		return director.Errorf(
 			director.KindConflict, "directorctl.repair",
-			"nothing is known to be wrong with the VMs, and the cluster itself was not seen: %s", v.Unseen,
+			"no VM has a known problem, and the cluster did not answer: %s", v.Unseen,
 		).
 			WithHint("name what to do: directorctl node rejoin %s NODE, or replace", cluster)
 	}
@@ -393,15 +390,16 @@ func unclear(v wire.Nodes, cluster, lost string) error {
 func moveFlags(cmd *cobra.Command, r *plan.Request) {
 	cmd.Flags().StringVar(
 		&r.Host, "host", "",
-		"hypervisor host that the VMs are made on (default: where they are, or a free one if that host is lost)",
+		"hypervisor host on which the VMs are created (default: their current host, or a free one if that host is "+
+			"lost)",
 	)
 	cmd.Flags().StringVar(
 		&r.LostHost, "lost-host", "",
-		"your word that this host of the nodes is off, or cut off for good: its VMs are given up",
+		"declare that this host of the nodes is off, or disconnected for good: its VMs are given up",
 	)
 }
 
-// downHosts are the hosts of nodes that do not answer, beside the one that is said to be lost.
+// downHosts are the hosts of nodes that do not answer, without the one that was declared lost.
 func downHosts(v wire.Nodes, lost string) []string {
 	var out []string
 	for _, n := range v.Items {
@@ -412,9 +410,9 @@ func downHosts(v wire.Nodes, lost string) []string {
 	return out
 }
 
-// repairOf returns the request that mends the first trouble of the nodes, with all nodes that need the same, and how
-// many need something else. When a host is said to be lost, only its nodes are mended. Nodes on other hosts that do not
-// answer are left alone.
+// repairOf returns the request that repairs the first problem of the nodes, with all nodes that need the same, and how
+// many need something else. If a host was declared lost, only its nodes are repaired. Nodes on other hosts that do not
+// answer are left out.
 func repairOf(v wire.Nodes, names []string, lost string) (r plan.Request, rest int, err error) {
 	wanted := map[string]bool{}
 	for _, n := range names {
@@ -453,10 +451,9 @@ func (a *app) scaleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scale CLUSTER",
 		Short: "Change how many nodes a cluster has",
-		Long: "Write other numbers of nodes into the document of a cluster, and plan what brings the cluster there. " +
-			"With --remove, the nodes that go are named;\n" +
-			"without it the highest numbers go. Their data disks are kept and listed, unless --delete-data is " +
-			"given. With --adopt-disk, a new node takes over a\n" +
+		Long: "Write new numbers of nodes into the document of a cluster, and plan the change. With --remove, you " +
+			"name the nodes that are deleted;\nwithout it, those with the highest numbers are deleted. Their data " +
+			"disks are kept and listed, unless --delete-data is given. With\n--adopt-disk, a new node takes over a " +
 			"disk that was kept.",
 		Example: "  directorctl scale demo --pool worker=3 --wait\n  directorctl scale demo --pool worker=1 " +
 			"--remove demo-worker-1\n  directorctl scale demo --masters 3",
@@ -497,7 +494,7 @@ func (a *app) scaleCommand() *cobra.Command {
 	return cmd
 }
 
-// setCounts writes numbers of nodes into the document of the cluster, unless somebody else has changed it meanwhile.
+// setCounts writes numbers of nodes into the document of the cluster, unless someone else has changed it meanwhile.
 // masters 0 leaves theirs.
 func (a *app) setCounts(
 	ctx context.Context, api *client.Client, cluster string, masters int, pools map[string]int,

@@ -50,9 +50,9 @@ func (a *app) phaseCommand() *cobra.Command {
 func (a *app) phaseShowCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
-		Use: "show TASK", Short: "Show a task that was asked for", Args: exact("TASK"),
-		Long: "Show a task that was asked for, whatever has become of it. A task that waits goes on if it can now. " +
-			"The exit code tells whether there is such a task.",
+		Use: "show TASK", Short: "Show a task", Args: exact("TASK"),
+		Long: "Show a task and its outcome. A waiting task continues if it can. The exit code tells whether the " +
+			"task exists.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			t, err := api.Phase(cmd.Context(), args[0])
 			if err != nil {
@@ -131,7 +131,7 @@ type phaseOptions struct {
 func (o *phaseOptions) flags(cmd *cobra.Command) {
 	f, r := cmd.Flags(), &o.request
 	f.StringVar(&o.id, "task-id", "", "the caller's own id of the task, 1 to 128 letters, digits and . _ : @ = + ~ -")
-	f.BoolVar(&o.wait, "wait", false, "wait until the task is done, or cannot go on by itself")
+	f.BoolVar(&o.wait, "wait", false, "wait until the task is done, or cannot continue by itself")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
 	if !r.Phase.OnNodes() {
 		f.StringVar(&r.Cluster, "cluster", "", "the cluster")
@@ -146,7 +146,7 @@ func (o *phaseOptions) flags(cmd *cobra.Command) {
 	} else {
 		f.StringArrayVar(
 			&o.keys, "host-key", nil,
-			"file with the public SSH host key of a VM that was made anew by somebody else: NODE=FILE; may be repeated",
+			"file with the public SSH host key of a VM that another program created again: NODE=FILE; may be repeated",
 		)
 	}
 }
@@ -210,12 +210,12 @@ func (a *app) phase(
 	for t.State == string(director.PhaseWaiting) || t.State == string(director.PhaseRunning) {
 		select {
 		case <-ctx.Done():
-			return interrupted("task %s goes on; take it up again by the same command", id)
+			return interrupted("task %s continues; follow it with the same command", id)
 		case <-over:
 			return &taskError{
 				text: "task " + id + " is still " + t.State + " after " + timeout.String() + ": " + t.Message,
 				code: codeTimeout,
-				hint: joinHints(t.Hint, "what runs goes on; take it up again by the same command"),
+				hint: joinHints(t.Hint, "the task continues; follow it with the same command"),
 			}
 		case <-tick.C:
 		}
@@ -225,7 +225,7 @@ func (a *app) phase(
 			t = fresh
 			a.showPhase(t, shown)
 		case director.KindOf(err) == director.KindUnavailable &&
-			ctx.Err() == nil: // a director that starts again goes on with the task
+			ctx.Err() == nil: // a director that restarts continues the task
 			a.phaseLine(shown, "director", err.Error())
 		case ctx.Err() == nil:
 			return err

@@ -103,7 +103,7 @@ func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Pla
 	return a.followIf(ctx, options, api, p)
 }
 
-// followIf follows a plan that was started to its end, or, if nobody waits for it, says how to.
+// followIf follows a plan that was started to its end, or, without --wait, says how to follow it.
 func (a *app) followIf(ctx context.Context, options startOptions, api *client.Client, p wire.Plan) error {
 	if !options.wait {
 		say(a.out, "follow it: directorctl follow %s\n", p.ID)
@@ -329,8 +329,8 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) retryCommand() *cobra.Command {
 	var wait bool
 	var step string
-	cmd := a.verbCommand("retry", "Let a stopped plan go on: run what failed, waits for a person or was paused",
-		"goes on",
+	cmd := a.verbCommand("retry", "Continue a stopped plan: run what failed, waits for a person or was paused",
+		"continues",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.RetryPlan(ctx, id, step)
 		}, &wait)
@@ -359,15 +359,15 @@ func (a *app) pauseCommand() *cobra.Command {
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.PausePlan(ctx, id, reason)
 		}, nil)
-	cmd.Long = "Start no further steps of a plan: those that run come to their end, and the plan keeps its cluster. " +
-		"It goes on with resume."
+	cmd.Long = "Start no further steps of a plan. Running steps end, and the plan keeps its cluster. To continue " +
+		"it, use resume."
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder")
 	return cmd
 }
 
 func (a *app) skipCommand() *cobra.Command {
 	var step, reason string
-	cmd := a.verbCommand("skip", "Let a plan go on without a step", "goes on without the step",
+	cmd := a.verbCommand("skip", "Leave a step out of a plan", "continues without the step",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.SkipStep(ctx, id, step, reason)
 		}, nil)
@@ -381,12 +381,12 @@ func (a *app) skipCommand() *cobra.Command {
 
 func (a *app) undoCommand() *cobra.Command {
 	var wait bool
-	cmd := a.verbCommand("undo", "Take back what a stopped plan did", "is taken back",
+	cmd := a.verbCommand("undo", "Undo what a stopped plan did", "is being undone",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.UndoPlan(ctx, id)
 		}, &wait)
-	cmd.Long = "Take back what the steps of a failed, parked or cancelled plan did, the last first, as far as they " +
-		"can be taken back."
+	cmd.Long = "Undo what the steps of a failed, parked or cancelled plan did, the last first, as far as they can " +
+		"be undone."
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the plan to its end")
 	return cmd
 }

@@ -68,7 +68,7 @@ func (a *app) runScheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run NAME", Short: "Run the job of a schedule now", Args: exact("NAME"),
 		ValidArgsFunction: a.complete(0, scheduleNames),
-		Long:              "Run the job of a schedule now, beside its slots, also if it is suspended.",
+		Long:              "Run the job of a schedule now, in addition to its times, also if it is suspended.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			r, err := api.RunSchedule(cmd.Context(), args[0])
 			if err != nil {
@@ -113,7 +113,7 @@ func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run
 		}
 		select {
 		case <-ctx.Done():
-			return interrupted("the run goes on; see it with: directorctl schedules show %s", name)
+			return interrupted("the run continues; show it with: directorctl schedules show %s", name)
 		case <-tick.C:
 		}
 	}

@@ -224,7 +224,7 @@ func printWaysBack(w io.Writer, p wire.Plan) {
 	if len(nodes) == 0 {
 		return
 	}
-	sayLine(w, "\nIf a node of these fails, it is put back by itself, and the others stay as they are")
+	sayLine(w, "\nIf one of these nodes fails, it is rolled back automatically, and the others stay as they are")
 	for _, n := range nodes {
 		say(w, "  %s: %s\n", n, strings.Join(ways[n], "; "))
 	}

@@ -271,7 +271,7 @@ func replace(path string, text []byte) error {
 	return nil
 }
 
-// signedBeside reads what is signed of an image, and the signature, from beside it.
+// signedBeside reads the signed text of an image and its signature from the files next to it.
 func signedBeside(path string) (director.Signed, error) {
 	sig, err := signature.Read(path + ".sha256" + signature.Suffix)
 	if err != nil || sig == nil {

@@ -191,7 +191,7 @@ func TestPrintWaysBack(t *testing.T) {
 	}
 	text, shown := show()
 	for _, want := range []string{
-		"put back by itself", "  w-1: Remove VM w-1; Uncordon w-1\n", "  w-2: Remove VM w-2; Uncordon w-2\n",
+		"rolled back automatically", "  w-1: Remove VM w-1; Uncordon w-1\n", "  w-2: Remove VM w-2; Uncordon w-2\n",
 		"2   drain/w-2",
 	} {
 		if !strings.Contains(text, want) {

@@ -15,10 +15,10 @@ import (
 
 func (a *app) vmsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "vms", Short: "Compare the ledger of VMs with the hypervisors, and mend what differs",
-		Long: "The director writes every VM down before it asks a hypervisor for it. Here that ledger is compared " +
-			"with what the hypervisors have, and what\n" +
-			"differs is adopted or reclaimed. A VM that does not carry the director's stamp is never touched.",
+		Use: "vms", Short: "Compare the ledger of VMs with the hypervisors, and resolve differences",
+		Long: "The director records every VM in its ledger before it creates it. These commands compare the ledger " +
+			"with the hypervisors, and adopt or reclaim\nVMs that differ. They never touch a VM without the " +
+			"director's stamp.",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.vmsListCommand(), a.vmsAuditCommand(), a.vmsAdoptCommand(), a.vmsReclaimCommand())

@@ -1,5 +1,6 @@
-// Command pretend-ansible is the small form of the stand-in for ansible-playbook that a simulating director runs. The
-// director plays it itself where this program does not lie beside it, which takes twenty times as long to start.
+// Command pretend-ansible is the small form of the substitute for ansible-playbook that a simulated director runs. If
+// this program is not in the director's directory, the director runs itself as the substitute, which takes twenty times
+// as long to start.
 package main
 
 import (

@@ -50,8 +50,8 @@ const (
 	longestExport = 12 * time.Hour
 )
 
-// Inventory renders what a run on the cluster gets, without a secret. In authorized_keys is what a VM needs that
-// somebody else makes for the cluster.
+// Inventory renders what a run on the cluster gets, without a secret. authorized_keys is what a VM needs that another
+// program creates for the cluster.
 func (s *Service) Inventory(ctx context.Context, cluster string) (map[string][]byte, error) {
 	facts, err := s.facts.Facts(ctx, cluster)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) ExportInventory(
 	return files, nil
 }
 
-// kubeconfigLife is how long a kubeconfig is good for when nobody says: a working day, because it cannot be taken back.
+// kubeconfigLife is the default validity of a kubeconfig: a working day, because a kubeconfig cannot be revoked.
 const kubeconfigLife = 12 * time.Hour
 
 // Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl, or for

@@ -21,7 +21,7 @@ type Remedy string
 const (
 	Transient   Remedy = "transient" // trying again
 	NotByTrying Remedy = "permanent" // a change to the model, the release or the playbooks
-	Person      Remedy = "person"    // somebody who mends something outside of the plan
+	Person      Remedy = "person"    // a person who repairs something outside of the plan
 )
 
 // Cause is a known reason why tasks fail.
@@ -137,7 +137,7 @@ func (r *causesReader) cause(n *yaml.Node, at string) {
 		target := texts[key.Value]
 		switch {
 		case where[key.Value] != nil:
-			r.wrong(key, path, "keep one", "stands twice")
+			r.wrong(key, path, "keep one", "appears twice")
 		case key.Value == "examples":
 			if err := value.Decode(&c.Examples); err != nil {
 				r.wrong(value, path, "", "is not a list of texts")

@@ -57,7 +57,7 @@ func (e *PlayError) Error() string {
 // Unwrap returns Err.
 func (e *PlayError) Unwrap() error { return e.Err }
 
-// Cause returns the cause to act on: of the known causes of all groups the one that is hardest to mend, or nil.
+// Cause returns the cause to act on: of the known causes of all groups the one that is hardest to remove, or nil.
 func (e *PlayError) Cause() *Cause {
 	weight := map[Remedy]int{Transient: 1, Person: 2, NotByTrying: 3}
 	var hardest *Cause
@@ -69,8 +69,8 @@ func (e *PlayError) Cause() *Cause {
 	return hardest
 }
 
-// Permanent tells whether trying the same play again cannot help: it never started, or it failed for a known cause that
-// does not pass by itself and that nobody can mend from outside. Such an error is worth plan.Abort.
+// Permanent reports whether trying the same play again cannot help: it never started, or it failed for a known cause
+// that does not pass by itself and cannot be removed from outside. Return plan.Abort for such an error.
 func Permanent(err error) bool {
 	e, ok := errors.AsType[*PlayError](err)
 	if !ok {
@@ -83,8 +83,8 @@ func Permanent(err error) bool {
 	return stopped(e.Class) && c != nil && c.Class == NotByTrying
 }
 
-// Question returns what to ask a person if somebody has to mend something before the same play can succeed, and false
-// otherwise. Such an error is worth plan.Park.
+// Question returns what to ask a person if something must be repaired before the same play can succeed, and false
+// otherwise. Return plan.Park for such an error.
 func Question(err error) (string, bool) {
 	e, ok := errors.AsType[*PlayError](err)
 	if !ok || !stopped(e.Class) {
@@ -108,10 +108,10 @@ func stopped(c Class) bool { return c == ClassFailed || c == ClassUnreachable }
 
 const (
 	hintUnreachable = "see whether the machine runs and the director reaches its address; then retry the step"
-	hintFailed      = "read the run's log for the whole output, mend the cause, then retry the step"
+	hintFailed      = "read the run's log for the whole output, remove the cause, then retry the step"
 	hintBroken      = "this is not about the machines: correct the playbooks, the inventory or the installation of " +
 		"Ansible"
-	hintCancelled   = "retry the step to go on; the playbooks may run again at any time"
+	hintCancelled   = "retry the step to continue; the playbooks may run again at any time"
 	hintInterrupted = "the step runs again; if it repeats, see whether the director's machine ran out of memory (dmesg)"
 	hintTimeout     = "look at the machines that did not answer; if they are only slow, allow the step more time"
 )

@@ -59,7 +59,7 @@ type Event struct {
 	Host        string   `json:"host,omitempty"`
 	DelegatedTo string   `json:"delegated_to,omitempty"`
 	Status      string   `json:"status,omitempty"`
-	Ignored     bool     `json:"ignored,omitempty"` // the playbook goes on in spite of this failure
+	Ignored     bool     `json:"ignored,omitempty"` // the playbook continues despite this failure
 	Changed     bool     `json:"changed,omitempty"`
 	Seconds     float64  `json:"seconds,omitempty"`
 	Msg         string   `json:"msg,omitempty"`

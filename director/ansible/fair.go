@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// fair shares a number of forks. Whoever holds the fewest of those that wait is next, and of equals who asked first: a
-// plan that holds many forks, or asks for many at once, cannot keep another one waiting. Nobody overtakes who is next,
-// so a request for many forks is met too.
+// fair shares a number of forks. Of the waiting plans, the one that holds the fewest is next, and among equals the one
+// that asked first. So a plan that holds many forks, or asks for many at once, cannot block another one. No plan
+// overtakes the next one, so a request for many forks is met too.
 type fair struct {
 	mu    sync.Mutex
 	free  int64

@@ -8,8 +8,8 @@ import (
 )
 
 // leash is a pipe between the director and a play, which the play's callback plugin watches: a play ends itself when
-// the director is gone, and, where peers may take its step over, when the director was silent for too long. So a play
-// does not run beside its successor on another director.
+// the director is gone and, where other directors may take its step over, when the director was silent for too long. So
+// a play does not run at the same time as its successor on another director.
 type leash struct {
 	silence   time.Duration // that the play bears; it waits for ever if zero
 	ours, its *os.File

@@ -36,7 +36,7 @@ func (e Event) within(limit int) Event {
 		*l = cutList(*l, limit)
 	}
 	if len(e.Stats) > limit/16 {
-		hosts := slices.SortedFunc(maps.Keys(e.Stats), func(a, b string) int { // those that somebody will look for
+		hosts := slices.SortedFunc(maps.Keys(e.Stats), func(a, b string) int { // those that failed first
 			if x, y := e.Stats[a].bad(), e.Stats[b].bad(); x != y {
 				return y - x
 			}

@@ -104,8 +104,8 @@ func (b belonging) matches(pid int, leads bool, since uint64) bool {
 	return err == nil && bytes.HasPrefix(title, []byte("ssh: "+b.control+"/"))
 }
 
-// leads tells whether the leader's id still stands for the group that was ours: it does while the very process is
-// there, also when it has ended and was not reaped.
+// leads reports whether the leader's id still identifies our group: it does while that process exists, also when it has
+// ended and was not reaped.
 func (b belonging) leads() bool {
 	if b.leader.PID <= 0 || b.leader.BootID != bootID() {
 		return false

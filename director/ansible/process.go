@@ -94,7 +94,7 @@ func (p *process) watch() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Without reaping it: as long as it is a zombie, nobody else can get its id, nor that of its group.
+		// Without reaping it: as long as it is a zombie, no other process can get its id, nor that of its group.
 		for {
 			err := unix.Waitid(unix.P_PID, p.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 			if !errors.Is(err, unix.EINTR) {
@@ -116,7 +116,7 @@ func (p *process) watch() {
 		}
 	}
 	p.rest(p.leader)
-	// Whoever still holds the other end of a pipe is out of our reach; do not wait for it.
+	// A process that still holds the other end of a pipe cannot be reached; do not wait for it.
 	for _, pipe := range p.pipes {
 		_ = pipe.SetReadDeadline(time.Now().Add(time.Second))
 	}

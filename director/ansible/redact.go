@@ -87,7 +87,7 @@ func encoded(s string, visit func(string)) {
 	}
 }
 
-// Redact returns s with <secret> in the place of every secret. It is safe for concurrent use.
+// Redact returns s with every secret replaced by <secret>. It is safe for concurrent use.
 func (r *Redactor) Redact(s string) string {
 	if r == nil || r.replacer == nil || s == "" {
 		return s

@@ -18,7 +18,7 @@ type Result struct {
 	Lost     int // events that are missing
 }
 
-// Failure is why a host could not go on.
+// Failure is why a host could not continue.
 type Failure struct {
 	Host        string
 	Task        string // without the role's name

@@ -184,7 +184,7 @@ func withNewline(data []byte) []byte {
 	return data
 }
 
-// mainInventory returns which of the files lists the hosts; the others, such as group_vars, are found beside it.
+// mainInventory returns which of the files lists the hosts; the others, such as group_vars, are in the same directory.
 // Ansible cannot be given the directory: it would skip files that end in .ini.
 func mainInventory(names []string) (string, error) {
 	var top []string

@@ -26,13 +26,13 @@ type Config struct {
 	StateDir string        // absolute; for the directories of runs and nothing else; of one director only
 	Forks    int           // for all runs together, about 100 MB of memory each; 10 if zero
 	Grace    time.Duration // between asking a run to end and ending it; 10 s if zero
-	// Silence is how long a run goes on without a sign of life from the director, before it ends itself. It has to be
-	// shorter than the lease after which a peer takes the run's step over. Zero for a director without peers: its runs
-	// end themselves only when it is gone.
+	// Silence is how long a run continues without a keepalive from the director before it ends itself. It must be
+	// shorter than the lease after which another director takes the run's step over. Zero for a single director: its
+	// runs end themselves only when it is gone.
 	Silence  time.Duration
 	Causes   []Cause // looked at before the built-in ones, see ReadCauses
 	Logger   *slog.Logger
-	Observer Observer // told of runs; nobody if nil
+	Observer Observer // called for runs; may be nil
 }
 
 // Runner runs playbooks. It is safe for concurrent use.
@@ -84,7 +84,7 @@ type Play struct {
 	ID        string            // plan/step/attempt; two plays with one ID do not run at once
 	Tree      string            // the absolute directory of the playbooks, see Unpack
 	Playbook  string            // relative to Tree, such as install/prepare.yml
-	Inventory map[string][]byte // hosts.ini and what belongs beside it, such as group_vars/all.yml
+	Inventory map[string][]byte // hosts.ini and the files next to it, such as group_vars/all.yml
 	ExtraVars []byte            // a JSON object; every string of eight or more bytes in it is taken for a secret
 	SSHKey    []byte            // a private key, for the hosts that are reached by SSH
 	// SSHCertificate is a certificate of SSHKey; none if empty.
@@ -101,14 +101,14 @@ type Play struct {
 	Timeout    time.Duration // of the run itself, without the wait for forks; none if zero
 	LogPath    string        // a file of JSON lines, one Event each, that is appended to; none if empty
 	OnEvent    func(Event)   // called with one event at a time, in order; it may be slow, but must not call Play
-	// OnFailure is called as soon as a host fails, while the others go on, with all hosts so far that failed in the
+	// OnFailure is called as soon as a host fails, while the others continue, with all hosts so far that failed in the
 	// same way. A block of the playbook may still rescue the host. It comes after OnEvent with the same event, and the
 	// same holds for it.
 	OnFailure func(Group)
 }
 
-// Play runs a playbook to its end and returns what it did. The Result is filled in as far as the run came, also beside
-// an error.
+// Play runs a playbook to its end and returns what it did. The Result is filled in as far as the run came, also if
+// there is an error.
 //
 // Every error is a director.Error around a *PlayError, whose Class is decided from the run's events: KindUnavailable
 // for hosts that cannot be reached, for a timeout and for a cancelled context (errors.Is finds the context's error),

@@ -19,7 +19,7 @@ import (
 // process is ended if its environment names the run's directory, if it is a master connection of ssh with its socket
 // there, or if it is in the run's process group while the leader has the start time that was written down; one that
 // merely got a process id again is none of these. Directories whose director is alive are left alone. What a dead run
-// had started on a node goes on there; the playbooks are safe to run beside it.
+// had started on a node continues there; it is safe to run the playbooks at the same time.
 func (r *Runner) EndSurvivors(ctx context.Context) ([]string, error) {
 	const op = "ansible.end_survivors"
 	dirs, err := filepath.Glob(filepath.Join(r.cfg.StateDir, runPrefix+"*"))

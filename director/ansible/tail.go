@@ -68,7 +68,7 @@ func (s *sink) emit(e Event) {
 	}
 }
 
-// The lines that a run prints beside its events are few: errors and warnings.
+// A run prints few lines other than its events: errors and warnings.
 const maxPrinted = 2000
 
 // output queues a line. It never waits, not even for a slow OnEvent: that would stop ansible-playbook at its next line.

@@ -14,12 +14,12 @@ import (
 )
 
 // Unpack makes the tree of playbooks exist as a directory below dir, named after its content, and returns the hash and
-// the directory's absolute path. A plan keeps the hash, so that another version of the director, which unpacks another
-// tree beside it, changes nothing about a plan that is half done.
+// the directory's absolute path. A plan keeps the hash, so that another version of the director, which unpacks its own
+// tree, does not change an unfinished plan.
 //
 // It is idempotent, safe to call from several processes at once and atomic: a directory with the name is complete. A
-// copy that somebody changed, or that a crash of the machine left truncated, is replaced. Python's caches (__pycache__)
-// are left out and do not count; all else must be regular files and directories.
+// copy that was changed, or that a crash of the machine left truncated, is replaced. Python's caches (__pycache__) are
+// left out and do not count; all else must be regular files and directories.
 func Unpack(tree fs.FS, dir string) (hash, path string, err error) {
 	const op = "ansible.unpack"
 	hash, err = hashTree(tree)

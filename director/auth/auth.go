@@ -56,7 +56,7 @@ type Config struct {
 	Now      func() time.Time // the clock; nil means time.Now
 	// OneTimeTTL is how long a one-time password is good for; 0 means 24 hours.
 	OneTimeTTL time.Duration
-	// Changed is told of users whose password was changed; nil means that nobody is.
+	// Changed is called with users whose password was changed; it may be nil.
 	Changed func(user string)
 }
 

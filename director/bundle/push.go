@@ -44,7 +44,7 @@ type PushResult struct {
 
 // Push copies every image of the bundle to registryHost as <registryHost>/<prefix>/<name>:<tag>. It is idempotent: an
 // image whose tag has the right digest already is skipped, and of the others only the missing blobs are sent, so a
-// second call goes on where a first one stopped. Errors: unauthenticated or forbidden if the registry refuses,
+// second call continues where the first one stopped. Errors: unauthenticated or forbidden if the registry refuses,
 // unavailable if it cannot be reached or fails, invalid for a bad host or prefix; images that were pushed before stay.
 // Safe for concurrent use.
 func (b *Bundle) Push(ctx context.Context, registryHost, prefix string, opts PushOptions) (PushResult, error) {

@@ -83,7 +83,7 @@ func (h Host) Fits(s model.VMSize) (n int, by string) {
 	return n, by
 }
 
-// Bound is what ends a number of VMs beside the hosts: a quota, or addresses.
+// Bound is a limit on the number of VMs other than the hosts: a quota, or addresses.
 type Bound struct {
 	Field string // spec.quota.cpus of Provider/lab
 	Left  int    // how many VMs of the size it lets be made
@@ -135,8 +135,8 @@ func (u Use) Plus(v Use) Use {
 	return Use{Machines: u.Machines + v.Machines, CPUs: u.CPUs + v.CPUs, Memory: u.Memory + v.Memory}
 }
 
-// Bounds returns what the quota lets be made of VMs of the size beside what is used. field stands before the names of
-// its parts.
+// Bounds returns how many VMs of the size the quota allows in addition to what is used. field is the prefix of the
+// names of its parts.
 func Bounds(q model.Quota, used Use, s model.VMSize, field, of string) []Bound {
 	var out []Bound
 	add := func(name string, left, one int64) {

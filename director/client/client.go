@@ -59,8 +59,8 @@ func New(c Config) (*Client, error) {
 	transport.TLSClientConfig = conf
 	transport.ForceAttemptHTTP2 = true
 	transport.ResponseHeaderTimeout = 90 * time.Second
-	// A director that stands still keeps its connections: one that says nothing is asked, and given up, so that the
-	// next try finds a peer of it.
+	// A stopped director keeps its connections. A silent connection is probed and closed, so that the next try reaches
+	// another director.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
 	return &Client{
 		base: base, token: c.Token, agent: c.UserAgent,
@@ -98,7 +98,7 @@ type request struct {
 }
 
 // tries is how often a request with a key is sent when its answer is lost: with the default backoff for over 20 s, in
-// which a director comes back, or a peer may answer in the place of one that died.
+// which a director restarts, or another one answers instead of a dead one.
 const tries = 10
 
 // errAtWork says that the first try of a request with a key is not known to have ended.
@@ -128,8 +128,8 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	}
 }
 
-// lostAnswer reports whether the request may have arrived although there was no answer. One that could not even be sent
-// is not tried again: whoever waits at a terminal wants to know.
+// lostAnswer reports whether the request may have arrived although there was no answer. A request that could not even
+// be sent is not tried again: a person at a terminal wants to know at once.
 func lostAnswer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, http.ErrServerClosed) ||
@@ -295,7 +295,7 @@ func (c *Client) text(ctx context.Context, r request) ([]byte, error) {
 	return b, nil
 }
 
-// Login returns a new session. The client goes on without its token.
+// Login returns a new session. The client itself does not use its token.
 func (c *Client) Login(ctx context.Context, user string, password director.Secret) (wire.Session, error) {
 	var s wire.Session
 	err := c.call(
@@ -445,7 +445,7 @@ func (c *Client) Nodes(ctx context.Context, cluster string) (wire.Nodes, error) 
 	return v, err
 }
 
-// Rehearse tells what a drain of the node would move away, and what would block it.
+// Rehearse is a dry run of a drain: it returns the pods that would be evicted, and what would block them.
 func (c *Client) Rehearse(ctx context.Context, cluster, node string) ([]wire.Eviction, error) {
 	var v wire.Evictions
 	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/nodes/" + node + "/drain"}, &v)
@@ -522,18 +522,18 @@ func (c *Client) PausePlan(ctx context.Context, id, reason string) (wire.Plan, e
 	return c.verb(ctx, id, "pause", wire.PlanPause{Reason: reason})
 }
 
-// RetryPlan lets a stopped plan go on: with step only that one runs again, else all that failed, parked or was taken
-// back.
+// RetryPlan continues a stopped plan: with step only that one runs again, otherwise every step that failed, was parked
+// or was undone.
 func (c *Client) RetryPlan(ctx context.Context, id, step string) (wire.Plan, error) {
 	return c.verb(ctx, id, "retry", wire.PlanRetry{Step: step})
 }
 
-// SkipStep lets the plan go on without the step.
+// SkipStep leaves the step out of the plan.
 func (c *Client) SkipStep(ctx context.Context, id, step, reason string) (wire.Plan, error) {
 	return c.verb(ctx, id, "skip", wire.PlanSkip{Step: step, Reason: reason})
 }
 
-// UndoPlan takes back what the stopped plan did.
+// UndoPlan undoes what the stopped plan did.
 func (c *Client) UndoPlan(ctx context.Context, id string) (wire.Plan, error) {
 	return c.verb(ctx, id, "undo", nil)
 }

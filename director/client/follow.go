@@ -171,7 +171,7 @@ func (c *Client) follow(
 			return ctx.Err()
 		case errors.As(err, &own):
 			return own.err
-		// Whoever had a place among the director's streams waits until there is one again.
+		// A follower that lost its stream waits until the director has a free one.
 		case err != nil && kind != director.KindUnavailable && (kind != director.KindExhausted || !connected):
 			return err
 		}

@@ -24,8 +24,8 @@ func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
 	return l.Items, err
 }
 
-// SendFile uploads what r holds, from where an earlier try ended, and returns when all of it has arrived. When the
-// connection breaks it goes on at the offset that the director has; lost, which may be nil, is told of it. progress is
+// SendFile uploads the content of r, from where an earlier try ended, and returns when all of it has arrived. When the
+// connection breaks, it continues at the offset that the director has, and calls lost, which may be nil. progress is
 // called with how much has arrived, and may be nil.
 func (c *Client) SendFile(
 	ctx context.Context, q wire.UploadRequest, r io.ReaderAt, progress func(arrived int64), lost func(error),
@@ -118,8 +118,7 @@ func (c *Client) ConvertImage(
 	)
 }
 
-// awaitImage asks for the same work over and over until it is done: of a director that was started again it is asked
-// anew.
+// awaitImage repeats the same request until the work is done, also when the director restarts.
 func (c *Client) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
 	const op, pause = "client.image", 300 * time.Millisecond
 	for failed := 0; ; {
@@ -156,7 +155,7 @@ func (c *Client) DeleteImageFile(ctx context.Context, sum string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/images/" + sum}, nil)
 }
 
-// PruneImages removes what nobody needs, and of files what was imported so long ago.
+// PruneImages deletes images that nothing needs, and of files only those that are older than olderThan.
 func (c *Client) PruneImages(ctx context.Context, olderThan time.Duration, rehearse bool) (wire.ImagesPruned, error) {
 	q := url.Values{"older_than": {strconv.FormatInt(int64(olderThan/time.Second), 10)}}
 	if rehearse {

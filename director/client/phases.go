@@ -16,7 +16,7 @@ func (c *Client) AskPhase(ctx context.Context, id string, r director.PhaseReques
 	return t, err
 }
 
-// Phase returns the task, which goes on if it waited and can now.
+// Phase returns the task. A waiting task continues if it can.
 func (c *Client) Phase(ctx context.Context, id string) (wire.PhaseTask, error) {
 	var t wire.PhaseTask
 	err := c.call(ctx, request{method: http.MethodGet, path: "/phases/" + id}, &t)

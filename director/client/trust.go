@@ -96,8 +96,8 @@ func changed(got string) error {
 		"the director's certificate is not the trusted one; it has the fingerprint %s", got,
 	).
 		WithHint(
-			"if the director has a new certificate, log in again with --fingerprint; otherwise somebody may be in " +
-				"between",
+			"if the director has a new certificate, log in again with --fingerprint; otherwise someone may be " +
+				"intercepting the connection",
 		)
 }
 

@@ -84,7 +84,7 @@ func (c clusterRecords) ForgetCluster(ctx context.Context, p step.ClusterParams,
 	})
 }
 
-// backends opens the back end of a provider at its first use, and anew when its document has changed.
+// backends opens the back end of a provider at its first use, and opens it again when its document has changed.
 type backends struct {
 	store  *store.Store
 	log    *slog.Logger
@@ -186,7 +186,7 @@ func openReal(accounts account, rules confine.Rules, log *slog.Logger) opener {
 				director.KindInvalid, "daemon.provider",
 				"provider %s only pretends, and this director does not simulate", name,
 			).
-				WithHint("name a real hypervisor in its document, or rehearse with: director simulate")
+				WithHint("name a real hypervisor in its document, or simulate with: director simulate")
 		}
 		return nil, director.Errorf(
 			director.KindInvalid, "daemon.provider", "this director has no back end of type %q", p.Type,

@@ -87,7 +87,8 @@ func Start(ctx context.Context, cfg Config, build Build, log *slog.Logger, out i
 // Addr returns the address that the API listens on.
 func (d *Daemon) Addr() net.Addr { return d.addr }
 
-// Stop stops everything in reverse order. Running steps are interrupted and go on at the next start. It is idempotent.
+// Stop stops everything in reverse order. Running steps are interrupted and continue at the next start. It is
+// idempotent.
 func (d *Daemon) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(d.stops) - 1; i >= 0; i-- {

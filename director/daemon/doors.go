@@ -107,8 +107,8 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// rules are the doors as the other rooms take them. A director that simulates is somebody's own, and reads any image
-// and bundle unless told otherwise.
+// rules returns the restrictions in the form that other packages use. A simulated director runs for one person and
+// reads any image and bundle unless its configuration restricts it.
 func (c Config) rules() confine.Rules {
 	files := func(dirs confine.Dirs, usual string) confine.Dirs {
 		switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// leastFree is the room on the data disk below which the director calls itself not ready: journal and logs need it to
-// go on.
+// leastFree is the free space on the data disk below which the director reports that it is not ready: journal and logs
+// need it.
 const leastFree = 256 << 20
 
 // probeEvery is how long an answer of the probes is good for: anybody may ask, and must not keep the database busy by

@@ -168,8 +168,8 @@ func (d *Daemon) instanceID() (id, host string, err error) {
 	return id, host, nil
 }
 
-// signRuns leaves our name beside the run logs, and returns who else has left theirs: directors on one database may
-// have the directory in common. It returns nil for a director that is alone.
+// signRuns writes this director's name next to the run logs and returns the other names there: directors on one
+// database may share the directory. It returns nil for a single director.
 func (d *Daemon) signRuns(instance string) (logsOf func(instance string) bool, err error) {
 	if d.cfg.Database == "" {
 		return nil, nil

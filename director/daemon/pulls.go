@@ -96,7 +96,7 @@ func (p *pulls) answer(ctx context.Context, user string) (pullAnswer, bool) {
 	answer.until = now.Add(pullsFor)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.known) >= maxKnownPulls { // names that somebody makes up
+	if len(p.known) >= maxKnownPulls { // names that clients invent
 		clear(p.known)
 	}
 	p.known[user] = answer

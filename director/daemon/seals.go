@@ -13,8 +13,9 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// seals binds the sealed rows of directors that bound nothing. The mark that all are bound is a file beside the key and
-// not a row: whoever can write to the database could remove a row, and have forged rows bound at the next start.
+// seals binds rows that older directors sealed without a binding. The mark that all rows are bound is a file next to
+// the key and not a row: someone who can write to the database could remove a row, and the next start would bind forged
+// rows.
 type seals struct {
 	db       *store.Store
 	box      *seal.Box
@@ -27,8 +28,8 @@ type seals struct {
 const sealsEvery = time.Minute
 
 // bindSeals binds what an older director has sealed to its rows. From then on rows without a binding are refused. While
-// an older director shares the database, which goes on to seal without, they are accepted, and a task waits for it to
-// go.
+// an older director shares the database and seals without a binding, such rows are accepted, and a task waits until it
+// is gone.
 func (d *Daemon) bindSeals(ctx context.Context, db *store.Store, box *seal.Box, instance string) error {
 	s := seals{db: db, box: box, instance: instance, mark: d.path(seal.BoundFile), warn: d.log.WarnContext}
 	done, err := s.bind(ctx)

@@ -100,8 +100,8 @@ func (n simulatedNodes) Script(ctx context.Context, m director.Machine, hostKey,
 	return n.simulation.Script(ctx, m, hostKey, script)
 }
 
-// markState keeps simulations and real directors off each other's state: a real director must never believe a pretended
-// ledger, nor a rehearsal run plans of real clusters.
+// markState keeps simulations and real directors off each other's state: a real director must never trust a simulated
+// ledger, and a simulation must never run plans of real clusters.
 func (d *Daemon) markState() error {
 	exists := func(name string) bool {
 		_, err := os.Stat(d.path(name))
@@ -129,7 +129,7 @@ func (d *Daemon) markState() error {
 		return director.Errorf(
 			director.KindConflict, "daemon.state", "%s is the state of a simulation", d.cfg.StateDir,
 		).
-			WithHint("give the director a stateDir of its own, or go on with the rehearsal: director simulate")
+			WithHint("give the director its own stateDir, or continue the simulation: director simulate")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (d *Daemon) markDatabase(ctx context.Context, db *store.Store) error {
 	return nil
 }
 
-// rehearse applies the simulation's documents to a director that has no provider yet.
+// rehearse applies the simulation's documents to a director without a provider.
 func (d *Daemon) rehearse(ctx context.Context, db *store.Store, out io.Writer) error {
 	if !d.cfg.Simulate || len(d.cfg.Simulation.Documents) == 0 {
 		return nil

@@ -14,7 +14,7 @@ func planTree() fs.FS {
 	return beside{root: playbooks.FS(), name: inventory.TemplatesDir, sub: inventorytemplates.FS()}
 }
 
-// beside is a tree with another one in a directory of its root.
+// beside is a tree that has another tree in a directory of its root.
 type beside struct {
 	root fs.FS
 	name string

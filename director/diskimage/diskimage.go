@@ -1,10 +1,9 @@
-// Package diskimage looks into files of disk images and converts them.
+// Package diskimage parses disk images and converts them.
 //
-// Whoever hands over an image may be careless or worse, so everything here trusts nothing but bytes: the format is told
-// by the content and never by the name, every offset is checked against the file before it is followed, all that is
-// read is bounded, and an image that would make a reader open another file (a backing file, an external data file, an
-// extent of its own) is refused. Convert runs qemu-img only on what Inspect has let through, with the format named, and
-// within bounds.
+// Images are untrusted input. The content decides the format, never the name. Every offset is checked against the file
+// before it is followed, and everything that is read is bounded. An image that would make a reader open another file (a
+// backing file, an external data file, an extent of its own) is refused. Convert runs qemu-img only on files that
+// passed Inspect, with the format named, and within limits.
 package diskimage
 
 import (

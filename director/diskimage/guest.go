@@ -24,8 +24,8 @@ const ReleasePath = "/etc/kaas-release"
 
 var version = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
 
-// ParseRelease reads the text of ReleasePath, which also lies beside an image as kaas-release.json. It returns nil for
-// anything else.
+// ParseRelease parses the text of ReleasePath, which also exists next to an image as kaas-release.json. It returns nil
+// for anything else.
 func ParseRelease(text []byte) *Release {
 	var r struct {
 		Kubernetes string `json:"kubernetes"`

@@ -129,7 +129,7 @@ func (o *offsets) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek lets the archive's reader go over what nobody wants.
+// Seek lets the archive's reader skip unwanted content.
 func (o *offsets) Seek(off int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

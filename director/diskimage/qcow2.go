@@ -164,7 +164,7 @@ func (q *qcow2) entry() int64 {
 	return 8
 }
 
-// reach is how many bytes of the disk an entry of the first table stands for.
+// reach is how many bytes of the disk an entry of the first table covers.
 func (q *qcow2) reach() int64 { return (1 << q.bits) / q.entry() << q.bits }
 
 // walk checks that every table and cluster begins inside the file. The last cluster may end behind it: QEMU leaves

@@ -111,9 +111,9 @@ func (s *Service) volumes(ctx context.Context, provider string) ([]hypervisor.Vo
 	return v.ListVolumes(ctx, s.director)
 }
 
-// Delete destroys a disk that is kept, or an orphan, with everything on it. One that somebody else had attached, or
-// that is missing, is only taken off the list. It can be repeated until the disk is gone. Errors: not_found if there is
-// no such disk, conflict if a machine or a VM has it.
+// Delete deletes a kept disk or an orphan with everything on it. A disk that someone else attached, or that is missing,
+// is only removed from the list. The call can be repeated until the disk is gone. Errors: not_found if there is no such
+// disk, conflict if a machine or a VM has it.
 func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledger.Disk, error) {
 	const op = "disks.delete"
 	v, err := s.List(ctx, Filter{Providers: []string{provider}})

@@ -82,7 +82,7 @@ type provider struct {
 func (p *provider) sweep(ctx context.Context) error {
 	b, err := p.backends.Backend(ctx, p.name)
 	if director.KindOf(err) == director.KindNotFound {
-		return nil // its document is gone, and nobody can look
+		return nil // its document is gone, so its VMs cannot be listed
 	}
 	if err != nil {
 		return err

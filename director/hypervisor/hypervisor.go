@@ -45,8 +45,8 @@ func (d Disk) Owner(key director.Stamp) director.Stamp {
 	return key
 }
 
-// DiskLabel says what a disk was for. It is written beside a disk that Delete keeps, so that people know it on the
-// hypervisor without the director.
+// DiskLabel says what a disk was for. It is stored next to a disk that Delete keeps, so that people recognize the disk
+// on the hypervisor without the director.
 type DiskLabel struct {
 	Cluster string
 	Pool    string
@@ -68,7 +68,7 @@ type NIC struct {
 	Addresses []netip.Prefix // static addresses with prefix length
 	Gateway   netip.Addr     // zero for none
 	DNS       []netip.Addr
-	Routes    []Route // beside the default route
+	Routes    []Route // in addition to the default route
 }
 
 // Route leads to a range of addresses.
@@ -208,7 +208,7 @@ type NetworkSpec struct {
 // Networking is implemented by back ends that can make networks.
 type Networking interface {
 	// EnsureNetwork makes the network exist and started; what was there before (modes bridge and portgroup) is looked
-	// for. Idempotent. Errors: conflict if the name belongs to somebody else, the range overlaps another network of the
+	// for. Idempotent. Errors: conflict if the name belongs to someone else, the range overlaps another network of the
 	// host, or the port group has another VLAN, not_found if a port group is missing, invalid for a mode or a VLAN that
 	// the back end does not have.
 	EnsureNetwork(ctx context.Context, s NetworkSpec) error
@@ -252,11 +252,11 @@ type Volumes interface {
 	DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error
 }
 
-// AttachedDisk is a disk that a VM has beside its root disk and its seed.
+// AttachedDisk is a disk of a VM other than its root disk and its seed.
 type AttachedDisk struct {
 	Name string // as VolumeInfo.Name has it for a data disk
 	Size int64  // zero if the back end does not tell
-	// Stamp and Serial are those of a data disk with our kind of name; zero for a disk that somebody else has attached.
+	// Stamp and Serial are those of a data disk with our kind of name; zero for a disk that someone else has attached.
 	Stamp  director.Stamp
 	Serial string
 }
@@ -269,7 +269,7 @@ type DiskTeller interface {
 	AttachedDisks(ctx context.Context, id ID) ([]AttachedDisk, error)
 }
 
-// Adopter is implemented by back ends that can take over a VM which somebody else has made in the place of one of ours.
+// Adopter is implemented by back ends that can take over a VM that another program created instead of the director.
 type Adopter interface {
 	// Adopt writes the stamp into the VM of that name, attaches those of the disks that Delete has kept and that it
 	// does not have, and powers it on. From then on it is ours like those that Ensure made, except that its own disks
@@ -282,10 +282,10 @@ type Adopter interface {
 // Seeds is implemented by back ends that can take a VM's seed away once its guest has read it: others can read it on
 // the hypervisor.
 type Seeds interface {
-	// RemoveSeed takes the seed away from the VM and destroys it. The VM goes on as it is, boots without a seed from
-	// then on, and a later Ensure brings none back. It is idempotent, also after a crash at any line; a VM that was
-	// made without a seed of ours is left as it is. Errors: not_found if there is no such VM, conflict if it has
-	// another owner.
+	// RemoveSeed removes the seed from the VM and deletes it. The VM continues to run, boots without a seed from then
+	// on, and a later Ensure does not restore it. It is idempotent, also after a crash at any line. A VM that was
+	// created without a seed of the director stays as it is. Errors: not_found if there is no such VM, conflict if it
+	// has another owner.
 	RemoveSeed(ctx context.Context, id ID, owner director.Stamp) error
 }
 

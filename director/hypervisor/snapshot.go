@@ -23,11 +23,11 @@ type Snapshots interface {
 	TakeSnapshot(ctx context.Context, id ID, owner director.Stamp, name string, g SnapshotGuard) (Snapshot, error)
 	// ListSnapshots returns all snapshots of the VM, the oldest first. Errors: not_found if there is no such VM.
 	ListSnapshots(ctx context.Context, id ID) ([]Snapshot, error)
-	// RevertSnapshot brings the disk back to the snapshot. The VM is off then, and the snapshot stays. Errors:
-	// not_found if there is no such VM or snapshot, conflict if the snapshot is somebody else's.
+	// RevertSnapshot reverts the disk to the snapshot. The VM is off then, and the snapshot stays. Errors: not_found if
+	// there is no such VM or snapshot, conflict if the snapshot is not the director's.
 	RevertSnapshot(ctx context.Context, id ID, owner director.Stamp, name string) error
 	// DeleteSnapshot forgets the snapshot and keeps the state of the disk. No error if it is gone; conflict if it is
-	// somebody else's.
+	// not the director's.
 	DeleteSnapshot(ctx context.Context, id ID, owner director.Stamp, name string) error
 }
 
@@ -40,9 +40,8 @@ type SnapshotGuard struct {
 // DefaultSnapshotGuard is what VMware recommends at most, and little enough for everybody else.
 func DefaultSnapshotGuard() SnapshotGuard { return SnapshotGuard{MaxAge: 72 * time.Hour, Most: 3} }
 
-// Check tells why the VM may not have one more snapshot beside those that it has: conflict for one that is too old or
-// for too many, exhausted if the storage could not hold all of the disk once more, which is how large a snapshot can
-// become.
+// Check returns why the VM may not have one more snapshot: conflict for one that is too old or for too many, exhausted
+// if the storage could not hold all of the disk once more, which is how large a snapshot can become.
 func (g SnapshotGuard) Check(op, vm string, have []Snapshot, now time.Time, free, disk int64) error {
 	for _, s := range have {
 		if age := now.Sub(s.Created); age > g.MaxAge {
@@ -70,7 +69,7 @@ func (g SnapshotGuard) Check(op, vm string, have []Snapshot, now time.Time, free
 	return nil
 }
 
-// FindSnapshot returns the snapshot of the name, and whether there is one. One of ours goes before somebody else's.
+// FindSnapshot returns the snapshot of the name, and whether there is one. The director's own comes before others.
 func FindSnapshot(have []Snapshot, name string) (Snapshot, bool) {
 	for _, ours := range []bool{true, false} {
 		if i := slices.IndexFunc(have, func(s Snapshot) bool { return s.Name == name && s.Ours == ours }); i >= 0 {

@@ -78,7 +78,7 @@ type Store struct {
 
 	mu   sync.Mutex
 	room int64           // that running conversions have reserved
-	held map[string]bool // uploads that somebody writes or imports
+	held map[string]bool // uploads that are being written or imported
 	jobs map[string]*job
 }
 
@@ -199,7 +199,7 @@ func (s *Store) File(sum string) (File, error) {
 	return f, nil
 }
 
-// Delete removes the file. No error if it is gone. Whether somebody needs it is for the caller to know.
+// Delete removes the file. No error if it is gone. The caller must know whether it is needed.
 func (s *Store) Delete(sum string) error {
 	if !digest.MatchString(sum) {
 		return nil
@@ -249,13 +249,13 @@ func (s *Store) save(name string, v any) error {
 	return os.Rename(tmp.Name(), s.path(name))
 }
 
-// hold takes an upload for oneself, or tells that somebody else has it.
+// hold takes an upload for the caller, or fails if someone else has it.
 func (s *Store) hold(id string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[id] {
 		return nil, director.Errorf(
-			director.KindConflict, "imagestore.upload", "somebody else is at work on this upload",
+			director.KindConflict, "imagestore.upload", "another request works on this upload",
 		).
 			WithHint("wait until that has ended")
 	}

@@ -136,7 +136,7 @@ func (s *Store) copyWithin(id string, size int64, to *os.File, from io.Reader) (
 					director.KindExhausted, opUpload,
 					"the director's disk is nearly full, and the rest is for its database",
 				).
-					WithHint("make room: directorctl image prune; what has arrived stays, go on then")
+					WithHint("free space: directorctl image prune; the received part stays, so continue afterwards")
 			}
 		}
 		n, err := io.CopyN(to, from, piece)

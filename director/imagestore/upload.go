@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
-// record is what is kept of an upload beside its data.
+// record is what is stored of an upload in addition to its data.
 type record struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
@@ -112,7 +112,7 @@ func (s *Store) Upload(id string) (Upload, error) {
 func (s *Store) data(id string) string { return s.path("uploads", id, "data") }
 
 // Write adds what r gives at the offset, which must be the upload's. What has arrived stays when r breaks off. Errors:
-// conflict if the offset is another one, or somebody else writes; invalid if more comes than was said, or if the
+// conflict if the offset is another one, or another request writes; invalid if more comes than was said, or if the
 // beginning shows that this is no disk image: the upload is gone then; unavailable if r broke off.
 func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader) (Upload, error) {
 	release, err := s.hold(id)
@@ -128,7 +128,7 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 		return u, director.Errorf(
 			director.KindConflict, opUpload, "%d bytes have arrived, and this begins at %d", u.Offset, offset,
 		).
-			WithHint("go on at %d", u.Offset)
+			WithHint("continue at %d", u.Offset)
 	}
 	f, err := os.OpenFile(s.data(id), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader)
 		return u, director.Errorf(
 			director.KindUnavailable, opUpload, "the upload broke off at %d of %d: %w", u.Offset, u.Size, err,
 		).
-			WithHint("go on at %d", u.Offset)
+			WithHint("continue at %d", u.Offset)
 	}
 	return u, nil
 }
@@ -199,7 +199,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Abort throws an upload away. No error if it is gone; conflict while somebody is at work on it.
+// Abort deletes an upload. No error if it is gone; conflict while another request works on it.
 func (s *Store) Abort(_ context.Context, id string) error {
 	if !digest.MatchString(id) {
 		return nil
@@ -237,7 +237,7 @@ func (s *Store) sweep() error {
 		}
 		release, err := s.hold(e.Name())
 		if err != nil {
-			continue // somebody is at work on it
+			continue // another request works on it
 		}
 		err = s.drop(e.Name())
 		release()

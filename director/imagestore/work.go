@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
-// job is work that outlives its request. Jobs live in memory: after a restart the same request makes the job anew, or
+// job is work that outlives its request. Jobs live in memory: after a restart the same request starts the job again, or
 // finds that it is done.
 type job struct {
 	Job
@@ -29,9 +29,9 @@ const opImport = "imagestore.import"
 
 var kubernetesVersion = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
 
-// Import begins to make an image of an upload that has wholly arrived, or returns the job that does. The upload goes
-// with it, unless it fails for a reason that can be mended: no room, no qemu-img, nothing that says which Kubernetes
-// the image carries. Errors: not_found without the upload, conflict while it arrives.
+// Import begins to make an image of an upload that has wholly arrived, or returns the job that does. The upload is
+// deleted with it, unless it fails for a reason that can be removed: no space, no qemu-img, nothing that says which
+// Kubernetes version the image has. Errors: not_found without the upload, conflict while it arrives.
 func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 	var p []director.Field
 	if bad := badCompat(r.Compat); bad != nil {
@@ -129,7 +129,7 @@ func (s *Store) begin(id, on string, work func(context.Context, *job) (File, err
 		return j.Job, nil
 	}
 	if s.held[on] {
-		return Job{}, director.Errorf(director.KindConflict, opImport, "somebody else is at work on this image").
+		return Job{}, director.Errorf(director.KindConflict, opImport, "another request works on this image").
 			WithHint("wait until that has ended")
 	}
 	if s.work.Err() != nil {
@@ -170,7 +170,7 @@ func (s *Store) to(j *job, stage string) func(done, total int64) {
 	return set
 }
 
-// errWrong is about an upload that no repetition can mend.
+// errWrong is about an upload for which no retry can help.
 type errWrong struct{ error }
 
 func (e errWrong) Unwrap() error { return e.error }

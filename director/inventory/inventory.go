@@ -65,7 +65,7 @@ type Input struct {
 	EtcdElection  time.Duration
 
 	SSHUser string // kaas when empty
-	KeyFile string // private key; one that is not absolute lies beside hosts.ini; empty when the run names it
+	KeyFile string // private key; a relative path is relative to hosts.ini; empty when the run names it
 
 	Nodes []Node
 	Vars  map[string]any // what the cluster's model sets in spec.vars; see Variables for the names
@@ -104,8 +104,8 @@ type Node struct {
 	HostKey string   // public SSH host key in authorized_keys form; empty leaves it out of known_hosts
 	// Interfaces are all its adapters, the one with Address first; nil if that is the only one.
 	Interfaces []Interface
-	Aliases    []Alias  // in the place of the input's; nil for those
-	NTP        []string // in the place of the input's; nil for those
+	Aliases    []Alias  // replaces the input's; nil for the input's
+	NTP        []string // replaces the input's; nil for the input's
 	// What the node keeps from pods, by Kubernetes' names of resources. An entry replaces that of the cluster's
 	// variable.
 	KubeReserved, SystemReserved map[string]string
@@ -304,7 +304,7 @@ func (s *schema) resolve(in Input) (map[string]any, []director.Field) {
 		values[name] = value
 	}
 	fields = append(fields, s.override(values, in.Vars)...)
-	// The tenth address of the service range, as kubeadm has it, unless somebody says another.
+	// The tenth address of the service range, as in kubeadm, unless the cluster names another.
 	if unset(values["cluster_dns_ip"]) {
 		if ip := tenth(fmt.Sprint(values["service_cidr"])); ip != "" {
 			values["cluster_dns_ip"] = ip

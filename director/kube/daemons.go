@@ -14,7 +14,7 @@ import (
 )
 
 // carriers are the daemons of kube-system that carry traffic to services and pods. A node whose kube-proxy does not run
-// goes on sending to endpoints that have moved away since.
+// still sends to endpoints that have moved.
 var carriers = []string{"calico-node", "kube-proxy"}
 
 // NotCarrying says why the node does not carry traffic to services and pods, for want of a daemon that is ready: ""

@@ -18,7 +18,7 @@ import (
 // The reasons for which a drain does not move a pod away.
 const (
 	BlockedByBudget  = "budget"     // a disruption budget allows no further disruption now
-	BlockedUnmanaged = "unmanaged"  // nothing would make the pod anew
+	BlockedUnmanaged = "unmanaged"  // nothing would create the pod again
 	BlockedLocalData = "local_data" // what it keeps on the node would be lost
 	BlockedOtherwise = "other"
 )
@@ -34,10 +34,10 @@ type Eviction struct {
 	Why       string // of Blocked, for people
 }
 
-// Rehearse returns what a drain of the node would move away, ordered by namespace and name, and asks the API server of
-// each pod whether it might: an eviction that is a dry run. Pods of daemon sets and of the control plane stay on a
-// drained node and are not listed. Nothing is changed. A pod that a budget protects now may go later in a real drain,
-// when another one has come up elsewhere.
+// Rehearse is a dry run of a drain. It returns the pods that a drain of the node would evict, ordered by namespace and
+// name, and asks the API server for each with a dry run of its eviction. Pods of daemon sets and of the control plane
+// stay on a drained node and are not listed. Nothing is changed. A pod that a budget protects now may go later in a
+// real drain, when another one has come up elsewhere.
 func (c *Client) Rehearse(ctx context.Context, node string) ([]Eviction, error) {
 	const op = "kube.rehearse"
 	var pods []corev1.Pod
@@ -69,7 +69,7 @@ func (c *Client) Rehearse(ctx context.Context, node string) ([]Eviction, error) 
 		switch volume := localData(p); {
 		case finished:
 		case owner == nil:
-			e.Blocked, e.Why = BlockedUnmanaged, "nothing would make it anew elsewhere"
+			e.Blocked, e.Why = BlockedUnmanaged, "nothing would create it again elsewhere"
 		case volume != "":
 			e.Blocked, e.Why = BlockedLocalData, "what is in its emptyDir volume "+volume+" would be lost"
 		default:

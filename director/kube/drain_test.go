@@ -41,7 +41,7 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			Namespace: ns, Pod: "hoarder", Owner: "ReplicaSet/set-of-hoarder", Blocked: kube.BlockedLocalData,
 			Why: "what is in its emptyDir volume scratch would be lost",
 		},
-		{Namespace: ns, Pod: "lonely", Blocked: kube.BlockedUnmanaged, Why: "nothing would make it anew elsewhere"},
+		{Namespace: ns, Pod: "lonely", Blocked: kube.BlockedUnmanaged, Why: "nothing would create it again elsewhere"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

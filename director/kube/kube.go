@@ -135,7 +135,7 @@ func (c *Client) failed(op string, err error) error {
 	case isRejectedCert(err), apierrors.IsUnauthorized(err):
 		e.Kind = director.KindUnauthenticated
 		e.Msg = "the API server at " + c.server + " does not accept the director's credentials"
-		e.Hint = "the certificate may have expired, or the cluster was made anew with another authority"
+		e.Hint = "the certificate may have expired, or the cluster was created again with another authority"
 	case apierrors.IsForbidden(err):
 		e.Kind = director.KindForbidden
 		e.Msg = "the API server at " + c.server + " does not allow this to the director"

@@ -68,7 +68,7 @@ func (c *Client) ApproveServing(ctx context.Context, nodes []Known) ([]string, [
 		case err == nil:
 			approved = append(approved, node)
 		case apierrors.IsConflict(err),
-			apierrors.IsNotFound(err): // somebody else was at it; the next look shows what came out
+			apierrors.IsNotFound(err): // someone else changed it; the next look shows the result
 		default:
 			return approved, refused, c.failed(op, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// DiskState is where a disk stands that is not its machine's any more.
+// DiskState is the state of a disk that no longer belongs to its machine.
 type DiskState string
 
 // The states of disks.
@@ -19,8 +19,8 @@ const (
 	DiskTaken DiskState = "taken" // a machine has taken it over
 	// its VM was given up with its host, and may write to it until it is seen to be off.
 	DiskLost    DiskState = "lost"
-	DiskForeign DiskState = "foreign" // somebody else had attached it to a node; the director never deletes it
-	DiskOrphan  DiskState = "orphan"  // it carries our stamp, and the ledger knows neither its machine nor the disk
+	DiskForeign DiskState = "foreign" // attached by someone else; the director never deletes it
+	DiskOrphan  DiskState = "orphan"  // it has the stamp, and the ledger has neither its machine nor the disk
 	DiskMissing DiskState = "missing" // the ledger keeps it, and the hypervisor does not have it
 	DiskGoing   DiskState = "going"   // its deletion was asked for and has not come to its end
 )
@@ -40,7 +40,7 @@ type Volumes struct {
 	Volumes  []hypervisor.VolumeInfo
 	Kept     []director.KeptDisk // those of other providers are left out
 	Rows     []director.Machine  // living
-	Lost     map[string]bool     // hosts that were declared lost, which nobody has asked
+	Lost     map[string]bool     // hosts that were declared lost and were not contacted
 }
 
 // Disks returns the provider's disks that are not the own ones of living machines, by cluster, node and id.

@@ -43,7 +43,7 @@ type Finding struct {
 	VM       hypervisor.ID // empty for a ghost
 	Name     string        // of the VM; of the machine for a ghost
 	Machine  string        // id of the row, or the one that an orphan is stamped with
-	Cluster  string        // that it belongs to; empty if nobody knows
+	Cluster  string        // that it belongs to; empty if unknown
 	Problem  string        // in a sentence without a final stop
 	Next     string        // what to do
 }
@@ -58,7 +58,7 @@ type Provider struct {
 	VMs      []hypervisor.VM    // with strangers
 	Rows     []director.Machine // that are no tombstones; those of other providers are left out
 	Given    []director.Machine // tombstones of machines that were given up with their hosts
-	Lost     map[string]bool    // hosts that were declared lost, which nobody has asked
+	Lost     map[string]bool    // hosts that were declared lost and were not contacted
 	Nodes    map[string]string  // names that the clusters of the provider give to nodes, with the cluster
 	// clusters that a plan works on, or has left half way: their machines may differ
 	Busy map[string]bool
@@ -196,7 +196,7 @@ func (c *comparison) stranger(vm hypervisor.VM) {
 	if !ours {
 		return
 	}
-	owner := "nobody's stamp"
+	owner := "no stamp"
 	if vm.Stamp.Director != "" {
 		owner = "the stamp of director " + vm.Stamp.Director
 	}
@@ -208,7 +208,7 @@ func (c *comparison) stranger(vm hypervisor.VM) {
 func (c *comparison) ghost(m director.Machine) {
 	c.add(Ghost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
 		fmt.Sprintf(
-			"make its VM anew: directorctl node replace %s %s; or take the node out: directorctl node delete %s %s",
+			"create its VM again: directorctl node replace %s %s; or delete the node: directorctl node delete %s %s",
 			m.Cluster, m.Name, m.Cluster, m.Name,
 		),
 		"machine %s of cluster %s is in the ledger, and %s does not have it", m.Name, m.Cluster, c.at(m.Host))
@@ -222,8 +222,8 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 			fmt.Sprintf(format, args...),
 		)
 	}
-	anew := fmt.Sprintf(
-		"set it back on the hypervisor, or make the VM anew: directorctl node replace %s %s", m.Cluster, m.Name,
+	again := fmt.Sprintf(
+		"change it back on the hypervisor, or create the VM again: directorctl node replace %s %s", m.Cluster, m.Name,
 	)
 	if m.State == director.MachinePresent && vm.Power != hypervisor.PowerOn {
 		differs(
@@ -241,22 +241,22 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 		differs("give it its name back on the hypervisor", "its VM is called %s", vm.Name)
 	}
 	if vm.CPUs != 0 && m.CPUs != 0 && vm.CPUs != m.CPUs {
-		differs(anew, "it has %d vCPUs and not %d", vm.CPUs, m.CPUs)
+		differs(again, "it has %d vCPUs and not %d", vm.CPUs, m.CPUs)
 	}
 	if vm.Memory != 0 && m.Memory != 0 && vm.Memory != m.Memory {
-		differs(anew, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
+		differs(again, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
 	}
 	if problem := network(m, vm.Adapters); problem != "" {
 		differs(
-			"connect it again on the hypervisor, or make the VM anew: "+
+			"connect it again on the hypervisor, or create the VM again: "+
 				fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name),
 			"%s", problem,
 		)
 	}
 }
 
-// network says what is wrong with the adapters that the node's addresses are on, which their MACs tell; "" if nothing
-// is, or nobody can tell.
+// network says what is wrong with the adapters of the node's addresses, which their MACs identify; "" if nothing is, or
+// it is unknown.
 func network(m director.Machine, nics []hypervisor.Adapter) string {
 	for _, n := range append([]director.NIC{{Network: m.Network, MAC: m.MAC}}, m.NICs...) {
 		if problem := connected(n, nics); problem != "" {
@@ -300,7 +300,8 @@ type Compared struct {
 	Err  error // why it was not compared; nil if it was
 }
 
-// Both returns what stands in both lists, as the second one says it. What was found twice was not just on its way.
+// Both returns the findings that are in both lists, with the text of the second. What was found twice was not just
+// being changed.
 func Both(first, second []Finding) []Finding {
 	type key struct {
 		kind    Kind

@@ -74,7 +74,7 @@ var comparisons = map[string]struct {
 	"ghost": {
 		rows: []director.Machine{m1},
 		want: []string{"ghost: machine c-m1 of cluster c is in the ledger, and a/h1 does not have it | " +
-			"make its VM anew: directorctl node replace c c-m1; or take the node out: directorctl node delete c " +
+			"create its VM again: directorctl node replace c c-m1; or delete the node: directorctl node delete c " +
 			"c-m1"},
 	},
 	"orphan": {
@@ -129,7 +129,7 @@ var comparisons = map[string]struct {
 			with(vm("z", "mail"), func(v *hypervisor.VM) { v.Stamp = director.Stamp{} }),
 		},
 		want: []string{
-			"stranger: VM c-m1 on a/h1 has the name of a node of cluster c, and nobody's stamp | " + leave,
+			"stranger: VM c-m1 on a/h1 has the name of a node of cluster c, and no stamp | " + leave,
 			"stranger: VM c-w-7 on a/h1 has the name of a node of cluster c, and the stamp of director theirs | " +
 				leave,
 		},
@@ -151,7 +151,7 @@ var comparisons = map[string]struct {
 				"hypervisor",
 			"drift: machine c-m1 of cluster c on a: its adapter 52:54:00:00:00:01 is on network wild and not on " +
 				"net | " +
-				"connect it again on the hypervisor, or make the VM anew: directorctl node replace c c-m1",
+				"connect it again on the hypervisor, or create the VM again: directorctl node replace c c-m1",
 		},
 	},
 	"an adapter that is gone": {
@@ -160,7 +160,7 @@ var comparisons = map[string]struct {
 			with(vm("m1", "c-m1"), func(v *hypervisor.VM) { v.Adapters = []hypervisor.Adapter{} }),
 		},
 		want: []string{"drift: machine c-m1 of cluster c on a: it has no adapter 52:54:00:00:00:01 | " +
-			"connect it again on the hypervisor, or make the VM anew: directorctl node replace c c-m1"},
+			"connect it again on the hypervisor, or create the VM again: directorctl node replace c c-m1"},
 	},
 	"a plan works on the cluster": {
 		rows: []director.Machine{m1, row("m2", "c", director.MachinePresent)}, busy: map[string]bool{"c": true},
@@ -191,7 +191,7 @@ func TestCompare(t *testing.T) {
 const (
 	leave = "rename or remove it by hand if it is yours, or give the cluster another name: the director leaves it " +
 		"as it is"
-	anew = "set it back on the hypervisor, or make the VM anew: directorctl node replace c c-m1"
+	anew = "change it back on the hypervisor, or create the VM again: directorctl node replace c c-m1"
 )
 
 // What a first look finds and a second does not was on its way.

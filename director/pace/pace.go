@@ -13,7 +13,7 @@ import (
 // Limits are what a sender has to keep to.
 type Limits struct {
 	Quiet time.Duration // how long it may send nothing
-	Rate  int64         // bytes a second that it has to send on the whole, beside one Quiet
+	Rate  int64         // bytes a second that it must send on average, apart from one Quiet
 }
 
 // Default is what the director asks of senders: much less than the slowest line gives.

@@ -39,10 +39,10 @@ type Server struct {
 	next time.Time        // no renewal is tried before, so that a full disk is not asked at every handshake
 }
 
-// EnsureServer returns the identity that lives in dir, and makes what is missing. The authority is made once and kept;
-// the certificate is made anew when it names anything else than names and ips, does not belong to the authority or its
-// key, or has less than thirty days left. All files have mode 0600 and are replaced as a whole. Errors: invalid
-// without any name or address, internal when the authority in dir is damaged or dir cannot be written.
+// EnsureServer returns the identity that lives in dir, and creates what is missing. The authority is created once and
+// kept; the certificate is issued again when it names anything else than names and ips, does not belong to the
+// authority or its key, or has less than thirty days left. All files have mode 0600 and are replaced as a whole.
+// Errors: invalid without any name or address, internal when the authority in dir is damaged or dir cannot be written.
 func EnsureServer(dir string, names []string, ips []netip.Addr) (*Server, error) {
 	return ensureServer(dir, names, ips, time.Now)
 }
@@ -108,7 +108,7 @@ func (s *Server) ensureCA() error {
 	const op = "pki.ensure_server"
 	cert, err := s.read(fileCACert)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Nobody can trust an authority whose certificate was never written, so a key without one is replaced.
+		// No client can trust an authority whose certificate was never written, so a key without one is replaced.
 		if s.ca, err = newCA("director", s.now()); err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (s *Server) ensureCA() error {
 	return nil
 }
 
-// load returns the certificate in the directory when it may be shown, and otherwise nil: whatever is wrong with it, a
-// new one mends it.
+// load returns the certificate in the directory if it is usable, and nil otherwise: a new one replaces it, whatever is
+// wrong with it.
 func (s *Server) load() *tls.Certificate {
 	c, err := tls.LoadX509KeyPair(filepath.Join(s.dir, fileServerCert), filepath.Join(s.dir, fileServerKey))
 	if err != nil || s.due(&c) || !covers(c.Leaf, s.names, s.ips) {

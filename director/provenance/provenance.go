@@ -25,8 +25,8 @@ const sumSuffix = ".sha256"
 // Gate lets through what is trusted. A nil gate lets everything through.
 type Gate struct {
 	Keys   signature.Keyring
-	Never  bool         // nothing goes through without a signature, whatever documents say
-	Images confine.Dirs // where files of images lie that documents name, with their signatures beside them
+	Never  bool         // nothing is accepted without a signature, whatever documents say
+	Images confine.Dirs // directories of image files that documents name, with their signatures
 	// File returns an imported image, or not_found.
 	File func(sha256 string) (director.ImageFile, error)
 }
@@ -125,7 +125,7 @@ func (g *Gate) Image(im model.Image, path string) (Reason, error) {
 	return reason, about(what, err)
 }
 
-// beside reads what is signed of an image, and the signature, from beside it.
+// beside reads the signed text of an image and its signature from the files next to it.
 func (g *Gate) beside(path string) (director.Signed, error) {
 	read := func(name string) (string, error) {
 		real, err := g.Images.Find(name)

@@ -61,7 +61,7 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = read("stolen")
-	wantKind(t, err, director.KindInternal, "cannot be read", "set them anew")
+	wantKind(t, err, director.KindInternal, "cannot be read", "set them again")
 	_, err = read("none")
 	wantKind(t, err, director.KindNotFound, "directorctl provider credentials set none")
 

@@ -168,7 +168,7 @@ func openSealed(ctx context.Context, db *store.Store, box pki.Sealer, name strin
 			director.KindInternal, op, "the sealed credentials %s cannot be read: %w", name, err,
 		).
 			WithHint(
-				"%s; set them anew: directorctl provider credentials set %s --user %s --password-file FILE",
+				"%s; set them again: directorctl provider credentials set %s --user %s --password-file FILE",
 				director.HintOf(err), name, c.User,
 			)
 	}
@@ -176,7 +176,7 @@ func openSealed(ctx context.Context, db *store.Store, box pki.Sealer, name strin
 	if err := json.Unmarshal(plain, &row.inside); err != nil || row.inside.Name != name {
 		return row, director.Errorf(director.KindInternal, op, "the sealed credentials %s cannot be read", name).
 			WithHint(
-				"set them anew: directorctl provider credentials set %s --user %s --password-file FILE", name, c.User,
+				"set them again: directorctl provider credentials set %s --user %s --password-file FILE", name, c.User,
 			)
 	}
 	row.Password = director.Secret(row.inside.Password)

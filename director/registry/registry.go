@@ -47,7 +47,7 @@ type Config struct {
 	Artifacts string          // directory of plain files that readers may read below ArtifactsPath; empty for none
 	User      string          // who may write
 	Password  director.Secret // of User; long and random, since tries are not counted
-	Reader    Reader          // who may read; nil for nobody but User
+	Reader    Reader          // who may read; nil for User only
 	Logger    *slog.Logger
 }
 
@@ -130,8 +130,8 @@ func (r *Registry) Addr() net.Addr {
 	return r.listener.Addr()
 }
 
-// Start returns when the registry serves; it goes on until Stop, whatever becomes of ctx. It is called once. Errors:
-// conflict when the address is taken or Start was called before.
+// Start returns when the registry serves; it serves until Stop, also when ctx ends. It is called once. Errors: conflict
+// when the address is taken or Start was called before.
 func (r *Registry) Start(ctx context.Context) error {
 	const op = "registry.start"
 	r.mu.Lock()
@@ -195,8 +195,8 @@ func (r *Registry) Stop(ctx context.Context) error {
 	return nil
 }
 
-// withArtifacts serves the files of dir beside the images. Directories are not listed: who fetches a file knows its
-// name and its checksum.
+// withArtifacts also serves the files of dir. Directories are not listed: a client knows the name and the checksum of a
+// file.
 func withArtifacts(images http.Handler, dir string) (http.Handler, error) {
 	if err := probe(dir); err != nil {
 		return nil, director.Errorf(

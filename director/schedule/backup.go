@@ -25,9 +25,9 @@ const (
 	backupTime   = "20060102T150405Z"
 )
 
-// BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy has its name
-// only when it is whole and on the disk. The sealing key is not in it: whoever steals a backup can read what is planned
-// and where, and no secret.
+// BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy gets its name
+// only when it is complete and on the disk. The sealing key is not in it, so a stolen backup reveals what is planned
+// and where, but no secret.
 func BackupJob(db Database, dir string, now func() time.Time) Job {
 	about := "Copies the database, while it is in use, into backups/ below the state directory. The sealing key is " +
 		"not part of it."

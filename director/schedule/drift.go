@@ -19,7 +19,7 @@ type Auditor interface {
 // DriftJob compares the ledger of VMs with what the hypervisors have, as directorctl vms audit does, and reports. It
 // changes nothing.
 func DriftJob(a Auditor) Job {
-	about := "Compares the ledger of VMs with what the hypervisors have: VMs that nobody knows, VMs that are gone, " +
+	about := "Compares the ledger of VMs with what the hypervisors have: VMs without a row, rows without a VM, VMs " +
 		"that are off, moved, on another network or " +
 		"of another size, and VMs of others with the names of nodes. It reports and changes nothing."
 	return Job{Name: "drift", About: about, Repeatable: true, Prepare: func(*Params) Work {

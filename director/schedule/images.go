@@ -9,18 +9,18 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Images takes images away that nobody needs.
+// Images deletes images that nothing needs.
 type Images interface {
-	// Prune takes off providers the images that no document, no VM and no plan that can go on names, and of the
-	// director's own files those of which the same is true and that were imported before the time. It returns what
-	// went, and what should have gone and stays, with the reason.
+	// Prune deletes from providers the images that no document, no VM and no unfinished plan names, and from the
+	// director the files of which the same is true and that were imported before the time. It returns what was deleted,
+	// and what could not be deleted with the reason.
 	Prune(ctx context.Context, actor string, before time.Time, dryRun bool) ([]director.ImageLeft, error)
 }
 
-// ImagesJob takes away the images that nobody needs, as directorctl image prune does.
+// ImagesJob deletes the images that nothing needs, as directorctl image prune does.
 func ImagesJob(images Images, now func() time.Time) Job {
-	about := "Takes images off the providers that no document, no VM and no plan that can go on names, and removes " +
-		"such files from the director, as directorctl image prune does."
+	about := "Deletes images from the providers that no document, no VM and no unfinished plan names, and such " +
+		"files from the director, as directorctl image prune does."
 	return Job{Name: "images", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		age := p.Span("olderThan", 7*day, day)
 		return func(ctx context.Context, run director.ScheduleRun) (Result, error) {

@@ -33,7 +33,7 @@ type Result struct {
 	Plan    string // id of the plan that it made; empty if none
 }
 
-// Params reads the parameters of a job. Each is asked for once; what nobody asked for is a mistake.
+// Params reads the parameters of a job. Each is read once; an unread parameter is an error.
 type Params struct {
 	values map[string]any
 	known  []string

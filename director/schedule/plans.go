@@ -14,10 +14,10 @@ type Plans interface {
 	Begin(ctx context.Context, actor, cluster string, op plan.Operation) (id string, err error)
 }
 
-// PlanJob is a job that makes a plan of the operation for the cluster that its parameter names, and starts it. Whatever
-// a planner can plan can be put on a schedule with it. Its run ends when the plan has started; from there the engine
-// brings it to its end, over any crash. It is not repeatable, because nobody can tell afterwards whether the plan was
-// started before the crash; a second one would find the cluster held.
+// PlanJob is a job that makes a plan of the operation for the cluster that its parameter names, and starts it. It can
+// schedule every operation of the planner. Its run ends when the plan has started; the engine then runs the plan to its
+// end. It is not repeatable: after a crash it is unknown whether the plan was started, and a second one would find the
+// cluster held.
 func PlanJob(name, about string, op plan.Operation, plans Plans) Job {
 	return Job{Name: name, About: about, Prepare: func(p *Params) Work {
 		cluster := p.Text("cluster")

@@ -50,7 +50,7 @@ func PruneJob(records Records, runs string, programs Programs, archives Archives
 	about := "Archives old plans and the old audit trail to files. Removes events and run logs of old plans, old " +
 		"events of the director's stream, ended sessions, old records of schedules, ended tasks of outer plans and " +
 		"the served " +
-		"programs of releases that no cluster uses. A plan that can still go on keeps all it has."
+		"programs of releases that no cluster uses. An unfinished plan keeps everything."
 	return Job{Name: "prune", About: about, Repeatable: true, Prepare: func(p *Params) Work {
 		events := p.Span("events", 90*day, day)
 		logs := p.Span("logs", 30*day, day)
@@ -89,7 +89,7 @@ func PruneJob(records Records, runs string, programs Programs, archives Archives
 	}}
 }
 
-// pruneLogs removes the directories of plans that nobody wants the logs of any more.
+// pruneLogs removes the log directories of plans that ended long ago.
 func pruneLogs(ctx context.Context, records Records, runs string, before time.Time) (dirs int, bytes int64, err error) {
 	kept, err := records.KeptLogs(ctx, before)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package schedule does work at certain times: once per due slot, however many directors share the database.
+// Package schedule runs jobs at certain times: once per due slot, however many directors share the database.
 //
 // A slot is claimed by storing its run under a unique key in the same transaction that moves the schedule's cursor on;
-// whoever loses that race has nothing to do. The director that won holds a lease on the run while it works. A lease
-// that ends without an outcome means that the director died: the run is recorded as interrupted, and made again if its
-// job says that it is repeatable. Slots that nobody was there for are recorded as missed, with their number, and the
-// last of them is still run if it is within the schedule's deadline.
+// a director that loses that race does nothing. The director that won holds a lease on the run while it works. A lease
+// that ends without an outcome means that the director died: the run is recorded as interrupted, and repeated if its
+// job is repeatable. Slots at which no director was running are recorded as missed, with their number, and the last of
+// them still runs if it is within the schedule's deadline.
 package schedule
 
 import (
@@ -201,8 +201,8 @@ func (s *Scheduler) work(ctx context.Context) {
 	}
 }
 
-// renew keeps the leases. When it could not for as long as a lease, somebody else may have the runs, and they are ended
-// here.
+// renew renews the leases. If that fails for the time of a lease, another director may have the runs, and they are
+// ended here.
 func (s *Scheduler) renew(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Lease / 3)
 	defer tick.Stop()

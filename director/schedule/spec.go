@@ -72,8 +72,8 @@ func (s Slots) Next(after time.Time) time.Time {
 	if s.fixed == nil {
 		return s.spec.Next(after.In(s.zone)).UTC()
 	}
-	// The wall clock stands still or jumps back at some slots, so it begins a little before: an hour covers every
-	// change that there is.
+	// The wall clock stops or jumps back at some slots, so it begins a little before: an hour covers every change that
+	// there is.
 	for wall := onWall(after.In(s.zone)).Add(-2 * time.Hour); ; {
 		wall = s.fixed.Next(wall)
 		if wall.IsZero() {

@@ -209,8 +209,8 @@ func (s *Scheduler) tell(ctx context.Context, runs []director.ScheduleRun, work 
 	}
 }
 
-// RunNow runs the schedule's job once, beside its slots, also if it is suspended. Errors: conflict while a run of it
-// has not ended.
+// RunNow runs the schedule's job once, in addition to its slots, also if it is suspended. Errors: conflict while a run
+// of it has not ended.
 func (s *Scheduler) RunNow(ctx context.Context, d model.Stored, actor string) (director.ScheduleRun, error) {
 	work, err := s.prepare(*d.Schedule)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // directors that know nothing of the stanza skip it.
 const stanzaType = "director-bound"
 
-// BoundFile lies beside the key file once every row of the database is bound. The daemon keeps it; it is here for the
-// hint.
+// BoundFile exists next to the key file once every row of the database is bound. The daemon keeps it; it is here for
+// the hint.
 const BoundFile = "sealing.bound"
 
 var (

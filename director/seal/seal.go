@@ -1,5 +1,5 @@
-// Package seal encrypts what the director stores and nobody else may read. The key is a file outside the database, so
-// that neither a copy of the database nor a copy of the key alone is of use.
+// Package seal encrypts the secrets that the director stores. The key is a file outside the database, so that neither a
+// copy of the database nor a copy of the key alone is of use.
 //
 // The format is age (https://age-encryption.org) with an X25519 key, so that a sealed value can also be opened by hand:
 // age -d -i KEYFILE. Each value is bound to its place in the database, see bind.go.
@@ -110,7 +110,7 @@ func (b *Box) explain(owner, name string, err error) error {
 	}
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
 		return director.Errorf(director.KindInternal, op, "this was sealed with another key than %s: %w", b.path, err).
-			WithHint("put back the sealing key that belongs to this database")
+			WithHint("restore the sealing key of this database")
 	}
 	switch {
 	case errors.Is(err, errElsewhere):

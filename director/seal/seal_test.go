@@ -64,7 +64,7 @@ func TestUnsealRefuses(t *testing.T) {
 		in   []byte
 		hint string
 	}{
-		{"another key", other, sealed, "belongs to this database"},
+		{"another key", other, sealed, "sealing key of this database"},
 		{"a bit flipped", box, flipped, "backup"},
 		{"cut short", box, sealed[:len(sealed)-5], "backup"},
 		{"empty", box, nil, "backup"},

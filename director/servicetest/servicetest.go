@@ -48,7 +48,7 @@ type Backend struct{ B hypervisor.Backend }
 // Backend returns B.
 func (b Backend) Backend(context.Context, string) (hypervisor.Backend, error) { return b.B, nil }
 
-// Nowhere is a network on which nobody answers.
+// Nowhere is a network on which nothing answers.
 type Nowhere struct{}
 
 // Answers says that no host answers.

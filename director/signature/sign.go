@@ -48,8 +48,8 @@ func (s Signer) Sign(text []byte, subject Subject) ([]byte, error) {
 	return r.SignWithComments(s.key, subject.Comment(), "signature with the key "+KeyID(s.key.ID())), nil
 }
 
-// Write writes the private key to the path, which only its owner can read, and the public one beside it with the suffix
-// .pub. An empty password leaves the key without protection. Errors: conflict if there is such a file.
+// Write writes the private key to the path, which only its owner can read, and the public key to the same path with the
+// suffix .pub. An empty password leaves the key without protection. Errors: conflict if there is such a file.
 func (s Signer) Write(path string, password director.Secret) error {
 	text, err := s.key.MarshalText()
 	if password != "" {

@@ -1,5 +1,5 @@
 // Package signature checks who made release bundles and node images, and signs them, in the format of minisign
-// (Ed25519). Whoever has no director checks the same files with `minisign -V`.
+// (Ed25519). Without a director, check the same files with `minisign -V`.
 //
 // What is signed is a small text with the digests of everything else: release.yaml of a bundle, and the line that
 // sha256sum wrote of an image. The trusted comment, which is signed too, says what the text is for: its kind, its
@@ -112,7 +112,7 @@ func (k Keyring) Find(text, signature []byte) (Subject, string, error) {
 			"it is signed with the key %s, which is not trusted", KeyID(s.KeyID),
 		)
 	}
-	// Several keys may have one id: whoever makes a key chooses its id.
+	// Several keys may have one id: the creator of a key chooses its id.
 	if !slices.ContainsFunc(k, func(p minisign.PublicKey) bool { return minisign.Verify(p, text, signature) }) {
 		return bad(again, "the signature does not match: this is not what was signed with the key %s", KeyID(s.KeyID))
 	}

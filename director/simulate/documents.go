@@ -24,7 +24,7 @@ import (
 var standInImages = []string{"coredns", "etcd", "pause", "toolbox"}
 
 // Documents reads the documents in files and directories. An image file or a release bundle that is not on this machine
-// gets a stand-in below dir, and notes say so: a rehearsal needs neither.
+// gets a substitute below dir, and notes say so: a simulation needs neither.
 func Documents(ctx context.Context, dir string, paths []string) (docs []model.Document, notes []string, err error) {
 	files, err := yamlFiles(paths)
 	if err != nil {
@@ -89,7 +89,7 @@ func yamlFiles(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// standIn puts something in the place of what the document names and is not here.
+// standIn creates a substitute for a file that the document names and that does not exist here.
 func standIn(ctx context.Context, dir string, d *model.Document) (note string, err error) {
 	missing := func(path string) bool {
 		_, err := os.Stat(path)

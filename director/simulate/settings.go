@@ -14,7 +14,7 @@ import (
 // Settings is the part of the director's configuration that says how a simulation goes.
 type Settings struct {
 	Documents  []string       `yaml:"documents"`  // files and directories that are applied at the first start
-	Worlds     string         `yaml:"worlds"`     // directory of the pretended hypervisors; directors on one database have it in common
+	Worlds     string         `yaml:"worlds"`     // directory of the simulated hypervisors, shared by directors on one database
 	Verbs      []Verb         `yaml:"verbs"`      // calls of providers that are not of type sim
 	Boot       model.Duration `yaml:"boot"`       // of their VMs
 	BootJitter model.Duration `yaml:"bootJitter"` // up to so much longer
@@ -48,7 +48,7 @@ type PlayFault struct {
 	Msg      string `yaml:"msg"`      // what the task says
 }
 
-// DefaultSettings returns a rehearsal that goes faster than life, and without faults.
+// DefaultSettings returns a simulation that is faster than real hypervisors, and without faults.
 func DefaultSettings() Settings {
 	return Settings{
 		Verbs: []Verb{
@@ -105,7 +105,7 @@ func (s Settings) Problems(at string) []director.Field {
 	return p
 }
 
-// WorldDir returns the directory of the pretended hypervisors; own is that of a director that shares it with nobody.
+// WorldDir returns the directory of the simulated hypervisors; own is that of a director that does not share it.
 func (s Settings) WorldDir(own string) string { return cmp.Or(s.Worlds, own) }
 
 func (s Settings) sim() *model.Sim {

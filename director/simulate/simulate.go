@@ -1,8 +1,8 @@
-// Package simulate is what a director works with that rehearses: worlds of the pretend hypervisor in the place of every
-// provider, a stand-in for ansible-playbook, nodes that have booted when their time has come, and clusters that are as
-// healthy as their nodes.
+// Package simulate is what a simulated director works with: worlds of the simulated hypervisor instead of every
+// provider, a substitute for ansible-playbook, nodes that boot after a set time, and clusters that are as healthy as
+// their nodes.
 //
-// The director itself does not know: its planner, engine, steps and database are those of every day.
+// The director itself does not know: its planner, engine, steps and database are the real ones.
 package simulate
 
 import (
@@ -74,8 +74,8 @@ func (s *Simulation) Close() error {
 // Playbook returns the path of the stand-in for ansible-playbook.
 func (s *Simulation) Playbook() string { return filepath.Join(s.dir, pretend.Name) }
 
-// writePlaybook links the stand-in: to the small program beside the director's own, or else to the director itself,
-// which plays it under that name.
+// writePlaybook links the substitute: to the small program in the director's directory, or else to the director itself,
+// which runs as the substitute under that name.
 func (s *Simulation) writePlaybook() error {
 	if err := errors.Join(os.MkdirAll(s.dir, 0o700), os.MkdirAll(s.worldDir, 0o700)); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (Cluster) Nodes(ctx context.Context) ([]kube.Node, error) {
 	return nil, ctx.Err()
 }
 
-// Rehearse says that nothing runs on the node.
+// Rehearse returns that nothing runs on the node.
 func (Cluster) Rehearse(ctx context.Context, _ string) ([]kube.Eviction, error) {
 	return nil, ctx.Err()
 }

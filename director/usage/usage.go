@@ -1,5 +1,5 @@
-// Package usage tells what documents, machines, kept disks and plans that can go on still need. Deletions and prunes
-// ask it alone.
+// Package usage computes what documents, machines, kept disks and unfinished plans still need. All deletions and prunes
+// use it.
 package usage
 
 import (
@@ -40,8 +40,8 @@ func Resumable() []plan.Phase {
 	return append(plan.ActivePhases(), plan.PhaseFailed, plan.PhaseCancelled)
 }
 
-// Of looks at everything that may need something: docs, which are all documents, and what the store has beside them.
-// The plans are looked at last: what a plan takes up meanwhile is named by a document before.
+// Of checks everything that may need something: docs, which are all documents, and the rows of the store. It reads the
+// plans last: what a new plan needs is named by a document before.
 func Of(ctx context.Context, s *store.Store, docs []model.Stored) (Usage, error) {
 	u := New()
 	u.addDocuments(docs)
@@ -129,8 +129,8 @@ func (u Usage) addDisks(disks []director.KeptDisk) {
 	}
 }
 
-// AddPlans adds what the plans need on their way and back. It fails for a plan that cannot be read: nobody knows what
-// it needs.
+// AddPlans adds what the plans need to run and to be undone. It fails for a plan that cannot be read, because its needs
+// are unknown.
 func (u Usage) AddPlans(docs []model.Stored, plans []plan.Plan) error {
 	for _, p := range plans {
 		n, err := step.NeedsOf(p.Content)
@@ -141,8 +141,8 @@ func (u Usage) AddPlans(docs []model.Stored, plans []plan.Plan) error {
 			}
 		}
 		r := Reason{
-			"plan " + p.ID + " can go on, and needs it",
-			"let it go on (directorctl retry " + p.ID + "), or give it up: directorctl discard " + p.ID,
+			"plan " + p.ID + " is not finished, and needs it",
+			"continue it (directorctl retry " + p.ID + "), or give it up: directorctl discard " + p.ID,
 		}
 		for ref := range n.Documents {
 			put(u.Documents, ref, r)

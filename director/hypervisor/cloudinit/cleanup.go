@@ -116,7 +116,7 @@ failed=0
 		fmt.Fprintf(&b, "away \"$root\"%s\n", p)
 	}
 	if slices.Contains(c.What, "cloud") {
-		// The instance that is booting must stay: all others are of whoever used the disk before.
+		// The instance that is booting must stay: all others belong to earlier users of the disk.
 		b.WriteString(`current=$(readlink "$root/var/lib/cloud/instance" || true)
 for old in "$root"/var/lib/cloud/instances/*; do
   [ "${old##*/}" = "${current##*/}" ] || away "$old"

@@ -155,7 +155,7 @@ func (g *Guest) checkLogin(p *problems) {
 	p.want(oneLine(g.InstanceID), "instance_id", "is empty or has several lines")
 	p.want(hostname.MatchString(g.Hostname) && len(g.Hostname) <= 253, "hostname", "%q is not a host name", g.Hostname)
 	p.want(username.MatchString(g.SSHUser), "ssh_user", "%q is not a user name", g.SSHUser)
-	p.want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: nobody could log in")
+	p.want(len(g.AuthorizedKeys) > 0 || g.UserCA != nil, "authorized_keys", "is empty: no one could log in")
 	for i, k := range g.AuthorizedKeys {
 		_, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(k))
 		p.want(
@@ -396,7 +396,7 @@ func (g *Guest) userData() userData {
 	}
 	if !g.CleanUp.empty() {
 		u.Bootcmd = append(u.Bootcmd, g.CleanUp.script(""))
-		u.Apt = &apt{Preserve: true} // or cloud-init writes the distribution's repositories anew
+		u.Apt = &apt{Preserve: true} // or cloud-init rewrites the distribution's repositories
 	}
 	if g.DataDisk != nil {
 		u.Bootcmd = append(u.Bootcmd, g.DataDisk.Script())

@@ -6,8 +6,8 @@ const (
 	nextKeyFile = hostKeyFile + ".next"
 )
 
-// NextHostKeyScript has the guest make a host key that nobody else has seen, beside the one that it was given, and
-// print its public part. It runs as root; another run prints the same key.
+// NextHostKeyScript lets the guest generate a secret host key in addition to the one that it was given, and print its
+// public part. It runs as root; another run prints the same key.
 const NextHostKeyScript = `set -eu
 umask 077
 next=` + nextKeyFile + `
@@ -34,7 +34,7 @@ fi
 systemctl reload ssh 2>/dev/null || systemctl reload sshd 2>/dev/null || pkill -HUP -o -x sshd
 `
 
-// KeepScript has cloud-init go on with what it has read at the first boot, when the seed is gone: without it,
-// cloud-init could take the next boot for the first one of a new machine. It runs as root.
+// KeepScript lets cloud-init keep what it has read at the first boot, when the seed is gone. Without it, cloud-init
+// could treat the next boot as the first one of a new machine. It runs as root.
 const KeepScript = `[ ! -d /var/lib/cloud/instance ] || : >/var/lib/cloud/instance/manual-clean
 `

@@ -38,7 +38,7 @@ func (g *Guest) userCAProblems() []director.Field {
 		fields = append(fields, director.Field{Path: "user_ca.public", Msg: "is not one SSH public key"})
 	}
 	if len(g.UserCA.Principals) == 0 {
-		fields = append(fields, director.Field{Path: "user_ca.principals", Msg: "is empty: nobody could log in"})
+		fields = append(fields, director.Field{Path: "user_ca.principals", Msg: "is empty: no one could log in"})
 	}
 	for i, p := range g.UserCA.Principals {
 		if !principal.MatchString(p) {

@@ -7,7 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// A VM that somebody else made becomes ours when it is asked for, once, and is ours from then on.
+// A VM of another program becomes the director's when it is adopted, once, and stays so.
 func adoptStranger(b bundle) {
 	adoptRemade(b, b.spec("remade"))
 }
@@ -50,7 +50,7 @@ func adoptRemade(b bundle, s hypervisor.Spec) {
 	b.remains("after Delete")
 }
 
-// What belongs to somebody is not taken.
+// A VM that has an owner is not taken.
 func adoptOthers(b bundle) {
 	a := capability[hypervisor.Adopter](b)
 	other := b

@@ -32,20 +32,20 @@ var capabilities = []struct {
 	has         func(hypervisor.Backend) bool
 }{
 	{"Imaging", "keeps images for cloning", has[hypervisor.Imaging]},
-	{"Networking", "makes networks, or looks for those that are there", has[hypervisor.Networking]},
-	{"Capacity", "tells what hosts have left", has[hypervisor.Capacity]},
-	{"Volumes", "lists and deletes the data disks that were kept", has[hypervisor.Volumes]},
-	{"DiskTeller", "tells which disks a VM has, also those that others have attached", has[hypervisor.DiskTeller]},
-	{"Adopter", "takes over a VM that somebody else has made", has[hypervisor.Adopter]},
-	{"Seeds", "takes away what a guest has read at its first boot", has[hypervisor.Seeds]},
-	{"Snapshots", "keeps the state of a VM and goes back to it", has[hypervisor.Snapshots]},
-	{"Diagnoser", "sees why a guest does not come up", has[hypervisor.Diagnoser]},
+	{"Networking", "creates networks, or finds existing ones", has[hypervisor.Networking]},
+	{"Capacity", "reports what hosts have left", has[hypervisor.Capacity]},
+	{"Volumes", "lists and deletes kept data disks", has[hypervisor.Volumes]},
+	{"DiskTeller", "lists the disks of a VM, also those that others have attached", has[hypervisor.DiskTeller]},
+	{"Adopter", "takes over a VM that another program created", has[hypervisor.Adopter]},
+	{"Seeds", "removes what a guest has read at its first boot", has[hypervisor.Seeds]},
+	{"Snapshots", "takes snapshots of a VM and reverts to them", has[hypervisor.Snapshots]},
+	{"Diagnoser", "reports why a guest does not boot", has[hypervisor.Diagnoser]},
 	{"Console", "shows what the guest printed at boot", has[hypervisor.Console]},
 	{
-		"Hosts", "goes on without hosts that are lost, and powers off for good what is found on them later",
+		"Hosts", "works without lost hosts, and powers off for good the VMs that are found on them later",
 		has[hypervisor.Hosts],
 	},
-	{"Prober", "tests a connection and says all that is wrong", has[hypervisor.Prober]},
+	{"Prober", "tests a connection and reports everything that is wrong", has[hypervisor.Prober]},
 }
 
 func has[T any](b hypervisor.Backend) bool {
@@ -71,9 +71,9 @@ func (o *outcomes) set(about, outcome string) {
 	o.lines[about] = outcome
 }
 
-// ExerciseColumn runs the suite like Exercise, and holds its outcome to the back end's column of
-// docs/reference/backends.md: what passes and what is skipped has to be what stands there. With update, a whole run
-// writes the column and the page.
+// ExerciseColumn runs the suite like Exercise, and compares its outcome with the back end's column of
+// docs/reference/backends.md: the same cases must pass and be skipped. With update, a whole run writes the column and
+// the page.
 func ExerciseColumn(t *testing.T, column string, update bool, open func(t *testing.T) Subject) {
 	t.Helper()
 	if !slices.ContainsFunc(columns, func(c struct{ file, title string }) bool { return c.file == column }) {
@@ -123,7 +123,7 @@ func (o *outcomes) compare(t *testing.T, column string, update bool) {
 	for about, outcome := range o.lines { // a part of the suite may have run
 		if diff := cmp.Diff(want[about], outcome); diff != "" {
 			t.Errorf(
-				"%s is not what docs/reference/backends.md says; make generate writes it anew (-page +run):\n%s", about,
+				"%s is not what docs/reference/backends.md says; make generate updates it (-page +run):\n%s", about,
 				diff,
 			)
 		}

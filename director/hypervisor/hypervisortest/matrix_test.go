@@ -81,7 +81,7 @@ func TestRender(t *testing.T) {
 		"| `Imaging` | keeps images for cloning | yes |  |  |  |", "| `Console` | shows what the guest printed at " +
 			"boot | no |",
 		"| `ensure/idempotent` | a second call returns the same VM | passed |  |  |  |",
-		"a VM tells on which networks it is | (1) |", "what a guest printed at boot | (1) |",
+		"the networks of a VM are reported | (1) |", "what a guest printed at boot | (1) |",
 		"\n1. it cannot\n",
 	} {
 		if !strings.Contains(string(page), want) {

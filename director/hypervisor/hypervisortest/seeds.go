@@ -86,7 +86,7 @@ func seedsRefused(b bundle) {
 		seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{Director: b.Director, Machine: RandomID("m")}),
 		director.KindConflict, "RemoveSeed of another machine's VM",
 	)
-	b.wantKind(seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{}), director.KindConflict, "RemoveSeed for nobody")
+	b.wantKind(seeds.RemoveSeed(b.ctx, v.ID, director.Stamp{}), director.KindConflict, "RemoveSeed without an owner")
 	if !b.hasSeed(v) {
 		b.Error("a refused RemoveSeed has taken the seed")
 	}

@@ -48,7 +48,7 @@ func snapshotsLife(b bundle) {
 	_, err = x.TakeSnapshot(b.ctx, v.ID, s.Key, "more", hypervisor.SnapshotGuard{MaxAge: guard.MaxAge, Most: 2})
 	b.wantKind(err, director.KindConflict, "TakeSnapshot over the limit")
 	_, err = x.TakeSnapshot(b.ctx, v.ID, s.Key, "more", hypervisor.SnapshotGuard{MaxAge: -time.Hour, Most: 9})
-	b.wantKind(err, director.KindConflict, "TakeSnapshot beside an old one")
+	b.wantKind(err, director.KindConflict, "TakeSnapshot while there is an old one")
 	if err := x.RevertSnapshot(b.ctx, v.ID, s.Key, "before"); err != nil {
 		b.Fatalf("RevertSnapshot: %v", err)
 	}

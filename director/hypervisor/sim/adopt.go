@@ -38,7 +38,7 @@ func (b *Backend) Adopt(
 	return got, nil
 }
 
-// adoptable finds the VM of the name that nobody else owns.
+// adoptable finds the VM of the name that has no owner.
 func (w *World) adoptable(op string, key director.Stamp, name string) (*vm, error) {
 	ours := w.byStamp(key)
 	for _, v := range w.vms {

@@ -96,7 +96,7 @@ func OpenWorld(path string, hosts ...Host) (*World, error) {
 
 func unwritable(op, path string, err error) error {
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: op, Msg: "the pretend world in " + path + " cannot be written", Err: err,
+		Kind: director.KindUnavailable, Op: op, Msg: "the simulated world in " + path + " cannot be written", Err: err,
 		Hint: "check that the directory is there, is writable and has room",
 	}
 }
@@ -129,8 +129,8 @@ func (w *World) enter(op string) error {
 		path := w.journal.path
 		w.leave()
 		return &director.Error{
-			Kind: director.KindInternal, Op: op, Msg: "the pretend world in " + path + " cannot be read", Err: err,
-			Hint: "remove the state directory of the simulation and begin anew",
+			Kind: director.KindInternal, Op: op, Msg: "the simulated world in " + path + " cannot be read", Err: err,
+			Hint: "remove the state directory of the simulation and start again",
 		}
 	}
 	return nil
@@ -162,8 +162,8 @@ func lock(f *os.File, how int) error {
 	}
 }
 
-// catchUp locks the file and reads what others have written since. If one of them has written it anew, it is read from
-// the beginning.
+// catchUp locks the file and reads what others have written since. If one of them has rewritten the file, it is read
+// from the beginning.
 func (w *World) catchUp() error {
 	j := w.journal
 	for {
@@ -188,7 +188,7 @@ func (w *World) catchUp() error {
 		if err != nil {
 			return err
 		}
-		_ = j.file.Close() // nobody reads it any more, and the lock goes with it
+		_ = j.file.Close() // no one reads it any more, and closing it releases the lock
 		j.file, j.size = fresh, 0
 		w.forget()
 	}
@@ -229,8 +229,8 @@ func (j *journal) flush(op string) error {
 	return nil
 }
 
-// replay reads lines. It returns where the last whole one ends: what has no end was never written, as nobody else
-// writes while we have the lock.
+// replay reads lines. It returns where the last whole one ends: an incomplete line was never written, because no one
+// else writes while we have the lock.
 func (w *World) replay(text io.Reader) (good int64, err error) {
 	j := w.journal
 	w.journal = nil // what is read is not to be written again
@@ -311,7 +311,7 @@ func (w *World) rewrite() error {
 	}
 	err = j.flush("sim.open")
 	if err == nil {
-		err = lock(fresh, unix.LOCK_EX) // nobody has it open yet
+		err = lock(fresh, unix.LOCK_EX) // no one has it open yet
 	}
 	if err == nil {
 		err = os.Rename(old.path+".new", old.path)

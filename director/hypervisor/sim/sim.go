@@ -388,7 +388,7 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 		}
 		return nil
 	})
-	if progress != nil && read > 0 { // outside the world's lock: nobody knows what it does
+	if progress != nil && read > 0 { // outside the world's lock, because it is the caller's code
 		progress(read, read)
 	}
 	return err

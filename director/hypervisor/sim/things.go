@@ -95,7 +95,7 @@ func (w *World) dropNetwork(name string) {
 	w.journal.add(record{NoNetwork: name})
 }
 
-// forget empties the world, for one that is read anew.
+// forget empties the world before it is read again.
 func (w *World) forget() {
 	clear(w.vms)
 	clear(w.stamps)
@@ -156,7 +156,7 @@ func addresses(n hypervisor.NIC) []string {
 	return out
 }
 
-// Twins returns what stands twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and
+// Twins returns what exists twice and must not: stamps, names, addresses of a network, MACs. It looks at every VM and
 // trusts no index.
 func (w *World) Twins() []string {
 	defer w.look()()

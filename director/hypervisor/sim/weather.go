@@ -43,8 +43,8 @@ func (w *World) SetHosts(hosts ...Host) {
 	}
 }
 
-// of rolls the dice for one call: half of the latency passes before the act and half after it, so that whoever dies
-// meanwhile leaves an act that nobody has written down.
+// of rolls the dice for one call: half of the latency passes before the act and half after it, so that a caller that
+// dies meanwhile leaves an act without a record.
 func (w *weather) of(v Verb) (before, after time.Duration, fault *Fault) {
 	t, ok := w.timings[v]
 	if !ok {

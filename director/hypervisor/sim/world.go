@@ -1,6 +1,6 @@
-// Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests, and directors
-// that want a rehearsal, use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its
-// director and several directors can share it.
+// Package sim is a back end in memory, with latencies and faults on demand. It runs no guests. Tests and simulated
+// directors use it where VMs are only counted. OpenWorld keeps a world in a file, so that it outlives its director and
+// several directors can share it.
 package sim
 
 import (
@@ -99,14 +99,14 @@ type host struct {
 
 type vm struct {
 	hypervisor.VM
-	spec    hypervisor.Spec // without its seed, which nobody boots from
+	spec    hypervisor.Spec // without its seed, from which nothing boots
 	made    bool            // all parts exist
 	seeded  bool            // its seed was not taken away
 	ensured int             // calls of Ensure so far
 	since   time.Time       // of the last power on
 
 	snapshots []hypervisor.Snapshot     // the oldest first; never changed in place
-	foreign   []hypervisor.AttachedDisk // disks that somebody else has attached; never changed in place
+	foreign   []hypervisor.AttachedDisk // disks that someone else has attached; never changed in place
 	console   []byte
 }
 

@@ -217,7 +217,7 @@ func (s *Server) write(dir string, files map[string]string) {
 	}
 }
 
-// ports returns ports that nobody listened on a moment ago.
+// ports returns ports that were free a moment ago.
 func (s *Server) ports(n int) []int {
 	s.tb.Helper()
 	var out []int

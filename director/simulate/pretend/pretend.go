@@ -1,8 +1,8 @@
-// Package pretend stands in for ansible-playbook: a real process with the same options, that reads the inventory it is
-// given and the plays of the playbook, reaches no host, and writes the events that the director's callback plugin would
-// write.
+// Package pretend is a substitute for ansible-playbook: a real process with the same options, that reads the inventory
+// it is given and the plays of the playbook, reaches no host, and writes the events that the director's callback plugin
+// would write.
 //
-// It needs the standard library alone: a director with thousands of nodes starts tens of thousands of these processes.
+// It needs only the standard library: a director with thousands of nodes starts tens of thousands of these processes.
 package pretend
 
 import (
@@ -21,7 +21,7 @@ import (
 // Name is how the stand-in is called; a program of that name plays it.
 const Name = "ansible-playbook"
 
-// SettingsFile lies beside the stand-in and says how its plays go.
+// SettingsFile is in the directory of the substitute and sets how its plays run.
 const SettingsFile = "plays.json"
 
 // Settings is how plays go.
@@ -212,7 +212,7 @@ func (r *runner) play(number int, p play) error {
 	doom := r.doom(p, hosts)
 	for task := range r.settings.Tasks {
 		if len(hosts) == 0 {
-			return r.emit(event{Type: "no_hosts", Msg: "no host is left to go on with"})
+			return r.emit(event{Type: "no_hosts", Msg: "no host is left to continue with"})
 		}
 		e := event{
 			Task: fmt.Sprintf("Pretend task %d of %d", task+1, r.settings.Tasks), Action: "pretend",
@@ -226,7 +226,7 @@ func (r *runner) play(number int, p play) error {
 	return nil
 }
 
-// task runs one task on the hosts, as many at once as there are forks, and returns those that go on.
+// task runs one task on the hosts, as many at once as there are forks, and returns those that continue.
 func (r *runner) task(e event, number int, hosts []string, doom map[string]fate) ([]string, error) {
 	e.Type = "task_start"
 	if err := r.emit(e); err != nil {
