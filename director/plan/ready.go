@@ -88,33 +88,9 @@ func survey(p *Plan, s *State) *view {
 	undo := false
 	for i, st := range s.Steps {
 		v.status[st.ID] = st.Status
-		broken := st.Status.broken()
-		v.failed = v.failed || broken
+		v.failed = v.failed || st.Status.broken()
 		undo = undo || st.Status == UndoDue
-		step := &p.Steps[i]
-		if st.Status == Skipped {
-			if v.skipped == nil {
-				v.skipped = map[string]*Step{}
-			}
-			v.skipped[st.ID] = step
-		}
-		if step.Window == "" {
-			continue
-		}
-		if step.Back() {
-			v.returns = v.returns || st.Status.begun()
-			continue
-		}
-		key := groupKey{step.Window, step.Node}
-		g := v.groups[key]
-		if g == nil {
-			g = &group{ended: true}
-			v.groups[key] = g
-		}
-		// A step that was skipped before its turn has touched nothing.
-		g.begun = g.begun || st.Status != Pending && (st.Status != Skipped || st.Attempt > 0)
-		g.ended = g.ended && st.Status.Satisfied()
-		g.failed = g.failed || broken
+		v.add(&p.Steps[i], st)
 	}
 	if v.returns = v.returns || v.failed || s.Phase == PhaseUndoing; v.returns {
 		v.surveyBack(p, s)
@@ -139,6 +115,33 @@ func survey(p *Plan, s *State) *view {
 		}
 	}
 	return v
+}
+
+// add counts a step to the group of its node.
+func (v *view) add(step *Step, st StepState) {
+	if st.Status == Skipped {
+		if v.skipped == nil {
+			v.skipped = map[string]*Step{}
+		}
+		v.skipped[st.ID] = step
+	}
+	if step.Window == "" {
+		return
+	}
+	if step.Back() {
+		v.returns = v.returns || st.Status.begun()
+		return
+	}
+	key := groupKey{step.Window, step.Node}
+	g := v.groups[key]
+	if g == nil {
+		g = &group{ended: true}
+		v.groups[key] = g
+	}
+	// A step that was skipped before its turn has touched nothing.
+	g.begun = g.begun || st.Status != Pending && (st.Status != Skipped || st.Attempt > 0)
+	g.ended = g.ended && st.Status.Satisfied()
+	g.failed = g.failed || st.Status.broken()
 }
 
 // broken reports whether a running plan cannot go on beside a step in s.

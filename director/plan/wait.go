@@ -82,10 +82,7 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 			case ready[st.ID]:
 				w.Reason = "it waits for a free worker of the director"
 			case step.Window != "" && !v.failed:
-				w.Reason = fmt.Sprintf(
-					"it waits until fewer nodes of window %s are worked on (%d at once)", step.Window,
-					v.windows[step.Window].Size,
-				)
+				w.Reason = v.fullWindow(step)
 			default:
 				continue // the failed step says why
 			}
@@ -98,6 +95,14 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 		out = append(out, w)
 	}
 	return out
+}
+
+// fullWindow is why a step waits that has nothing before it but other nodes of its window.
+func (v *view) fullWindow(step *Step) string {
+	return fmt.Sprintf(
+		"it waits until fewer nodes of window %s are worked on (%d at once)", step.Window,
+		v.windows[step.Window].Size,
+	)
 }
 
 func inLine(w Wait, line Line) Wait {

@@ -91,193 +91,195 @@ func ids(t *testing.T, c plan.Content, err error) []string {
 	return out
 }
 
+// runningPlans are the steps of plans for a cluster of so many masters and workers that runs, after a change of it.
+var runningPlans = map[string]struct {
+	masters, workers int
+	change           func(*World)
+	request          plan.Request
+	want             []string
+}{
+	"nothing": {1, 1, nil, plan.Request{}, []string{}},
+	"one worker more": {1, 1, func(
+		w *World,
+	) {
+		want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
+	}, plan.Request{}, []string{
+		"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2",
+		"vm.boot/demo-worker-2", "join/demo-worker-2",
+		"node.ready/demo-worker-2", "cluster.ready/demo",
+	}},
+	"one worker less": {1, 2, func(
+		w *World,
+	) {
+		want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
+	}, plan.Request{}, []string{
+		"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2",
+		"cluster.ready/demo",
+	}},
+	"that worker less, and its VM stays": {
+		1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) },
+		plan.Request{Nodes: []string{"demo-worker-1"}, KeepVM: true},
+		[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "cluster.ready/demo"},
+	},
+	"a worker that was taken out comes back": {1, 1, func(w *World) {
+		w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
+	}, plan.Request{}, []string{
+		"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1",
+		"vm.boot/demo-worker-1", "join/demo-worker-1",
+		"node.ready/demo-worker-1", "cluster.ready/demo",
+	}},
+	"a worker that somebody else has made anew": {
+		1, 1, nil,
+		plan.Request{
+			Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"},
+			HostKeys: map[string]string{"demo-worker-1": hostKey + " root@somewhere\n"},
+		},
+		[]string{
+			"vm.adopt/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
+		},
+	},
+	"a dead worker goes without a drain": {
+		1, 2, func(w *World) {
+			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
+			w.Seen["demo-worker-2"] = Seen{}
+		},
+		plan.Request{},
+		[]string{
+			"delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
+		},
+	},
+	"two masters more, one after the other": {1, 0, func(w *World) {
+		c := *w.Cluster.Cluster
+		c.API.VIP = netip.MustParseAddr("10.88.0.5")
+		w.Installed.Cluster, w.Cluster.Cluster = c, &c
+		want(w, func(c *model.Cluster) { c.Masters.Count = 3 })
+	}, plan.Request{}, []string{
+		"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
+		"vm.ensure/demo-master-2", "vm.boot/demo-master-2", "join/demo-master-2", "node.ready/demo-master-2",
+		"vm.ensure/demo-master-3", "vm.boot/demo-master-3", "join/demo-master-3", "node.ready/demo-master-3",
+		"api_balancer/demo", "cluster.ready/demo",
+	}},
+	"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
+		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+		"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1",
+		"pod_network/demo", "kube.traffic/demo",
+		"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1",
+		"verify/demo", "cluster.ready/demo",
+	}},
+	"an upgrade that stopped half way": {1, 2, func(w *World) {
+		release(w, "v1.38.0")
+		w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
+	}, plan.Request{}, []string{
+		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
+		"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2",
+		"verify/demo", "cluster.ready/demo",
+	}},
+	"upgrade by new VMs of the same name": {3, 1, func(w *World) {
+		release(w, "v1.38.0")
+		w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+		w.Machines[1].Kubernetes, w.Machines[2].Kubernetes = "v1.38.0", "v1.38.0"
+		w.Machines[0].Image, w.Machines[1].Image, w.Machines[2].Image, w.Machines[3].Image = "old",
+			w.Cluster.Cluster.Image, w.Cluster.Cluster.Image, "old"
+	}, plan.Request{}, []string{
+		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+		"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1",
+		"vm.ensure/demo-master-1", "vm.boot/demo-master-1",
+		"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo",
+		"kube.traffic/demo",
+		"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
+		"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+		"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
+	}},
+	// The document of the image names another file: VMs that were made of the old one are renewed, but never an
+	// only master.
+	"an image that moved on": {1, 1, func(w *World) {
+		w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+		w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
+			"debian12-k8s-1.37-ffffffffffff"
+	}, plan.Request{}, []string{
+		"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "kube.traffic/demo",
+		"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
+		"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
+		"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
+	}},
+	"an image that moved on, in place": {1, 1, func(w *World) {
+		w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
+			"debian12-k8s-1.37-ffffffffffff"
+	}, plan.Request{}, []string{}},
+	"upgrade by new nodes": {1, 1, func(w *World) {
+		release(w, "v1.38.0")
+		w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
+		w.Machines[0].Kubernetes = "v1.38.0"
+		w.Machines[0].Image = w.Cluster.Cluster.Image
+	}, plan.Request{}, []string{
+		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
+		"vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2", "node.ready/demo-worker-2",
+		"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1",
+		"verify/demo", "cluster.ready/demo",
+	}},
+	"drain": {
+		1, 1, nil,
+		plan.Request{Operation: plan.NodeDrain, Nodes: []string{"demo-worker-1"}},
+		[]string{"drain/demo-worker-1"},
+	},
+	"cordon and the master too": {
+		1, 1, nil,
+		plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}},
+		[]string{"cordon/demo-worker-1", "cordon/demo-master-1"},
+	},
+	"delete a worker and keep its VM": {
+		1, 1, nil,
+		plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
+		[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1"},
+	},
+	"delete without a drain, on a person's word": {
+		1, 1, nil,
+		plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true, Undrained: true},
+		[]string{"delete/demo-worker-1", "node.left/demo-worker-1"},
+	},
+	"delete what is out already": {1, 1, func(w *World) {
+		w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
+	}, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true}, []string{}},
+	"rejoin": {
+		1, 1, nil,
+		plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
+		[]string{
+			"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
+		},
+	},
+	"rejoin a master, and the balancers learn of it": {3, 0, func(w *World) {
+		w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+	}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-1"}}, []string{
+		"vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1", "node.ready/demo-master-1",
+		"api_balancer/demo",
+	}},
+	"upgrade while nodes are out": {3, 1, func(w *World) {
+		release(w, "v1.38.0")
+		for i := range w.Machines {
+			if w.Machines[i].Name == "demo-master-1" || w.Machines[i].Name == "demo-worker-1" {
+				w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
+			}
+		}
+	}, plan.Request{}, []string{
+		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
+		"drain/demo-master-2", "upgrade/demo-master-2", "node.ready/demo-master-2", "uncordon/demo-master-2",
+		"drain/demo-master-3", "upgrade/demo-master-3", "node.ready/demo-master-3", "uncordon/demo-master-3",
+		"pod_network/demo", "verify/demo", "cluster.ready/demo",
+	}},
+	"replace a dead first master": {3, 0, func(
+		w *World,
+	) {
+		w.Seen["demo-master-1"] = Seen{}
+	}, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
+		"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1",
+		"vm.boot/demo-master-1", "join/demo-master-1",
+		"node.ready/demo-master-1",
+	}},
+}
+
 func TestPlansOfARunningCluster(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		masters, workers int
-		change           func(*World)
-		request          plan.Request
-		want             []string
-	}{
-		"nothing": {1, 1, nil, plan.Request{}, []string{}},
-		"one worker more": {1, 1, func(
-			w *World,
-		) {
-			want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
-		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2",
-			"vm.boot/demo-worker-2", "join/demo-worker-2",
-			"node.ready/demo-worker-2", "cluster.ready/demo",
-		}},
-		"one worker less": {1, 2, func(
-			w *World,
-		) {
-			want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
-		}, plan.Request{}, []string{
-			"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2",
-			"cluster.ready/demo",
-		}},
-		"that worker less, and its VM stays": {
-			1, 2, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 }) },
-			plan.Request{Nodes: []string{"demo-worker-1"}, KeepVM: true},
-			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "cluster.ready/demo"},
-		},
-		"a worker that was taken out comes back": {1, 1, func(w *World) {
-			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
-		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-1",
-			"vm.boot/demo-worker-1", "join/demo-worker-1",
-			"node.ready/demo-worker-1", "cluster.ready/demo",
-		}},
-		"a worker that somebody else has made anew": {
-			1, 1, nil,
-			plan.Request{
-				Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"},
-				HostKeys: map[string]string{"demo-worker-1": hostKey + " root@somewhere\n"},
-			},
-			[]string{
-				"vm.adopt/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
-			},
-		},
-		"a dead worker goes without a drain": {
-			1, 2, func(w *World) {
-				want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
-				w.Seen["demo-worker-2"] = Seen{}
-			},
-			plan.Request{},
-			[]string{
-				"delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2", "cluster.ready/demo",
-			},
-		},
-		"two masters more, one after the other": {1, 0, func(w *World) {
-			c := *w.Cluster.Cluster
-			c.API.VIP = netip.MustParseAddr("10.88.0.5")
-			w.Installed.Cluster, w.Cluster.Cluster = c, &c
-			want(w, func(c *model.Cluster) { c.Masters.Count = 3 })
-		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37",
-			"vm.ensure/demo-master-2", "vm.boot/demo-master-2", "join/demo-master-2", "node.ready/demo-master-2",
-			"vm.ensure/demo-master-3", "vm.boot/demo-master-3", "join/demo-master-3", "node.ready/demo-master-3",
-			"api_balancer/demo", "cluster.ready/demo",
-		}},
-		"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1",
-			"pod_network/demo", "kube.traffic/demo",
-			"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1",
-			"verify/demo", "cluster.ready/demo",
-		}},
-		"an upgrade that stopped half way": {1, 2, func(w *World) {
-			release(w, "v1.38.0")
-			w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
-		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
-			"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2",
-			"verify/demo", "cluster.ready/demo",
-		}},
-		"upgrade by new VMs of the same name": {3, 1, func(w *World) {
-			release(w, "v1.38.0")
-			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
-			w.Machines[1].Kubernetes, w.Machines[2].Kubernetes = "v1.38.0", "v1.38.0"
-			w.Machines[0].Image, w.Machines[1].Image, w.Machines[2].Image, w.Machines[3].Image = "old",
-				w.Cluster.Cluster.Image, w.Cluster.Cluster.Image, "old"
-		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-1", "delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1",
-			"vm.ensure/demo-master-1", "vm.boot/demo-master-1",
-			"join/demo-master-1", "node.ready/demo-master-1", "addons/demo-master-3", "pod_network/demo",
-			"kube.traffic/demo",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
-			"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
-			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
-		}},
-		// The document of the image names another file: VMs that were made of the old one are renewed, but never an
-		// only master.
-		"an image that moved on": {1, 1, func(w *World) {
-			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
-			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
-				"debian12-k8s-1.37-ffffffffffff"
-		}, plan.Request{}, []string{
-			"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "kube.traffic/demo",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.remove/demo-worker-1",
-			"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1",
-			"join/demo-worker-1", "node.ready/demo-worker-1", "verify/demo", "cluster.ready/demo",
-		}},
-		"an image that moved on, in place": {1, 1, func(w *World) {
-			w.Machines[0].Image, w.Machines[1].Image = "debian12-k8s-1.37-ffffffffffff",
-				"debian12-k8s-1.37-ffffffffffff"
-		}, plan.Request{}, []string{}},
-		"upgrade by new nodes": {1, 1, func(w *World) {
-			release(w, "v1.38.0")
-			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
-			w.Machines[0].Kubernetes = "v1.38.0"
-			w.Machines[0].Image = w.Cluster.Cluster.Image
-		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
-			"vm.ensure/demo-worker-2", "vm.boot/demo-worker-2", "join/demo-worker-2", "node.ready/demo-worker-2",
-			"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1", "vm.delete/demo-worker-1",
-			"verify/demo", "cluster.ready/demo",
-		}},
-		"drain": {
-			1, 1, nil,
-			plan.Request{Operation: plan.NodeDrain, Nodes: []string{"demo-worker-1"}},
-			[]string{"drain/demo-worker-1"},
-		},
-		"cordon and the master too": {
-			1, 1, nil,
-			plan.Request{Operation: plan.NodeCordon, Nodes: []string{"demo-worker-1", "demo-master-1"}},
-			[]string{"cordon/demo-worker-1", "cordon/demo-master-1"},
-		},
-		"delete a worker and keep its VM": {
-			1, 1, nil,
-			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true},
-			[]string{"drain/demo-worker-1", "delete/demo-worker-1", "node.left/demo-worker-1"},
-		},
-		"delete without a drain, on a person's word": {
-			1, 1, nil,
-			plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true, Undrained: true},
-			[]string{"delete/demo-worker-1", "node.left/demo-worker-1"},
-		},
-		"delete what is out already": {1, 1, func(w *World) {
-			w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached
-		}, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-worker-1"}, KeepVM: true}, []string{}},
-		"rejoin": {
-			1, 1, nil,
-			plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"}},
-			[]string{
-				"vm.ensure/demo-worker-1", "vm.boot/demo-worker-1", "join/demo-worker-1", "node.ready/demo-worker-1",
-			},
-		},
-		"rejoin a master, and the balancers learn of it": {3, 0, func(w *World) {
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, plan.Request{Operation: plan.NodeRejoin, Nodes: []string{"demo-master-1"}}, []string{
-			"vm.ensure/demo-master-1", "vm.boot/demo-master-1", "join/demo-master-1", "node.ready/demo-master-1",
-			"api_balancer/demo",
-		}},
-		"upgrade while nodes are out": {3, 1, func(w *World) {
-			release(w, "v1.38.0")
-			for i := range w.Machines {
-				if w.Machines[i].Name == "demo-master-1" || w.Machines[i].Name == "demo-worker-1" {
-					w.Machines[i].Kubernetes, w.Machines[i].State = "", director.MachineDetached
-				}
-			}
-		}, plan.Request{}, []string{
-			"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
-			"drain/demo-master-2", "upgrade/demo-master-2", "node.ready/demo-master-2", "uncordon/demo-master-2",
-			"drain/demo-master-3", "upgrade/demo-master-3", "node.ready/demo-master-3", "uncordon/demo-master-3",
-			"pod_network/demo", "verify/demo", "cluster.ready/demo",
-		}},
-		"replace a dead first master": {3, 0, func(
-			w *World,
-		) {
-			w.Seen["demo-master-1"] = Seen{}
-		}, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
-			"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1",
-			"vm.boot/demo-master-1", "join/demo-master-1",
-			"node.ready/demo-master-1",
-		}},
-	}
-	for name, tt := range tests {
+	for name, tt := range runningPlans {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := running(t, tt.masters, tt.workers, v)

@@ -46,31 +46,9 @@ func (d *draft) create(machines []sized) {
 	cluster := w.clusterParams(endpoint, machines)
 
 	release := d.releasePush()
-	network := d.add(plan.Step{
-		ID: step.NetworkEnsure + "/" + c.Network, Kind: step.NetworkEnsure, Title: "Make network " + c.Network,
-		Params: encode(step.NetworkParams{
-			Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
-		}),
-		Effects: []plan.Effect{
-			{
-				Verb: "create", Object: "network", Name: c.Network,
-				Detail: w.Network.Network.Mode + " " + w.Network.Network.CIDR.String(),
-			},
-		},
-		Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
-	})
+	network := d.makeNetwork()
 	image := d.imageEnsure()
-	pki := d.add(plan.Step{
-		ID: step.ClusterPKI + "/" + d.Cluster, Kind: step.ClusterPKI, Title: "Make the certificate authorities",
-		Params: encode(cluster),
-		Effects: []plan.Effect{
-			{
-				Verb: "create", Object: "secret", Name: d.Cluster,
-				Detail: "cluster, etcd and front-proxy CA, service account key, encryption key; sealed",
-			},
-		},
-		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
-	})
+	pki := d.makePKI(cluster)
 	prepared := map[string]string{}
 	var mastersPrepared []string
 	for _, m := range machines {
@@ -93,6 +71,57 @@ func (d *draft) create(machines []sized) {
 	if c.API.VIP.IsValid() {
 		before = append(before, d.balance(masters, nil, mastersPrepared))
 	}
+	control, joined := d.controlPlane(masters, prepared, before)
+	for _, m := range machines[len(masters):] {
+		joined = append(joined, d.play(playbook{
+			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name},
+			estimate: 40 * time.Second,
+			effects:  []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
+		}, []string{control, prepared[m.Name]}, plan.Step{}))
+	}
+	ready := d.add(plan.Step{
+		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
+		Needs: unique(joined), Params: encode(cluster),
+		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
+	})
+	d.record(cluster, d.verify(ready))
+}
+
+func (d *draft) makeNetwork() string {
+	w, c := d.w, d.w.Cluster.Cluster
+	return d.add(plan.Step{
+		ID: step.NetworkEnsure + "/" + c.Network, Kind: step.NetworkEnsure, Title: "Make network " + c.Network,
+		Params: encode(step.NetworkParams{
+			Provider: c.Provider, Name: c.Network, UID: w.Network.UID, Network: *w.Network.Network,
+		}),
+		Effects: []plan.Effect{
+			{
+				Verb: "create", Object: "network", Name: c.Network,
+				Detail: w.Network.Network.Mode + " " + w.Network.Network.CIDR.String(),
+			},
+		},
+		Attempts: 5, Timeout: 2 * time.Minute, Estimate: 2 * time.Second,
+	})
+}
+
+func (d *draft) makePKI(cluster step.ClusterParams) string {
+	return d.add(plan.Step{
+		ID: step.ClusterPKI + "/" + d.Cluster, Kind: step.ClusterPKI, Title: "Make the certificate authorities",
+		Params: encode(cluster),
+		Effects: []plan.Effect{
+			{
+				Verb: "create", Object: "secret", Name: d.Cluster,
+				Detail: "cluster, etcd and front-proxy CA, service account key, encryption key; sealed",
+			},
+		},
+		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+	})
+}
+
+// controlPlane brings up the masters one after the other. It returns the step of the first one, and those that the
+// last one and the pod network end with.
+func (d *draft) controlPlane(masters []sized, prepared map[string]string, before []string) (string, []string) {
+	c := d.w.Cluster.Cluster
 	var control string
 	for i, m := range masters {
 		title, detail := "Join master "+m.Name, "etcd member, API server, controller manager, scheduler"
@@ -120,18 +149,5 @@ func (d *draft) create(machines []sized) {
 			}, before, plan.Step{}))
 		}
 	}
-	joined := before
-	for _, m := range machines[len(masters):] {
-		joined = append(joined, d.play(playbook{
-			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name},
-			estimate: 40 * time.Second,
-			effects:  []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
-		}, []string{control, prepared[m.Name]}, plan.Step{}))
-	}
-	ready := d.add(plan.Step{
-		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
-		Needs: unique(joined), Params: encode(cluster),
-		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
-	})
-	d.record(cluster, d.verify(ready))
+	return control, before
 }

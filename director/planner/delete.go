@@ -23,6 +23,25 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 		d.concerns(s)
 		gone = append(gone, d.deleteVM(s, nil, plan.Step{}))
 	}
+	gone = d.deleteNetworks(gone)
+	d.add(plan.Step{
+		ID: step.ClusterForget + "/" + d.Cluster, Kind: step.ClusterForget, Title: "Forget the cluster", Needs: gone,
+		Params: encode(step.ClusterParams{
+			UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c,
+		}),
+		Effects: []plan.Effect{
+			{Verb: "delete", Object: "document", Name: "Cluster/" + d.Cluster},
+			{Verb: "delete", Object: "secret", Name: d.Cluster},
+		},
+		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+	})
+	d.sayWhatGoes()
+	return d.done(), nil
+}
+
+// deleteNetworks deletes the networks that no other cluster uses, and returns what to wait for.
+func (d *draft) deleteNetworks(gone []string) []string {
+	w, c := d.w, d.w.Cluster.Cluster
 	if len(w.Sharers) == 0 && len(w.Machines) > 0 { // a cluster that never had a machine never had its network made
 		gone = []string{d.add(plan.Step{
 			ID: step.NetworkDelete + "/" + c.Network, Kind: step.NetworkDelete, Title: "Delete network " + c.Network,
@@ -47,18 +66,11 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 		s.Needs = gone
 		left = append(left, d.add(s))
 	}
-	gone = append(gone, left...)
-	d.add(plan.Step{
-		ID: step.ClusterForget + "/" + d.Cluster, Kind: step.ClusterForget, Title: "Forget the cluster", Needs: gone,
-		Params: encode(step.ClusterParams{
-			UID: w.Cluster.UID, Name: d.Cluster, Generation: w.Cluster.Generation, Document: *c,
-		}),
-		Effects: []plan.Effect{
-			{Verb: "delete", Object: "document", Name: "Cluster/" + d.Cluster},
-			{Verb: "delete", Object: "secret", Name: d.Cluster},
-		},
-		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
-	})
+	return append(gone, left...)
+}
+
+// sayWhatGoes writes what the deletion of the cluster destroys.
+func (d *draft) sayWhatGoes() {
 	d.Approvals = append(
 		[]string{
 			fmt.Sprintf(
@@ -72,7 +84,7 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 		"Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster,
 		count(len(d.Machines), "VM"), d.dataDisks(),
 	)
-	for _, m := range w.alive() {
+	for _, m := range d.w.alive() {
 		if kept(m, nil) {
 			d.Approvals = append(
 				d.Approvals,
@@ -80,5 +92,4 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 			)
 		}
 	}
-	return d.done(), nil
 }

@@ -71,13 +71,6 @@ func (w World) roster(first []string) (roster, error) {
 
 // match is roster before new machines have addresses and hosts.
 func (w World) match(first []string) roster {
-	c := w.Cluster.Cluster
-	pools := []pool{
-		{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel},
-	}
-	for _, p := range c.Workers {
-		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist, p.VMModel})
-	}
 	serial := map[string]int{} // how many machines of the name there have been
 	existing := map[string][]director.Machine{}
 	for _, m := range w.Machines {
@@ -88,7 +81,7 @@ func (w World) match(first []string) roster {
 	}
 	var r roster
 	macs := w.macs()
-	for _, p := range pools {
+	for _, p := range w.pools() {
 		have := existing[p.name]
 		delete(existing, p.name)
 		slices.SortFunc(have, func(a, b director.Machine) int {
@@ -126,6 +119,24 @@ func (w World) match(first []string) roster {
 			r.remove = append(r.remove, s)
 		}
 	}
+	r.sort()
+	return r
+}
+
+// pools returns the pools of the document, the masters' first.
+func (w World) pools() []pool {
+	c := w.Cluster.Cluster
+	pools := []pool{
+		{director.RoleMaster, "master", c.Masters.Count, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel},
+	}
+	for _, p := range c.Workers {
+		pools = append(pools, pool{director.RoleWorker, p.Name, p.Count, p.VMSize, p.Persist, p.VMModel})
+	}
+	return pools
+}
+
+// sort orders the machines of each pool by number.
+func (r roster) sort() {
 	for _, list := range [][]sized{r.keep, r.add, r.remove} {
 		slices.SortStableFunc(list, func(a, b sized) int {
 			if a.Pool != b.Pool {
@@ -134,7 +145,6 @@ func (w World) match(first []string) roster {
 			return cmp.Compare(number(a.Machine), number(b.Machine))
 		})
 	}
-	return r
 }
 
 // kept reports whether somebody keeps the VM of m outside of the cluster, and no request names it to go.
@@ -230,11 +240,24 @@ func (w World) settle(machines []sized) error {
 // address gives the pending machines the addresses that they lack on every network that they are on: those that the
 // document gives to their numbers, and the first free ones of the pools.
 func (w World) address(machines []sized, pending map[string]bool) error {
-	type slot struct {
-		into   *string
-		static netip.Addr
-		at     string // field of the document
+	slots := w.slots(machines, pending)
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		if err := w.fill(name, slots[name]); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// slot is an address that a machine lacks.
+type slot struct {
+	into   *string
+	static netip.Addr
+	at     string // field of the document
+}
+
+// slots returns the addresses that the pending machines lack, by network.
+func (w World) slots(machines []sized, pending map[string]bool) map[string][]slot {
 	slots := map[string][]slot{}
 	for i := range machines {
 		m := &machines[i]
@@ -257,41 +280,44 @@ func (w World) address(machines []sized, pending map[string]bool) error {
 			})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(slots)) {
-		network, used := w.underlay(name)
-		missing := 0
-		for _, s := range slots[name] {
-			switch {
-			case !s.static.IsValid():
-				missing++
-			case used[s.static]:
-				return &director.Error{
-					Kind: director.KindConflict, Op: "planner.addresses",
-					Msg: fmt.Sprintf(
-						"%s of Network/%s, which the document gives to a new node, is in use by another machine",
-						s.static, name,
-					),
-					Hint:   "give the node another address, or take that machine away first: directorctl vms audit",
-					Fields: []director.Field{{Path: s.at, Msg: s.static.String() + " is in use"}},
-				}
-			default:
-				*s.into = s.static.String()
-			}
-		}
-		free, err := network.Free(missing, used)
-		if err != nil {
-			at := slots[name][len(slots[name])-1].at
+	return slots
+}
+
+// fill gives the slots of a network their addresses.
+func (w World) fill(name string, slots []slot) error {
+	network, used := w.underlay(name)
+	missing := 0
+	for _, s := range slots {
+		switch {
+		case !s.static.IsValid():
+			missing++
+		case used[s.static]:
 			return &director.Error{
-				Kind: director.KindExhausted, Op: "planner.addresses",
-				Msg:    "Network/" + name + " has too few free addresses: " + err.Error(),
-				Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
-				Fields: []director.Field{{Path: at, Msg: err.Error()}},
+				Kind: director.KindConflict, Op: "planner.addresses",
+				Msg: fmt.Sprintf(
+					"%s of Network/%s, which the document gives to a new node, is in use by another machine",
+					s.static, name,
+				),
+				Hint:   "give the node another address, or take that machine away first: directorctl vms audit",
+				Fields: []director.Field{{Path: s.at, Msg: s.static.String() + " is in use"}},
 			}
+		default:
+			*s.into = s.static.String()
 		}
-		for _, s := range slots[name] {
-			if !s.static.IsValid() {
-				*s.into, free = free[0].String(), free[1:]
-			}
+	}
+	free, err := network.Free(missing, used)
+	if err != nil {
+		at := slots[len(slots)-1].at
+		return &director.Error{
+			Kind: director.KindExhausted, Op: "planner.addresses",
+			Msg:    "Network/" + name + " has too few free addresses: " + err.Error(),
+			Hint:   "widen spec.pool of the Network, or delete a cluster that uses it",
+			Fields: []director.Field{{Path: at, Msg: err.Error()}},
+		}
+	}
+	for _, s := range slots {
+		if !s.static.IsValid() {
+			*s.into, free = free[0].String(), free[1:]
 		}
 	}
 	return nil

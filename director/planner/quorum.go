@@ -175,12 +175,28 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 		}
 	}
 	name, asked := w.Cluster.Metadata.Name, w.Cluster.Cluster.Masters.Count
-	first, hint := "",
-		fmt.Sprintf(
-			"the masters of cluster %s on host %s cannot be away together: put them on different hosts, or delete "+
-				"the cluster",
-			name, host,
-		)
+	first, hint := whyNot(name, host, asked, away)
+	if left := masters - goingMasters; goingMasters > 0 && left < majority(asked) {
+		return conflict(op, fmt.Sprintf("%swithout the masters on host %s cluster %s would have %d of the %s that "+
+			"its document asks for, and %d must stay",
+			first, host, name, left, count(asked, "master"), majority(asked)), hint)
+	}
+	allowed := max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1)
+	if sum := workersAway + len(going); workersAway > 0 && len(going) > 0 && sum > allowed {
+		return conflict(op, fmt.Sprintf("%swith %s on host %s %s would be out, and spec.maintenance.maxUnavailable "+
+			"is %d",
+			first, strings.Join(going, ", "), host, count(sum, "worker"), allowed), hint)
+	}
+	return nil
+}
+
+// whyNot returns what comes first in a refusal of TakeOut, and what to do. away are the machines that are out.
+func whyNot(name, host string, asked int, away []director.Machine) (first, hint string) {
+	hint = fmt.Sprintf(
+		"the masters of cluster %s on host %s cannot be away together: put them on different hosts, or delete "+
+			"the cluster",
+		name, host,
+	)
 	if asked == 1 {
 		hint = "a cluster with one master stands still without it: work on this host without the director when that " +
 			"is allowed, and repair the cluster afterwards: directorctl node repair " + name
@@ -196,18 +212,7 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 		hint = "finish that host first: directorctl phase post-node-unlock --host " + away[0].Host +
 			" --task-id ID --wait"
 	}
-	if left := masters - goingMasters; goingMasters > 0 && left < majority(asked) {
-		return conflict(op, fmt.Sprintf("%swithout the masters on host %s cluster %s would have %d of the %s that "+
-			"its document asks for, and %d must stay",
-			first, host, name, left, count(asked, "master"), majority(asked)), hint)
-	}
-	allowed := max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1)
-	if sum := workersAway + len(going); workersAway > 0 && len(going) > 0 && sum > allowed {
-		return conflict(op, fmt.Sprintf("%swith %s on host %s %s would be out, and spec.maintenance.maxUnavailable "+
-			"is %d",
-			first, strings.Join(going, ", "), host, count(sum, "worker"), allowed), hint)
-	}
-	return nil
+	return first, hint
 }
 
 // Out reports whether the machine has left its cluster and its VM stays, or has come back only half way.

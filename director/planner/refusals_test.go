@@ -80,90 +80,93 @@ func TestBadHostKeys(t *testing.T) {
 	}
 }
 
+func requestOn(op plan.Operation, names ...string) plan.Request {
+	return plan.Request{Operation: op, Nodes: names}
+}
+
+// runningRefusals are requests for a cluster of so many masters that runs, and why there is no plan for them.
+var runningRefusals = map[string]struct {
+	masters int
+	change  func(*World)
+	request plan.Request
+	kind    director.Kind
+	says    string
+}{
+	"a skipped minor": {
+		1, func(w *World) { release(w, "v1.39.0") },
+		plan.Request{},
+		director.KindConflict,
+		"would skip 1 minor version",
+	},
+	"a downgrade": {
+		1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back",
+	},
+	"another network": {
+		1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) },
+		plan.Request{},
+		director.KindConflict, "mtu: 9000",
+	},
+	"masters without VIP": {
+		1, func(w *World) { want(w, func(c *model.Cluster) { c.Masters.Count = 3 }) },
+		plan.Request{},
+		director.KindConflict, "without a virtual address",
+	},
+	"release and numbers at once": {1, func(w *World) {
+		release(w, "v1.38.0")
+		want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
+	}, plan.Request{}, director.KindConflict, "at once"},
+	"an unknown node": {
+		1, nil, requestOn(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`,
+	},
+	"no node": {1, nil, requestOn(plan.NodeDrain), director.KindInvalid, "names no node"},
+	"a node twice": {
+		1, nil, requestOn(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice",
+	},
+	"the last master":      {1, nil, requestOn(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
+	"the only master anew": {1, nil, requestOn(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
+	"two of three masters": {
+		3, nil, requestOn(plan.NodeDelete, "demo-master-1", "demo-master-2"), director.KindConflict,
+		"without demo-master-2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 " +
+			"must stay",
+	},
+	"a second master anew while one is out": {3, func(w *World) {
+		w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+	}, requestOn(plan.NodeReplace, "demo-master-2"), director.KindConflict, "would have 1 of the 3 masters"},
+	"three of five masters": {
+		5, nil, requestOn(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict,
+		"would have 2 of the 5 masters that its document asks for, and 3 must stay",
+	},
+	"an upgrade by new VMs while a master is out": {3, func(w *World) {
+		release(w, "v1.38.0")
+		w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
+		w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+	}, plan.Request{}, director.KindConflict, "would have 1 of the 3 masters"},
+	"a rejoin before the upgrade": {3, func(w *World) {
+		release(w, "v1.38.0")
+		w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
+	}, requestOn(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "its document wants v1.38.0"},
+	"a master beside a dead one": {
+		3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, requestOn(plan.NodeDelete, "demo-master-1"),
+		director.KindConflict, "lose its quorum",
+	},
+	"a master that nobody sees": {
+		3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, requestOn(plan.NodeDelete, "demo-master-1"),
+		director.KindConflict, "connection refused",
+	},
+	"a drain of what is out": {
+		1, func(w *World) { w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached },
+		requestOn(plan.NodeDrain, "demo-worker-1"), director.KindConflict, "not a node",
+	},
+	"a scale in of a node that stays": {
+		1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) },
+		plan.Request{Nodes: []string{"demo-worker-1"}},
+		director.KindConflict, "would stay",
+	},
+}
+
 func TestRefusalsOnARunningCluster(t *testing.T) {
 	t.Parallel()
-	node := func(op plan.Operation, names ...string) plan.Request {
-		return plan.Request{Operation: op, Nodes: names}
-	}
-	tests := map[string]struct {
-		masters int
-		change  func(*World)
-		request plan.Request
-		kind    director.Kind
-		says    string
-	}{
-		"a skipped minor": {
-			1, func(w *World) { release(w, "v1.39.0") },
-			plan.Request{},
-			director.KindConflict,
-			"would skip 1 minor version",
-		},
-		"a downgrade": {
-			1, func(w *World) { release(w, "v1.36.9") }, plan.Request{}, director.KindConflict, "does not go back",
-		},
-		"another network": {
-			1, func(w *World) { want(w, func(c *model.Cluster) { c.Pods.MTU = 9000 }) },
-			plan.Request{},
-			director.KindConflict, "mtu: 9000",
-		},
-		"masters without VIP": {
-			1, func(w *World) { want(w, func(c *model.Cluster) { c.Masters.Count = 3 }) },
-			plan.Request{},
-			director.KindConflict, "without a virtual address",
-		},
-		"release and numbers at once": {1, func(w *World) {
-			release(w, "v1.38.0")
-			want(w, func(c *model.Cluster) { c.Workers[0].Count = 9 })
-		}, plan.Request{}, director.KindConflict, "at once"},
-		"an unknown node": {
-			1, nil, node(plan.NodeDrain, "demo-worker-9"), director.KindNotFound, `no node "demo-worker-9"`,
-		},
-		"no node": {1, nil, node(plan.NodeDrain), director.KindInvalid, "names no node"},
-		"a node twice": {
-			1, nil, node(plan.NodeDrain, "demo-worker-1", "demo-worker-1"), director.KindInvalid, "named twice",
-		},
-		"the last master":      {1, nil, node(plan.NodeDelete, "demo-master-1"), director.KindConflict, "last master"},
-		"the only master anew": {1, nil, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "only master"},
-		"two of three masters": {
-			3, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2"), director.KindConflict,
-			"without demo-master-2 cluster demo would have 1 of the 3 masters that its document asks for, and 2 " +
-				"must stay",
-		},
-		"a second master anew while one is out": {3, func(w *World) {
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, node(plan.NodeReplace, "demo-master-2"), director.KindConflict, "would have 1 of the 3 masters"},
-		"three of five masters": {
-			5, nil, node(plan.NodeDelete, "demo-master-1", "demo-master-2", "demo-master-3"), director.KindConflict,
-			"would have 2 of the 5 masters that its document asks for, and 3 must stay",
-		},
-		"an upgrade by new VMs while a master is out": {3, func(w *World) {
-			release(w, "v1.38.0")
-			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReconstitute
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, plan.Request{}, director.KindConflict, "would have 1 of the 3 masters"},
-		"a rejoin before the upgrade": {3, func(w *World) {
-			release(w, "v1.38.0")
-			w.Machines[0].Kubernetes, w.Machines[0].State = "", director.MachineDetached
-		}, node(plan.NodeRejoin, "demo-master-1"), director.KindConflict, "its document wants v1.38.0"},
-		"a master beside a dead one": {
-			3, func(w *World) { w.Seen["demo-master-2"] = Seen{} }, node(plan.NodeDelete, "demo-master-1"),
-			director.KindConflict, "lose its quorum",
-		},
-		"a master that nobody sees": {
-			3, func(w *World) { w.Seen, w.Blind = nil, "connection refused" }, node(plan.NodeDelete, "demo-master-1"),
-			director.KindConflict, "connection refused",
-		},
-		"a drain of what is out": {
-			1, func(w *World) { w.Machines[1].Kubernetes, w.Machines[1].State = "", director.MachineDetached },
-			node(plan.NodeDrain, "demo-worker-1"), director.KindConflict, "not a node",
-		},
-		"a scale in of a node that stays": {
-			1, func(w *World) { want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 }) },
-			plan.Request{Nodes: []string{"demo-worker-1"}},
-			director.KindConflict, "would stay",
-		},
-	}
-	for name, tt := range tests {
+	for name, tt := range runningRefusals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := running(t, tt.masters, 1, v)

@@ -25,60 +25,28 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft(plan.ClusterUpgrade)
 	d.Request = r
-	var all []sized
-	for _, m := range w.members() {
-		all = append(all, w.sized(m))
-	}
 	old := w.outdated()
 	oldMasters := mastersOf(old)
-	masters := mastersOf(all)
 	workers := old[len(oldMasters):]
-	ways := d.ways(workers)
-	base := append([]string{d.releasePush(), d.imageEnsure()}, d.formerImages(workers, ways)...)
-	before := base
-	out := map[string]bool{}
-	next, err := d.successors(old)
+	u, err := d.upgrading(r, old, workers)
 	if err != nil {
 		return plan.Content{}, err
 	}
-	renew := func(m sized, needs []string, like plan.Step) (string, error) {
-		from := len(d.Steps)
-		way, back := ways[m.Name]
-		fresh, ok := next[m.Name]
-		if !ok {
-			last, err := d.renew(m, masters, r, out, needs, like)
-			if err == nil && back {
-				d.putBack(m, masters, way, from, like)
-			}
-			return last, err
-		}
-		all = append(all, fresh)
-		return d.swap(m, fresh, r, back, needs, like)
-	}
-	var gone []sized
+	base := append([]string{d.releasePush(), d.imageEnsure()}, d.formerImages(workers, u.ways)...)
+	before := base
 	for _, m := range oldMasters {
-		last, err := renew(m, before, plan.Step{})
+		last, err := u.master(m, before)
 		if err != nil {
 			return plan.Content{}, err
-		}
-		if fresh, ok := next[m.Name]; ok {
-			gone = append(gone, m)
-			masters = append(
-				slices.DeleteFunc(slices.Clone(masters), func(o sized) bool { return o.Name == m.Name }), fresh,
-			)
-			d.succeed(m, fresh)
-			if w.Cluster.Cluster.API.VIP.IsValid() {
-				last = d.balance(masters, gone, []string{last})
-			}
 		}
 		before = append(slices.Clone(base), last)
 	}
 	// A plan that ended behind its masters may not have come to what all nodes share: the plan that goes on does.
 	if len(oldMasters) > 0 || slices.ContainsFunc(workers, func(m sized) bool { return m.Kubernetes != target }) {
-		before = d.shared(masters, before)
+		before = d.shared(u.masters, before)
 	}
 	if len(workers) > 0 {
-		before = []string{d.traffic(masters, before)}
+		before = []string{d.traffic(u.masters, before)}
 	}
 	last := before
 	like := plan.Step{Window: d.window()}
@@ -86,30 +54,101 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 		d.Windows[i].Goal = "run " + target
 	}
 	for _, m := range workers {
-		done, err := renew(m, before, like)
+		done, err := u.renew(m, before, like)
 		if err != nil {
 			return plan.Content{}, err
 		}
 		last = append(slices.Clone(last), done)
 	}
-	stay := slices.DeleteFunc(slices.Clone(all), func(m sized) bool { _, goes := next[m.Name]; return goes })
-	d.record(w.clusterParams(w.endpoint(masters), mastersFirst(stay)), d.verify(last...))
+	stay := slices.DeleteFunc(slices.Clone(u.all), func(m sized) bool { _, goes := u.next[m.Name]; return goes })
+	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.verify(last...))
+	u.say(target, old, oldMasters)
+	facts := w.facts(mastersFirst(u.all))
+	facts.Former = u.former(target)
+	d.Facts = encode(facts)
+	return d.done(), nil
+}
+
+// upgrading is an upgrade on its way from member to member.
+type upgrading struct {
+	d       *draft
+	request plan.Request
+	ways    map[string]way
+	next    map[string]sized // the successors of members that go, by name
+	all     []sized          // members and successors
+	masters []sized          // as they are after the steps so far
+	gone    []sized          // masters that have a successor
+	out     map[string]bool
+}
+
+func (d *draft) upgrading(r plan.Request, old, workers []sized) (*upgrading, error) {
+	u := &upgrading{d: d, request: r, out: map[string]bool{}}
+	for _, m := range d.w.members() {
+		u.all = append(u.all, d.w.sized(m))
+	}
+	u.masters = mastersOf(u.all)
+	u.ways = d.ways(workers)
+	var err error
+	u.next, err = d.successors(old)
+	return u, err
+}
+
+// renew brings a member to the release, or a successor in its place.
+func (u *upgrading) renew(m sized, needs []string, like plan.Step) (string, error) {
+	d, from := u.d, len(u.d.Steps)
+	way, back := u.ways[m.Name]
+	fresh, ok := u.next[m.Name]
+	if !ok {
+		last, err := d.renew(m, u.masters, u.request, u.out, needs, like)
+		if err == nil && back {
+			d.putBack(m, u.masters, way, from, like)
+		}
+		return last, err
+	}
+	u.all = append(u.all, fresh)
+	return d.swap(m, fresh, u.request, back, needs, like)
+}
+
+// master is renew for a master, which the balancers follow.
+func (u *upgrading) master(m sized, needs []string) (string, error) {
+	last, err := u.renew(m, needs, plan.Step{})
+	if err != nil {
+		return "", err
+	}
+	fresh, ok := u.next[m.Name]
+	if !ok {
+		return last, nil
+	}
+	u.gone = append(u.gone, m)
+	u.masters = append(
+		slices.DeleteFunc(slices.Clone(u.masters), func(o sized) bool { return o.Name == m.Name }), fresh,
+	)
+	u.d.succeed(m, fresh)
+	if u.d.w.Cluster.Cluster.API.VIP.IsValid() {
+		last = u.d.balance(u.masters, u.gone, []string{last})
+	}
+	return last, nil
+}
+
+// say writes what the upgrade does, what it does otherwise than asked, and what it destroys.
+func (u *upgrading) say(target string, old, oldMasters []sized) {
+	d, w := u.d, u.d.w
 	d.Summary = fmt.Sprintf("Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster,
 		target,
 		strings.ReplaceAll(w.Cluster.Cluster.Maintenance.Strategy, "_", " "), count(len(oldMasters), "master"),
 		count(len(old)-len(oldMasters), "worker"),
 		max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1))
-	if len(masters) == 1 && len(oldMasters) == 1 && w.Cluster.Cluster.Maintenance.Strategy != model.UpgradeInPlace {
+	if len(u.masters) == 1 && len(oldMasters) == 1 && w.Cluster.Cluster.Maintenance.Strategy != model.UpgradeInPlace {
 		d.Warnings = append(
 			d.Warnings,
-			masters[0].Name+
+			u.masters[0].Name+
 				" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd",
 		)
 	}
 	d.concerns(old...)
 	var destroyed, anew []sized
 	for _, m := range old {
-		if fresh, ok := next[m.Name]; ok {
+		if fresh, ok := u.next[m.Name]; ok {
 			d.concerns(fresh)
 			destroyed = append(destroyed, m)
 		} else if d.strategy(m) == model.UpgradeReconstitute {
@@ -127,20 +166,23 @@ func Upgrade(w World, r plan.Request) (plan.Content, error) {
 			d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")),
 		)
 	}
-	facts := w.facts(mastersFirst(all))
-	for _, way := range ways {
+}
+
+// former returns the releases that nodes go back to if their upgrade is undone.
+func (u *upgrading) former(target string) map[string]step.ReleaseFacts {
+	var former map[string]step.ReleaseFacts
+	for _, way := range u.ways {
 		if r := way.release; r.Kubernetes != target {
-			if facts.Former == nil {
-				facts.Former = map[string]step.ReleaseFacts{}
+			if former == nil {
+				former = map[string]step.ReleaseFacts{}
 			}
-			facts.Former[r.Kubernetes] = step.ReleaseFacts{
+			former[r.Kubernetes] = step.ReleaseFacts{
 				Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest,
 				Programs: r.Bundle.Programs,
 			}
 		}
 	}
-	d.Facts = encode(facts)
-	return d.done(), nil
+	return former
 }
 
 // shared brings what all nodes share to the release, behind all masters, and returns what to wait for. Nothing changes

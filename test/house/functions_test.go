@@ -24,25 +24,11 @@ var pending = strings.Fields(`
 director/daemon.(*Daemon).environment
 director/daemon.(*Daemon).start
 director/engine.TestStallsDuringAPlayNeverEndAPlan
-director/operations.(*Operations).VMs
 director/operations.(*Operations).checkAddresses
 director/operations.(*Operations).checkImage
-director/operations.(*Operations).compare
-director/operations.(*Operations).remembered
 director/operations.(*Operations).start
-director/operations.TestKillLoop
-director/plan.Waits
-director/plan.survey
-director/planner.(*draft).create
-director/planner.(World).address
-director/planner.(World).match
-director/planner.Delete
 director/planner.Node
-director/planner.TakeOut
 director/planner.TestMoves
-director/planner.TestPlansOfARunningCluster
-director/planner.TestRefusalsOnARunningCluster
-director/planner.Upgrade
 director/steps.startNode
 `)
 
