@@ -15,9 +15,9 @@ type KeptDisk struct {
 	Provider string
 	Name     string // on the hypervisor
 	Host     string // empty if every host of the provider reaches it
-	Machine  string // whose stamp it carries; empty for a disk that somebody else had attached
+	Machine  string // whose stamp it carries; empty for a disk that someone else attached
 	Serial   string
-	Size     int64 // bytes; zero if nobody told
+	Size     int64 // bytes; zero if unknown
 	// The node that it was kept of.
 	ClusterUID string
 	Cluster    string
@@ -31,7 +31,7 @@ type KeptDisk struct {
 // DiskGoing is the holder of a disk whose deletion a person has asked for.
 const DiskGoing = "-"
 
-// Foreign tells whether somebody else had attached the disk: the director never deletes it.
+// Foreign reports whether someone else attached the disk: the director never deletes it.
 func (d KeptDisk) Foreign() bool { return d.Machine == "" }
 
 // Free tells whether a new node can take the disk over.

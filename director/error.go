@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Kind classifies an Error for whoever has to react to it: the API maps it to an HTTP status, the commands to an exit
-// code. The set is closed; a new kind needs a row in both tables, and a test fails until it has them.
+// Kind classifies an Error for its callers: the API maps it to an HTTP status, the commands to an exit code. The set is
+// closed; a new kind needs a row in both tables, and a test fails until it has them.
 type Kind string
 
 // The kinds, from "the caller can mend it" to "only we can".
@@ -16,7 +16,7 @@ const (
 	KindUnauthenticated Kind = "unauthenticated" // who is asking is not known
 	KindForbidden       Kind = "forbidden"       // who is asking may not
 	KindNotFound        Kind = "not_found"       // what was named does not exist
-	KindConflict        Kind = "conflict"        // it exists already, or somebody else holds it
+	KindConflict        Kind = "conflict"        // it exists already, or someone else holds it
 	KindStale           Kind = "stale"           // it has changed since the caller looked at it
 	KindExhausted       Kind = "exhausted"       // a pool, a quota, a disk or a rate is used up
 	KindUnavailable     Kind = "unavailable"     // another system does not answer; a later try may work
@@ -39,7 +39,7 @@ type Error struct {
 	Msg    string  // what is wrong, in a sentence without a final stop
 	Hint   string  // what to do next; may be empty
 	Fields []Field // for KindInvalid: every place that is wrong, not only the first
-	Holder *Holder // for KindConflict: who stands in the way, if it is a plan
+	Holder *Holder // for KindConflict: who is in the way, if it is a plan
 	Err    error   // the cause; may be nil
 }
 

@@ -2,8 +2,8 @@ package director
 
 import "time"
 
-// Holder is who stands in the way of what was asked: the plan that holds a cluster. Answers carry it as fields, so that
-// programs need not read it out of a sentence.
+// Holder is who is in the way of a request: the plan that holds a cluster. Answers carry it as fields, so that programs
+// need not read it out of a sentence.
 type Holder struct {
 	Plan      string
 	Cluster   string

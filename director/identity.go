@@ -29,7 +29,7 @@ type Token struct {
 	Expires time.Time
 }
 
-// Actor is somebody who has proved who they are.
+// Actor is an authenticated user.
 type Actor struct {
 	User       string
 	Role       UserRole
@@ -38,14 +38,14 @@ type Actor struct {
 	TokenHash  string    // of the token that was shown
 }
 
-// Action is what somebody wants to do.
+// Action is what an actor wants to do.
 type Action string
 
 // The actions.
 const (
 	ActSelf       Action = "self"       // see oneself, log out, change the own password
 	ActRead       Action = "read"       // see documents, clusters, plans, events and logs
-	ActApply      Action = "apply"      // store documents, also as a rehearsal
+	ActApply      Action = "apply"      // store documents, also as a dry run
 	ActDelete     Action = "delete"     // remove documents
 	ActPlan       Action = "plan"       // make plans
 	ActRun        Action = "run"        // start, cancel, retry and discard plans
@@ -65,7 +65,7 @@ func Actions() []Action {
 	}
 }
 
-// Object is what an action is about. An empty field stands for all.
+// Object is what an action is about. An empty field means all.
 type Object struct {
 	Kind string // Cluster, Plan, or another kind of document
 	Name string

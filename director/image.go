@@ -20,7 +20,7 @@ type ImageFile struct {
 
 // ImageOrigin is the file that an image was made from; the image itself if it was not converted.
 type ImageOrigin struct {
-	Name   string `json:"name"` // as whoever brought it called it
+	Name   string `json:"name"` // the name that its importer gave it
 	Format string `json:"format"`
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
@@ -95,7 +95,7 @@ type ProviderImage struct {
 	At       time.Time
 }
 
-// ImageLeft is something of an image that nobody needs, or seems to need.
+// ImageLeft is a part of an image that nothing needs, or seems to need.
 type ImageLeft struct {
 	Provider string // where it is; empty for a file on the director
 	Name     string // on the provider

@@ -18,7 +18,7 @@ type Stamp struct {
 	Machine  string // id of the ledger's row
 }
 
-// MachineState is where a row of the ledger stands.
+// MachineState is the state of a row of the ledger.
 type MachineState string
 
 // The states of a machine. The ledger writes Intended before the hypervisor is asked for anything, so a crash leaves a
@@ -34,7 +34,7 @@ const (
 	MachineLost MachineState = "lost"
 )
 
-// NIC is a network adapter of a machine beside its first, with an address of its own.
+// NIC is a further network adapter of a machine, with its own address.
 type NIC struct {
 	Role    string // what it is for, such as storage; a machine has one of each role
 	Network string
@@ -68,8 +68,8 @@ type Machine struct {
 	Image      string
 	Address    string // the node's address, without prefix length
 	MAC        string
-	// NICs are the adapters beside the first, in the order in which the guest has them. A machine with one adapter
-	// looks in plans as it always did.
+	// NICs are the further adapters, in the order in which the guest has them. A machine with one adapter looks in
+	// plans as it always did.
 	NICs       []NIC `json:",omitempty"`
 	CPUs       int
 	Memory     int64  // bytes
@@ -77,7 +77,8 @@ type Machine struct {
 	VMID       string // the hypervisor's id; empty before it exists
 	State      MachineState
 	Kubernetes string // version that it runs as a member of its cluster; empty while it is none
-	// KeptBy is who keeps its VM on purpose while it is no member: no plan takes that VM for surplus. Empty for nobody.
+	// KeptBy is who keeps its VM on purpose while it is no member: no plan takes that VM for surplus. Empty if no one
+	// does.
 	KeptBy  string `json:",omitempty"`
 	Created time.Time
 	Deleted time.Time // zero while it lives; a row stays behind so that its id is never used twice

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// PhaseName is a phase of an outer plan: somebody upgrades the hypervisor hosts one by one, and tells the director
-// before and after each.
+// PhaseName is a phase of an outer plan: an outer program upgrades the hypervisor hosts one by one, and tells the
+// director before and after each.
 type PhaseName string
 
 // The phases.
@@ -61,10 +61,10 @@ func (r *PhaseRequest) KeysOfHosts() map[string]string {
 // PhaseState is where a task of an outer plan, or its part in one cluster, stands.
 type PhaseState string
 
-// The states. Waiting and running move on when somebody asks for the task, failed and parked when a person has mended
-// the plan.
+// The states. Waiting and running continue when the task is requested, failed and parked when a person has mended the
+// plan.
 const (
-	PhaseWaiting PhaseState = "waiting" // not begun: something stands in the way
+	PhaseWaiting PhaseState = "waiting" // not begun: something is in the way
 	PhaseRunning PhaseState = "running" // a plan is at work
 	PhaseParked  PhaseState = "parked"  // a plan needs a person
 	PhaseFailed  PhaseState = "failed"  // a plan failed; final if the task has an end

@@ -2,7 +2,7 @@ package director
 
 import "time"
 
-// RunStatus is where a run of a schedule stands.
+// RunStatus is the status of a run of a schedule.
 type RunStatus string
 
 // The statuses of a run. Only running moves on.
@@ -12,7 +12,7 @@ const (
 	RunDone        RunStatus = "done"        // the job succeeded
 	RunFailed      RunStatus = "failed"      // the job returned an error
 	RunInterrupted RunStatus = "interrupted" // its director died or was stopped; a repeatable job has a further attempt
-	RunMissed      RunStatus = "missed"      // nobody was there at its time, or the run before had not ended
+	RunMissed      RunStatus = "missed"      // no director was running at its time, or the run before had not ended
 )
 
 // ScheduleRun is the record of a slot of a schedule. UID, Slot and Attempt are its key: of all directors that see a
@@ -25,7 +25,7 @@ type ScheduleRun struct {
 	Job      string
 	By       string // who asked for the run; empty for a slot of the schedule
 	Status   RunStatus
-	Missed   int       // how many slots a missed run stands for; Slot is the last of them
+	Missed   int       // how many slots a missed run covers; Slot is the last of them
 	Started  time.Time // zero for missed
 	Finished time.Time // zero while it runs
 	Message  string    // what was done, or what went wrong

@@ -90,7 +90,7 @@ func (s *Store) Archivable(ctx context.Context, r Retention) ([]string, error) {
 	return ids, nil
 }
 
-// namedPlans returns what tells whether something that goes on names the plan.
+// namedPlans returns a function that reports whether something unfinished names the plan.
 func (s *Store) namedPlans(db *gorm.DB) (func(id string) bool, error) {
 	var ids, tasks []string
 	for _, statement := range []string{

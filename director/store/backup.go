@@ -6,10 +6,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Backup writes the database as it is at this moment into a new file, while everybody goes on to read and write. The
-// file is a database that a director can start on. Secrets in it are sealed, and the key to them was never in the
-// database. Errors: conflict if the file is there, exhausted if the disk is full, invalid for a database that has its
-// own means.
+// Backup writes the database as it is at this moment into a new file, while others read and write. The file is a
+// database that a director can start on. Secrets in it are sealed, and the key to them was never in the database.
+// Errors: conflict if the file is there, exhausted if the disk is full, invalid for a database that has its own means.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	const op = "store.backup"
 	if name := s.read.Name(); name != "sqlite" {

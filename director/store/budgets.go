@@ -24,7 +24,7 @@ type budgetWait struct {
 func (budgetWait) TableName() string { return "budget_waits" }
 
 // TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step
-// stands in its line. limit returns how many a budget has; 0 is without bound.
+// waits in its line. limit returns how many a budget has; 0 is without bound.
 func (t *Tx) TakeBudgets(
 	ref plan.StepRef, budgets []string, limit func(string) int, now time.Time,
 ) (usedUp string, err error) {
@@ -66,7 +66,7 @@ func (t *Tx) TakeBudgets(
 	return "", t.LeaveLine(ref)
 }
 
-// LeaveLine takes the step out of the line that it stands in. No error if it stands in none.
+// LeaveLine removes the step from its line. No error if it is in none.
 func (t *Tx) LeaveLine(ref plan.StepRef) error {
 	err := t.db.Where("plan_id = ? AND step_id = ?", ref.Plan, ref.Step).Delete(&budgetWait{}).Error
 	return dbError("store.budget", "step "+ref.Step, err)
@@ -78,8 +78,8 @@ func (t *Tx) GiveBack(ref plan.StepRef) error {
 	return dbError("store.budget", "step "+ref.Step, err)
 }
 
-// Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all that
-// somebody waits for.
+// Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all for which
+// steps wait.
 func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, error) {
 	const op = "store.budget"
 	if err := t.store.exclusive(t.db, lockBudgets); err != nil {
@@ -123,7 +123,7 @@ func (t *Tx) free(budget string, limit func(string) int) (int, error) {
 	return most - int(used), dbError("store.budget", "budget "+budget, err)
 }
 
-// BudgetWait is a step that stands in the line of a budget.
+// BudgetWait is a step that waits in the line of a budget.
 type BudgetWait struct {
 	Step   string
 	Budget string
@@ -205,7 +205,7 @@ func (t *Tx) noteTime(class string, took time.Duration) error {
 	return dbError("store.times", "class "+class, t.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error)
 }
 
-// StepTimes returns how long steps of each class have usually taken of late. A class that never ran is missing.
+// StepTimes returns how long recent steps of each class have usually taken. A class that never ran is missing.
 func (s *Store) StepTimes(ctx context.Context) (map[string]time.Duration, error) {
 	var rows []stepTime
 	err := s.read.WithContext(ctx).Find(&rows).Error

@@ -12,7 +12,7 @@ import (
 // cacheSize bounds the texts of the contents that are kept. What is decoded takes two to three times as much.
 const cacheSize = 64 << 20
 
-// planCache keeps what was read of plans of late: decoding the content of a plan of a thousand nodes for each of its
+// planCache keeps what was read of plans recently: decoding the content of a plan of a thousand nodes for each of its
 // events would make a run quadratic. A content never changes, and its hash proves that it is the one; a state is known
 // by the number of its last event. It is safe for concurrent use.
 type planCache struct {
@@ -131,7 +131,7 @@ func (p *cachedPlan) apply(e plan.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.steps == nil || e.Seq != p.seq+1 {
-		return // whoever needs them reads what is missing
+		return // a reader reads what is missing
 	}
 	if err := moveSteps(p.steps, e); err != nil {
 		p.steps = nil
@@ -143,7 +143,7 @@ func (p *cachedPlan) apply(e plan.Event) {
 // moveSteps moves steps on by an event that is in the journal.
 func moveSteps(steps []plan.StepState, e plan.Event) error {
 	if e.Step == "" {
-		return nil // what it moves stands in the plan's row
+		return nil // what it changes is in the plan's row
 	}
 	s := plan.State{Steps: steps}
 	return s.Apply(e)

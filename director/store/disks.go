@@ -95,7 +95,7 @@ func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error 
 }
 
 // TakeDisk gives a kept disk to the machine. No error if it has it already. Errors: not_found if no such disk is kept,
-// conflict if it is another machine's by now or somebody else had attached it.
+// conflict if it is another machine's by now or someone else attached it.
 func (s *Store) TakeDisk(ctx context.Context, id, machine string) error {
 	return s.Update(ctx, func(tx *Tx) error { return tx.SetDiskHolder(id, machine) })
 }

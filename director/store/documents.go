@@ -237,7 +237,7 @@ func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte
 	return s.Secret(ctx, owner, name)
 }
 
-// SetSecret stores the sealed blob in the place of the one that there is, and none if it is nil.
+// SetSecret replaces the sealed blob, and deletes it if blob is nil.
 func (s *Store) SetSecret(ctx context.Context, owner, name string, sealed []byte) error {
 	statement, args := "DELETE FROM secrets WHERE owner = ? AND name = ?", []any{owner, name}
 	if sealed != nil {

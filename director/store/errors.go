@@ -116,7 +116,7 @@ func faultOfPostgres(code string) fault {
 		return locked
 	case code == "25006":
 		return readOnly
-	// 08 and 57P: the connection or the server went away. 25P03: it took this session for a director that stands still.
+	// 08 and 57P: the connection or the server went away. 25P03: it took this session for a stopped director.
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), code == "25P03":
 		return noConnection
 	}

@@ -27,7 +27,7 @@ type Counts struct {
 	Steps    map[string]int // of plans that hold a cluster, by status
 }
 
-// Counts counts. It reads what is committed and holds nobody up.
+// Counts counts. It reads what is committed and blocks no one.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
 	c := Counts{Machines: map[string]int{}, Plans: map[string]int{}, Steps: map[string]int{}}
 	for query, into := range map[string]map[string]int{

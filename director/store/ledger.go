@@ -99,7 +99,7 @@ func (s *Store) IntendAgain(ctx context.Context, m director.Machine, now time.Ti
 	})
 }
 
-// over reports whether nobody can take up a plan in the phase again.
+// over reports whether a plan in the phase can never continue.
 func over(p plan.Phase) bool { return slices.Contains(finishedPhases, p) }
 
 // unfinished are the phases of plans that may still make what they name.

@@ -144,7 +144,7 @@ func narrowPlans(q *gorm.DB, id string, f PlanQuery, p director.Page) (*gorm.DB,
 	return q, by, err
 }
 
-// placeOf is where the list goes on behind the plan.
+// placeOf is where the list continues after the plan.
 func placeOf(last PlanItem, by order) *director.Place {
 	number := func(t time.Time) string { return strconv.FormatInt(micros(t), 10) }
 	return &director.Place{Name: last.Plan.ID, Value: map[string]string{

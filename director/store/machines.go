@@ -37,7 +37,7 @@ func (r machineRow) toDomain() director.Machine {
 }
 
 // nicRow is an adapter of a machine. The one with ord 0 is the machine's first, whose address the machine's own row has
-// too: so every address that is given away stands in one table, and is given away once.
+// too: so every assigned address is in one table, and is assigned once.
 type nicRow struct {
 	MachineID string
 	Ord       int
@@ -50,7 +50,7 @@ type nicRow struct {
 
 func (nicRow) TableName() string { return "machine_nics" }
 
-// withNICs adds to the machines the adapters beside their first.
+// withNICs adds to the machines their further adapters.
 func withNICs(db *gorm.DB, machines []director.Machine) error {
 	at := make(map[string]int, len(machines))
 	ids := make([]string, len(machines))
@@ -182,7 +182,7 @@ func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
 	return nil
 }
 
-// SetMachine records where the machine stands. host and vmID are kept when empty.
+// SetMachine records the state of the machine. host and vmID are kept when empty.
 func (s *Store) SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error {
 	set := map[string]any{"state": string(state)}
 	if host != "" {

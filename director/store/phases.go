@@ -61,8 +61,8 @@ func (t *Tx) AddPhaseTask(task director.PhaseTask) (bool, error) {
 	return res.RowsAffected > 0, dbError("store.phase", "task "+task.ID, res.Error)
 }
 
-// PutPhaseTask stores where the task stands, as the revision after the one that the caller has. It fails with stale, so
-// that nothing of the transaction is stored, if somebody else has moved the task meanwhile.
+// PutPhaseTask stores the state of the task, as the revision after the one that the caller has. It fails with stale, so
+// that nothing of the transaction is stored, if someone else has changed the task meanwhile.
 func (t *Tx) PutPhaseTask(task director.PhaseTask) error {
 	row := phaseRowOf(task)
 	res := t.db.Model(&phaseRow{}).Where("id = ? AND revision = ?", task.ID, task.Revision).Updates(map[string]any{
@@ -70,7 +70,8 @@ func (t *Tx) PutPhaseTask(task director.PhaseTask) error {
 		"revision": task.Revision + 1,
 	})
 	if res.Error == nil && res.RowsAffected == 0 {
-		return director.Errorf(director.KindStale, "store.phase", "somebody else has moved task %s meanwhile", task.ID).
+		return director.Errorf(director.KindStale, "store.phase", "someone else has changed task %s " +
+			"meanwhile", task.ID).
 			WithHint("look at it again")
 	}
 	return dbError("store.phase", "task "+task.ID, res.Error)

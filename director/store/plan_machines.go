@@ -82,8 +82,7 @@ func unindexed(db *gorm.DB) ([]planRow, error) {
 	return rows, dbError("store.plan_machines", "plans", err)
 }
 
-// indexPlan writes the machines of an older director's plan. A plan that is over for good and that nobody can read
-// names none.
+// indexPlan writes the machines of an older director's plan. A finished plan that cannot be read names none.
 func (t *Tx) indexPlan(row planRow) error {
 	var texts []string
 	if err := t.db.Model(&contentRow{}).Where("plan_id = ?", row.ID).Pluck("content", &texts).Error; err != nil {

@@ -72,7 +72,7 @@ func CheckURL(text string) error {
 }
 
 // checkTLS returns an error if a server may be reached over a network without proof that it is the one that was named.
-// Whoever could come in between would have all that the director knows.
+// Someone who intercepts the connection would have everything in the database.
 func checkTLS(c *pgx.ConnConfig) error {
 	check := func(host string, t *tls.Config) error {
 		if onlyHere(host) || (t != nil && !t.InsecureSkipVerify) {
@@ -140,7 +140,7 @@ func tune(cfg *pgxpool.Config, p Postgres) {
 	for name, value := range map[string]string{
 		"application_name": "director",
 		"lock_timeout":     "10s",
-		// A director that stands still, or whose machine is gone, must not keep a plan's row from its peers.
+		// A director that is stopped, or whose machine is gone, must not lock a plan's row for other directors.
 		"idle_in_transaction_session_timeout": "5s",
 		"tcp_keepalives_idle":                 "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3",
 	} {
@@ -170,8 +170,8 @@ func postgresOpenError(where string, err error) error {
 	}
 }
 
-// exclusive lets one transaction at a time over all directors go on behind this line; the lock goes with the
-// transaction. SQLite has one writer anyway.
+// exclusive lets one transaction of all directors continue after this line; the lock ends with the transaction. SQLite
+// has one writer anyway.
 func (s *Store) exclusive(tx *gorm.DB, key int64) error {
 	if s.pool == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// finishedPhases are those of plans that nobody can take up again.
+// finishedPhases are those of plans that can never continue.
 var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDiscarded}
 
 // PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves
@@ -35,8 +35,7 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (plans, event
 	return plans, events, nil
 }
 
-// KeptLogs returns the ids of plans whose run logs are still wanted: those that can go on, and those that ended after
-// the time.
+// KeptLogs returns the ids of plans whose run logs are kept: unfinished plans, and those that ended after the time.
 func (s *Store) KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error) {
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&planRow{}).Where(

@@ -47,10 +47,10 @@ func (r runRow) toDomain() director.ScheduleRun {
 	}
 }
 
-// errLost ends a transaction that somebody else was quicker than.
-var errLost = errors.New("store: somebody else was quicker")
+// errLost ends a transaction after another director was quicker.
+var errLost = errors.New("store: another director was quicker")
 
-// won runs fn in a transaction and tells whether it was not lost to somebody else.
+// won runs fn in a transaction and reports whether no other director was quicker.
 func (s *Store) won(ctx context.Context, fn func(db *gorm.DB) error) (bool, error) {
 	err := s.retried(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 	if errors.Is(err, errLost) {
@@ -84,7 +84,7 @@ func (s *Store) SlotCursor(ctx context.Context, uid string) (time.Time, error) {
 }
 
 // ClaimSlots moves the schedule's cursor from one slot to another and stores the runs of the slots between, all or
-// nothing. It returns false if somebody else has moved the cursor, or stored a run of the same slot and attempt.
+// nothing. It returns false if another director has moved the cursor, or stored a run of the same slot and attempt.
 func (s *Store) ClaimSlots(
 	ctx context.Context, uid string, from, to time.Time, runs []director.ScheduleRun,
 ) (bool, error) {
@@ -115,7 +115,7 @@ func (s *Store) AddRun(ctx context.Context, r director.ScheduleRun) (bool, error
 }
 
 // EndRun stores the outcome of a run if its owner still has it, and in the same transaction what follows it. It returns
-// false if somebody else has ended the run, and stores nothing then.
+// false if another director has ended the run, and stores nothing then.
 func (s *Store) EndRun(ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
 		res := db.Model(&runRow{}).Where(

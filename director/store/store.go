@@ -77,7 +77,7 @@ func (s *Store) Close() error {
 }
 
 // SQL returns the writing connection pool, for the job queue that shares the database. On SQLite it holds one
-// connection: whoever has a transaction open must not ask the pool for another.
+// connection: a caller with an open transaction must not ask the pool for another connection.
 func (s *Store) SQL() *sql.DB {
 	pool, err := s.write.DB()
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Store) SQL() *sql.DB {
 	return pool
 }
 
-// Pool returns PostgreSQL's connections, and nil on SQLite. Whoever gets one may meet other directors on the database.
+// Pool returns PostgreSQL's connections, and nil on SQLite. Other directors may use the database at the same time.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // DirectorID returns the id of this installation. It is made once, never changes and stamps every VM.

@@ -49,7 +49,7 @@ func (t *Tx) announceEvent(e plan.Event) {
 	})
 }
 
-// announceAudit puts what somebody did into the stream. object is Kind/name, and the step behind a space.
+// announceAudit adds an audited action to the stream. object is Kind/name, and the step behind a space.
 func (t *Tx) announceAudit(now time.Time, actor, action, object string) {
 	kind, name, _ := strings.Cut(object, "/")
 	row := streamRow{At: micros(now), Source: director.SourceAudit, Kind: kind, Name: name, What: action, Actor: actor}
@@ -62,7 +62,7 @@ func (t *Tx) announceAudit(now time.Time, actor, action, object string) {
 	t.stream = append(t.stream, row)
 }
 
-// flushStream is the last thing that a transaction does. From here to its commit nobody else inserts, so ids grow in
+// flushStream is the last thing that a transaction does. From here to its commit no one else inserts, so ids grow in
 // the order of commits, and a reader who has seen one has seen all below it. The lock is the last that a transaction
 // takes: it cannot be part of a deadlock.
 func (t *Tx) flushStream() error {
