@@ -36,10 +36,10 @@ const (
 
 // NIC is a further network adapter of a machine, with its own address.
 type NIC struct {
-	Role    string // what it is for, such as storage; a machine has one of each role
-	Network string
-	Address string // without prefix length
-	MAC     string
+	Role    string `json:"role"` // what it is for, such as storage; a machine has one of each role
+	Network string `json:"network"`
+	Address string `json:"address"` // without prefix length
+	MAC     string `json:"mac"`
 }
 
 // On returns the address that the machine has on the network, or "".

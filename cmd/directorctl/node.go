@@ -372,7 +372,7 @@ func unclear(v wire.Nodes, cluster, lost string) error {
 			"host %s does not answer, so it is unknown whether its VMs run", down[0],
 		).
 			WithHint(
-				"bring it back; or, if it is off or disconnected for good, create its nodes on other hosts: " +
+				"bring it back; or, if it is off or disconnected for good, create its nodes on other hosts: "+
 					"directorctl node repair %s --lost-host %s",
 				cluster, down[0],
 			)

@@ -193,6 +193,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		Archives: operations.Archives{Store: db, Dir: d.path("archives"), Host: host},
 		Director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
+			Version: build.Version,
 		},
 		LogsOf: logsOf,
 	})

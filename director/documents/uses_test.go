@@ -58,7 +58,7 @@ func openFormer(t *testing.T) (*lab, plan.Plan) {
 	}
 	m := l.Made["c000-w-1"]
 	m.NICs = []director.NIC{{Role: model.NICStorage, Network: "beside", Address: "10.91.0.10"}}
-	back := step.VMParams{Machine: m, ImageName: doc.Image.NameOnProviders("former")}
+	back := step.VMParams{Machine: plan.SpecOf(m), ImageName: doc.Image.NameOnProviders("former")}
 	p := plan.Plan{ID: "p1", CreatedAt: time.Unix(1, 0), Content: plan.Content{
 		Operation: plan.ClusterUpgrade, Cluster: "c000",
 		Facts: text(step.Facts{

@@ -283,7 +283,7 @@ func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
 		}
 		facts, err := step.DecodeFacts(p.Content)
 		for _, m := range facts.Nodes {
-			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
+			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m.Row(), time.Now()))
 		}
 		return err
 	})
@@ -577,7 +577,7 @@ func TestTwoPlansWithTheSameAddresses(t *testing.T) {
 	err := e.Begin(t.Context(), "b", "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
 		facts, err := step.DecodeFacts(p.Content)
 		for _, m := range facts.Nodes {
-			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m, time.Now()))
+			err = errors.Join(err, tx.(*store.Tx).IntendMachine(m.Row(), time.Now()))
 		}
 		return err
 	})

@@ -11,6 +11,9 @@ import (
 // Steps that are ready are queued with it.
 func (e *Engine) Begin(ctx context.Context, id, by string, prepare func(Tx, *plan.Plan, *plan.State) error) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
+		if err := p.Readable(); err != nil {
+			return err
+		}
 		if prepare != nil {
 			if err := prepare(tx, p, s); err != nil {
 				return err
@@ -77,7 +80,7 @@ func (e *Engine) Approve(ctx context.Context, id, by string) error {
 // nodes that were put back, or are on their way, do not run again: a plan with nothing else to do refuses.
 func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
-		if err := e.cfg.Current(tx, p, s); err != nil {
+		if err := e.current(tx, p, s); err != nil {
 			return err
 		}
 		if step != "" {
@@ -126,7 +129,7 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 // skipped, nor can one that only records what was done.
 func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
-		if err := e.cfg.Current(tx, p, s); err != nil {
+		if err := e.current(tx, p, s); err != nil {
 			return err
 		}
 		st, err := held(s, step)
@@ -185,7 +188,7 @@ func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 // plan moves or has come to its end, or if it has done nothing that can be taken back.
 func (e *Engine) Undo(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
-		if err := e.cfg.Current(tx, p, s); err != nil {
+		if err := e.current(tx, p, s); err != nil {
 			return err
 		}
 		if err := e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanUndo, By: by}); err != nil {
@@ -230,6 +233,14 @@ func (e *Engine) Undo(ctx context.Context, id, by string) error {
 		}
 		return nil
 	})
+}
+
+// current refuses to move on a plan that is of a newer format, or of a former time of its cluster.
+func (e *Engine) current(tx Tx, p *plan.Plan, s *plan.State) error {
+	if err := p.Readable(); err != nil {
+		return err
+	}
+	return e.cfg.Current(tx, p, s)
 }
 
 func held(s *plan.State, step string) (*plan.StepState, error) {

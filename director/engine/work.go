@@ -139,6 +139,9 @@ func (e *Engine) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets
 
 // act calls the handler within the step's time, and turns a panic into an abort.
 func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
+	if err := p.Readable(); err != nil {
+		return plan.Park(err, director.HintOf(err))
+	}
 	handler := e.cfg.Handlers[step.Kind]
 	undoer, undoable := handler.(plan.Undoer)
 	if handler == nil || (undo && !undoable) {

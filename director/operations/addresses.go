@@ -43,9 +43,11 @@ func claims(w planner.World, c plan.Content, facts step.Facts, existing map[stri
 	}
 	doc := w.Cluster.Cluster
 	var out []claim
-	there := false
+	there, hadVM := false, map[string]bool{}
 	for _, m := range w.Machines {
-		there = there || m.Deleted.IsZero() && (m.State != director.MachineIntended || existing[m.Name])
+		had := m.State != director.MachineIntended
+		there = there || m.Deleted.IsZero() && (had || existing[m.Name])
+		hadVM[m.ID] = had || m.VMID != ""
 	}
 	if doc.API.VIP.IsValid() && !there {
 		out = append(out, claim{"spec.api.vip", doc.Network, director.Machine{
@@ -54,11 +56,12 @@ func claims(w planner.World, c plan.Content, facts step.Facts, existing map[stri
 		}})
 	}
 	// the others get what the VM has that the plan deletes
-	nodes := slices.DeleteFunc(slices.Clone(facts.Moves), func(m director.Machine) bool {
-		return slices.ContainsFunc(facts.Nodes, func(was director.Machine) bool { return was.Address == m.Address })
+	nodes := slices.DeleteFunc(slices.Clone(facts.Moves), func(m plan.MachineSpec) bool {
+		return slices.ContainsFunc(facts.Nodes, func(was plan.MachineSpec) bool { return was.Address == m.Address })
 	})
-	for _, m := range append(nodes, facts.Nodes...) {
-		if !made[m.Name] || existing[m.Name] || m.State != director.MachineIntended || m.VMID != "" {
+	for _, spec := range append(nodes, facts.Nodes...) {
+		m := spec.Row()
+		if !made[m.Name] || existing[m.Name] || hadVM[m.ID] {
 			continue
 		}
 		out = append(out, claim{"spec.network", m.Network, m})

@@ -77,7 +77,9 @@ func TestAddressesInUse(t *testing.T) {
 	third.NICs = []director.NIC{
 		{Role: model.NICStorage, Network: "nfs", Address: "10.90.0.7", MAC: "52:54:00:00:00:0f"},
 	}
-	facts := step.Facts{Cluster: "c000", Nodes: []director.Machine{first, l.Made["c000-w-2"], third}}
+	facts := step.Facts{Cluster: "c000", Nodes: []plan.MachineSpec{
+		plan.SpecOf(first), plan.SpecOf(l.Made["c000-w-2"]), plan.SpecOf(third),
+	}}
 
 	var c plan.Content
 	for _, m := range facts.Nodes {

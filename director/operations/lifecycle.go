@@ -40,6 +40,9 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 	if err := sameHash(p, hash); err != nil {
 		return err
 	}
+	if err := p.Readable(); err != nil {
+		return err
+	}
 	now := o.Now()
 	if o.PlanLife > 0 && s.Phase != plan.PhaseDiscarded && now.After(p.CreatedAt.Add(o.PlanLife)) {
 		return director.Errorf(
@@ -83,7 +86,7 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 				return err
 			}
 			for _, m := range facts.Nodes {
-				if err := tx.IntendMachine(m, now); err != nil {
+				if err := tx.IntendMachine(m.Row(), now); err != nil {
 					return err
 				}
 			}

@@ -77,7 +77,7 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 		return v, ctx.Err()
 	}
 	spare := w.Spare()
-	for _, m := range planner.FactsOf(w).Nodes {
+	for _, m := range w.Nodes() {
 		n := api.NodeView{
 			Name: m.Name, Role: string(
 				m.Role,

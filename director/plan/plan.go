@@ -85,6 +85,7 @@ type Plan struct {
 
 // Content is the hashed part of a plan.
 type Content struct {
+	Format    int             `json:"format,omitempty"` // see Format; 0 in plans of format 1
 	Operation Operation       `json:"operation"`
 	Request   Request         `json:"request,omitzero"` // from which the same plan is made again at the start
 	Cluster   string          `json:"cluster"`
@@ -98,6 +99,8 @@ type Content struct {
 	Warnings  []string        `json:"warnings,omitempty"`
 	Approvals []string        `json:"approvals,omitempty"` // what a person has to agree to before a start, one sentence each
 	Estimate  time.Duration   `json:"estimate"`            // along the longest path; not hashed
+	// DirectorVersion is the release of the director that made the plan. It is not hashed.
+	DirectorVersion string `json:"director_version,omitempty"`
 }
 
 // Window bounds how many groups of steps are open at once. A group is all steps of one node in the window; it is open
@@ -170,9 +173,10 @@ type Effect struct {
 }
 
 // HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates
-// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended.
+// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended. So is
+// the director's version.
 func HashOf(c Content) string {
-	c.Estimate, c.Steps = 0, slices.Clone(c.Steps)
+	c.Estimate, c.DirectorVersion, c.Steps = 0, "", slices.Clone(c.Steps)
 	for i := range c.Steps {
 		c.Steps[i].Estimate = 0
 	}

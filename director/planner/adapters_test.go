@@ -167,7 +167,7 @@ func TestAdaptersOfARunningCluster(t *testing.T) {
 	var second director.Machine
 	for _, m := range f.Nodes {
 		if m.Name == "demo-worker-2" {
-			second = m
+			second = m.Row()
 		}
 	}
 	if second.On("front") != "10.91.0.3" || second.On("nfs") != "10.90.0.3" {

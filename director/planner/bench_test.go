@@ -32,8 +32,9 @@ func thousand(b *testing.B, machines bool) World {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w.Machines = f.Nodes
-		for i := range w.Machines {
+		w.Machines = nil
+		for i, m := range f.Nodes {
+			w.Machines = append(w.Machines, m.Row())
 			w.Machines[i].State, w.Machines[i].Kubernetes = director.MachinePresent, "v1.36.4"
 		}
 		w.Installed = &Installed{Generation: 1, Cluster: *w.Cluster.Cluster}

@@ -30,7 +30,8 @@ func (w World) draft(op plan.Operation) *draft {
 	return &draft{
 		w: w, masters: w.masters(),
 		Content: plan.Content{
-			Operation: op, Cluster: w.Cluster.Metadata.Name, Playbooks: w.Director.Playbooks, Models: w.refs(),
+			Format: plan.Format, DirectorVersion: w.Director.Version, Operation: op, Cluster: w.Cluster.Metadata.Name,
+			Playbooks: w.Director.Playbooks, Models: w.refs(),
 		},
 	}
 }
@@ -358,7 +359,8 @@ func (w World) clusterParams(endpoint string, machines []sized) step.ClusterPara
 
 func (w World) vmParams(m sized) step.VMParams {
 	p := step.VMParams{
-		Machine: m.Machine, Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist, Network: *w.Network.Network,
+		Machine: plan.SpecOf(m.Machine), Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist,
+		Network:   *w.Network.Network,
 		NetworkID: w.Network.UID,
 		SSHKeys:   w.Cluster.Cluster.SSHKeys, Hosts: w.Cluster.Cluster.Hosts, ImageName: w.image(),
 		CleanUp: w.Image.Image.CleanUp,

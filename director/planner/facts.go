@@ -2,6 +2,7 @@ package planner
 
 import (
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
 
@@ -22,7 +23,7 @@ func (w World) facts(machines []sized) step.Facts {
 		Digest:   w.Bundle.Digest, Programs: w.Bundle.Programs,
 	}
 	for _, m := range machines {
-		f.Nodes = append(f.Nodes, m.Machine)
+		f.Nodes = append(f.Nodes, plan.SpecOf(m.Machine))
 		for _, n := range m.NICs {
 			if u, known := w.Underlays[n.Network]; known {
 				if f.Networks == nil {

@@ -289,9 +289,9 @@ func (d *draft) moveVM(m, next sized, needs []string) string {
 	lost := d.w.lost(m.Machine)
 	s := plan.Step{
 		ID: step.VMMove + "/" + m.Name, Kind: step.VMMove, Node: m.Name, Needs: needs,
-		Title:  "Remove VM " + m.Name + " from host " + m.Host,
-		Params: encode(step.MoveParams{VMParams: d.w.vmParams(m), Next: next.Machine, Lost: lost}), Attempts: 5,
-		Timeout: 10 * time.Minute, Estimate: 5 * time.Second,
+		Title:    "Remove VM " + m.Name + " from host " + m.Host,
+		Params:   encode(step.MoveParams{VMParams: d.w.vmParams(m), Next: plan.SpecOf(next.Machine), Lost: lost}),
+		Attempts: 5, Timeout: 10 * time.Minute, Estimate: 5 * time.Second,
 	}
 	if lost {
 		s.Title = "Give up VM " + m.Name + " with host " + m.Host

@@ -199,15 +199,16 @@ func TestSuccessorsOnOtherHosts(t *testing.T) {
 		}
 		if now := facts.Moved([]string{
 			"demo-worker-2",
-		}); !slices.ContainsFunc(now.Nodes, func(m director.Machine) bool { return m.ID == is.ID }) ||
-			slices.ContainsFunc(now.Nodes, func(m director.Machine) bool { return m.ID == was.ID }) {
+		}); !slices.ContainsFunc(now.Nodes, func(m plan.MachineSpec) bool { return m.ID == is.ID }) ||
+			slices.ContainsFunc(now.Nodes, func(m plan.MachineSpec) bool { return m.ID == was.ID }) {
 			t.Errorf("%s: inventories have %+v", name, now.Nodes)
 		}
 		// A plan made when the ledger has the successor moves nothing.
 		w = onHosts(t, 1, 3)
 		i := slices.IndexFunc(w.Machines, func(m director.Machine) bool { return m.Name == "demo-worker-2" })
-		is.State, is.Kubernetes = director.MachinePresent, v
-		w.Machines[i] = is
+		row := is.Row()
+		row.State, row.Kubernetes = director.MachinePresent, v
+		w.Machines[i] = row
 		if next, err := Apply(w, plan.Request{}); err != nil || len(next.Steps) > 0 {
 			t.Errorf("%s: the next plan has %d steps, %v", name, len(next.Steps), err)
 		}

@@ -73,7 +73,7 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 	}
 	facts := w.facts(all)
 	for _, name := range slices.Sorted(maps.Keys(d.moved)) {
-		facts.Moves = append(facts.Moves, d.moved[name].Machine)
+		facts.Moves = append(facts.Moves, plan.SpecOf(d.moved[name].Machine))
 	}
 	d.Facts = encode(facts)
 	return d.done(), nil

@@ -59,6 +59,7 @@ type Director struct {
 	Address   string // as the nodes see it
 	Registry  string // host:port of the embedded registry
 	Playbooks string // hash of the tree of playbooks
+	Version   string // its release
 }
 
 // Bundle is what a plan needs to know of a release bundle.

@@ -111,7 +111,11 @@ func ledger(t *testing.T, w World) []director.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Nodes
+	var rows []director.Machine
+	for _, m := range f.Nodes {
+		rows = append(rows, m.Row())
+	}
+	return rows
 }
 
 // Whoever reads of a failure reads whether the cluster is safe meanwhile, for every step of every operation.
@@ -170,7 +174,7 @@ func TestPlanKeepsMachinesThatExist(t *testing.T) {
 		w.Used[netip.MustParseAddr(m.Address)] = true
 	}
 	again := ledger(t, w)
-	if again[0].ID != first[0].ID || again[0].Address != first[0].Address || again[0].VMID != "vm-1" {
+	if again[0].ID != first[0].ID || again[0].Address != first[0].Address || again[0].MAC != first[0].MAC {
 		t.Errorf("the existing master became %+v", again[0])
 	}
 	if again[1].Address == again[0].Address {

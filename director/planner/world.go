@@ -27,6 +27,9 @@ func (w World) alive() []director.Machine {
 	return out
 }
 
+// Nodes returns the rows of the machines that exist or are about to, masters first, then by pool and number.
+func (w World) Nodes() []director.Machine { return w.alive() }
+
 // members returns the machines that are nodes of the cluster, masters first.
 func (w World) members() []director.Machine {
 	return slices.DeleteFunc(w.alive(), func(m director.Machine) bool { return m.Kubernetes == "" })

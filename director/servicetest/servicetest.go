@@ -214,7 +214,11 @@ func Put(t testing.TB, db *store.Store, text string) {
 
 // AddPlan stores a plan that makes the machines, and starts it with their intents, as StartPlan does.
 func (l *Lab) AddPlan(ctx context.Context, id string, start bool, machines ...director.Machine) error {
-	facts, err := json.Marshal(step.Facts{Nodes: machines})
+	var nodes []plan.MachineSpec
+	for _, m := range machines {
+		nodes = append(nodes, plan.SpecOf(m))
+	}
+	facts, err := json.Marshal(step.Facts{Nodes: nodes})
 	if err != nil {
 		return err
 	}
@@ -259,7 +263,7 @@ func (l *Lab) EndPlan(ctx context.Context, id string, kinds ...plan.EventKind) e
 // Params are those of the step that makes the VM of the machine.
 func Params(m director.Machine) json.RawMessage {
 	b, err := json.Marshal(step.VMParams{
-		Machine: m, Disk: 30 * model.GiB, ImageName: "node",
+		Machine: plan.SpecOf(m), Disk: 30 * model.GiB, ImageName: "node",
 		Network: model.Network{CIDR: netip.MustParsePrefix("10.64.0.0/16"), Gateway: netip.MustParseAddr("10.64.0.1")},
 	})
 	if err != nil {

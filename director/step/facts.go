@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -22,9 +21,9 @@ type Facts struct {
 	Registry   string             `json:"registry"`
 	Digest     string             `json:"digest"`   // of the bundle
 	Programs   map[string]string  `json:"programs"` // SHA-256 of what an upgrade puts on nodes, by name
-	Nodes      []director.Machine `json:"nodes"`    // masters first, by name
+	Nodes      []plan.MachineSpec `json:"nodes"`    // masters first, by name
 	// Moves are the machines that follow those of the same name on another host.
-	Moves []director.Machine `json:"moves,omitempty"`
+	Moves []plan.MachineSpec `json:"moves,omitempty"`
 	// Former are the releases that nodes are put back to, by version.
 	Former map[string]ReleaseFacts `json:"former,omitempty"`
 	// Networks are those beside the first that nodes are on, by name.
@@ -64,8 +63,11 @@ func (f Facts) Moved(names []string) Facts {
 	return f
 }
 
-// DecodeFacts reads what Create froze into a plan.
+// DecodeFacts returns the facts that were frozen into a plan of any format up to plan.Format.
 func DecodeFacts(c plan.Content) (Facts, error) {
+	if err := c.Readable(); err != nil {
+		return Facts{}, err
+	}
 	var f Facts
 	if err := json.Unmarshal(c.Facts, &f); err != nil {
 		return Facts{}, fmt.Errorf("step: the plan's facts cannot be read: %w", err)

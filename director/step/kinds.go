@@ -9,6 +9,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 )
 
 // The kinds of steps.
@@ -69,7 +70,7 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // VMParams are the parameters of vm.ensure, vm.boot, vm.delete and vm.remove.
 type VMParams struct {
-	Machine  director.Machine `json:"machine"`
+	Machine  plan.MachineSpec `json:"machine"`
 	Disk     model.Size       `json:"disk"`
 	DataDisk model.Size       `json:"data_disk,omitempty"`
 	// TakeDisk is the id of the kept disk that the machine takes over (vm.ensure), and DeleteData are those of the data
@@ -169,7 +170,7 @@ type ClusterParams struct {
 // MoveParams are the parameters of vm.move.
 type MoveParams struct {
 	VMParams                  // of the VM that goes, or is given up
-	Next     director.Machine `json:"next"` // that follows it on another host
+	Next     plan.MachineSpec `json:"next"` // that follows it on another host
 	// Lost is the word of a person that the host is off or cut off for good: its VM is given up where it is. Otherwise
 	// the VM is deleted.
 	Lost bool `json:"lost,omitempty"`

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -70,7 +69,7 @@ func (n Needs) release(bundle, digest string) {
 	}
 }
 
-func (n Needs) machine(m director.Machine) {
+func (n Needs) machine(m plan.MachineSpec) {
 	n.document(model.KindProvider, m.Provider)
 	n.document(model.KindNetwork, m.Network)
 	for _, nic := range m.NICs {

@@ -168,7 +168,7 @@ func (a SSHAccess) Machine(ctx context.Context, m director.Machine) ([]ssh.Signe
 
 // Play returns what a run on the nodes of the cluster with that uid logs in with. It is good until the context's
 // deadline.
-func (a SSHAccess) Play(ctx context.Context, uid, id string, nodes []director.Machine) (SSHLogin, error) {
+func (a SSHAccess) Play(ctx context.Context, uid, id string, nodes []plan.MachineSpec) (SSHLogin, error) {
 	until := a.Now().Add(sshUsual)
 	if deadline, ok := ctx.Deadline(); ok {
 		until = deadline
@@ -197,7 +197,7 @@ func (a SSHAccess) Export(ctx context.Context, uid, user string, life time.Durat
 }
 
 // Old returns the names of the machines that may not accept certificates.
-func (a SSHAccess) Old(ctx context.Context, nodes []director.Machine) ([]string, error) {
+func (a SSHAccess) Old(ctx context.Context, nodes []plan.MachineSpec) ([]string, error) {
 	var names []string
 	for _, m := range nodes {
 		t, err := a.trust(ctx, m.ID)
@@ -239,7 +239,7 @@ func (a SSHAccess) issue(ctx context.Context, uid string, u pki.SSHUser) (pki.SS
 func (a SSHAccess) keys() keyring { return keyring{a.Secrets, a.Sealer} }
 
 // clusterUID returns the uid of the cluster that the machine of the plan is of.
-func clusterUID(r plan.Run, m director.Machine) (string, error) {
+func clusterUID(r plan.Run, m plan.MachineSpec) (string, error) {
 	uid := m.ClusterUID
 	if uid == "" && r.Plan != nil {
 		uid = step.ClusterUID(r.Plan.Content)

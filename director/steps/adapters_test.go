@@ -12,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/inventory"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -20,7 +21,7 @@ import (
 func adapters() step.VMParams {
 	a := netip.MustParseAddr
 	return step.VMParams{
-		Machine: director.Machine{
+		Machine: plan.MachineSpec{
 			ID: "m1", Cluster: "demo", Name: "demo-w-1", Role: director.RoleWorker, Pool: "w", Provider: "lab",
 			Network: "demo", Address: "10.88.0.20", MAC: "52:54:00:00:00:01", CPUs: 2, Memory: 1 << 32,
 			NICs: []director.NIC{
@@ -120,13 +121,13 @@ func TestAdaptersInTheInventory(t *testing.T) {
 			Services: model.ServiceNetwork{CIDR: netip.MustParsePrefix("10.96.0.0/16"), Domain: "cluster.local"},
 		},
 		Network: p.Network, Tags: map[string]string{"etcd": "1", "coredns": "1", "pause": "1", "toolbox": "1"},
-		Nodes: []director.Machine{
+		Nodes: []plan.MachineSpec{
 			{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"},
 			p.Machine,
 		},
 	}
 	plain := f
-	plain.Nodes = []director.Machine{f.Nodes[0]}
+	plain.Nodes = []plan.MachineSpec{f.Nodes[0]}
 	f.Networks = map[string]model.Network{"front": p.NICs[0].Network, "nfs": p.NICs[1].Network}
 	key := func(string) (string, error) { return "", nil }
 	files, err := Env{}.inventory(f, inventory.Render, key)

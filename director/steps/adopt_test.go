@@ -114,7 +114,7 @@ func TestAdoptedVM(t *testing.T) {
 	}
 	r := plan.Run{Note: func(context.Context, string) {}}
 	p := step.VMParams{
-		Machine: director.Machine{
+		Machine: plan.MachineSpec{
 			ID: "m1", ClusterUID: "c1", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20",
 			MAC: "52:54:00:00:00:01",
 		}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},

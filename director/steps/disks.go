@@ -81,7 +81,7 @@ func (e Env) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key str
 		return nil
 	}
 	r.Note(ctx, "mounting the data disk")
-	return e.Nodes.Script(ctx, p.Machine, key, disk.Script())
+	return e.Nodes.Script(ctx, p.Machine.Row(), key, disk.Script())
 }
 
 // member tells whether the machine is a node of its cluster.

@@ -72,7 +72,7 @@ func (e Env) scripts(ctx context.Context, r plan.Run, p step.VMParams, key strin
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		report, err := e.Nodes.FirstBoot(ctx, m, key, again)
+		report, err := e.Nodes.FirstBoot(ctx, m.Row(), key, again)
 		switch {
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err
@@ -140,7 +140,7 @@ func (e Env) healthy(ctx context.Context, r plan.Run, p step.VMParams, key strin
 	tick := time.NewTicker(max(time.Duration(h.Interval), time.Millisecond))
 	defer tick.Stop()
 	for {
-		err := e.Nodes.Script(ctx, p.Machine, key, script)
+		err := e.Nodes.Script(ctx, p.Machine.Row(), key, script)
 		if err == nil || errors.Is(err, errHostKey) {
 			return err
 		}

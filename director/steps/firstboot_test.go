@@ -119,7 +119,7 @@ func TestFirstBoot(t *testing.T) {
 			r := plan.Run{
 				Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) },
 			}
-			p := step.VMParams{Machine: director.Machine{Name: "w"}, VM: vm}
+			p := step.VMParams{Machine: plan.MachineSpec{Name: "w"}, VM: vm}
 			err := env.firstBoot(t.Context(), r, p, "", false)
 			if len(tt.want) == 0 && err != nil {
 				t.Fatal(err)
@@ -281,7 +281,7 @@ func TestFirstBootOverSSH(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	p := step.VMParams{
-		Machine: director.Machine{Name: "demo-w-1", Cluster: "demo"},
+		Machine: plan.MachineSpec{Name: "demo-w-1", Cluster: "demo"},
 		VM: model.VMModel{
 			SSHKeys: []string{
 				"k",

@@ -22,7 +22,7 @@ type Moves interface {
 }
 
 // hostLost reports whether somebody has declared the machine's host lost.
-func (e Env) hostLost(ctx context.Context, m director.Machine) (bool, error) {
+func (e Env) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error) {
 	if e.Moves == nil || m.Host == "" {
 		return false, nil
 	}
@@ -31,7 +31,7 @@ func (e Env) hostLost(ctx context.Context, m director.Machine) (bool, error) {
 }
 
 // onLostHost refuses work on a VM whose host was declared lost: nobody knows whether it runs.
-func (e Env) onLostHost(ctx context.Context, m director.Machine) error {
+func (e Env) onLostHost(ctx context.Context, m plan.MachineSpec) error {
 	lost, err := e.hostLost(ctx, m)
 	if err != nil || !lost {
 		return err
@@ -65,7 +65,7 @@ func (e Env) vmMove(ctx context.Context, r plan.Run, p step.MoveParams) error {
 				"discard this plan and plan again: directorctl node replace %s %s", p.Machine.Cluster, p.Machine.Name,
 			)
 	}
-	move := func() error { return e.Moves.MoveMachine(ctx, p.Machine.ID, lost, p.Next, e.Now()) }
+	move := func() error { return e.Moves.MoveMachine(ctx, p.Machine.ID, lost, p.Next.Row(), e.Now()) }
 	if lost {
 		return e.giveUp(ctx, r, p.VMParams, move)
 	}
@@ -84,7 +84,7 @@ func (e Env) giveUp(ctx context.Context, r plan.Run, p step.VMParams, record fun
 		}
 		return err
 	}
-	if alive, err := e.Nodes.Answers(ctx, p.Machine); err != nil {
+	if alive, err := e.Nodes.Answers(ctx, p.Machine.Row()); err != nil {
 		return err
 	} else if alive {
 		return director.Errorf(

@@ -23,7 +23,7 @@ import (
 const SecretToken = "bootstrap-token"
 
 func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
-	facts, err := step.DecodeFacts(r.Plan.Content)
+	facts, err := e.facts.of(r.Plan)
 	if err != nil {
 		return plan.Abort(err)
 	}
@@ -32,14 +32,12 @@ func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
 			return plan.Abort(err)
 		}
 	}
-	facts = facts.Moved(p.Moved)
+	facts = facts.Moved(p.Moved) // also a copy of the list of nodes
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
 		return err
 	}
-	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(
-		m director.Machine,
-	) bool {
+	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m plan.MachineSpec) bool {
 		return slices.Contains(p.Without, m.Name)
 	})
 	templates, err := inventory.TemplatesOf(tree)
@@ -238,7 +236,7 @@ func networksOf(f step.Facts) []inventory.Network {
 }
 
 // interfacesOf lists the adapters of a node that has more than one, as cloud-init names them.
-func interfacesOf(f step.Facts, m director.Machine) ([]inventory.Interface, error) {
+func interfacesOf(f step.Facts, m plan.MachineSpec) ([]inventory.Interface, error) {
 	if len(m.NICs) == 0 {
 		return nil, nil
 	}

@@ -96,7 +96,7 @@ func (e Env) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, hostKe
 	if err != nil {
 		return err
 	}
-	if err := e.Nodes.Script(ctx, p.Machine, hostKey, cloudinit.KeepScript); err != nil {
+	if err := e.Nodes.Script(ctx, p.Machine.Row(), hostKey, cloudinit.KeepScript); err != nil {
 		return err
 	}
 	for _, vm := range vms {

@@ -71,7 +71,7 @@ func (e Env) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bool, er
 
 // wasMade is a conflict if the making of m was skipped and the hypervisor has no VM of it: there is nothing to wait
 // for.
-func (e Env) wasMade(ctx context.Context, r plan.Run, m director.Machine) error {
+func (e Env) wasMade(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 	skipped, err := e.skipped(ctx, r)
 	if err != nil || !skipped {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -156,7 +157,7 @@ func sshEnv(t *testing.T) Env {
 // localMachine is a machine at the address of the tests' SSH servers.
 func localMachine(id string) step.VMParams {
 	return step.VMParams{
-		Machine: director.Machine{ID: id, Name: "demo-" + id, Address: "127.0.0.1", MAC: "52:54:00:00:00:01"},
+		Machine: plan.MachineSpec{ID: id, Name: "demo-" + id, Address: "127.0.0.1", MAC: "52:54:00:00:00:01"},
 		Network: model.Network{CIDR: netip.MustParsePrefix("127.0.0.0/8")},
 	}
 }
@@ -204,7 +205,7 @@ func TestCertificatesOpenOneNode(t *testing.T) {
 		if err := env.SSH().trusted(t.Context(), tt.machine, tt.trust); err != nil {
 			t.Fatal(err)
 		}
-		m := localMachine(tt.machine).Machine
+		m := localMachine(tt.machine).Machine.Row()
 		out, err := n.as(env).CloudInit(t.Context(), m, key.Public)
 		if tt.open != (err == nil) {
 			t.Errorf("%s: %q, %v", name, out, err)
@@ -230,16 +231,16 @@ func TestFormerKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	reach := func(machine string) error {
-		_, err := n.as(env).CloudInit(t.Context(), localMachine(machine).Machine, key.Public)
+		_, err := n.as(env).CloudInit(t.Context(), localMachine(machine).Machine.Row(), key.Public)
 		return err
 	}
 	if err := reach("m9"); err != nil { // nothing is known of it: it is from before
 		t.Errorf("a node from before: %v", err)
 	}
-	if signers, err := env.SSH().Machine(t.Context(), localMachine("m1").Machine); err != nil || len(signers) != 1 {
+	if signers, err := env.SSH().Machine(t.Context(), localMachine("m1").Machine.Row()); err != nil || len(signers) != 1 {
 		t.Errorf("a new node is offered %d keys, %v", len(signers), err)
 	}
-	nodes := []director.Machine{localMachine("m1").Machine}
+	nodes := []plan.MachineSpec{localMachine("m1").Machine}
 	if login, err := env.SSH().Play(
 		t.Context(), "c1", "p/s", nodes,
 	); err != nil || login.Old != "" || login.Certificate == "" {
@@ -304,7 +305,7 @@ func TestHostKeyIsRotated(t *testing.T) {
 			calls := 0
 			env.Nodes = dying{n.as(env), &calls, &at}
 			died := false
-			m := localMachine("m1").Machine
+			m := localMachine("m1").Machine.Row()
 			tick := time.NewTicker(20 * time.Millisecond)
 			defer tick.Stop()
 			own := ""
@@ -354,7 +355,7 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 	}
 	env.Nodes = n.as(env)
 	if _, _, _, err := env.contact(
-		t.Context(), localMachine("m1").Machine,
+		t.Context(), localMachine("m1").Machine.Row(),
 	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("before the rotation: %v", err)
 	}
@@ -364,7 +365,7 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, _, err := env.contact(
-		t.Context(), localMachine("m1").Machine,
+		t.Context(), localMachine("m1").Machine.Row(),
 	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("in the middle of it: %v", err)
 	}

@@ -153,6 +153,8 @@ type Env struct {
 	Now        func() time.Time
 	Log        *slog.Logger
 	NTP        []string
+
+	facts *factsCache // of the plans that run; nil outside of Handlers
 }
 
 // RegistryName stands for the director's registry in the names of images, on every node of every director: node images
@@ -168,6 +170,7 @@ func Handlers(env Env) map[string]plan.Handler {
 	if env.Nodes == nil {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
+	env.facts = &factsCache{}
 	return map[string]plan.Handler{
 		step.ReleasePush:   handler(env.releasePush),
 		step.NetworkEnsure: handler(env.networkEnsure),

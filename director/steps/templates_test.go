@@ -58,7 +58,7 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 			Pods:     model.PodNetwork{Plugin: "calico", CIDR: netip.MustParsePrefix("10.244.0.0/16"), MTU: 1450},
 			Services: model.ServiceNetwork{CIDR: netip.MustParsePrefix("10.96.0.0/16"), Domain: "cluster.local"},
 		},
-		Nodes: []director.Machine{
+		Nodes: []plan.MachineSpec{
 			{ID: "m0", Name: "demo-master-1", Role: director.RoleMaster, Network: "demo", Address: "10.88.0.10"},
 		},
 	})

@@ -39,7 +39,7 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.onLostHost(ctx, p.Machine); err != nil {
 		return err
 	}
-	if err := e.Ledger.IntendAgain(ctx, p.Machine, e.Now()); err != nil {
+	if err := e.Ledger.IntendAgain(ctx, p.Machine.Row(), e.Now()); err != nil {
 		return err
 	}
 	have, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
@@ -50,7 +50,7 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 		if err := e.takeDisk(ctx, p); err != nil {
 			return err
 		}
-		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine)); err != nil {
+		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine.Row())); err != nil {
 			return err
 		}
 		if err := e.mayCreate(ctx, r, p.Machine); err != nil {
@@ -103,7 +103,7 @@ const creationPatience = 30 * 24 * time.Hour
 
 // mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is
 // tried.
-func (e Env) mayCreate(ctx context.Context, r plan.Run, m director.Machine) error {
+func (e Env) mayCreate(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 	if e.Allowances == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (e Env) vmSpec(ctx context.Context, uid string, p step.VMParams) (hyperviso
 }
 
 // furtherNIC returns an adapter beside the first, with its own address.
-func furtherNIC(m director.Machine, p step.NICParams) (hypervisor.NIC, error) {
+func furtherNIC(m plan.MachineSpec, p step.NICParams) (hypervisor.NIC, error) {
 	for _, n := range m.NICs {
 		if n.Role != p.Role {
 			continue
@@ -255,7 +255,7 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
 	defer tick.Stop()
 	var last error
 	for {
-		out, key, adopted, err := e.contact(ctx, p.Machine)
+		out, key, adopted, err := e.contact(ctx, p.Machine.Row())
 		switch {
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
@@ -126,11 +127,11 @@ func (s *Service) planned(ctx context.Context, machine string) (m director.Machi
 	if err != nil {
 		return m, false, nil // a plan without facts does not tell
 	}
-	i := slices.IndexFunc(facts.Nodes, func(m director.Machine) bool { return m.ID == machine })
+	i := slices.IndexFunc(facts.Nodes, func(m plan.MachineSpec) bool { return m.ID == machine })
 	if i < 0 {
 		return m, false, nil
 	}
-	return facts.Nodes[i], true, nil
+	return facts.Nodes[i].Row(), true, nil
 }
 
 // proven returns the machine that the stamp proves the VM to be, without addresses.
