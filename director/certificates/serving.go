@@ -44,22 +44,6 @@ type Approver struct {
 	told map[string]bool // refused requests that were told of
 }
 
-// Run looks every so often until the context ends.
-func (a *Approver) Run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := a.Pass(ctx); err != nil && ctx.Err() == nil {
-			a.Log.ErrorContext(ctx, "looking for requests of kubelets failed", "err", err)
-		}
-	}
-}
-
 // Pass looks at every cluster with a master once. A cluster that does not answer is left to the next pass.
 func (a *Approver) Pass(ctx context.Context) error {
 	machines, err := a.Machines(ctx)

@@ -215,9 +215,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.ops = ops
-	d.startRepairs(ctx)
+	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error { return d.ops.Repair(ctx, time.Now()) })
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
-	d.startFencing(ctx, d.fencing)
+	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
 	d.startServing(ctx, db, env)
 	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, scheduler), service, identity, build, m)
 }

@@ -38,15 +38,5 @@ func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.En
 		},
 		Log: d.log,
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		approver.Run(ctx, servingEvery)
-	}()
-	d.onStop(func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
+	d.every(ctx, servingEvery, "approve the serving certificates of kubelets", approver.Pass)
 }

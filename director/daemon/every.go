@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// How often regular tasks run.
+const (
+	repairEvery = 30 * time.Second // looks for nodes to repair
+	// looks for hosts that were declared lost. A VM that comes back with its host runs for at most as long.
+	fenceEvery = 15 * time.Second
+)
+
+// every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next
+// period tries again. Every director does so: tasks can be done twice.
+func (d *Daemon) every(ctx context.Context, period time.Duration, name string, task func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				d.log.ErrorContext(ctx, "a regular task failed", "task", name, "err", err)
+			}
+		}
+	}()
+	d.onStop(func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	})
+}
