@@ -9,27 +9,21 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Schedules is what the API offers of schedules beside their documents. All methods return *director.Error and are safe
 // for concurrent use.
 type Schedules interface {
-	// Schedules lists every schedule by name, each with its newest runs, at most so many.
-	Schedules(ctx context.Context, runs int) ([]ScheduleView, error)
-	// Schedule returns one, or not_found.
-	Schedule(ctx context.Context, name string, runs int) (ScheduleView, error)
-	// RunSchedule runs its job now, also if it is suspended; conflict while it runs.
-	RunSchedule(ctx context.Context, actor, name string) (director.ScheduleRun, error)
-	// SuspendSchedule lets no slot run any more, or lets them run again. No error if it is so already.
-	SuspendSchedule(ctx context.Context, actor, name string, suspend bool) (ScheduleView, error)
-}
-
-// ScheduleView is a schedule with what it did.
-type ScheduleView struct {
-	Document model.Stored
-	Next     time.Time // of its slots; zero if none will come
-	Runs     []director.ScheduleRun
+	// List lists every schedule by name, each with its newest runs, at most so many.
+	List(ctx context.Context, runs int) ([]schedules.View, error)
+	// Get returns one, or not_found.
+	Get(ctx context.Context, name string, runs int) (schedules.View, error)
+	// Run runs its job now, also if it is suspended; conflict while it runs.
+	Run(ctx context.Context, actor, name string) (director.ScheduleRun, error)
+	// Suspend lets no slot run any more, or lets them run again. No error if it is so already.
+	Suspend(ctx context.Context, actor, name string, suspend bool) (schedules.View, error)
 }
 
 const kindSchedule = string(model.KindSchedule)
@@ -51,7 +45,7 @@ func (s *server) schedules(api huma.API) {
 		Summary: "List the schedules with their next slots and last runs",
 	}, director.ActRead, kindSchedule,
 		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Schedules], error) {
-			views, err := s.Schedules.Schedules(ctx, scheduleRunsInList)
+			views, err := s.Schedules.List(ctx, scheduleRunsInList)
 			if err != nil {
 				return nil, err
 			}
@@ -67,7 +61,7 @@ func (s *server) schedules(api huma.API) {
 		Errors:  []int{http.StatusNotFound},
 	}, director.ActRead, kindSchedule,
 		func(ctx context.Context, _ director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
-			v, err := s.Schedules.Schedule(ctx, in.Name, scheduleRuns)
+			v, err := s.Schedules.Get(ctx, in.Name, scheduleRuns)
 			if err != nil {
 				return nil, err
 			}
@@ -81,7 +75,7 @@ func (s *server) schedules(api huma.API) {
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActRun, kindSchedule,
 		func(ctx context.Context, a director.Actor, in *scheduleInput) (*created[wire.ScheduleRun], error) {
-			r, err := s.Schedules.RunSchedule(ctx, a.User, in.Name)
+			r, err := s.Schedules.Run(ctx, a.User, in.Name)
 			if err != nil {
 				return nil, err
 			}
@@ -102,7 +96,7 @@ func (s *server) suspension(api huma.API, tags []string, verb string, suspend bo
 		Errors:      []int{http.StatusNotFound},
 	}, director.ActRun, kindSchedule,
 		func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {
-			v, err := s.Schedules.SuspendSchedule(ctx, a.User, in.Name, suspend)
+			v, err := s.Schedules.Suspend(ctx, a.User, in.Name, suspend)
 			if err != nil {
 				return nil, err
 			}
@@ -110,7 +104,7 @@ func (s *server) suspension(api huma.API, tags []string, verb string, suspend bo
 		})
 }
 
-func scheduleOf(v ScheduleView) wire.Schedule {
+func scheduleOf(v schedules.View) wire.Schedule {
 	spec := v.Document.Schedule
 	out := wire.Schedule{
 		Name: v.Document.Metadata.Name, Generation: v.Document.Generation, Cron: spec.Cron, TimeZone: spec.TimeZone,

@@ -43,6 +43,7 @@ import (
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
 	"github.com/director-kaas/kaas/director/schedule"
+	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -418,7 +419,7 @@ func (d *Daemon) ports(
 		Clusters:  ops, Plans: ops, Journal: ops, Phases: ops, Capacity: ops,
 		Images: d.services.images, Ledger: d.services.vms, Disks: d.services.disks,
 		Access:    access.New(db, ops, env, time.Now),
-		Schedules: operations.Schedules{Operations: ops, Scheduler: scheduler},
+		Schedules: schedules.New(db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{
 			Vault: d.vault(db, box), Backends: env.Backends, Director: db.DirectorID(), Simulates: h.simulates(),
 			Now: time.Now,

@@ -17,7 +17,7 @@ import (
 // it is left out.
 func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 	t.Parallel()
-	s, _ := scheduling(t)
+	s := openLab(t, 0, 0)
 	at := time.Unix(1000, 0).UTC()
 	p := plan.Plan{
 		ID: "p1", CreatedAt: at.Add(-time.Hour), CreatedBy: "ann",
@@ -58,7 +58,7 @@ func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 // A plan that nobody started in time is no longer what somebody agreed to.
 func TestAPlanExpires(t *testing.T) {
 	t.Parallel()
-	s, _ := scheduling(t)
+	s := openLab(t, 0, 0)
 	made := time.Now()
 	p := plan.Plan{ID: "p1", Hash: "h", CreatedAt: made, Content: plan.Content{Cluster: "demo"}}
 	if err := s.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/schedules"
 )
 
 // Schedules implements api.Schedules over the documents of Operations. A run is over as soon as it is asked for; the
@@ -26,35 +27,35 @@ func (s *Schedules) find(ctx context.Context, name string) (model.Stored, error)
 	return s.Document(ctx, model.Ref{Kind: model.KindSchedule, Name: name})
 }
 
-// Schedules lists schedules.
-func (s *Schedules) Schedules(ctx context.Context, runs int) ([]api.ScheduleView, error) {
+// List lists schedules.
+func (s *Schedules) List(ctx context.Context, runs int) ([]schedules.View, error) {
 	docs, _, err := s.ListDocuments(ctx, documents.Query{Kind: model.KindSchedule})
-	out := make([]api.ScheduleView, len(docs))
+	out := make([]schedules.View, len(docs))
 	for i, d := range docs {
-		if out[i], err = s.Schedule(ctx, d.Metadata.Name, runs); err != nil {
+		if out[i], err = s.Get(ctx, d.Metadata.Name, runs); err != nil {
 			return nil, err
 		}
 	}
 	return out, err
 }
 
-// Schedule returns a schedule.
-func (s *Schedules) Schedule(ctx context.Context, name string, runs int) (api.ScheduleView, error) {
+// Get returns a schedule.
+func (s *Schedules) Get(ctx context.Context, name string, runs int) (schedules.View, error) {
 	d, err := s.find(ctx, name)
 	if err != nil {
-		return api.ScheduleView{}, err
+		return schedules.View{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := api.ScheduleView{Document: d, Runs: s.runs[name][:min(len(s.runs[name]), runs)]}
+	v := schedules.View{Document: d, Runs: s.runs[name][:min(len(s.runs[name]), runs)]}
 	if !d.Schedule.Suspend {
 		v.Next = s.Next
 	}
 	return v, nil
 }
 
-// RunSchedule adds a run.
-func (s *Schedules) RunSchedule(ctx context.Context, actor, name string) (director.ScheduleRun, error) {
+// Run adds a run.
+func (s *Schedules) Run(ctx context.Context, actor, name string) (director.ScheduleRun, error) {
 	d, err := s.find(ctx, name)
 	if err != nil {
 		return director.ScheduleRun{}, err
@@ -78,11 +79,11 @@ func (s *Schedules) RunSchedule(ctx context.Context, actor, name string) (direct
 	return r, nil
 }
 
-// SuspendSchedule changes the document.
-func (s *Schedules) SuspendSchedule(ctx context.Context, _, name string, suspend bool) (api.ScheduleView, error) {
+// Suspend changes the document.
+func (s *Schedules) Suspend(ctx context.Context, _, name string, suspend bool) (schedules.View, error) {
 	d, err := s.find(ctx, name)
 	if err != nil {
-		return api.ScheduleView{}, err
+		return schedules.View{}, err
 	}
 	spec := *d.Schedule
 	spec.Suspend = suspend
@@ -90,5 +91,5 @@ func (s *Schedules) SuspendSchedule(ctx context.Context, _, name string, suspend
 	d.Schedule, d.Generation = &spec, d.Generation+1
 	s.docs[d.Ref()] = d
 	s.mu.Unlock()
-	return s.Schedule(ctx, name, 1)
+	return s.Get(ctx, name, 1)
 }
