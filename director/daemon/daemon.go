@@ -196,7 +196,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
 		},
-		LogsOf: logsOf,
+		LogsOf: logsOf, CreationsPerHour: d.cfg.CreationsPerHour,
 	})
 	d.docs = documents.New(documents.Config{
 		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),

@@ -147,7 +147,7 @@ func TestTheWayBackOfAPlanStays(t *testing.T) {
 			t.Errorf("%s: %v stay", at.phase, slices.Sorted(maps.Keys(got)))
 		}
 		for ref, why := range got {
-			if !strings.Contains(why, "plan p1 can go on") {
+			if !strings.Contains(why, "plan p1 is not finished") {
 				t.Errorf("%s: %s stays: %s", at.phase, ref, why)
 			}
 		}
@@ -186,7 +186,7 @@ func TestADeletionMeetsAStart(t *testing.T) {
 		}
 		return usage.Unused(tx, ref, docs)
 	})
-	servicetest.WantKind(t, err, director.KindConflict, "plan p1 can go on", "discard p1")
+	servicetest.WantKind(t, err, director.KindConflict, "plan p1 is not finished", "discard p1")
 }
 
 // Prunes keep what the way back needs: the image on its provider, its imported file, and the programs of the former

@@ -15,8 +15,8 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/step"
-	"github.com/director-kaas/kaas/director/store"
 )
 
 // inventoryTime bounds the question to the hypervisor which addresses its VMs use. It is a hint, and no plan waits for
@@ -93,7 +93,7 @@ func mention(c *model.Cluster, m director.Machine, role string) string {
 // given them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
 // looked for here.
 func (o *Operations) checkAddresses(
-	ctx context.Context, w planner.World, b hypervisor.Backend, list []claim,
+	ctx context.Context, w *snapshot.Snapshot, b hypervisor.Backend, list []claim,
 ) ([]director.Field, []api.AddressCheck, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
@@ -118,19 +118,19 @@ func (o *Operations) checkAddresses(
 			continue
 		}
 		for _, u := range used[a] {
-			if !said[i] && sameNetwork(w, c.network, u.Network) &&
+			if !said[i] && sameNetwork(w.World, c.network, u.Network) &&
 				(c.of.ID == "" || u.Stamp != director.Stamp{Director: o.Director.ID, Machine: c.of.ID}) {
 				said[i] = true
 				taken(c, fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host))
 			}
 		}
 	}
-	known, err := o.Store.Machines(ctx, store.MachineFilter{Provider: w.Provider.Metadata.Name, Tombstones: true})
+	buried, err := w.Buried(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	ours := map[string]bool{}
-	for _, m := range known {
+	for _, m := range slices.Concat(w.Rows, buried) {
 		ours[m.MAC] = true
 		for _, n := range m.NICs {
 			ours[n.MAC] = true

@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -26,14 +25,7 @@ func Allowances(name string, p *model.Provider, perHour int) []director.Allowanc
 
 // overBudget warns of a plan that makes more VMs than an allowance has in its span: it will wait on its way. The
 // warning is part of the plan, so it says nothing of what is left just now.
-func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Content) ([]string, error) {
-	if o.Env.Allowances == nil {
-		return nil, nil
-	}
-	limits, err := o.Env.Allowances(ctx, provider)
-	if err != nil {
-		return nil, err
-	}
+func (o *Operations) overBudget(name string, p *model.Provider, c plan.Content) []string {
 	count := 0
 	for _, s := range c.Steps {
 		if s.Kind == step.VMEnsure && !s.Back() {
@@ -41,7 +33,7 @@ func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Con
 		}
 	}
 	var out []string
-	for _, l := range limits {
+	for _, l := range Allowances(name, p, o.CreationsPerHour) {
 		if l.Most > 0 && count > l.Most {
 			out = append(
 				out,
@@ -49,5 +41,5 @@ func (o *Operations) overBudget(ctx context.Context, provider string, c plan.Con
 			)
 		}
 	}
-	return out, nil
+	return out
 }

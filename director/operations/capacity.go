@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -57,7 +58,7 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 	add(err, "Release/"+doc.Cluster.Release)
 	prechecked := false
 	if err == nil {
-		content, err := o.draft(w, r)
+		content, err := o.draft(w.World, r)
 		if err == nil {
 			v.Addresses, err = o.check(ctx, w, &content)
 		}
@@ -71,13 +72,11 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		return v, ctx.Err()
 	}
 	if w.Image.Image != nil { // what can be told without a plan
-		v.Problems = append(v.Problems, o.checkImage(ctx, w)...)
+		v.Problems = append(v.Problems, o.checkImage(ctx, w.World)...)
 	}
 	if w.Provider.Provider != nil && w.Cluster.Cluster != nil {
-		quota, err := o.checkQuota(ctx, w)
-		v.Problems = append(v.Problems, quota...)
-		add(err, w.Provider.Ref().String())
-		_, err = o.list(ctx, w.Provider.Metadata.Name)
+		v.Problems = append(v.Problems, o.checkQuota(w)...)
+		_, err := w.VMs(ctx)
 		add(err, w.Provider.Ref().String())
 	}
 	return v, ctx.Err()
@@ -148,7 +147,7 @@ func (o *Operations) capacityOf(
 		if err != nil {
 			return v, err
 		}
-		used, _ := onNetwork(machines, name, cluster.UID)
+		used, _ := snapshot.OnNetwork(machines, name, cluster.UID)
 		maps.DeleteFunc(used, func(a netip.Addr, _ bool) bool { return !network.Network.Holds(a) })
 		left[name] = capacity.Bound{
 			Field: "spec.pool of Network/" + name, Left: network.Network.Addresses() - len(used),
@@ -185,13 +184,4 @@ func (o *Operations) hosts(ctx context.Context, provider string, policy model.Ov
 	}
 	rows, err := teller.Capacity(ctx)
 	return capacity.Hosts(rows, vms, policy), err
-}
-
-// list returns our VMs on the provider.
-func (o *Operations) list(ctx context.Context, provider string) ([]hypervisor.VM, error) {
-	b, err := o.Env.Backends.Backend(ctx, provider)
-	if err != nil {
-		return nil, err
-	}
-	return b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 }

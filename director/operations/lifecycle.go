@@ -115,7 +115,7 @@ func (o *Operations) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 	if err != nil {
 		return base, err
 	}
-	base.keep(p, w)
+	base.keep(p, w.World)
 	now, err := o.content(ctx, w, p.Request)
 	if err != nil {
 		return base, err

@@ -143,15 +143,7 @@ func (o *Operations) lookAt(ctx context.Context, cluster string) ([]kube.Node, e
 	return o.look(ctx, inst)
 }
 
-// power returns the power state of each of the cluster's VMs by machine id, as the hypervisor says.
-func (o *Operations) power(ctx context.Context, w planner.World) (map[string]string, error) {
-	b, err := o.view(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	return o.powerIn(ctx, b)
-}
-
+// powerIn returns the power state of each VM by machine id, as the hypervisor says.
 func (o *Operations) powerIn(ctx context.Context, b hypervisor.Backend) (map[string]string, error) {
 	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID})
 	if err != nil {

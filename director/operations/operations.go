@@ -6,7 +6,6 @@ package operations
 import (
 	"context"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -14,12 +13,11 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
-	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -36,6 +34,8 @@ type Config struct {
 	Approval Approval         // who has to agree to plans that destroy
 	Now      func() time.Time //
 	Log      *slog.Logger
+	// CreationsPerHour is how many VMs the director may make in an hour on all providers; zero is without bound.
+	CreationsPerHour int
 	// Support is what archives hold about the director itself; nil for nothing.
 	Support func(context.Context) Support
 	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director
@@ -54,6 +54,7 @@ type Operations struct {
 	certs *certificates
 
 	repairs *repairs
+	reader  *snapshot.Reader
 	phases  sync.Mutex // held by who moves a task of an outer plan
 }
 
@@ -68,7 +69,11 @@ var (
 func New(c Config) *Operations {
 	return &Operations{
 		Config: c, sums: &checksums{known: map[fileKey]string{}},
-		certs:   &certificates{known: map[certKey]api.Certificate{}},
+		certs: &certificates{known: map[certKey]api.Certificate{}},
+		reader: snapshot.New(snapshot.Config{
+			Store: c.Store, Backends: c.Env.Backends, Clusters: c.Env, Director: c.Director,
+			Bundles: snapshot.Bundles{Dirs: c.Confine.Bundles, Gate: c.Env.Gate},
+		}),
 		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
 }
@@ -126,8 +131,8 @@ func (o *Operations) makePlan(
 }
 
 // content plans what the request asks for.
-func (o *Operations) content(ctx context.Context, w planner.World, r plan.Request) (plan.Content, error) {
-	content, err := o.draft(w, r)
+func (o *Operations) content(ctx context.Context, w *snapshot.Snapshot, r plan.Request) (plan.Content, error) {
+	content, err := o.draft(w.World, r)
 	if err == nil {
 		_, err = o.check(ctx, w, &content)
 	}
@@ -136,8 +141,8 @@ func (o *Operations) content(ctx context.Context, w planner.World, r plan.Reques
 
 // check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image
 // and no quota.
-func (o *Operations) check(ctx context.Context, w planner.World, c *plan.Content) ([]api.AddressCheck, error) {
-	unsigned, problems := o.trusted(w, *c)
+func (o *Operations) check(ctx context.Context, w *snapshot.Snapshot, c *plan.Content) ([]api.AddressCheck, error) {
+	unsigned, problems := o.trusted(w.World, *c)
 	c.Warnings = append(c.Warnings, unsigned...)
 	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == step.VMEnsure && !s.Back() }) {
 		return nil, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
@@ -186,42 +191,6 @@ func joined(ops []plan.Operation) string {
 		names = append(names, string(o))
 	}
 	return strings.Join(names, ", ")
-}
-
-// readBundle returns what a plan needs of the bundle, which must be for the release's version.
-func (o *Operations) readBundle(r model.Release) (planner.Bundle, error) {
-	dir, err := o.bundleDir(r)
-	if err != nil {
-		return planner.Bundle{}, err
-	}
-	b, err := bundle.Open(dir)
-	if err != nil {
-		return planner.Bundle{}, err
-	}
-	if got := b.Release().Kubernetes; got != r.Kubernetes {
-		return planner.Bundle{}, &director.Error{
-			Kind: director.KindInvalid, Op: "operations.release",
-			Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
-			Fields: []director.Field{
-				{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got},
-			},
-		}
-	}
-	reason, err := o.Env.Gate.Release(b, r.Unsigned)
-	if err != nil {
-		return planner.Bundle{}, err
-	}
-	out := planner.Bundle{
-		Digest: b.Digest(), Unsigned: reason.Words, Components: b.Release().Components, ImageTags: map[string]string{},
-		Programs: map[string]string{},
-	}
-	for _, i := range b.Images() {
-		out.ImageTags[i.Name] = i.Tag
-	}
-	for _, f := range steps.Programs(b) {
-		out.Programs[path.Base(f.Path)] = f.SHA256
-	}
-	return out, nil
 }
 
 // Events returns the plan's events after a sequence number, waiting up to wait for the first.

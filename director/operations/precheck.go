@@ -18,8 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/step"
-	"github.com/director-kaas/kaas/director/store"
 )
 
 // opPrecheck is the operation of the error that holds every problem of a plan.
@@ -28,18 +28,14 @@ const opPrecheck = "operations.precheck"
 // precheck looks at everything that would stop the plan half way, and returns all problems, with those that were found
 // before, in one invalid error, each with the field and what to do (requirement A7). Warnings do not stop it.
 func (o *Operations) precheck(
-	ctx context.Context, w planner.World, c plan.Content, problems []director.Field,
+	ctx context.Context, w *snapshot.Snapshot, c plan.Content, problems []director.Field,
 ) (warnings []string, looked []api.AddressCheck, err error) {
 	warnings, err = model.Validate(&w.Cluster.Document)
 	if err != nil {
 		return nil, nil, err
 	}
-	budget, err := o.overBudget(ctx, w.Provider.Metadata.Name, c)
-	if err != nil {
-		return nil, nil, err
-	}
-	warnings = append(warnings, budget...)
-	problems = append(problems, o.checkImage(ctx, w)...)
+	warnings = append(warnings, o.overBudget(w.Provider.Metadata.Name, w.Provider.Provider, c)...)
+	problems = append(problems, o.checkImage(ctx, w.World)...)
 	facts, err := step.DecodeFacts(c)
 	if err != nil {
 		return nil, nil, err
@@ -47,11 +43,7 @@ func (o *Operations) precheck(
 	if w.NoBundle == nil {
 		problems = append(problems, director.FieldsOf(o.Env.CheckInventory(facts))...)
 	}
-	quota, err := o.checkQuota(ctx, w)
-	if err != nil {
-		return nil, nil, err
-	}
-	problems = append(problems, quota...)
+	problems = append(problems, o.checkQuota(w)...)
 	host, looked, err := o.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{
@@ -100,17 +92,13 @@ func (c *checksums) of(ctx context.Context, path string) (string, error) {
 
 // checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its
 // own quota.
-func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]director.Field, error) {
+func (o *Operations) checkQuota(w *snapshot.Snapshot) []director.Field {
 	p := w.Provider.Provider
 	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
-		return nil, nil
-	}
-	machines, err := o.Store.Machines(ctx, store.MachineFilter{Provider: w.Provider.Metadata.Name})
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	others := capacity.UseOf(
-		slices.DeleteFunc(machines, func(m director.Machine) bool { return m.ClusterUID == w.Cluster.UID }),
+		slices.DeleteFunc(w.Neighbours(), func(m director.Machine) bool { return m.ClusterUID == w.Cluster.UID }),
 	)
 	c := w.Cluster.Cluster
 	own := capacity.Use{}.Add(c.Masters.Count, c.Masters.CPUs, int64(c.Masters.Memory))
@@ -129,23 +117,23 @@ func (o *Operations) checkQuota(ctx context.Context, w planner.World) ([]directo
 	}
 	over("quota", p.Quota, others.Plus(own))
 	over("clusterQuota", p.ClusterQuota, own)
-	return out, nil
+	return out
 }
 
 // checkProvider asks the hypervisor: reachable, room for what is new, and no stranger with one of our names.
 func (o *Operations) checkProvider(
-	ctx context.Context, w planner.World, c plan.Content, facts step.Facts,
+	ctx context.Context, w *snapshot.Snapshot, c plan.Content, facts step.Facts,
 ) ([]director.Field, []api.AddressCheck, error) {
-	b, err := o.view(ctx, w)
+	b, err := w.Backend(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	vms, err := b.List(ctx, hypervisor.Filter{Director: o.Director.ID, Strangers: true})
+	vms, err := w.VMs(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	existing, out := o.namesakes(w, c, facts, vms)
-	addresses, looked, err := o.checkAddresses(ctx, w, b, claims(w, c, facts, existing))
+	existing, out := o.namesakes(w.World, c, facts, vms)
+	addresses, looked, err := o.checkAddresses(ctx, w, b, claims(w.World, c, facts, existing))
 	if err != nil {
 		return out, nil, err
 	}
@@ -159,7 +147,7 @@ func (o *Operations) checkProvider(
 		return out, looked, err
 	}
 	return append(
-		out, tooSmall(w, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...,
+		out, tooSmall(w.World, c, capacity.Hosts(rows, vms, w.Provider.Provider.Overcommit), existing)...,
 	), looked, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/usage"
 )
@@ -46,7 +47,7 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 			).
 				WithHint("apply Release/%s again, or upgrade the cluster", name)
 		}
-		dir, err := o.bundleDir(bundle)
+		dir, err := snapshot.Bundles{Dirs: o.Confine.Bundles}.Dir(bundle)
 		if err != nil {
 			return nil, err
 		}

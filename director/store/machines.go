@@ -79,6 +79,9 @@ type MachineFilter struct {
 	Tombstones  bool   // also those that were deleted
 	ClusterUID  string // empty for all
 	NetworkName string // of any adapter; empty for all
+	Buried      bool   // only those that were deleted
+	// Around selects the living rows of Provider and all of ClusterUID, also those that were deleted.
+	Around bool
 }
 
 // Machines lists the ledger's rows by cluster, role and name.
@@ -91,6 +94,13 @@ func (t *Tx) Machines(f MachineFilter) ([]director.Machine, error) { return list
 
 func listMachines(db *gorm.DB, f MachineFilter) ([]director.Machine, error) {
 	q := db.Order("cluster, role, name, created_at")
+	if f.Around {
+		q = q.Where("(cluster_uid = ? OR (provider = ? AND deleted_at = 0))", f.ClusterUID, f.Provider)
+		f.ClusterUID, f.Provider, f.Tombstones = "", "", true
+	}
+	if f.Buried {
+		q, f.Tombstones = q.Where("deleted_at <> 0"), true
+	}
 	for column, value := range map[string]string{
 		"cluster": f.Cluster, "provider": f.Provider, "cluster_uid": f.ClusterUID,
 	} {

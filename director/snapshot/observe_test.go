@@ -1,4 +1,4 @@
-package operations
+package snapshot
 
 import (
 	"crypto/sha256"
@@ -18,8 +18,6 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
-	"github.com/director-kaas/kaas/director/steps"
-	"github.com/director-kaas/kaas/director/store"
 )
 
 // The cluster still believes in nodes whose VMs are off or gone; the director does not, and what was removed long ago
@@ -27,8 +25,8 @@ import (
 func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 	t.Parallel()
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 40}))
-	o := New(Config{Env: steps.Env{Backends: servicetest.Backend{B: b}}, Director: planner.Director{ID: "director"}, Now: time.Now})
-	w := planner.World{Seen: map[string]planner.Seen{}}
+	reader := New(Config{Backends: servicetest.Backend{B: b}})
+	w := reader.Of(planner.World{Director: planner.Director{ID: "director"}, Seen: map[string]planner.Seen{}})
 	w.Provider = model.Stored{Document: model.Document{Kind: model.KindProvider, Metadata: model.Metadata{Name: "lab"}}}
 	file := filepath.Join(t.TempDir(), "image.qcow2")
 	content := []byte("a disk")
@@ -52,7 +50,7 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 			continue
 		}
 		spec := hypervisor.Spec{
-			Key: director.Stamp{Director: o.Director.ID, Machine: id}, Name: name, CPUs: 1, Memory: 1 << 30,
+			Key: director.Stamp{Director: w.Director.ID, Machine: id}, Name: name, CPUs: 1, Memory: 1 << 30,
 			Image: "image", RootDisk: 1 << 30,
 		}
 		vm, err := b.Ensure(t.Context(), spec)
@@ -66,26 +64,10 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := o.unseeDead(t.Context(), w); err != nil {
+	if err := w.unseeDead(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"on"}, slices.Sorted(maps.Keys(w.Seen))); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// Whoever wants the inventory of a cluster whose bundle cannot be read is told of the bundle, and not of what is
-// missing of it.
-func TestFactsWithoutTheBundle(t *testing.T) {
-	t.Parallel()
-	l := openLab(t, 1, 1)
-	if err := l.Store.Update(t.Context(), func(
-		tx *store.Tx,
-	) error {
-		return tx.IntendMachine(l.Made["c000-w-1"], time.Now())
-	}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.Facts(t.Context(), "c000")
-	servicetest.WantKind(t, err, director.KindNotFound, "/nowhere")
 }

@@ -1,0 +1,214 @@
+// Package snapshot reads the world for one planning pass: documents, the ledger's rows, the VMs of the hypervisor and
+// the nodes of the cluster. Each is read once, and the planner and the pre-checks share it.
+package snapshot
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Store is what a snapshot reads of the database. *store.Store implements it.
+type Store interface {
+	StepTimes(ctx context.Context) (map[string]time.Duration, error)
+	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
+	Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error)
+	Machines(ctx context.Context, f store.MachineFilter) ([]director.Machine, error)
+	KeptDisks(ctx context.Context, f store.DiskFilter) ([]director.KeptDisk, error)
+	MACs(ctx context.Context) (map[string]bool, error)
+	LostHosts(ctx context.Context, provider string) ([]director.LostHost, error)
+	LostMachines(ctx context.Context, provider string) ([]director.Machine, error)
+	Installed(ctx context.Context, cluster string) (store.Installed, bool, error)
+}
+
+// Backends finds the back end of a provider.
+type Backends interface {
+	Backend(ctx context.Context, provider string) (hypervisor.Backend, error)
+}
+
+// Clusters connects to installed clusters and knocks at machines. steps.Env implements it.
+type Clusters interface {
+	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
+	Answers(ctx context.Context, m director.Machine) (bool, error)
+}
+
+// Config is what a Reader reads from.
+type Config struct {
+	Store    Store
+	Backends Backends
+	Clusters Clusters
+	Bundles  Bundles
+	Director planner.Director
+}
+
+// Reader takes snapshots. It is safe for concurrent use.
+type Reader struct{ c Config }
+
+// New returns a reader.
+func New(c Config) *Reader { return &Reader{c} }
+
+// Snapshot is the world of a cluster in one planning pass. It is not safe for concurrent use.
+type Snapshot struct {
+	planner.World
+	// Rows are the living machines of the provider, and all of the cluster, those that were deleted too.
+	Rows []director.Machine
+
+	r         *Reader
+	documents map[model.Ref]model.Stored
+	installed *store.Installed
+	backend   hypervisor.Backend
+	vms       []hypervisor.VM
+	vmsErr    error
+	listed    bool
+}
+
+// Of returns a snapshot of a world that was put together elsewhere.
+func (r *Reader) Of(w planner.World) *Snapshot { return &Snapshot{World: w, r: r} }
+
+// Take reads from the database and the bundles what a plan of the cluster is made from. With an error, the snapshot
+// holds what was read before.
+func (r *Reader) Take(ctx context.Context, cluster string) (*Snapshot, error) {
+	s := &Snapshot{
+		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
+		r:     r, documents: map[model.Ref]model.Stored{},
+	}
+	for _, read := range []func(context.Context) error{
+		func(ctx context.Context) (err error) {
+			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+			return err
+		},
+		s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
+	} {
+		if err := read(ctx); err != nil {
+			return s, err
+		}
+	}
+	var err error
+	s.Bundle, err = r.c.Bundles.Read(*s.Release.Release)
+	if err != nil && len(s.Machines) > 0 {
+		s.NoBundle = err
+		return s, nil
+	}
+	return s, err
+}
+
+// document returns one document, read once.
+func (s *Snapshot) document(ctx context.Context, ref model.Ref) (model.Stored, error) {
+	if d, known := s.documents[ref]; known {
+		return d, nil
+	}
+	d, err := s.r.c.Store.Document(ctx, ref)
+	if err == nil {
+		s.documents[ref] = d
+	}
+	return d, err
+}
+
+// kind returns every document of the kind, and remembers each.
+func (s *Snapshot) kind(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
+	docs, err := s.r.c.Store.Documents(ctx, kind)
+	for _, d := range docs {
+		s.documents[d.Ref()] = d
+	}
+	return docs, err
+}
+
+func (s *Snapshot) readTimes(ctx context.Context) (err error) {
+	s.Times, err = s.r.c.Store.StepTimes(ctx)
+	return err
+}
+
+// readDocuments reads what the cluster's document names. All images and releases are read, because members may run
+// others than the document names.
+func (s *Snapshot) readDocuments(ctx context.Context) error {
+	for _, k := range []model.Kind{model.KindImage, model.KindRelease} {
+		if _, err := s.kind(ctx, k); err != nil {
+			return err
+		}
+	}
+	c := s.Cluster.Cluster
+	for _, d := range []struct {
+		into *model.Stored
+		kind model.Kind
+		name string
+	}{
+		{&s.Provider, model.KindProvider, c.Provider},
+		{&s.Network, model.KindNetwork, c.Network},
+		{&s.Image, model.KindImage, c.Image},
+		{&s.Release, model.KindRelease, c.Release},
+	} {
+		var err error
+		if *d.into, err = s.document(ctx, model.Ref{Kind: d.kind, Name: d.name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readMachines reads the rows of the cluster and its provider, and the provider's kept disks.
+func (s *Snapshot) readMachines(ctx context.Context) error {
+	provider := s.Cluster.Cluster.Provider
+	var err error
+	s.Rows, err = s.r.c.Store.Machines(ctx, store.MachineFilter{
+		Provider: provider, ClusterUID: s.Cluster.UID, Around: true,
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range s.Rows {
+		if m.ClusterUID == s.Cluster.UID {
+			s.Machines = append(s.Machines, m)
+		}
+	}
+	for _, m := range s.Neighbours() {
+		s.Host[m.Host]++
+	}
+	if s.Disks, err = s.r.c.Store.KeptDisks(ctx, store.DiskFilter{Provider: provider}); err != nil {
+		return err
+	}
+	s.MACs, err = s.r.c.Store.MACs(ctx)
+	return err
+}
+
+// Neighbours returns the living machines of the provider.
+func (s *Snapshot) Neighbours() []director.Machine {
+	var out []director.Machine
+	for _, m := range s.Rows {
+		if m.Deleted.IsZero() && m.Provider == s.Cluster.Cluster.Provider {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Buried returns the machines of the provider that were deleted.
+func (s *Snapshot) Buried(ctx context.Context) ([]director.Machine, error) {
+	return s.r.c.Store.Machines(ctx, store.MachineFilter{Provider: s.Provider.Metadata.Name, Buried: true})
+}
+
+func (s *Snapshot) readInstalled(ctx context.Context) error {
+	inst, ok, err := s.r.c.Store.Installed(ctx, s.Cluster.Metadata.Name)
+	if err != nil || !ok {
+		return err
+	}
+	s.installed = &inst
+	if inst.UID == s.Cluster.UID {
+		s.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *inst.Document.Cluster}
+	}
+	return nil
+}
+
+// lose takes the host for lost.
+func (s *Snapshot) lose(host string) {
+	if s.Lost == nil {
+		s.Lost = map[string]bool{}
+	}
+	s.Lost[host] = true
+}
