@@ -86,49 +86,9 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 	for d := time.Second; d <= 12*time.Second; d += time.Second / 2 {
 		stalls = append(stalls, d/scale)
 	}
-	p := l.plan(t, s, "p1", plan.ClusterCreate, "demo")
-	p.Steps, p.Windows = nil, nil
-	for i := range stalls {
-		name := fmt.Sprintf("stall-%02d", i)
-		if err := os.WriteFile(filepath.Join(dir, name+".yml"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		params, err := json.Marshal(step.PlayParams{Playbook: name + ".yml"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := plan.Step{ID: "play/" + name, Kind: step.Play, Params: params, Attempts: 1, Timeout: time.Hour}
-		if i > 0 {
-			s.Needs = []string{p.Steps[i-1].ID}
-		}
-		p.Steps = append(p.Steps, s)
-	}
-	facts, err := step.DecodeFacts(p.Content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	facts.Tags = map[string]string{}
-	for _, v := range inventory.Variables() {
-		if image, ok := strings.CutSuffix(v.Name, "_image_tag"); ok {
-			facts.Tags[image] = "v1"
-		}
-	}
-	if p.Facts, err = json.Marshal(facts); err != nil {
-		t.Fatal(err)
-	}
-	p.Hash = plan.HashOf(p.Content)
+	p := stallPlan(t, l.plan(t, s, "p1", plan.ClusterCreate, "demo"), dir, len(stalls))
 	addPlan(t, db, p)
-	authorities, err := pki.NewCluster("demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := authorities.Seal(l.sealer, "u-demo", steps.SecretPKI)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.AddSecret(t.Context(), "u-demo", steps.SecretPKI, sealed); err != nil {
-		t.Fatal(err)
-	}
+	addAuthorities(t, l, db)
 	binary := filepath.Join(dir, "ansible-playbook")
 	if err := os.WriteFile(binary, []byte(playing), 0o700); err != nil {
 		t.Fatal(err)
@@ -140,41 +100,14 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 	at := map[string]string{} // where a step ran last
 	var one *engine.Engine
 	for name, gate := range gates {
-		runner, err := ansible.New(ansible.Config{Binary: binary, StateDir: filepath.Join(dir, name)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		st := stalling{adapted: openPostgres(t, address), gate: gate, ahead: &ahead}
-		env := steps.Env{
-			Director: db.DirectorID(), Ledger: db, Clusters: records{db}, Secrets: db, Sealer: l.sealer, Player: runner,
-			Now: st.now, Log: quiet,
-			Trees: func(string) (string, error) { return dir, nil },
-			LogPath: func(_, step string, attempt int) string {
-				return filepath.Join(dir, name+strconv.Itoa(attempt)+filepath.Base(step))
-			},
-		}
-		e, err := engine.New(t.Context(), engine.Config{
-			Director: db.DirectorID(), Instance: name, Store: st, Lease: lease, Now: st.now,
-			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Handlers: wrapped(steps.Handlers(env), func(h plan.Handler, ctx context.Context, r plan.Run) error {
+		one = startStalling(t, stallDirector{
+			lab: l, db: db, address: address, name: name, dir: dir, binary: binary, lease: lease,
+			gate: gate, ahead: &ahead, ran: func(id string) {
 				mu.Lock()
-				at[r.Step.ID] = name
+				at[id] = name
 				mu.Unlock()
-				return h.Run(ctx, r)
-			}),
+			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := e.Stop(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
-		one = e
 	}
 	if err := one.Begin(t.Context(), "p1", "admin", nil); err != nil {
 		t.Fatal(err)
@@ -220,4 +153,107 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 		t.Fatalf("the plan is %s: %s", st.Phase, st.Message)
 	}
 	checkJournal(t, db, p, phase())
+}
+
+// stallPlan turns p into a plan of so many plays, one after the other, each with a playbook of its own in dir.
+func stallPlan(t *testing.T, p plan.Plan, dir string, plays int) plan.Plan {
+	t.Helper()
+	p.Steps, p.Windows = nil, nil
+	for i := range plays {
+		name := fmt.Sprintf("stall-%02d", i)
+		if err := os.WriteFile(filepath.Join(dir, name+".yml"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		params, err := json.Marshal(step.PlayParams{Playbook: name + ".yml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := plan.Step{ID: "play/" + name, Kind: step.Play, Params: params, Attempts: 1, Timeout: time.Hour}
+		if i > 0 {
+			s.Needs = []string{p.Steps[i-1].ID}
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	facts, err := step.DecodeFacts(p.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts.Tags = map[string]string{}
+	for _, v := range inventory.Variables() {
+		if image, ok := strings.CutSuffix(v.Name, "_image_tag"); ok {
+			facts.Tags[image] = "v1"
+		}
+	}
+	if p.Facts, err = json.Marshal(facts); err != nil {
+		t.Fatal(err)
+	}
+	p.Hash = plan.HashOf(p.Content)
+	return p
+}
+
+// addAuthorities stores the authorities of the cluster, as the step before a play does.
+func addAuthorities(t *testing.T, l lab, db adapted) {
+	t.Helper()
+	authorities, err := pki.NewCluster("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := authorities.Seal(l.sealer, "u-demo", steps.SecretPKI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.AddSecret(t.Context(), "u-demo", steps.SecretPKI, sealed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stallDirector is one of the directors whose clock is put forward.
+type stallDirector struct {
+	lab       lab
+	db        adapted
+	address   string // of the database
+	name, dir string
+	binary    string // in the place of ansible-playbook
+	lease     time.Duration
+	gate      *sync.RWMutex
+	ahead     *atomic.Int64
+	ran       func(id string) // is told of each step
+}
+
+func startStalling(t *testing.T, d stallDirector) *engine.Engine {
+	t.Helper()
+	runner, err := ansible.New(ansible.Config{Binary: d.binary, StateDir: filepath.Join(d.dir, d.name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := stalling{adapted: openPostgres(t, d.address), gate: d.gate, ahead: d.ahead}
+	env := steps.Env{
+		Director: d.db.DirectorID(), Ledger: d.db, Clusters: records{d.db}, Secrets: d.db, Sealer: d.lab.sealer,
+		Player: runner,
+		Now:    st.now, Log: quiet,
+		Trees: func(string) (string, error) { return d.dir, nil },
+		LogPath: func(_, step string, attempt int) string {
+			return filepath.Join(d.dir, d.name+strconv.Itoa(attempt)+filepath.Base(step))
+		},
+	}
+	e, err := engine.New(t.Context(), engine.Config{
+		Director: d.db.DirectorID(), Instance: d.name, Store: st, Lease: d.lease, Now: st.now,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Handlers: wrapped(steps.Handlers(env), func(h plan.Handler, ctx context.Context, r plan.Run) error {
+			d.ran(r.Step.ID)
+			return h.Run(ctx, r)
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
 }

@@ -16,14 +16,14 @@ const (
 
 // exceptions lists the functions that are longer than maxLines and read better that way, each with its reason.
 // No function of a test is an exception.
-var exceptions = map[string]string{}
+var exceptions = map[string]string{
+	"director/daemon.(*Daemon).start": "it composes the director: each line takes what the ones before it made",
+}
 
 // pending lists the functions that are still to be split. It only shrinks: a function that is short by now fails the
 // test until it leaves the list.
 var pending = strings.Fields(`
 director/daemon.(*Daemon).environment
-director/daemon.(*Daemon).start
-director/engine.TestStallsDuringAPlayNeverEndAPlan
 director/operations.(*Operations).checkAddresses
 director/operations.(*Operations).checkImage
 director/operations.(*Operations).start
