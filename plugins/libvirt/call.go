@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"time"
 
 	virt "libvirt.org/go/libvirt"
 
@@ -23,7 +24,7 @@ func call[T any](ctx context.Context, h *host, op string, act func(c *virt.Conne
 	done := make(chan result, 1)
 	go func() {
 		for try := 0; ; try++ {
-			c, err := h.connect(op)
+			c, err := h.connect(ctx, op)
 			if err != nil {
 				done <- result{err: err}
 				return
@@ -49,6 +50,24 @@ func call[T any](ctx context.Context, h *host, op string, act func(c *virt.Conne
 	case <-ctx.Done():
 		return zero, interrupted(ctx, op)
 	}
+}
+
+// soon is call for what a host that is well answers at once. A host that does not answer within its patience is
+// unavailable, however long the caller would wait.
+func soon[T any](
+	ctx context.Context, h *host, op string, patience time.Duration, act func(c *virt.Connect) (T, error),
+) (T, error) {
+	ask, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	value, err := call(ask, h, op, act)
+	if err != nil && ctx.Err() == nil && ask.Err() != nil {
+		err = director.Errorf(director.KindUnavailable, op, "host %s does not answer within %s", h.Name, patience).
+			WithHint(
+				"look at the host and at the network; if it is lost: directorctl node repair CLUSTER --lost-host %s",
+				h.Name,
+			)
+	}
+	return value, err
 }
 
 // inPool is call with the host's storage pool opened.

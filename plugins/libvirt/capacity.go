@@ -14,7 +14,7 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 	const op = "libvirt.capacity"
 	var rows []hypervisor.HostCapacity
 	for _, h := range b.hosts {
-		row, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.HostCapacity, error) {
+		row, err := soon(ctx, h, op, b.patience.list, func(c *virt.Connect) (hypervisor.HostCapacity, error) {
 			if _, err := b.domainType(op, h, c); err != nil {
 				return hypervisor.HostCapacity{}, err
 			}

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 
@@ -16,18 +17,46 @@ type host struct {
 	door *door
 	log  *slog.Logger
 
+	turn chan struct{} // of one place: libvirt may take minutes to connect to a host that is silent
+
 	mu     sync.Mutex
 	conn   *virt.Connect
 	closed bool
 	kinds  map[string]bool // domain types that the host offers; as long as the connection lives
 }
 
-// connect returns a reference to the connection, made anew if it is gone. The caller closes it.
-func (h *host) connect(op string) (*virt.Connect, error) {
+// connect returns a reference to the connection, and connects first if there is none that lives. The caller closes it.
+// While another caller connects, it waits for that one or for the end of the context.
+func (h *host) connect(ctx context.Context, op string) (*virt.Connect, error) {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return nil, interrupted(ctx, op)
+	}
+	if c, err := h.living(op); c != nil || err != nil {
+		return c, err
+	}
+	c, err := h.dial(op)
+	if err != nil {
+		return nil, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, director.Errorf(director.KindUnavailable, op, "the connection to host %s was closed", h.Name)
+		_, _ = c.Close()
+		return nil, h.wasClosed(op)
+	}
+	h.conn = c
+	return h.refer(op)
+}
+
+// living returns a reference to the connection, or nil if there is none that lives.
+func (h *host) living(op string) (*virt.Connect, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, h.wasClosed(op)
 	}
 	if h.conn != nil {
 		if alive, err := h.conn.IsAlive(); err != nil || !alive {
@@ -35,30 +64,43 @@ func (h *host) connect(op string) (*virt.Connect, error) {
 		}
 	}
 	if h.conn == nil {
-		uri, err := h.door.open(op, h.Name)
-		if err != nil {
-			return nil, err
-		}
-		away := h.door.remote()
-		if away {
-			listen()
-		}
-		c, err := virt.NewConnect(uri)
-		if err != nil {
-			return nil, h.unreachable(op, err)
-		}
-		if away {
-			// an old libvirtd has none; then calls wait as long as their caller does
-			if err := c.SetKeepAlive(keepAliveEvery, keepAliveCount); err != nil {
-				h.log.Info("the connection has no signs of life", "err", err)
-			}
-		}
-		h.conn = c
+		return nil, nil //nolint:nilnil // the caller connects
 	}
+	return h.refer(op)
+}
+
+// refer returns one more reference to the connection. h.mu is held.
+func (h *host) refer(op string) (*virt.Connect, error) {
 	if err := h.conn.Ref(); err != nil {
 		return nil, h.unreachable(op, err)
 	}
 	return h.conn, nil
+}
+
+func (h *host) wasClosed(op string) error {
+	return director.Errorf(director.KindUnavailable, op, "the connection to host %s was closed", h.Name)
+}
+
+func (h *host) dial(op string) (*virt.Connect, error) {
+	uri, err := h.door.open(op, h.Name)
+	if err != nil {
+		return nil, err
+	}
+	away := h.door.remote()
+	if away {
+		listen()
+	}
+	c, err := virt.NewConnect(uri)
+	if err != nil {
+		return nil, h.unreachable(op, err)
+	}
+	if away {
+		// an old libvirtd has none; then calls wait as long as their caller does
+		if err := c.SetKeepAlive(keepAliveEvery, keepAliveCount); err != nil {
+			h.log.Info("the connection has no signs of life", "err", err)
+		}
+	}
+	return c, nil
 }
 
 // A host that is silent for 20 s is gone: its connection is closed, calls on it fail, and the next call connects anew.

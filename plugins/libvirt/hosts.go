@@ -12,8 +12,13 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// hostPatience is how long HostStates waits for a host.
-const hostPatience = 8 * time.Second
+// patience is how long a host may take to answer.
+type patience struct {
+	state time.Duration // a question about the host itself
+	list  time.Duration // one about all of its VMs or pools, of which a busy host may have many
+}
+
+var usualPatience = patience{state: 8 * time.Second, list: 30 * time.Second}
 
 // HostStates implements hypervisor.Hosts. A host answers if its libvirt does.
 func (b *Backend) HostStates(ctx context.Context) ([]hypervisor.HostState, error) {
@@ -22,14 +27,9 @@ func (b *Backend) HostStates(ctx context.Context) ([]hypervisor.HostState, error
 	var wg sync.WaitGroup
 	for i, h := range b.all {
 		wg.Go(func() {
-			ask, cancel := context.WithTimeout(ctx, hostPatience)
-			defer cancel()
-			_, err := call(ask, h, op, func(c *virt.Connect) (*virt.NodeInfo, error) { return c.GetNodeInfo() })
-			if err != nil && ctx.Err() == nil && ask.Err() != nil {
-				err = director.Errorf(
-					director.KindUnavailable, op, "host %s does not answer within %s", h.Name, hostPatience,
-				)
-			}
+			_, err := soon(ctx, h, op, b.patience.state, func(c *virt.Connect) (*virt.NodeInfo, error) {
+				return c.GetNodeInfo()
+			})
 			all[i] = hypervisor.HostState{Host: h.Name, Err: err}
 		})
 	}

@@ -1,6 +1,10 @@
 package libvirt
 
 import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +51,58 @@ func TestLostHost(t *testing.T) {
 	if err := rest.Delete(t.Context(), vm.ID, hypervisor.DeleteOptions{Owner: vm.Stamp, DataDisks: true}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A host that takes connections and never says a word is told apart from those that answer, whatever time the caller
+// has. It keeps nobody from the other hosts, nor the back end from being closed.
+func TestSilentHost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "test:///default", "default-pool")
+	s := f.spec(t, f.open(t))
+	f.cfg.Hosts = append(f.cfg.Hosts, HostConfig{
+		Name: "h2", URI: "qemu+unix:///system?socket=" + silentSocket(t), Pool: "default-pool",
+	})
+	b := f.open(t)
+	b.patience = patience{state: 200 * time.Millisecond, list: 200 * time.Millisecond}
+	filter := hypervisor.Filter{Director: s.Key.Director}
+	for range 2 { // the second question finds the first one waiting
+		_, listed := b.List(t.Context(), filter)
+		_, counted := b.Capacity(t.Context())
+		for _, err := range []error{listed, counted} {
+			if director.KindOf(err) != director.KindUnavailable || !strings.Contains(err.Error(), "h2") {
+				t.Errorf("got %v, want that h2 does not answer", err)
+			}
+		}
+		states, err := b.HostStates(t.Context())
+		if err != nil || states[0].Err != nil || director.KindOf(states[1].Err) != director.KindUnavailable {
+			t.Errorf("the hosts are %+v, %v", states, err)
+		}
+	}
+	if _, err := b.Without("h2").List(t.Context(), filter); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// silentSocket listens until the test ends.
+func silentSocket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "silent-") // where doors may lead, and short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "sock")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = l.Close() // which ends what waits for it
+		_ = os.RemoveAll(dir)
+	})
+	return path
 }
 
 // libvirt starts a fenced VM no more when its host boots.

@@ -81,6 +81,8 @@ type Backend struct {
 	view  bool    // of another Backend, whose hosts it shares
 	locks *keyed.Locks
 
+	patience patience
+
 	// Seams for tests.
 	at     func(point string) error // called between the lines of Ensure
 	upload func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error
@@ -114,7 +116,7 @@ func Open(cfg Config) (*Backend, error) {
 	want(len(cfg.Hosts) > 0, "hosts", "is empty")
 	b := &Backend{
 		cfg: cfg, locks: &keyed.Locks{}, at: func(string) error { return nil }, upload: uploadStream,
-		clone: cloneVolume,
+		clone: cloneVolume, patience: usualPatience,
 	}
 	names := map[string]bool{}
 	for i, h := range cfg.Hosts {
@@ -128,6 +130,7 @@ func Open(cfg Config) (*Backend, error) {
 		h.DiskPool = cmp.Or(h.DiskPool, h.Pool)
 		b.hosts = append(b.hosts, &host{
 			HostConfig: h, door: door, log: cfg.Log.With("backend", "libvirt", "host", h.Name),
+			turn: make(chan struct{}, 1),
 		})
 	}
 	if err := director.Invalid(op, "the libvirt provider's settings are wrong", fields); err != nil {

@@ -62,7 +62,7 @@ func ofDomains[T any](
 ) ([]T, error) {
 	var all []T
 	for _, h := range b.hosts {
-		rows, err := call(ctx, h, op, func(c *virt.Connect) ([]T, error) {
+		rows, err := soon(ctx, h, op, b.patience.list, func(c *virt.Connect) ([]T, error) {
 			domains, err := c.ListAllDomains(flags)
 			if err != nil {
 				return nil, err
