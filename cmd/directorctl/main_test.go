@@ -39,9 +39,10 @@ func TestMain(m *testing.M) {
 
 const password = "correct horse battery"
 
-// TestScripts drives the command line against the real API over TLS, in front of an in-memory director that fails, asks,
-// holds and answers oddly as a script tells it to, which no simulation does. Every script has one of its own: $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's
-// password in the file password, the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
+// TestScripts drives the command line against the real API over TLS. Behind it is an in-memory director that fails,
+// asks, holds and answers oddly as a script tells it to, which no simulation does. Every script has one of its own:
+// $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's password in the file
+// password, the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{

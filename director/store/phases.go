@@ -70,8 +70,7 @@ func (t *Tx) PutPhaseTask(task director.PhaseTask) error {
 		"revision": task.Revision + 1,
 	})
 	if res.Error == nil && res.RowsAffected == 0 {
-		return director.Errorf(director.KindStale, "store.phase", "someone else has changed task %s " +
-			"meanwhile", task.ID).
+		return director.Errorf(director.KindStale, "store.phase", "someone else has changed task %s", task.ID).
 			WithHint("look at it again")
 	}
 	return dbError("store.phase", "task "+task.ID, res.Error)

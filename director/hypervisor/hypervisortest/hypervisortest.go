@@ -73,7 +73,7 @@ type test struct {
 var suite = []test{
 	{"ensure/idempotent", "a second call returns the same VM", ensureIdempotent},
 	{"ensure/concurrent", "calls at the same time, from several directors, create one VM", ensureConcurrent},
-	{"ensure/after_crash", "a creation that was interrupted at any line is finished by the next call", ensureAfterCrash},
+	{"ensure/after_crash", "a creation interrupted at any line is finished by the next call", ensureAfterCrash},
 	{
 		"ensure/foreign_name", "the name of a stranger's VM is refused, and that VM stays as it is",
 		ensureForeignName,
