@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
@@ -156,13 +157,19 @@ func (o *Operations) powerIn(ctx context.Context, b hypervisor.Backend) (map[str
 	return out, nil
 }
 
+// listPatience is how long the hosts may take to list their VMs before each of them is asked whether it answers at all.
+const listPatience = 10 * time.Second
+
 // powerBeside is power also while hosts do not answer: down says why, by host, and nothing is known of the VMs there.
 func (o *Operations) powerBeside(ctx context.Context, w planner.World) (power, down map[string]string, err error) {
 	b, err := o.view(ctx, w)
 	if err != nil {
 		return nil, nil, err
 	}
-	if power, err = o.powerIn(ctx, b); err == nil {
+	soon, cancel := context.WithTimeout(ctx, listPatience)
+	power, err = o.powerIn(soon, b)
+	cancel()
+	if err == nil {
 		return power, nil, nil
 	}
 	hosts, ok := hypervisor.Capability[hypervisor.Hosts](b)
