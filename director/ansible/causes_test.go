@@ -106,7 +106,7 @@ causes:
 			"own.yml:5: causes[2].explain: is missing", "own.yml:10: causes[3].hints: is not a field here",
 			"own.yml:11: causes[3].task: is not a regular expression",
 			"own.yml:13: causes[3].examples[0]: is not matched by match",
-			"own.yml:14: causes[3].explain: stands twice",
+			"own.yml:14: causes[3].explain: appears twice",
 		}},
 		"unknown key": {"causes: []\nmore: 1\n", []string{"own.yml:2: more: is not a field here"}},
 		"no list":     {"causes: {}\n", []string{"own.yml:1: causes: is not a list"}},

@@ -33,13 +33,19 @@ const (
 	// the same for what a kubelet is asked for: its answer is long, and the certificate lives for months.
 	metricFresh = 6 * time.Hour
 	certTime    = 5 * time.Second // bounds all looks of one view
+	certSilent  = 5 * time.Minute // how long what did not answer is not asked again, so that no view waits for it
 	certLooks   = 16              // at once
 )
 
 // certificates remembers what was seen last. A master that is off still has certificates that end.
 type certificates struct {
-	mu    sync.Mutex
-	known map[certKey]api.Certificate
+	mu     sync.Mutex
+	known  map[certKey]api.Certificate
+	silent map[certKey]time.Time // what did not answer, and when
+}
+
+func newCertificates() *certificates {
+	return &certificates{known: map[certKey]api.Certificate{}, silent: map[certKey]time.Time{}}
 }
 
 type certKey struct{ machine, name string }
@@ -131,7 +137,7 @@ func (o *Operations) lookAtCertificates(ctx context.Context, w planner.World, v 
 			ask = nil
 		}
 		for _, l := range o.looks(m, authorities, client, ask) {
-			if c, known := o.certs.get(l.key); !known || !fresh(c, now) {
+			if o.certs.due(l.key, now) {
 				due = append(due, l)
 			}
 		}
@@ -156,23 +162,29 @@ func (c *certificates) look(ctx context.Context, due []certLook, now time.Time) 
 		all.Go(func() {
 			defer func() { <-slots }()
 			got, err := l.look(ctx)
-			if err != nil {
-				return
-			}
-			got.Ends, got.Seen = got.Ends.UTC().Truncate(time.Second), now
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			if err != nil {
+				c.silent[l.key] = now
+				return
+			}
+			delete(c.silent, l.key)
+			got.Ends, got.Seen = got.Ends.UTC().Truncate(time.Second), now
 			c.known[l.key] = got
 		})
 	}
 	all.Wait()
 }
 
-func (c *certificates) get(k certKey) (api.Certificate, bool) {
+// due reports whether the certificate is to be looked at.
+func (c *certificates) due(k certKey, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	got, ok := c.known[k]
-	return got, ok
+	if at, silent := c.silent[k]; silent && now.Before(at.Add(certSilent)) {
+		return false
+	}
+	got, known := c.known[k]
+	return !known || !fresh(got, now)
 }
 
 // of returns what is known of the machine's certificates, the soonest end first.

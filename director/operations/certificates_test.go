@@ -54,7 +54,7 @@ func TestEndingCertificates(t *testing.T) {
 func TestCertificatesAreRemembered(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	c := &certificates{known: map[certKey]api.Certificate{}}
+	c := newCertificates()
 	look := func(name string, ends time.Time, err error) certLook {
 		return certLook{certKey{"m1", name}, func(context.Context) (api.Certificate, error) {
 			return api.Certificate{Name: name, Ends: ends}, err
@@ -76,6 +76,10 @@ func TestCertificatesAreRemembered(t *testing.T) {
 	got := c.of("m1")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatal(diff)
+	}
+	server, soon := certKey{"m1", certAPI}, later.Add(time.Minute)
+	if c.due(server, soon) || !c.due(server, later.Add(certSilent)) || !c.due(certKey{"m2", certAPI}, soon) {
+		t.Error("what did not answer is asked again at the wrong time")
 	}
 	if len(c.of("m2")) != 0 {
 		t.Error("another machine has them too")

@@ -69,7 +69,7 @@ var (
 func New(c Config) *Operations {
 	return &Operations{
 		Config: c, sums: &checksums{known: map[fileKey]string{}},
-		certs: &certificates{known: map[certKey]api.Certificate{}},
+		certs: newCertificates(),
 		reader: snapshot.New(snapshot.Config{
 			Store: c.Store, Backends: c.Env.Backends, Clusters: c.Env, Director: c.Director,
 			Bundles: snapshot.Bundles{Dirs: c.Confine.Bundles, Gate: c.Env.Gate},
