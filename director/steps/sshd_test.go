@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,64 +39,21 @@ func startNode(t *testing.T, seed hypervisor.Seed) realNode {
 	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
 		t.Skip("no SSH server: run test/lab/need.sh openssh-server")
 	}
-	var doc struct {
-		Keys  map[string]string                             `yaml:"ssh_keys"`
-		Files []struct{ Path, Content, Permissions string } `yaml:"write_files"`
-	}
-	if err := yaml.Unmarshal(seed.UserData, &doc); err != nil {
-		t.Fatal(err)
-	}
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := realNode{dir: t.TempDir(), user: me.Username}
+	n := realNode{dir: t.TempDir(), user: me.Username, port: steadyPort(t)}
 	if os.Getuid() == 0 {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put := func(name, text string, mode os.FileMode) {
-		file := filepath.Join(n.dir, name)
-		if err := errors.Join(
-			os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode),
-		); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("etc/ssh/ssh_host_ed25519_key", doc.Keys["ed25519_private"], 0o600)
-	rules := ""
-	for _, f := range doc.Files {
-		if strings.HasPrefix(f.Path, "/etc/ssh/") {
-			put(strings.Replace(f.Path, "principals/"+cloudinit.DefaultUser, "principals/"+n.user, 1), f.Content, 0o644)
-			if strings.HasPrefix(f.Path, "/etc/ssh/sshd_config.d/") {
-				rules += strings.ReplaceAll(f.Content, "/etc/ssh", n.dir+"/etc/ssh")
-			}
-		}
-	}
-	// The node's paths lead below the directory.
-	put(
-		"bin/sudo",
-		fmt.Sprintf(
-			"#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%%s' \"$4\" | sed "+
-				"'s|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g')\"\n",
-			n.dir,
-		),
-		0o755,
-	)
-	put(
-		"bin/systemctl",
-		fmt.Sprintf("#!/bin/sh\n[ \"$1 $2\" = 'reload ssh' ] && kill -HUP $(cat %s/sshd.pid)\n", n.dir), 0o755,
-	)
-	put("cloud/instance/obj.pkl", "", 0o600)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.port = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	listener.Close()
-	put("run/cloud-init/result.json", `{"v1": {"errors": []}}`, 0o644)
-	put("etc/ssh/sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%s
+	rules := n.writeSeed(t, seed)
+	n.writePrograms(t)
+	n.put(t, "cloud/instance/obj.pkl", "", 0o600)
+	n.put(t, "run/cloud-init/result.json", `{"v1": {"errors": []}}`, 0o644)
+	n.put(t, "etc/ssh/sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%s
 HostKey %[2]s/etc/ssh/ssh_host_ed25519_key
 AuthorizedKeysFile %[2]s/authorized_keys
 PidFile %[2]s/sshd.pid
@@ -106,6 +64,78 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 %[3]s`, n.port, n.dir, rules), 0o644)
+	n.serve(t)
+	return n
+}
+
+// ports counts the ports that steadyPort gave.
+var ports atomic.Int32
+
+// steadyPort returns a free port below those that the kernel gives to connections. sshd binds its port again when it
+// reloads; a port of the kernel's choice could be another connection's by then.
+func steadyPort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		port := strconv.Itoa(20000 + (os.Getpid()*64+int(ports.Add(1)))%12000)
+		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = listener.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// put writes a file of the node.
+func (n realNode) put(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	file := filepath.Join(n.dir, name)
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeSeed writes the files of the seed that are for sshd, and returns the settings among them.
+func (n realNode) writeSeed(t *testing.T, seed hypervisor.Seed) (rules string) {
+	t.Helper()
+	var doc struct {
+		Keys  map[string]string                             `yaml:"ssh_keys"`
+		Files []struct{ Path, Content, Permissions string } `yaml:"write_files"`
+	}
+	if err := yaml.Unmarshal(seed.UserData, &doc); err != nil {
+		t.Fatal(err)
+	}
+	n.put(t, "etc/ssh/ssh_host_ed25519_key", doc.Keys["ed25519_private"], 0o600)
+	for _, f := range doc.Files {
+		if !strings.HasPrefix(f.Path, "/etc/ssh/") {
+			continue
+		}
+		name := strings.Replace(f.Path, "principals/"+cloudinit.DefaultUser, "principals/"+n.user, 1)
+		n.put(t, name, f.Content, 0o644)
+		if strings.HasPrefix(f.Path, "/etc/ssh/sshd_config.d/") {
+			rules += strings.ReplaceAll(f.Content, "/etc/ssh", n.dir+"/etc/ssh")
+		}
+	}
+	return rules
+}
+
+// writePrograms writes what the director runs on the node. The node's paths lead below the directory.
+func (n realNode) writePrograms(t *testing.T) {
+	t.Helper()
+	n.put(t, "bin/sudo", fmt.Sprintf(
+		"#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%%s' \"$4\" | sed "+
+			"'s|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g')\"\n", n.dir,
+	), 0o755)
+	n.put(t, "bin/systemctl", fmt.Sprintf(
+		"#!/bin/sh\n[ \"$1 $2\" = 'reload ssh' ] && kill -HUP $(cat %s/sshd.pid)\n", n.dir,
+	), 0o755)
+}
+
+// serve runs sshd until the test ends, and returns when it listens.
+func (n realNode) serve(t *testing.T) {
+	t.Helper()
 	cmd := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", filepath.Join(n.dir, "etc/ssh/sshd_config"))
 	messages, err := cmd.StderrPipe()
 	if err != nil {
@@ -137,7 +167,6 @@ KbdInteractiveAuthentication no
 	if !<-listening {
 		t.Fatal("sshd does not listen")
 	}
-	return n
 }
 
 // as returns how the node is reached with what env logs in with.

@@ -29,7 +29,6 @@ director/operations.(*Operations).checkImage
 director/operations.(*Operations).start
 director/planner.Node
 director/planner.TestMoves
-director/steps.startNode
 `)
 
 func limit(f Function) int {
