@@ -304,6 +304,39 @@ func (d *Daemon) startRegistry(
 	return bundle.PushOptions{RootCAs: roots, Username: "director", Password: secret}, nil
 }
 
+// runner returns what plays playbooks, after it ended what an earlier process has left.
+func (d *Daemon) runner(
+	ctx context.Context, db *store.Store, m *metrics.Metrics, h hands, runs string,
+) (*ansible.Runner, error) {
+	work := d.path("ansible")
+	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
+		return nil, director.Errorf(
+			director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err,
+		)
+	}
+	plays := ansible.Config{
+		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log, Observer: m,
+	}
+	if d.cfg.CausesFile != "" {
+		var err error
+		if plays.Causes, err = ansible.ReadCauses(d.cfg.CausesFile); err != nil {
+			return nil, err
+		}
+	}
+	if db.Pool() != nil { // peers may be there
+		plays.Silence = engine.DefaultLease / 2
+	}
+	runner, err := ansible.New(plays)
+	if err != nil {
+		return nil, err
+	}
+	survivors, err := runner.EndSurvivors(ctx)
+	for _, run := range survivors {
+		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
+	}
+	return runner, err
+}
+
 func (d *Daemon) environment(
 	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions,
 	m *metrics.Metrics, h hands,
@@ -318,34 +351,9 @@ func (d *Daemon) environment(
 		own = ip
 	}
 	runs := d.path("runs")
-	work := d.path("ansible")
-	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
-		return steps.Env{}, director.Errorf(
-			director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err,
-		)
-	}
-	var causes []ansible.Cause
-	if d.cfg.CausesFile != "" {
-		if causes, err = ansible.ReadCauses(d.cfg.CausesFile); err != nil {
-			return steps.Env{}, err
-		}
-	}
-	plays := ansible.Config{
-		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Causes: causes, Logger: d.log, Observer: m,
-	}
-	if db.Pool() != nil { // peers may be there
-		plays.Silence = engine.DefaultLease / 2
-	}
-	runner, err := ansible.New(plays)
+	runner, err := d.runner(ctx, db, m, h, runs)
 	if err != nil {
 		return steps.Env{}, err
-	}
-	survivors, err := runner.EndSurvivors(ctx)
-	if err != nil {
-		return steps.Env{}, err
-	}
-	for _, run := range survivors {
-		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
 	}
 	backends := newBackends(db, d.log, h.open, d.onStop)
 	rules := d.cfg.rules()

@@ -107,43 +107,22 @@ func (o *Operations) checkAddresses(
 		})
 	}
 	inventory, seen := o.inventory(ctx, b)
-	used := map[netip.Addr][]hypervisor.UsedAddress{}
-	for _, u := range inventory {
-		used[u.Address] = append(used[u.Address], u)
-	}
-	said := map[int]bool{}
-	for i, c := range list {
-		a, err := netip.ParseAddr(c.of.Address)
-		if err != nil {
-			continue
-		}
-		for _, u := range used[a] {
-			if !said[i] && sameNetwork(w.World, c.network, u.Network) &&
-				(c.of.ID == "" || u.Stamp != director.Stamp{Director: o.Director.ID, Machine: c.of.ID}) {
-				said[i] = true
-				taken(c, fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host))
-			}
-		}
-	}
-	buried, err := w.Buried(ctx)
+	owners := o.ownersOf(w, list, inventory)
+	ours, err := ourMACs(ctx, w)
 	if err != nil {
 		return nil, nil, err
 	}
-	ours := map[string]bool{}
-	for _, m := range slices.Concat(w.Rows, buried) {
-		ours[m.MAC] = true
-		for _, n := range m.NICs {
-			ours[n.MAC] = true
-		}
-	}
 	var look []director.Machine
-	for _, c := range list {
+	for i, c := range list {
+		if owners[i] != "" {
+			taken(c, owners[i])
+		}
 		look = append(look, c.of)
 	}
 	sight := o.Env.Look(ctx, look, ours)
 	checks := map[string]*api.AddressCheck{}
 	for i, c := range list {
-		if how := sight.Taken[c.of.Address]; how != "" && !said[i] {
+		if how := sight.Taken[c.of.Address]; how != "" && owners[i] == "" {
 			taken(c, how)
 		}
 		k := checks[c.network]
@@ -166,6 +145,43 @@ func (o *Operations) checkAddresses(
 	}
 	slices.SortFunc(views, func(a, b api.AddressCheck) int { return cmp.Compare(a.Network, b.Network) })
 	return problems, views, ctx.Err()
+}
+
+// ownersOf says which VM of another owner has the address, by the index of the claim.
+func (o *Operations) ownersOf(
+	w *snapshot.Snapshot, list []claim, inventory []hypervisor.UsedAddress,
+) map[int]string {
+	used := map[netip.Addr][]hypervisor.UsedAddress{}
+	for _, u := range inventory {
+		used[u.Address] = append(used[u.Address], u)
+	}
+	owners := map[int]string{}
+	for i, c := range list {
+		a, err := netip.ParseAddr(c.of.Address)
+		if err != nil {
+			continue
+		}
+		for _, u := range used[a] {
+			ours := c.of.ID != "" && u.Stamp == director.Stamp{Director: o.Director.ID, Machine: c.of.ID}
+			if owners[i] == "" && !ours && sameNetwork(w.World, c.network, u.Network) {
+				owners[i] = fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host)
+			}
+		}
+	}
+	return owners
+}
+
+// ourMACs are those of all machines that the director knows, also of such that are gone.
+func ourMACs(ctx context.Context, w *snapshot.Snapshot) (map[string]bool, error) {
+	buried, err := w.Buried(ctx)
+	ours := map[string]bool{}
+	for _, m := range slices.Concat(w.Rows, buried) {
+		ours[m.MAC] = true
+		for _, n := range m.NICs {
+			ours[n.MAC] = true
+		}
+	}
+	return ours, err
 }
 
 // inventory asks the hypervisor which addresses its VMs use; false if it does not tell.

@@ -17,9 +17,9 @@ import (
 // checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the
 // disks. A director that simulates takes any file.
 func (o *Operations) checkImage(ctx context.Context, w planner.World) []director.Field {
-	im, at := w.Image.Image, w.Image.Ref().String()
+	im := w.Image.Image
 	one := func(field, hint, format string, args ...any) []director.Field {
-		return []director.Field{{Path: at + ": spec." + field, Msg: fmt.Sprintf(format, args...), Hint: hint}}
+		return []director.Field{imageField(w, field, hint, format, args...)}
 	}
 	path, err := o.imageFile(*im)
 	sum := ""
@@ -55,28 +55,38 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 	}
 	info, err := diskimage.InspectFile(ctx, path)
 	if err != nil {
-		return []director.Field{{Path: at + ": spec.source", Msg: director.MessageOf(err), Hint: director.HintOf(err)}}
+		return one("source", director.HintOf(err), "%s", director.MessageOf(err))
 	}
+	return append(fitsDocument(w, info), fits(w, info.Virtual)...)
+}
+
+// imageField is what is wrong with a field of the cluster's image.
+func imageField(w planner.World, field, hint, format string, args ...any) director.Field {
+	return director.Field{
+		Path: w.Image.Ref().String() + ": spec." + field, Msg: fmt.Sprintf(format, args...), Hint: hint,
+	}
+}
+
+// fitsDocument compares what the file says of itself with what the document says of it.
+func fitsDocument(w planner.World, info diskimage.Info) []director.Field {
 	var out []director.Field
+	wrong := func(field, hint, format string, args ...any) {
+		out = append(out, imageField(w, field, hint, format, args...))
+	}
+	im := w.Image.Image
 	if info.Format != diskimage.QCOW2 {
-		out = append(
-			out,
-			one(
-				"source", "import it, which converts it: directorctl image import FILE "+w.Image.Metadata.Name,
-				"the file is %s, and back ends take qcow2", info,
-			)...,
+		wrong(
+			"source", "import it, which converts it: directorctl image import FILE "+w.Image.Metadata.Name,
+			"the file is %s, and back ends take qcow2", info,
 		)
 	}
 	if info.Arch != "" && info.Arch != im.Arch {
-		out = append(out, one("arch", "name an image for "+im.Arch, "the image is for %s", info.Arch)...)
+		wrong("arch", "name an image for "+im.Arch, "the image is for %s", info.Arch)
 	}
 	if info.Release != nil && info.Release.Kubernetes != im.Kubernetes {
-		out = append(
-			out,
-			one("kubernetes", "correct it, or name another image", "the image carries %s", info.Release.Kubernetes)...,
-		)
+		wrong("kubernetes", "correct it, or name another image", "the image carries %s", info.Release.Kubernetes)
 	}
-	return append(out, fits(w, info.Virtual)...)
+	return out
 }
 
 // fits compares the disks of the nodes with that of the image, which they begin as a copy of.

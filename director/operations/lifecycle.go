@@ -44,19 +44,8 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		return err
 	}
 	now := o.Now()
-	if o.PlanLife > 0 && s.Phase != plan.PhaseDiscarded && now.After(p.CreatedAt.Add(o.PlanLife)) {
-		return director.Errorf(
-			director.KindConflict, "operations.start", "plan %s was made %s ago and has expired", id,
-			now.Sub(p.CreatedAt).Round(time.Minute),
-		).
-			WithHint("plan again: directorctl plan %s", p.Cluster)
-	}
-	if s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone {
-		return director.Errorf(
-			director.KindConflict, "operations.start", "plan %s has to be approved first: %s", id,
-			strings.Join(p.Approvals, "; "),
-		).
-			WithHint("somebody who has read it says: directorctl approve %s", id)
+	if err := o.startable(p, s, now); err != nil {
+		return err
 	}
 	base, err := o.unmoved(ctx, p)
 	if err != nil {
@@ -80,16 +69,8 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		if err := o.declareLost(tx, p, actor); err != nil {
 			return err
 		}
-		if len(p.Facts) > 0 { // it may make machines: reserve those that are new
-			facts, err := step.DecodeFacts(p.Content)
-			if err != nil {
-				return err
-			}
-			for _, m := range facts.Nodes {
-				if err := tx.IntendMachine(m.Row(), now); err != nil {
-					return err
-				}
-			}
+		if err := reserve(tx, p, now); err != nil {
+			return err
 		}
 		if err := tx.Witnessed(ctx, id); err != nil {
 			return err
@@ -102,6 +83,42 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		}
 	}
 	return err
+}
+
+// startable refuses a plan that has expired or waits for an approval.
+func (o *Operations) startable(p plan.Plan, s plan.State, now time.Time) error {
+	if o.PlanLife > 0 && s.Phase != plan.PhaseDiscarded && now.After(p.CreatedAt.Add(o.PlanLife)) {
+		return director.Errorf(
+			director.KindConflict, "operations.start", "plan %s was made %s ago and has expired", p.ID,
+			now.Sub(p.CreatedAt).Round(time.Minute),
+		).
+			WithHint("plan again: directorctl plan %s", p.Cluster)
+	}
+	if s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone {
+		return director.Errorf(
+			director.KindConflict, "operations.start", "plan %s has to be approved first: %s", p.ID,
+			strings.Join(p.Approvals, "; "),
+		).
+			WithHint("somebody who has read it says: directorctl approve %s", p.ID)
+	}
+	return nil
+}
+
+// reserve writes down the machines that the plan may make, unless they are there.
+func reserve(tx *store.Tx, p *plan.Plan, now time.Time) error {
+	if len(p.Facts) == 0 {
+		return nil
+	}
+	facts, err := step.DecodeFacts(p.Content)
+	if err != nil {
+		return err
+	}
+	for _, m := range facts.Nodes {
+		if err := tx.IntendMachine(m.Row(), now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison

@@ -17,40 +17,18 @@ import (
 // the other. Errors: invalid for a request that fits no cluster, not_found for a node that is not there, conflict for
 // one that the operation does not fit, or a master without which etcd would lose its quorum.
 func Node(w World, r plan.Request) (plan.Content, error) {
-	const op = "planner.node"
-	if len(r.Nodes) == 0 {
-		return plan.Content{}, invalid(op, string(r.Operation)+" names no node", "name one or more")
-	}
-	if w.Installed == nil {
-		return plan.Content{}, conflict(
-			op, "cluster "+w.Cluster.Metadata.Name+" is not installed",
-			"finish its creation first: directorctl plan "+w.Cluster.Metadata.Name,
-		)
+	if err := w.checkNodeRequest(r); err != nil {
+		return plan.Content{}, err
 	}
 	var err error
-	if len(r.AdoptDisks) > 0 {
-		return plan.Content{}, invalid(
-			op, string(r.Operation)+" makes no new node that could take over a disk",
-			"name the disk in a plan that adds the node: directorctl plan "+w.Cluster.Metadata.Name,
-		)
-	}
 	if r.HostKeys, err = CheckHostKeys(r); err != nil {
 		return plan.Content{}, err
 	}
 	d := w.draft(r.Operation)
 	d.Request = r
-	var machines []sized
-	seen := map[string]bool{}
-	for _, name := range r.Nodes {
-		m, err := w.machine(op, name)
-		if err != nil {
-			return plan.Content{}, err
-		}
-		if seen[name] {
-			return plan.Content{}, invalid(op, "node "+name+" is named twice", "name it once")
-		}
-		seen[name] = true
-		machines = append(machines, w.sized(m))
+	machines, err := w.named(r.Nodes)
+	if err != nil {
+		return plan.Content{}, err
 	}
 	if err := w.checkHosts(r, machines); err != nil {
 		return plan.Content{}, err
@@ -77,6 +55,44 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 	}
 	d.Facts = encode(facts)
 	return d.done(), nil
+}
+
+const opNode = "planner.node"
+
+// checkNodeRequest refuses a request that no cluster could fulfil, and one on a cluster that is not installed.
+func (w World) checkNodeRequest(r plan.Request) error {
+	switch cluster := w.Cluster.Metadata.Name; {
+	case len(r.Nodes) == 0:
+		return invalid(opNode, string(r.Operation)+" names no node", "name one or more")
+	case w.Installed == nil:
+		return conflict(
+			opNode, "cluster "+cluster+" is not installed", "finish its creation first: directorctl plan "+cluster,
+		)
+	case len(r.AdoptDisks) > 0:
+		return invalid(
+			opNode, string(r.Operation)+" makes no new node that could take over a disk",
+			"name the disk in a plan that adds the node: directorctl plan "+cluster,
+		)
+	}
+	return nil
+}
+
+// named returns the machines with the names, in their order. Errors: invalid for a name that is there twice.
+func (w World) named(names []string) ([]sized, error) {
+	var machines []sized
+	seen := map[string]bool{}
+	for _, name := range names {
+		m, err := w.machine(opNode, name)
+		if err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			return nil, invalid(opNode, "node "+name+" is named twice", "name it once")
+		}
+		seen[name] = true
+		machines = append(machines, w.sized(m))
+	}
+	return machines, nil
 }
 
 func (d *draft) nodes(r plan.Request, machines []sized) error {

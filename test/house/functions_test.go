@@ -23,12 +23,6 @@ var exceptions = map[string]string{
 // pending lists the functions that are still to be split. It only shrinks: a function that is short by now fails the
 // test until it leaves the list.
 var pending = strings.Fields(`
-director/daemon.(*Daemon).environment
-director/operations.(*Operations).checkAddresses
-director/operations.(*Operations).checkImage
-director/operations.(*Operations).start
-director/planner.Node
-director/planner.TestMoves
 `)
 
 func limit(f Function) int {
