@@ -34,6 +34,11 @@ func (s *suite) comparesWithKubeadm(t *testing.T) {
 		t, "get", "node", master, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`,
 	)
 	manifest := s.podNetwork(t)
+	s.ansible(
+		t, master, "ansible.builtin.copy",
+		"mode=0600 dest=/root/pod-network.yaml src="+s.write("pod-network.yaml", manifest, 0o644),
+	)
+	s.export(t)
 	login := s.login(t)
 	for _, node := range []string{worker, master} {
 		login(t, node, "kubeadm reset --force && rm -rf /etc/cni/net.d/* /var/lib/etcd/* /root/.kube")
@@ -44,8 +49,7 @@ func (s *suite) comparesWithKubeadm(t *testing.T) {
 	login(t, master, "kubeadm init --config /root/plain.yaml")
 	lap("kubeadm init", began)
 	kubectl := "kubectl --kubeconfig /etc/kubernetes/admin.conf "
-	s.write("pod-network.yaml", manifest, 0o644)
-	login(t, master, kubectl+"apply -f - <<'EOF'\n"+manifest+"\nEOF")
+	login(t, master, kubectl+"apply -f /root/pod-network.yaml")
 	joining := time.Now()
 	login(t, worker, fmt.Sprintf(
 		"kubeadm join %s:6443 --node-name %s --token %s --discovery-token-unsafe-skip-ca-verification",
