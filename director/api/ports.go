@@ -98,8 +98,8 @@ type Journal interface {
 // Phases is what the API offers an outer orchestrator.
 type Phases interface {
 	// AskPhase takes a task of an outer plan under the caller's id, once: the same id with the same request returns the
-	// same task, moved on as far as it goes now; with another request it is a conflict. What stands in the way from the
-	// beginning is a conflict too, and is not kept.
+	// same task, moved on as far as it goes now; with another request it is a conflict. A task that cannot
+	// begin is a conflict too, and is not kept.
 	AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (PhaseView, error)
 	// Phase returns the task, moved on as far as it goes now, or not_found.
 	Phase(ctx context.Context, id string) (PhaseView, error)

@@ -99,7 +99,7 @@ func plainID(id string) bool {
 }
 
 // clientAddress returns who asks: the address of the connection, or, behind proxies that are trusted, the last address
-// of X-Forwarded-For that is not one of theirs. What stands before it was said by the client.
+// of X-Forwarded-For that is not one of theirs. The client wrote what comes before it.
 func clientAddress(r *http.Request, proxies []netip.Prefix) string {
 	client, ok := parseAddress(r.RemoteAddr)
 	if !ok {

@@ -104,7 +104,7 @@ func (w ward) mildFailure(p pastRepair) bool {
 		slices.ContainsFunc(w.ill, func(a ailing) bool { return a.node == p.node })
 }
 
-// treat decides on one node. A VM is made anew only after something milder did not help, where there is anything
+// treat decides on one node. A VM is created again only after something milder did not help, where there is anything
 // milder.
 func (w ward) treat(a ailing) verdict {
 	if due := a.since.Add(time.Duration(w.care.After)); w.now.Before(due) {

@@ -28,7 +28,7 @@ const (
 	NodeDrain         Operation = "node.drain"   // cordoned, and its pods moved away
 	NodeDelete        Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
 	NodeRejoin        Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
-	NodeReplace       Operation = "node.replace" // deleted, its VM made anew, and rejoined
+	NodeReplace       Operation = "node.replace" // deleted, its VM created again, and rejoined
 )
 
 // Operations returns every operation.

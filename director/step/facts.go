@@ -38,7 +38,7 @@ type ReleaseFacts struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// At returns the facts with the former release of that version in the place of the plan's own.
+// At returns the facts with the former release of that version instead of the plan's own.
 func (f Facts) At(version string) (Facts, error) {
 	r, ok := f.Former[version]
 	if !ok {

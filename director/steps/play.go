@@ -193,7 +193,7 @@ func (e Env) inventory(
 	return render(in)
 }
 
-// own gives the node what its pool has in the place of what all nodes have.
+// own gives the node what its pool has instead of what all nodes have.
 func own(n *inventory.Node, c model.Cluster, vm model.VMModel) {
 	n.NTP = vm.NTP
 	n.KubeReserved, n.SystemReserved = vm.Reserved.Kubelet.Quantities(), vm.Reserved.System.Quantities()

@@ -61,7 +61,7 @@ type Secrets interface {
 	Secret(ctx context.Context, owner, name string) ([]byte, error)
 	// AddSecret stores the blob unless there is one, and returns the one that is stored then.
 	AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error)
-	// SetSecret stores the blob in the place of the one that there is, and none if it is nil.
+	// SetSecret replaces the stored blob, and deletes it if it is nil.
 	SetSecret(ctx context.Context, owner, name string, sealed []byte) error
 }
 

@@ -497,7 +497,7 @@ func (o *Operations) StepLog(_ context.Context, id, step string, _ int, offset i
 	return io.NopCloser(bytes.NewReader(slices.Clone(log[offset:]))), nil
 }
 
-// Archive writes a text in the place of an archive, and breaks off in the middle of that of a failed plan.
+// Archive writes a text instead of an archive. It breaks off in the middle for a failed plan.
 func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Writer) error, error) {
 	v, err := o.change(id, func(*run) error { return nil })
 	return func(w io.Writer) error {
