@@ -23,7 +23,7 @@ func (d *decoder) free(n *yaml.Node, path string) (value any, ok bool) {
 	return value, problem == ""
 }
 
-// plain returns the value with dates as text, or what in it JSON cannot hold.
+// plain returns the value as it is read again from JSON: dates as text, 80.0 as 80. problem says what JSON cannot hold.
 func plain(value any) (out any, problem string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -49,10 +49,24 @@ func plain(value any) (out any, problem string) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Sprintf("holds %v", v)
 		}
+		return whole(v), ""
 	case string:
 		if !utf8.ValidString(v) {
 			return nil, "holds a text that is not UTF-8"
 		}
 	}
 	return value, ""
+}
+
+// whole returns f as an integer if it is one: JSON writes 80.0 as 80, which is read again as an integer.
+func whole(f float64) any {
+	const two63, two64 = 1 << 63, 1 << 64
+	switch {
+	case f != math.Trunc(f):
+	case f >= -two63 && f < two63:
+		return int(f)
+	case f >= two63 && f < two64:
+		return uint64(f)
+	}
+	return f
 }
