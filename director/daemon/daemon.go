@@ -362,7 +362,7 @@ func (d *Daemon) environment(
 			db,
 		}, Pulls: db, Secrets: db, Sealer: box,
 		Confine:  &rules,
-		Backends: backends, Player: runner, Nodes: h.nodes(
+		Backends: backends, LocalAddress: localAddress, Player: runner, Nodes: h.nodes(
 			backends,
 		), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {

@@ -138,6 +138,20 @@ func listenIP(listen string) (netip.Addr, bool) {
 	return ip, err == nil && !ip.IsUnspecified()
 }
 
+// localAddress returns the address that packets to the other one leave from. It sends none.
+func localAddress(other netip.Addr) (netip.Addr, bool) {
+	if !other.IsValid() || other.IsUnspecified() { // both would lead to loopback
+		return netip.Addr{}, false
+	}
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(other, 9)))
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	defer func() { _ = c.Close() }()
+	local := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+	return local, !local.IsUnspecified()
+}
+
 // instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on
 // another machine gets an id of its own: two directors with one id would take each other for dead.
 func (d *Daemon) instanceID() (id, host string, err error) {

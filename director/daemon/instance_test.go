@@ -3,6 +3,7 @@ package daemon
 import (
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,6 +147,20 @@ func TestDatabaseConfig(t *testing.T) {
 		if (err == nil) != (tt.want == "") ||
 			err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLocalAddress(t *testing.T) {
+	t.Parallel()
+	for other, want := range map[string]string{"127.0.0.1": "127.0.0.1", "127.9.9.9": "127.0.0.1"} {
+		if got, ok := localAddress(netip.MustParseAddr(other)); !ok || got.String() != want {
+			t.Errorf("%s is reached from %v, %v; want %s", other, got, ok, want)
+		}
+	}
+	for _, other := range []netip.Addr{{}, netip.IPv4Unspecified()} {
+		if got, ok := localAddress(other); ok {
+			t.Errorf("%v is reached from %v", other, got)
 		}
 	}
 }

@@ -55,6 +55,8 @@ type Input struct {
 	BinariesURL string
 	Binaries    map[string]string // SHA-256 of the release's programs by name
 
+	DirectorAddresses []string // from which the director reaches the nodes; nil if that is not known
+
 	DNS     []string // name servers of the nodes
 	NTP     []string // time servers of the nodes
 	Aliases []Alias
@@ -251,6 +253,7 @@ func (in Input) facts(s *schema) map[string]any {
 	}
 	for name, list := range map[string][]string{
 		"api_server_names": in.APINames, "dns_upstreams": in.DNS, "chrony_config_server": in.NTP,
+		"director_addresses": in.DirectorAddresses,
 	} {
 		if list != nil {
 			facts[name] = list

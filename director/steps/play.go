@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -160,6 +161,7 @@ func (e Env) inventory(
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout),
 		Vars: c.Vars,
 	}
+	in.DirectorAddresses = e.directorAddresses(f)
 	if c.API.VIP.IsValid() {
 		in.APIVIP = c.API.VIP.String()
 	}
@@ -191,6 +193,25 @@ func (e Env) inventory(
 		in.Nodes = append(in.Nodes, n)
 	}
 	return render(in)
+}
+
+// directorAddresses returns the addresses from which the director reaches the nodes, sorted.
+func (e Env) directorAddresses(f step.Facts) []string {
+	if e.LocalAddress == nil {
+		return nil
+	}
+	var own []string
+	for _, m := range f.Nodes {
+		node, err := netip.ParseAddr(m.Address)
+		if err != nil {
+			continue
+		}
+		if local, ok := e.LocalAddress(node); ok {
+			own = append(own, local.String())
+		}
+	}
+	slices.Sort(own)
+	return slices.Compact(own)
 }
 
 // own gives the node what its pool has instead of what all nodes have.

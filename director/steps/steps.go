@@ -141,6 +141,8 @@ type Env struct {
 	Trees    func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
 	LogPath  func(planID, step string, attempt int) string
 	Registry string             // host:port as the nodes see it
+	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
+	LocalAddress func(other netip.Addr) (netip.Addr, bool)
 	CA       string             // PEM of the authority that signs the registry's certificate
 	Push     bundle.PushOptions // how images get into the registry
 	PushHost string             // host:port of the registry as the director sees it

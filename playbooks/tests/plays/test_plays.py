@@ -155,7 +155,7 @@ class Plays(unittest.TestCase):
             "container_runtime_live": False, "node_prepare_programs": [], "membership_patience": 0, "node_prepare_root": self.world + "/node",
             # The sandbox stands for every node at once, and masters have other rules than workers.
             "node_firewall_root": self.world + "/node/{{ node_firewall_at | default(inventory_hostname) }}", "node_firewall_live": False,
-            "peer_sources": [], "pod_pids_limit": 4096, "kube_reserved": {},
+            "peer_sources": [], "director_addresses": [], "pod_pids_limit": 4096, "kube_reserved": {},
             "system_reserved": {"cpu": "50m"}, "node_prepare_kubernetes_version": "", "drain_timeout_seconds": 20})
         values.update(more)
         inventory = {"all": {"children": {
