@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything, in two lanes side by side: Go's tests in one, playbooks and guests in the other. The first stage that fails ends both. Prints a
+# Everything, in two lanes side by side: what needs no guest in one, guests in the other. The first stage that fails ends both. Prints a
 # table of how long each stage took, slowest first.
 #
 # KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where there is no KVM; the
@@ -70,12 +70,13 @@ with_lab() { # command...: in a lab of its own, which is taken down whatever hap
     return "$rc"
 }
 
-go_lane() {
+host_lane() {
     stage 'lint' test/lint.sh
     stage 'unit and integration' unit
     stage 'race detector' race
     stage 'fuzzing' test/fuzz.sh 20s
     stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
+    stage 'playbooks' playbooks/test.sh
 }
 
 guest_lane() {
@@ -84,7 +85,6 @@ guest_lane() {
     stage 'lab' test/lab/lab_test.sh
     stage 'node image' images/node/build.sh --release "$bundle"
     image=$(images/node/build.sh --release "$bundle" | tail -n 1)
-    stage 'playbooks' playbooks/test.sh
     stage 'node image on a VM' images/node/test.sh "$image"
     stage 'libvirt back end on a real host' with_lab libvirt_in_lab
     if [[ $guests == vm || $("$lab" kvm) == kvm ]]; then
@@ -131,7 +131,7 @@ stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37
 
 set -m # each lane is a process group of its own
-go_lane &
+host_lane &
 first=$!
 guest_lane &
 second=$!
