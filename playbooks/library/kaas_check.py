@@ -169,14 +169,15 @@ class Proof:
 
     def until(self, what, look, hint):
         """Repeat look, which returns what is missing, until nothing is."""
-        begin = time.monotonic()
+        begin, pause = time.monotonic(), 1
         while True:
             missing = look()
             if not missing:
                 return self.proven(what, begin)
             if self.kubectl.over():
                 raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)), hint)
-            time.sleep(5)  # kubectl itself is what a slow master has least time for
+            time.sleep(pause)
+            pause = min(5, 2 * pause)  # kubectl itself is what a slow master has least time for
 
     def nodes(self):
         """Wait for the nodes."""
