@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -149,7 +150,7 @@ func (s *server) makePlan(ctx context.Context, a director.Actor, in *planInput) 
 }
 
 func (s *server) listNodes(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
-	v, err := s.Clusters.Nodes(ctx, in.Name)
+	v, err := s.Nodes.Nodes(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (s *server) listNodes(ctx context.Context, _ director.Actor, in *clusterInp
 }
 
 func (s *server) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
-	list, err := s.Clusters.Rehearse(ctx, in.Name, in.Node)
+	list, err := s.Nodes.Rehearse(ctx, in.Name, in.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 
 func (s *server) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
 	filters := []any{in.NamePrefix, in.Label, in.Status, in.Phase}
-	q := ClusterQuery{
+	q := clusters.Query{
 		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status,
 		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
 	}
@@ -271,7 +272,7 @@ func nodesOf(v NodesView) wire.Nodes {
 	return out
 }
 
-func clusterOf(v ClusterView) wire.Cluster {
+func clusterOf(v clusters.View) wire.Cluster {
 	c := wire.Cluster{
 		Name: v.Name, Generation: v.Generation, Status: v.Status, Release: v.Release, Endpoint: v.Endpoint,
 		Nodes: v.Nodes, Plan: v.Plan, PlanPhase: string(v.PlanPhase), Machines: make([]wire.Machine, len(v.Machines)),

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -18,6 +20,7 @@ import (
 type Ports struct {
 	Documents Documents
 	Clusters  Clusters
+	Nodes     Nodes
 	Plans     Plans
 	Journal   Journal
 	Phases    Phases
@@ -48,16 +51,20 @@ type Documents interface {
 	DeleteDocumentIf(ctx context.Context, actor string, ref model.Ref, c documents.Condition) error
 }
 
-// Clusters is what the API offers of clusters and their nodes.
+// Clusters is what the API offers of clusters as the database has them.
 type Clusters interface {
 	// ListClusters lists clusters by name.
-	ListClusters(ctx context.Context, q ClusterQuery) ([]ClusterView, *director.Place, error)
+	ListClusters(ctx context.Context, q clusters.Query) ([]clusters.View, *director.Place, error)
 	// ClusterView is the state of one cluster, or not_found.
-	ClusterView(ctx context.Context, name string) (ClusterView, error)
+	ClusterView(ctx context.Context, name string) (clusters.View, error)
+}
+
+// Nodes is what the API offers of the nodes of clusters.
+type Nodes interface {
 	// Nodes returns the nodes of the cluster as its API, its ledger and its hypervisor show them.
 	Nodes(ctx context.Context, cluster string) (NodesView, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
-	Rehearse(ctx context.Context, cluster, node string) ([]Eviction, error)
+	Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error)
 }
 
 // Plans is what the API offers of plans.
@@ -181,31 +188,4 @@ type Certificate struct {
 type PhaseView struct {
 	director.PhaseTask
 	Plans map[string]plan.View // by id
-}
-
-// Eviction is a pod that a drain would move away, or would not.
-type Eviction struct {
-	Namespace, Pod, Owner string
-	Blocked, Why          string // empty if it would go
-}
-
-// ClusterView is what is known of a cluster without asking it.
-type ClusterView struct {
-	Name       string
-	Generation int64
-	Status     string // absent, creating, ready, deleting, failed, changing
-	Release    string
-	Endpoint   string
-	Nodes      int           // how many machines it has
-	Machines   []MachineView // empty in a list without machines
-	Plan       string        // id of the plan that holds it; empty if none
-	PlanPhase  plan.Phase
-}
-
-// MachineView is one VM of a cluster.
-type MachineView struct {
-	Name, Role, Pool, Address, Host, VMID, State string
-	CPUs                                         int
-	Memory                                       model.Size
-	NICs                                         []director.NIC // beside the first
 }

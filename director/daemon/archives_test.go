@@ -28,13 +28,13 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := connect(t, c, d)
-	first := ended(t, d.ops, begin(t, d.ops, plan.Request{}).Plan.ID)
+	first := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
 	wantPhase(t, first, plan.PhaseDone)
 	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)
 	if _, err := api.Apply(t.Context(), []byte(more), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	second := ended(t, d.ops, begin(t, d.ops, plan.Request{}).Plan.ID)
+	second := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
 	wantPhase(t, second, plan.PhaseDone)
 	before, err := api.Plan(t.Context(), first.Plan.ID)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	}
 
 	later := time.Now().Add(time.Hour)
-	n, _, err := operations.Retention{Operations: d.ops}.ArchivePlans(t.Context(), "director", later, later, 100)
+	n, _, err := operations.Retention{Operations: d.services.ops}.ArchivePlans(t.Context(), "director", later, later, 100)
 	if err != nil || n != 1 {
 		t.Fatalf("archived %d plans, %v", n, err)
 	}
@@ -66,7 +66,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	if director.KindOf(err) != director.KindNotFound || !strings.Contains(err.Error(), "was archived on") {
 		t.Errorf("started again: %v", err)
 	}
-	wantPhase(t, ended(t, d.ops, begin(t, d.ops, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
+	wantPhase(t, ended(t, d.services, begin(t, d.services, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
 }
 
 func archiveNames(t *testing.T, api *client.Client, id string) (names []string) {

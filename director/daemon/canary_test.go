@@ -361,13 +361,13 @@ var neverKept = []string{"PRIVATE KEY-----\n", `PRIVATE KEY-----\n`, "-cert-v01@
 // keepADisk has the ledger keep the data disk of a node.
 func keepADisk(t *testing.T, d *Daemon) {
 	t.Helper()
-	rows, err := d.ops.Store.Machines(t.Context(), store.MachineFilter{Cluster: "demo"})
+	rows, err := d.services.db.Machines(t.Context(), store.MachineFilter{Cluster: "demo"})
 	if err != nil || len(rows) == 0 {
 		t.Fatalf("%d machines, %v", len(rows), err)
 	}
 	m := rows[0]
 	id := director.DiskID(m.ID, director.DataDiskSerial)
-	err = d.ops.Store.KeepDisks(t.Context(), []director.KeptDisk{{
+	err = d.services.db.KeepDisks(t.Context(), []director.KeptDisk{{
 		ID: id, Name: id, Provider: m.Provider, Host: m.Host, Machine: m.ID, Serial: director.DataDiskSerial,
 		ClusterUID: m.ClusterUID, Cluster: m.Cluster,
 		Pool: m.Pool, Node: m.Name, Kept: time.Now(),

@@ -66,7 +66,6 @@ type Daemon struct {
 	registryAddr net.Addr
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	docs         *documents.Service
-	ops          *operations.Operations
 	services     services
 	fencing      *fence.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
@@ -183,28 +182,22 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
-	d.services = d.newServices(db, env, files)
-	var scheduler *schedule.Scheduler // its jobs use the operations, which check schedules with it
-	ops := operations.New(operations.Config{
-		Store: db, Engine: eng, Env: env, NewID: newPlanID, Now: time.Now, Log: d.log, ProviderTypes: hands.providers,
-		Confine: d.cfg.rules(),
-		PlanLife: time.Duration(
-			d.cfg.PlanLife,
-		), Approval: operations.Approval(d.cfg.Approval), Support: d.support(db, build, hands.playbook, tree),
-		Archives: operations.Archives{Store: db, Dir: d.path("archives"), Host: host},
-		Director: planner.Director{
+	d.services = newServices(parts{
+		cfg: d.cfg, log: d.log, db: db, env: env, engine: eng, files: files, types: hands.providers, host: host,
+		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree),
+		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
 		},
-		LogsOf: logsOf, CreationsPerHour: d.cfg.CreationsPerHour,
 	})
+	var scheduler *schedule.Scheduler // its jobs use services that check schedules with it
 	d.docs = documents.New(documents.Config{
 		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
 		Applied:       func() { scheduler.Wake() },
 		Answer:        func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
 	})
-	scheduler = d.scheduler(db, ops)
+	scheduler = d.scheduler(db)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
 		return err
 	}
@@ -215,12 +208,13 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err := d.rehearse(ctx, db, out); err != nil {
 		return err
 	}
-	d.ops = ops
-	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error { return d.ops.Repair(ctx, time.Now()) })
+	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
+		return d.services.ops.Repair(ctx, time.Now())
+	})
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
 	d.startServing(ctx, db, env)
-	return d.startAPI(ctx, db, d.ports(db, box, env, hands, ops, scheduler), service, identity, build, m)
+	return d.startAPI(ctx, db, d.ports(box, hands, scheduler), service, identity, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -419,17 +413,17 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 }
 
 // ports puts what the API offers behind its ports.
-func (d *Daemon) ports(
-	db *store.Store, box *seal.Box, env steps.Env, h hands, ops *operations.Operations, scheduler *schedule.Scheduler,
-) api.Ports {
+func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) api.Ports {
+	s := d.services
 	return api.Ports{
 		Documents: d.docs,
-		Clusters:  ops, Plans: ops, Journal: ops, Phases: ops, Capacity: ops,
-		Images: d.services.images, Ledger: d.services.vms, Disks: d.services.disks,
-		Access:    access.New(db, ops, env, time.Now),
-		Schedules: schedules.New(db, scheduler, time.Now),
+		Clusters:  s.clusters,
+		Nodes:     s.ops, Plans: s.ops, Journal: s.ops, Phases: s.ops, Capacity: s.ops,
+		Images: s.images, Ledger: s.vms, Disks: s.disks,
+		Access:    access.New(s.db, s.ops, s.env, time.Now),
+		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{
-			Vault: d.vault(db, box), Backends: env.Backends, Director: db.DirectorID(), Simulates: h.simulates(),
+			Vault: d.vault(s.db, box), Backends: s.env.Backends, Director: s.db.DirectorID(), Simulates: h.simulates(),
 			Now: time.Now,
 		}),
 	}

@@ -48,7 +48,7 @@ func TestProviderURIRunsNothing(t *testing.T) {
 		}
 		docs, err := model.Parse([]byte(text), "x")
 		if err == nil {
-			err = d.ops.Store.Update(t.Context(), func(
+			err = d.services.db.Update(t.Context(), func(
 				tx *store.Tx,
 			) error {
 				return tx.PutDocument(docs[0], "earlier", time.Now())

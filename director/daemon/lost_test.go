@@ -34,7 +34,7 @@ func openOutage(t *testing.T, documents string) *outage {
 	}
 	api := connect(t, c, d)
 	run(t, api, plan.ClusterCreate)
-	b, err := d.ops.Env.Backends.Backend(t.Context(), "lab")
+	b, err := d.services.env.Backends.Backend(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (o *outage) node(name string) wire.Node {
 func (o *outage) vms(name string) []hypervisor.VM {
 	o.t.Helper()
 	var out []hypervisor.VM
-	all, err := sim.Open(o.world.Clone().Reach()).List(o.t.Context(), hypervisor.Filter{Director: o.d.ops.Director.ID})
+	all, err := sim.Open(o.world.Clone().Reach()).List(o.t.Context(), hypervisor.Filter{Director: o.d.services.director.ID})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestLostHostOfTheOnlyMaster(t *testing.T) {
 		plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}, LostHost: host},
 		"is the last master of cluster demo",
 	)
-	if all, err := o.d.ops.Store.LostHosts(t.Context(), ""); err != nil || len(all) > 0 {
+	if all, err := o.d.services.db.LostHosts(t.Context(), ""); err != nil || len(all) > 0 {
 		t.Errorf("a refused request has declared %+v lost, %v", all, err)
 	}
 }
@@ -386,7 +386,7 @@ func TestDeclaredLost(t *testing.T) {
 			t.Errorf("VM %s on %s is %s", vm.ID, vm.Host, vm.Power)
 		}
 	}
-	lost, err := o.d.ops.Store.LostHosts(t.Context(), "lab")
+	lost, err := o.d.services.db.LostHosts(t.Context(), "lab")
 	if err != nil || len(lost) > 0 {
 		t.Errorf("lost are %+v, %v", lost, err)
 	}

@@ -19,7 +19,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := d.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
+	first, err := d.services.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,25 +29,25 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 		Address: "10.0.0.1",
 		NICs:    []director.NIC{{Role: "storage", Network: "store", Address: "10.1.0.1", MAC: node.MAC}},
 	}
-	if err := d.ops.Store.Update(t.Context(), func(
+	if err := d.services.db.Update(t.Context(), func(
 		tx *store.Tx,
 	) error {
 		return tx.IntendMachine(take, time.Now())
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.ops.StartPlan(t.Context(), "admin", first.Plan.ID, first.Plan.Hash)
+	_, err = d.services.ops.StartPlan(t.Context(), "admin", first.Plan.ID, first.Plan.Hash)
 	if director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(err.Error(), node.Name+" would get the MAC address") ||
 		!strings.Contains(director.HintOf(err), "plan again") {
 		t.Fatalf("the start: %v, hint %q", err, director.HintOf(err))
 	}
-	second := ended(t, d.ops, begin(t, d.ops, plan.Request{}).Plan.ID)
+	second := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
 	wantPhase(t, second, plan.PhaseDone)
 	if again := second.Plan.Machines[1]; again.Name != node.Name || again.MAC == node.MAC {
 		t.Errorf("%s has %s again", again.Name, again.MAC)
 	}
-	rows, err := d.ops.Store.Machines(t.Context(), store.MachineFilter{Cluster: "demo"})
+	rows, err := d.services.db.Machines(t.Context(), store.MachineFilter{Cluster: "demo"})
 	if err != nil || len(rows) != 4 {
 		t.Fatal(rows, err)
 	}

@@ -31,7 +31,7 @@ func openClinic(t *testing.T, maintenance string) *clinic {
 	}
 	api := connect(t, c, d)
 	run(t, api, plan.ClusterCreate)
-	b, err := d.ops.Env.Backends.Backend(t.Context(), "lab")
+	b, err := d.services.env.Backends.Backend(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func openClinic(t *testing.T, maintenance string) *clinic {
 
 func (c *clinic) vm(name string) hypervisor.VM {
 	c.t.Helper()
-	all, err := c.vms.List(c.t.Context(), hypervisor.Filter{Director: c.d.ops.Director.ID})
+	all, err := c.vms.List(c.t.Context(), hypervisor.Filter{Director: c.d.services.director.ID})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (c *clinic) round() (operation, said string) {
 	defer cancel()
 	before := c.plans()
 	for range 2 {
-		if err := c.d.ops.Repair(ctx, c.now); err != nil {
+		if err := c.d.services.ops.Repair(ctx, c.now); err != nil {
 			c.t.Fatal(err)
 		}
 		c.now = c.now.Add(11 * time.Minute)
@@ -104,7 +104,7 @@ func (c *clinic) round() (operation, said string) {
 
 func (c *clinic) plans() []string {
 	c.t.Helper()
-	ids, err := c.d.ops.Store.Plans(c.t.Context(), store.PlanFilter{Cluster: "demo"})
+	ids, err := c.d.services.db.Plans(c.t.Context(), store.PlanFilter{Cluster: "demo"})
 	if err != nil {
 		c.t.Fatal(err)
 	}

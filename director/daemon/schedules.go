@@ -24,11 +24,11 @@ func defaultSchedules() []model.Document {
 }
 
 // scheduler returns the scheduler with every job that this director knows.
-func (d *Daemon) scheduler(db *store.Store, ops *operations.Operations) *schedule.Scheduler {
+func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
 		schedule.PruneJob(
-			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: ops.UsedPrograms},
-			operations.Retention{Operations: ops}, time.Now,
+			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.ops.UsedPrograms},
+			operations.Retention{Operations: d.services.ops}, time.Now,
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(d.services.vms),

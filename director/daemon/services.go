@@ -1,32 +1,70 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
+	"path/filepath"
 	"time"
 
+	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/disks"
+	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/vms"
 )
 
-// services are the services that need no plans.
-type services struct {
-	images *images.Service
-	vms    *vms.Service
-	disks  *disks.Service
+// parts are what services are made from.
+type parts struct {
+	cfg      Config
+	log      *slog.Logger
+	db       *store.Store
+	env      steps.Env
+	engine   *engine.Engine
+	files    *imagestore.Store
+	director planner.Director
+	types    []string                   // of providers that this director takes; any if nil
+	host     string                     // of this director
+	logsOf   func(instance string) bool // reports whether the logs of that director are where ours are; nil without peers
+	support  func(context.Context) operations.Support
 }
 
-func (d *Daemon) newServices(db *store.Store, env steps.Env, files *imagestore.Store) services {
-	kept := disks.New(db, env.Backends, db.DirectorID(), time.Now)
+// services are what can be asked of the director.
+type services struct {
+	parts
+	images   *images.Service
+	vms      *vms.Service
+	disks    *disks.Service
+	clusters *clusters.Service
+	ops      *operations.Operations
+}
+
+func newServices(p parts) services {
+	kept := disks.New(p.db, p.env.Backends, p.db.DirectorID(), time.Now)
 	return services{
+		parts: p,
 		disks: kept,
 		images: images.New(images.Config{
-			Store: db, Files: files, Backends: env.Backends, Gate: env.Gate, Dirs: d.cfg.rules().Images, Now: time.Now,
+			Store: p.db, Files: p.files, Backends: p.env.Backends, Gate: p.env.Gate, Dirs: p.cfg.rules().Images,
+			Now: time.Now,
 		}),
 		vms: vms.New(vms.Config{
-			Store: db, Backends: env.Backends, Clusters: env, Disks: kept, Director: db.DirectorID(), Now: time.Now,
+			Store: p.db, Backends: p.env.Backends, Clusters: p.env, Disks: kept, Director: p.db.DirectorID(),
+			Now: time.Now,
+		}),
+		clusters: clusters.New(p.db),
+		ops: operations.New(operations.Config{
+			Store: p.db, Engine: p.engine, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
+			ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
+			Approval: operations.Approval(p.cfg.Approval), Support: p.support,
+			Archives: operations.Archives{
+				Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host,
+			},
+			Director: p.director, LogsOf: p.logsOf, CreationsPerHour: p.cfg.CreationsPerHour,
 		}),
 	}
 }

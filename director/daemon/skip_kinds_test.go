@@ -102,7 +102,7 @@ func skipKind(t *testing.T, kind string, r plan.Request) {
 // another returns a host that the node is not on.
 func (s *skipping) another(t *testing.T, node string) string {
 	t.Helper()
-	rows, err := s.Store.Machines(t.Context(), store.MachineFilter{})
+	rows, err := s.db.Machines(t.Context(), store.MachineFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,9 +112,8 @@ func (m *members) Nodes(ctx context.Context) ([]kube.Node, error) {
 
 // skipping is a director on a simulated hypervisor whose cluster has the members that its playbooks have made.
 type skipping struct {
-	*operations.Operations
+	services
 	docs    *documents.Service
-	ledger  *vms.Service
 	cluster *members
 }
 
@@ -125,30 +124,30 @@ func openSkipping(t *testing.T) *skipping {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ops.Engine.Stop(t.Context()); err != nil {
+	if err := d.services.engine.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	conf := d.ops.Config
-	s := &skipping{docs: d.docs, ledger: d.services.vms, cluster: &members{runs: map[string]member{}, vms: func(
+	p := d.services.parts
+	s := &skipping{docs: d.docs, cluster: &members{runs: map[string]member{}, vms: func(
 		ctx context.Context,
 	) (map[string]string, error) {
-		rows, err := conf.Store.Machines(ctx, store.MachineFilter{})
+		rows, err := p.db.Machines(ctx, store.MachineFilter{})
 		out := map[string]string{}
 		for _, m := range rows {
 			out[m.Name] = m.VMID
 		}
 		return out, err
 	}}}
-	conf.Env.Player = s.cluster
-	conf.Env.Connect = func([]byte) (steps.API, error) { return s.cluster, nil }
-	handlers := steps.Handlers(conf.Env)
+	p.env.Player = s.cluster
+	p.env.Connect = func([]byte) (steps.API, error) { return s.cluster, nil }
+	handlers := steps.Handlers(p.env)
 	handlers[step.ReleasePush] = plan.HandlerFunc(func(context.Context, plan.Run) error { return nil })
-	conf.Engine, err = engine.New(t.Context(), engine.Config{
-		Director: conf.Store.DirectorID(), Instance: "second", Store: engineStore{conf.Store}, Handlers: handlers,
-		Log: conf.Log, Explain: explain, Current: operations.Current,
+	p.engine, err = engine.New(t.Context(), engine.Config{
+		Director: p.db.DirectorID(), Instance: "second", Store: engineStore{p.db}, Handlers: handlers,
+		Log: p.log, Explain: explain, Current: operations.Current,
 	})
 	if err == nil {
-		err = conf.Engine.Start(t.Context())
+		err = p.engine.Start(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -156,11 +155,11 @@ func openSkipping(t *testing.T) *skipping {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
-		if err := conf.Engine.Stop(ctx); err != nil {
+		if err := p.engine.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	s.Operations = operations.New(conf)
+	s.services = newServices(p)
 	return s
 }
 
@@ -168,13 +167,13 @@ func openSkipping(t *testing.T) *skipping {
 // them. It returns what was skipped, and what a person was not allowed to skip.
 func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bool) (skipped, refused []string) {
 	t.Helper()
-	p, err := s.MakePlan(t.Context(), "admin", "demo", r)
+	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	drop := func(step string) {
 		t.Helper()
-		_, err := s.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
+		_, err := s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
 			Verb: api.VerbSkip, Step: step, Reason: "a person knows better",
 		})
 		switch {
@@ -191,11 +190,11 @@ func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bo
 			drop(step.ID)
 		}
 	}
-	if _, err := s.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
+	if _, err := s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
 		t.Fatal(err)
 	}
 	for range len(p.Plan.Steps) {
-		v := ended(t, s.Operations, p.Plan.ID)
+		v := ended(t, s.services, p.Plan.ID)
 		if v.State.Phase == plan.PhaseDone {
 			break
 		}
@@ -216,11 +215,11 @@ func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bo
 // less of than there is, and fails the test for everything that the ledger makes up.
 func (s *skipping) differences(t *testing.T) (unsaid []string) {
 	t.Helper()
-	rows, err := s.Store.Machines(t.Context(), store.MachineFilter{})
+	rows, err := s.db.Machines(t.Context(), store.MachineFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := s.ledger.List(t.Context(), true)
+	v, err := s.vms.List(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +248,7 @@ func (s *skipping) differences(t *testing.T) (unsaid []string) {
 			t.Errorf("%s: the ledger says version %q, the cluster %q", m.Name, m.Kubernetes, runs[m.Name])
 		}
 	}
-	if _, err := s.Store.Document(t.Context(), demoRef); director.KindOf(err) == director.KindNotFound && len(rows) > 0 {
+	if _, err := s.db.Document(t.Context(), demoRef); director.KindOf(err) == director.KindNotFound && len(rows) > 0 {
 		t.Errorf("the document is gone, and %d machines are left", len(rows))
 	}
 	return unsaid
@@ -291,7 +290,7 @@ func TestASkippedJoinIsNoMember(t *testing.T) {
 
 func (s *skipping) version(t *testing.T, node string) string {
 	t.Helper()
-	rows, err := s.Store.Machines(t.Context(), store.MachineFilter{})
+	rows, err := s.db.Machines(t.Context(), store.MachineFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +315,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	s.through(t, plan.Request{Nodes: []string{"demo-w-2"}, KeepVM: true}, none)
 	kept := func() director.Machine {
 		t.Helper()
-		rows, err := s.Store.Machines(t.Context(), store.MachineFilter{})
+		rows, err := s.db.Machines(t.Context(), store.MachineFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +330,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	if m := kept(); m.KeptBy != "admin" || m.State != director.MachineDetached {
 		t.Errorf("the ledger says %+v", m)
 	}
-	if p, err := s.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil || len(p.Plan.Steps) > 0 {
+	if p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil || len(p.Plan.Steps) > 0 {
 		t.Errorf("a plan of the unchanged document has the steps %v: %v", p.Plan.Steps, err)
 	}
 	s.apply(t, fewer.Replace(nextRelease()))
@@ -339,7 +338,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	if m := kept(); m.KeptBy != "admin" || m.Kubernetes != "" || s.version(t, "demo-w-1") != "v1.37.2" {
 		t.Errorf("after an upgrade: %+v", m)
 	}
-	v, err := s.Nodes(t.Context(), "demo")
+	v, err := s.ops.Nodes(t.Context(), "demo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +355,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	s.agrees(t)
 	s.through(t, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-w-2"}, KeepVM: true}, none)
 	s.apply(t, fewer.Replace(nextRelease()))
-	if p, err := s.MakePlan(t.Context(), "admin", "demo", plan.Request{
+	if p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{
 		Nodes: []string{"demo-w-2"},
 	}); err != nil ||
 		!slices.ContainsFunc(p.Plan.Steps, func(st plan.Step) bool { return st.ID == "vm.delete/demo-w-2" }) {

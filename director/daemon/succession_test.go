@@ -31,14 +31,14 @@ func demoDocument() string {
 }
 
 // begin makes a plan and starts it.
-func begin(t *testing.T, ops *operations.Operations, r plan.Request) plan.View {
+func begin(t *testing.T, s services, r plan.Request) plan.View {
 	t.Helper()
-	p, err := ops.MakePlan(t.Context(), "admin", "demo", r)
-	if err == nil && len(p.Plan.Approvals) > 0 && ops.Approval != operations.ApprovalNone {
-		_, err = ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbApprove, Hash: p.Plan.Hash})
+	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", r)
+	if err == nil && len(p.Plan.Approvals) > 0 && s.cfg.Approval != string(operations.ApprovalNone) {
+		_, err = s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbApprove, Hash: p.Plan.Hash})
 	}
 	if err == nil {
-		p, err = ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+		p, err = s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -47,13 +47,13 @@ func begin(t *testing.T, ops *operations.Operations, r plan.Request) plan.View {
 }
 
 // ended waits until the plan does not move any more.
-func ended(t *testing.T, ops *operations.Operations, id string) plan.View {
+func ended(t *testing.T, s services, id string) plan.View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		changed := ops.Engine.Changed()
-		v, err := ops.Plan(ctx, id)
+		changed := s.engine.Changed()
+		v, err := s.ops.Plan(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,9 +76,9 @@ func wantPhase(t *testing.T, v plan.View, want plan.Phase) {
 }
 
 // living returns the names of all machines that the ledger has.
-func living(t *testing.T, ops *operations.Operations) []string {
+func living(t *testing.T, s services) []string {
 	t.Helper()
-	rows, err := ops.Store.Machines(t.Context(), store.MachineFilter{})
+	rows, err := s.db.Machines(t.Context(), store.MachineFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func living(t *testing.T, ops *operations.Operations) []string {
 }
 
 // wantStale expects that none of the verbs moves the plan on.
-func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) {
+func wantStale(t *testing.T, s services, id, step, says string) {
 	t.Helper()
 	for _, m := range []api.Move{
 		{Verb: api.VerbRetry},
@@ -98,7 +98,7 @@ func wantStale(t *testing.T, ops *operations.Operations, id, step, says string) 
 		{Verb: api.VerbUndo},
 		{Verb: api.VerbSkip, Step: step, Reason: "why not"},
 	} {
-		_, err := ops.MovePlan(t.Context(), "admin", id, m)
+		_, err := s.ops.MovePlan(t.Context(), "admin", id, m)
 		if director.KindOf(err) != director.KindConflict || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s %s: got %v, want a conflict that says %q", m.Verb, m.Step, err, says)
 		}
@@ -117,47 +117,47 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops := d.ops
+	s := d.services
 	const failed = "prepare/demo-w-2"
-	old := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
+	old := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
 	wantPhase(t, old, plan.PhaseFailed)
-	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
-	old, err = ops.Plan(t.Context(), old.Plan.ID)
+	wantPhase(t, ended(t, s, begin(t, s, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
+	old, err = s.ops.Plan(t.Context(), old.Plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantPhase(t, old, plan.PhaseDiscarded)
-	wantStale(t, ops, old.Plan.ID, failed, "")
+	wantStale(t, s, old.Plan.ID, failed, "")
 
 	// A director of before has left it as it was.
 	revive := func() {
 		t.Helper()
-		if _, err := ops.Store.SQL().ExecContext(
+		if _, err := s.db.SQL().ExecContext(
 			t.Context(), "UPDATE plans SET phase = 'failed' WHERE id = ?", old.Plan.ID,
 		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	revive()
-	wantStale(t, ops, old.Plan.ID, failed, "was deleted")
+	wantStale(t, s, old.Plan.ID, failed, "was deleted")
 	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	wantStale(t, ops, old.Plan.ID, failed, "was deleted") // another cluster of the same name
-	if diff := cmp.Diff([]string{}, living(t, ops)); diff != "" {
+	wantStale(t, s, old.Plan.ID, failed, "was deleted") // another cluster of the same name
+	if diff := cmp.Diff([]string{}, living(t, s)); diff != "" {
 		t.Errorf("the ledger has machines again: %s", diff)
 	}
 
-	first := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
-	second := ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID)
+	first := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
+	second := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
 	wantPhase(t, second, plan.PhaseFailed)
 	old = first
 	revive()
-	wantStale(t, ops, first.Plan.ID, failed, "was started after it")
-	if _, err := ops.MovePlan(t.Context(), "admin", second.Plan.ID, api.Move{Verb: api.VerbRetry}); err != nil {
+	wantStale(t, s, first.Plan.ID, failed, "was started after it")
+	if _, err := s.ops.MovePlan(t.Context(), "admin", second.Plan.ID, api.Move{Verb: api.VerbRetry}); err != nil {
 		t.Errorf("the newest plan: %v", err)
 	}
-	wantPhase(t, ended(t, ops, second.Plan.ID), plan.PhaseFailed)
+	wantPhase(t, ended(t, s, second.Plan.ID), plan.PhaseFailed)
 }
 
 // meddling does something else when the hypervisor is asked for its VMs the next time.
@@ -199,10 +199,10 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := d.ops.Config
-	m := &meddling{Backends: conf.Env.Backends}
-	conf.Env.Backends = m
-	ops := operations.New(conf)
+	p := d.services.parts
+	m := &meddling{Backends: p.env.Backends}
+	p.env.Backends = m
+	s := newServices(p)
 	apply := func(old, replacement string) func() error {
 		return func() error {
 			_, err := d.docs.Apply(
@@ -228,7 +228,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			return d.docs.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
 		}},
 		{"another plan", "plan p-between was started", func() error {
-			return d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return d.services.db.Update(t.Context(), func(tx *store.Tx) error {
 				p := plan.Plan{
 					ID: "p-between", CreatedAt: time.Now(),
 					Content: plan.Content{Operation: plan.ClusterScale, Cluster: "demo"},
@@ -245,20 +245,20 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 				t.Fatal(err)
 			}
-			p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
+			p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.mu.Lock()
 			m.do = tt.meanwhile
 			m.mu.Unlock()
-			_, err = ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+			_, err = s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
 			deleted := strings.Contains(tt.name, "cluster is") // which discards the plan too
 			if director.KindOf(err) != director.KindConflict || err == nil ||
 				!deleted && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v, want a conflict that says %q", err, tt.says)
 			}
-			if diff := cmp.Diff([]string{}, living(t, ops)); diff != "" {
+			if diff := cmp.Diff([]string{}, living(t, s)); diff != "" {
 				t.Errorf("it has reserved machines: %s", diff)
 			}
 		})
@@ -266,7 +266,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
+	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
 }
 
 // A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a
@@ -277,8 +277,8 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops, ref := d.ops, model.Ref{Kind: model.KindCluster, Name: "demo"}
-	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
+	s, ref := d.services, model.Ref{Kind: model.KindCluster, Name: "demo"}
+	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone)
 	doc, err := d.docs.Document(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -289,24 +289,24 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 		!strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
 		t.Errorf("a cluster with VMs: %v", err)
 	}
-	p, err := ops.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
+	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
+	if _, err := s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
 		Verb: api.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
+	if _, err := s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, ops, p.Plan.ID), plan.PhaseDone)
+	wantPhase(t, ended(t, s, p.Plan.ID), plan.PhaseDone)
 	secrets := func() (n int) {
 		t.Helper()
 		const query = "SELECT count(*) FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE " +
 			"cluster_uid = ?)"
-		if err := ops.Store.SQL().QueryRowContext(t.Context(), query, doc.UID, doc.UID).Scan(&n); err != nil {
+		if err := s.db.SQL().QueryRowContext(t.Context(), query, doc.UID, doc.UID).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -317,13 +317,13 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if err := d.docs.DeleteDocument(t.Context(), "admin", ref); err != nil {
 		t.Fatal(err)
 	}
-	if _, there, err := ops.Store.Installed(t.Context(), "demo"); there || err != nil || secrets() != 0 {
+	if _, there, err := s.db.Installed(t.Context(), "demo"); there || err != nil || secrets() != 0 {
 		t.Errorf("left behind: a record %t, %d secrets; %v", there, secrets(), err)
 	}
 	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, ops, begin(t, ops, plan.Request{}).Plan.ID), plan.PhaseDone)
+	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone)
 }
 
 // While a plan holds the cluster its document stays, also before the plan has made a machine.
@@ -333,7 +333,7 @@ func TestADocumentStaysWhileAPlanHoldsItsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.ops.Store.Update(t.Context(), func(tx *store.Tx) error {
+	err = d.services.db.Update(t.Context(), func(tx *store.Tx) error {
 		p := plan.Plan{
 			ID: "p-holds", CreatedAt: time.Now(),
 			Content: plan.Content{

@@ -193,7 +193,7 @@ func (o *Operations) powerBeside(ctx context.Context, w planner.World) (power, d
 }
 
 // Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).
-func (o *Operations) Rehearse(ctx context.Context, cluster, node string) ([]api.Eviction, error) {
+func (o *Operations) Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error) {
 	const op = "operations.rehearse"
 	if _, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
 		return nil, err
@@ -211,10 +211,5 @@ func (o *Operations) Rehearse(ctx context.Context, cluster, node string) ([]api.
 		return nil, err
 	}
 	defer client.Close()
-	evictions, err := client.Rehearse(ctx, node)
-	out := make([]api.Eviction, len(evictions))
-	for i, e := range evictions {
-		out[i] = api.Eviction(e)
-	}
-	return out, err
+	return client.Rehearse(ctx, node)
 }

@@ -59,10 +59,10 @@ type Operations struct {
 }
 
 var (
-	_ api.Clusters = (*Operations)(nil)
-	_ api.Plans    = (*Operations)(nil)
-	_ api.Journal  = (*Operations)(nil)
-	_ api.Phases   = (*Operations)(nil)
+	_ api.Nodes   = (*Operations)(nil)
+	_ api.Plans   = (*Operations)(nil)
+	_ api.Journal = (*Operations)(nil)
+	_ api.Phases  = (*Operations)(nil)
 )
 
 // New returns the operations.

@@ -18,6 +18,8 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/clusters"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -54,7 +56,7 @@ type run struct {
 
 // Ports are the ports with this director behind them. The others are types of their own.
 func (o *Operations) Ports() api.Ports {
-	return api.Ports{Documents: o, Clusters: o, Plans: o, Journal: o, Phases: o, Access: o}
+	return api.Ports{Documents: o, Clusters: o, Nodes: o, Plans: o, Journal: o, Phases: o, Access: o}
 }
 
 // New returns a director without documents. Its clock is now, or time.Now for nil.
@@ -77,23 +79,23 @@ func notFound(format string, args ...any) error {
 }
 
 // ClusterView is the state of a cluster.
-func (o *Operations) ClusterView(_ context.Context, name string) (api.ClusterView, error) {
+func (o *Operations) ClusterView(_ context.Context, name string) (clusters.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: name}]
 	if !ok {
-		return api.ClusterView{}, notFound("there is no Cluster/%s", name)
+		return clusters.View{}, notFound("there is no Cluster/%s", name)
 	}
 	return o.cluster(d), nil
 }
 
-func (o *Operations) cluster(d model.Stored) api.ClusterView {
+func (o *Operations) cluster(d model.Stored) clusters.View {
 	name := d.Metadata.Name
-	v := api.ClusterView{Name: name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
+	v := clusters.View{Name: name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
 	if o.up[name] {
 		v.Status, v.Endpoint = "ready", "https://10.88.0.10:6443"
 		for _, m := range machines(name) {
-			v.Machines = append(v.Machines, api.MachineView{
+			v.Machines = append(v.Machines, clusters.Machine{
 				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2,
 				Memory: 4 * model.GiB,
 			})
@@ -217,13 +219,13 @@ func certificates() []api.Certificate {
 }
 
 // Rehearse shows one pod that would go and one that a budget holds.
-func (o *Operations) Rehearse(_ context.Context, cluster, node string) ([]api.Eviction, error) {
+func (o *Operations) Rehearse(_ context.Context, cluster, node string) ([]kube.Eviction, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.up[cluster] {
 		return nil, notFound("there is no node %s", node)
 	}
-	return []api.Eviction{
+	return []kube.Eviction{
 		{Namespace: "shop", Pod: "cart-1", Owner: "ReplicaSet/cart"},
 		{
 			Namespace: "shop", Pod: "db-0", Owner: "StatefulSet/db", Blocked: "budget",

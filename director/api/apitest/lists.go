@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -105,10 +106,10 @@ func (o *Operations) documents(q documents.Query) []model.Stored {
 }
 
 // ListClusters lists clusters.
-func (o *Operations) ListClusters(_ context.Context, q api.ClusterQuery) ([]api.ClusterView, *director.Place, error) {
+func (o *Operations) ListClusters(_ context.Context, q clusters.Query) ([]clusters.View, *director.Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []api.ClusterView
+	var all []clusters.View
 	for _, d := range o.documents(documents.Query{
 		Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix, Labels: q.Labels,
 	}) {
@@ -116,6 +117,6 @@ func (o *Operations) ListClusters(_ context.Context, q api.ClusterQuery) ([]api.
 			all = append(all, v)
 		}
 	}
-	views, next := cut(all, q.Page, func(v api.ClusterView) string { return v.Name })
+	views, next := cut(all, q.Page, func(v clusters.View) string { return v.Name })
 	return views, next, nil
 }

@@ -1,4 +1,4 @@
-package operations
+package clusters
 
 import (
 	"fmt"
@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 )
 
 // fleetOf stores clusters of some machines each, with a plan of one step.
-func fleetOf(t testing.TB, clusters, machines int) *Operations {
+func fleetOf(t testing.TB, clusters, machines int) *Service {
 	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -63,7 +62,7 @@ func fleetOf(t testing.TB, clusters, machines int) *Operations {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Store: db, Now: time.Now})
+	return New(db)
 }
 
 // A list without machines says the same of everything else.
@@ -71,7 +70,7 @@ func TestListWithoutMachines(t *testing.T) {
 	t.Parallel()
 	o := fleetOf(t, 5, 3)
 	for _, bare := range []bool{false, true} {
-		q := api.ClusterQuery{Page: director.Page{Sort: "name", Limit: 2}, Labels: model.Selector{"n=0"}, NoMachines: bare}
+		q := Query{Page: director.Page{Sort: "name", Limit: 2}, Labels: model.Selector{"n=0"}, NoMachines: bare}
 		var names []string
 		for {
 			views, next, err := o.ListClusters(t.Context(), q)
@@ -99,7 +98,7 @@ func TestListWithoutMachines(t *testing.T) {
 func BenchmarkListClusters(b *testing.B) {
 	o := fleetOf(b, 1000, 10)
 	for b.Loop() {
-		q := api.ClusterQuery{Page: director.Page{Sort: "name", Limit: 500}, NoMachines: true}
+		q := Query{Page: director.Page{Sort: "name", Limit: 500}, NoMachines: true}
 		if views, _, err := o.ListClusters(b.Context(), q); err != nil || len(views) != 500 {
 			b.Fatal(len(views), err)
 		}

@@ -1,0 +1,149 @@
+// Package clusters lists clusters with what the database knows of each: their machines, what is installed, and the plan
+// that works on them. No cluster and no hypervisor is asked.
+package clusters
+
+import (
+	"context"
+	"slices"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Query narrows ListClusters.
+type Query struct {
+	director.Page
+	NamePrefix string
+	Labels     model.Selector
+	Statuses   []string
+	Phases     []plan.Phase // of the plan that holds the cluster or failed on it
+	NoMachines bool         // count them alone: reading those of a fleet takes longer than all else
+}
+
+// View is what is known of a cluster without asking it.
+type View struct {
+	Name       string
+	Generation int64
+	Status     string // absent, creating, ready, deleting, failed, changing
+	Release    string
+	Endpoint   string
+	Nodes      int       // how many machines it has
+	Machines   []Machine // empty in a list without machines
+	Plan       string    // id of the plan that holds it; empty if none
+	PlanPhase  plan.Phase
+}
+
+// Machine is one VM of a cluster.
+type Machine struct {
+	Name, Role, Pool, Address, Host, VMID, State string
+	CPUs                                         int
+	Memory                                       model.Size
+	NICs                                         []director.NIC // beside the first
+}
+
+// Service lists clusters. It is safe for concurrent use.
+type Service struct{ store *store.Store }
+
+// New returns the service.
+func New(s *store.Store) *Service { return &Service{s} }
+
+// ListClusters lists clusters by name with what is known of each.
+func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.Place, error) {
+	var out []View
+	read := func(p director.Page) ([]store.ClusterItem, *director.Place, error) {
+		return s.store.ClusterPage(ctx, q.NamePrefix, p)
+	}
+	next, err := director.Scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
+		views, err := s.views(ctx, items, !q.NoMachines)
+		keep := make([]bool, len(views))
+		for i, v := range views {
+			keep[i] = q.Labels.Match(items[i].Labels) &&
+				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
+				(len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
+			if keep[i] {
+				out = append(out, v)
+			}
+		}
+		return keep, err
+	})
+	return out[:min(len(out), q.Limit)], next, err
+}
+
+// ClusterView returns what is known of the cluster without asking it.
+func (s *Service) ClusterView(ctx context.Context, name string) (View, error) {
+	item, err := s.store.Cluster(ctx, name)
+	if err != nil {
+		return View{}, err
+	}
+	views, err := s.views(ctx, []store.ClusterItem{item}, true)
+	if err != nil {
+		return View{}, err
+	}
+	return views[0], nil
+}
+
+// views says what is known of the clusters, with or without their machines.
+func (s *Service) views(ctx context.Context, items []store.ClusterItem, withMachines bool) ([]View, error) {
+	var machines map[string][]director.Machine
+	if withMachines {
+		uids := make([]string, len(items))
+		for i, c := range items {
+			uids[i] = c.UID
+		}
+		var err error
+		if machines, err = s.store.MachinesOf(ctx, uids); err != nil {
+			return nil, err
+		}
+	}
+	views := make([]View, len(items))
+	for i, c := range items {
+		v := &views[i]
+		*v = View{
+			Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Endpoint: c.Endpoint,
+			Nodes: c.Nodes,
+		}
+		for _, m := range machines[c.UID] {
+			v.Machines = append(v.Machines, machineOf(m))
+		}
+		switch {
+		case c.Installed:
+			v.Status = "ready"
+		case c.Nodes > 0:
+			v.Status = "unfinished"
+		}
+		addPlan(v, c)
+	}
+	return views, nil
+}
+
+func machineOf(m director.Machine) Machine {
+	return Machine{
+		Name: m.Name, Role: string(m.Role), Pool: m.Pool, Address: m.Address, Host: m.Host, VMID: m.VMID,
+		State: string(m.State),
+		CPUs:  m.CPUs, Memory: model.Size(m.Memory), NICs: m.NICs,
+	}
+}
+
+// addPlan says what the newest plan of the cluster does to it, or where it stopped.
+func addPlan(v *View, c store.ClusterItem) {
+	if v.Status == "absent" && !c.Phase.Active() {
+		return // an older cluster of the name
+	}
+	lost := c.Phase == plan.PhaseFailed || c.Phase == plan.PhaseCancelled
+	if !lost && !c.Phase.Active() {
+		return
+	}
+	v.Plan, v.PlanPhase = c.Plan, c.Phase
+	switch {
+	case c.Operation == plan.ClusterDelete && !lost:
+		v.Status = "deleting"
+	case c.Operation == plan.ClusterCreate && !lost:
+		v.Status = "creating"
+	case c.Operation == plan.ClusterDelete, !c.Installed:
+		v.Status = "failed"
+	case !lost: // a cluster serves on when work on one of its nodes has failed
+		v.Status = "changing"
+	}
+}
