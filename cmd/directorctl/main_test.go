@@ -23,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 )
@@ -159,7 +160,7 @@ func release(ts *testscript.TestScript, _ bool, _ []string) {
 func awaits(ts *testscript.TestScript, _ bool, args []string) {
 	ops := ts.Value(opsKey{}).(*apitest.Operations)
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		views, _, err := ops.ListPlans(context.Background(), api.PlanQuery{Page: director.Page{Desc: true, Limit: 1}})
+		views, _, err := ops.ListPlans(context.Background(), journal.Query{Page: director.Page{Desc: true, Limit: 1}})
 		ts.Check(err)
 		if len(views) > 0 && views[0].State.Phase == plan.Phase(args[0]) {
 			return

@@ -142,7 +142,7 @@ func (s *server) getCluster(ctx context.Context, _ director.Actor, in *clusterIn
 }
 
 func (s *server) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-	view, err := s.Plans.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
+	view, err := s.Planning.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
 	if err != nil {
 		return nil, err
 	}

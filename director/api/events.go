@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -98,7 +99,7 @@ func (s *server) archive(api huma.API) {
 		Errors: []int{http.StatusNotFound}, Responses: textResponse(typeArchive, "The archive."),
 	}, director.ActInventory, kindPlan,
 		func(ctx context.Context, a director.Actor, in *planRef) (*anyOf, error) {
-			write, err := s.Plans.Archive(ctx, a.User, in.ID)
+			write, err := s.Archives.Archive(ctx, a.User, in.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -132,7 +133,7 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 	}
 	var events []plan.Event
 	if len(in.Kind) > 0 || in.Step != "" {
-		q := EventQuery{After: after, Step: in.Step, Limit: in.Limit}
+		q := journal.EventQuery{After: after, Step: in.Step, Limit: in.Limit}
 		for _, k := range in.Kind {
 			q.Kinds = append(q.Kinds, plan.EventKind(k))
 		}

@@ -91,21 +91,21 @@ func TestProblemsAreNotKept(t *testing.T) {
 
 // slowPlans answers when it is told to.
 type slowPlans struct {
-	api.Plans
+	api.Planning
 	began, goOn chan struct{}
 }
 
 func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m api.Move) (plan.View, error) {
 	close(s.began)
 	<-s.goOn
-	return s.Plans.MovePlan(ctx, actor, id, m)
+	return s.Planning.MovePlan(ctx, actor, id, m)
 }
 
 func TestASecondTryWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	_, keys := withKeys(t)
 	slow := slowPlans{began: make(chan struct{}), goOn: make(chan struct{})}
-	b := setup(t, keys, func(c *api.Config) { slow.Plans = c.Plans; c.Plans = slow })
+	b := setup(t, keys, func(c *api.Config) { slow.Planning = c.Planning; c.Planning = slow })
 	b.apply(t, "hold")
 	p := b.start(t)
 	done := make(chan int)
@@ -131,8 +131,8 @@ func TestAnAnswerThatWasNeverSent(t *testing.T) {
 	at := time.Now()
 	dying := dies{db: db, at: at}
 	b := setup(t, keys, func(c *api.Config) {
-		dying.Plans = c.Plans
-		c.Plans = &dying
+		dying.Planning = c.Planning
+		c.Planning = &dying
 		c.Now = func() time.Time { return dying.at }
 	})
 	b.apply(t, "")
@@ -157,14 +157,14 @@ func TestAnAnswerThatWasNeverSent(t *testing.T) {
 
 // dies makes the plan, notes it, and panics before it answers. The claim stays, as it does after a crash.
 type dies struct {
-	api.Plans
+	api.Planning
 	db *store.Store
 	at time.Time
 }
 
 // MakePlan does the work and dies, the first time.
 func (d *dies) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
-	v, err := d.Plans.MakePlan(ctx, actor, cluster, r)
+	v, err := d.Planning.MakePlan(ctx, actor, cluster, r)
 	o, ok := director.OnceOf(ctx)
 	if err == nil && ok {
 		err = d.db.Update(ctx, func(tx *store.Tx) error { return tx.Witness(o, v.Plan.ID) })

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -40,7 +41,7 @@ func (s *server) plans(api huma.API) {
 		Summary: "Get a plan with the state of its run",
 		Errors:  []int{http.StatusNotFound},
 	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
-		v, err := s.Plans.Plan(ctx, in.ID)
+		v, err := s.Journal.Plan(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +55,7 @@ func (s *server) plans(api huma.API) {
 	verb(s, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
 		func(ctx context.Context, a director.Actor, in *startInput) (plan.View, error) {
-			return s.Plans.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
+			return s.Planning.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
 		})
 	s.planMoves(api)
 }
@@ -82,7 +83,7 @@ func (s *server) planMoves(api huma.API) {
 		Body wire.PlanSkip
 	}
 	move := func(ctx context.Context, actor, id string, m Move) (plan.View, error) {
-		return s.Plans.MovePlan(ctx, actor, id, m)
+		return s.Planning.MovePlan(ctx, actor, id, m)
 	}
 	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
 		func(ctx context.Context, a director.Actor, in *approveInput) (plan.View, error) {
@@ -126,7 +127,7 @@ func planOf(v plan.View) wire.Plan {
 
 func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
 	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix, in.Archived}
-	q := PlanQuery{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
+	q := journal.Query{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
 	for _, p := range in.Phase {
 		if !slices.Contains(plan.Phases(), plan.Phase(p)) {
 			return nil, invalidQuery("phase", "there is no phase "+p, "some of "+joined(plan.Phases()))
@@ -143,7 +144,7 @@ func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput
 	if err != nil {
 		return nil, err
 	}
-	items, place, err := s.Plans.ListPlans(ctx, q)
+	items, place, err := s.Journal.ListPlans(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func joined[T ~string](all []T) string {
 // planAgain answers with the plan that a witness names.
 func (s *server) planAgain(status int) again {
 	return func(ctx context.Context, id string) (int, string, any, error) {
-		v, err := s.Plans.Plan(ctx, id)
+		v, err := s.Journal.Plan(ctx, id)
 		if err != nil {
 			return 0, "", nil, err
 		}

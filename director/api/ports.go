@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -21,7 +22,8 @@ type Ports struct {
 	Documents Documents
 	Clusters  Clusters
 	Nodes     Nodes
-	Plans     Plans
+	Planning  Planning
+	Archives  Archives
 	Journal   Journal
 	Phases    Phases
 	Access    Access
@@ -67,12 +69,8 @@ type Nodes interface {
 	Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error)
 }
 
-// Plans is what the API offers of plans.
-type Plans interface {
-	// ListPlans lists plans; the usual order is the newest first.
-	ListPlans(ctx context.Context, q PlanQuery) ([]plan.Item, *director.Place, error)
-	// Plan returns one plan with its state.
-	Plan(ctx context.Context, id string) (plan.View, error)
+// Planning is what the API offers of making plans and moving them.
+type Planning interface {
 	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A
 	// plan without steps means that nothing is to be done.
 	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error)
@@ -80,12 +78,21 @@ type Plans interface {
 	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
 	MovePlan(ctx context.Context, actor, id string, m Move) (plan.View, error)
+}
+
+// Archives is what the API offers of all that is known of a plan, for support.
+type Archives interface {
 	// Archive returns a function that writes all that is known of a plan, without secrets, as a tar.gz.
 	Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error)
 }
 
-// Journal is what the API offers of what happens: the events and logs of plans, and the stream of the whole director.
+// Journal is what the API offers of plans and of what happens: their states, events and logs, and the stream of the
+// whole director.
 type Journal interface {
+	// ListPlans lists plans; the usual order is the newest first.
+	ListPlans(ctx context.Context, q journal.Query) ([]plan.Item, *director.Place, error)
+	// Plan returns one plan with its state.
+	Plan(ctx context.Context, id string) (plan.View, error)
 	// Progress returns the phase of the plan and the number of its last event, which costs little for a plan of any
 	// size.
 	Progress(ctx context.Context, id string) (plan.Phase, int64, error)
@@ -93,7 +100,7 @@ type Journal interface {
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
 	// SearchEvents returns the events of a plan that fit, in order, and the number up to which the journal was looked
 	// through.
-	SearchEvents(ctx context.Context, id string, q EventQuery) ([]plan.Event, int64, error)
+	SearchEvents(ctx context.Context, id string, q journal.EventQuery) ([]plan.Event, int64, error)
 	// StepLog opens the log of a step's attempt (0: the latest) from a byte offset: JSON lines. It ends where the file
 	// ends now.
 	StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error)

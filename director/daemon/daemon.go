@@ -418,8 +418,9 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) ap
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
-		Nodes:     s.ops, Plans: s.ops, Journal: s.ops, Phases: s.ops, Capacity: s.ops,
-		Images: s.images, Ledger: s.vms, Disks: s.disks,
+		Nodes:     s.ops, Planning: s.ops, Archives: s.ops, Phases: s.ops, Capacity: s.ops,
+		Journal: s.journal,
+		Images:  s.images, Ledger: s.vms, Disks: s.disks,
 		Access:    access.New(s.db, s.ops, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

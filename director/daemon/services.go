@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
@@ -40,11 +41,17 @@ type services struct {
 	vms      *vms.Service
 	disks    *disks.Service
 	clusters *clusters.Service
+	journal  *journal.Service
 	ops      *operations.Operations
 }
 
 func newServices(p parts) services {
 	kept := disks.New(p.db, p.env.Backends, p.db.DirectorID(), time.Now)
+	files := operations.Archives{Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host}
+	plans := journal.New(journal.Config{
+		Store: p.db, Engine: p.engine, Archives: files, PlanLife: time.Duration(p.cfg.PlanLife), LogPath: p.env.LogPath,
+		LogsOf: p.logsOf, Now: time.Now,
+	})
 	return services{
 		parts: p,
 		disks: kept,
@@ -57,14 +64,12 @@ func newServices(p parts) services {
 			Now: time.Now,
 		}),
 		clusters: clusters.New(p.db),
+		journal:  plans,
 		ops: operations.New(operations.Config{
 			Store: p.db, Engine: p.engine, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
 			ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
 			Approval: operations.Approval(p.cfg.Approval), Support: p.support,
-			Archives: operations.Archives{
-				Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host,
-			},
-			Director: p.director, LogsOf: p.logsOf, CreationsPerHour: p.cfg.CreationsPerHour,
+			Archives: files, Plans: plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
 		}),
 	}
 }

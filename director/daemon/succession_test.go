@@ -53,7 +53,7 @@ func ended(t *testing.T, s services, id string) plan.View {
 	defer cancel()
 	for {
 		changed := s.engine.Changed()
-		v, err := s.ops.Plan(ctx, id)
+		v, err := s.journal.Plan(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	old := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
 	wantPhase(t, old, plan.PhaseFailed)
 	wantPhase(t, ended(t, s, begin(t, s, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
-	old, err = s.ops.Plan(t.Context(), old.Plan.ID)
+	old, err = s.journal.Plan(t.Context(), old.Plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

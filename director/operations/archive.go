@@ -51,7 +51,7 @@ func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Wri
 	} else if archived {
 		return o.archivedFile(ctx, actor, id)
 	}
-	v, err := o.Plan(ctx, id)
+	v, err := o.Plans.Plan(ctx, id)
 	if err != nil {
 		return nil, err
 	}

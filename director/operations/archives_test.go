@@ -72,7 +72,7 @@ func (r Retention) all(t *testing.T, want int64) {
 func TestArchivedPlan(t *testing.T) {
 	t.Parallel()
 	l, r := openArchives(t)
-	before, err := l.Plan(t.Context(), "p1")
+	before, err := l.Plans.Plan(t.Context(), "p1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestArchivedPlan(t *testing.T) {
 	if _, _, err := l.Store.Plan(t.Context(), "p1"); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("it is in the database: %v", err)
 	}
-	after, err := l.Plan(t.Context(), "p1")
+	after, err := l.Plans.Plan(t.Context(), "p1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,13 +127,13 @@ func TestArchivedPlan(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Plan(t.Context(), "p1"); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if _, err := l.Plans.Plan(t.Context(), "p1"); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("a damaged archive: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Plan(t.Context(), "p1")
+	_, err = l.Plans.Plan(t.Context(), "p1")
 	servicetest.WantKind(t, err, director.KindNotFound, "archived", file, "host here", "ask the director on that host")
 }
 
@@ -147,11 +147,11 @@ func TestArchiveOfADirectorThatDied(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Archives.Dir, "plans", "p1.tar.gz.tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := l.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
 		t.Fatalf("before the rows are gone: %+v, %v", v.State, err)
 	}
 	r.all(t, 1)
-	if v, err := l.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
 		t.Errorf("out of the archive: %+v, %v", v.State, err)
 	}
 	files, err := filepath.Glob(filepath.Join(l.Archives.Dir, "plans", "*"))

@@ -29,7 +29,7 @@ func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (pla
 	if err := o.start(ctx, actor, id, hash); err != nil {
 		return plan.View{}, err
 	}
-	return o.Plan(ctx, id)
+	return o.Plans.Plan(ctx, id)
 }
 
 func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
@@ -226,7 +226,7 @@ func (o *Operations) MovePlan(ctx context.Context, actor, id string, m api.Move)
 	}); err != nil {
 		return plan.View{}, err
 	}
-	return o.Plan(ctx, id)
+	return o.Plans.Plan(ctx, id)
 }
 
 func (o *Operations) move(ctx context.Context, actor, id string, m api.Move) error {
@@ -265,32 +265,4 @@ func (o *Operations) approve(ctx context.Context, actor, id, hash string) error 
 			WithHint("ask a second person: directorctl approve %s", id)
 	}
 	return o.Engine.Approve(ctx, id, actor)
-}
-
-// waits says what the plan waits for, and until when one that has not started can be.
-func (o *Operations) waits(ctx context.Context, v *plan.View) error {
-	out := plan.Outside{Now: o.Now(), Lines: map[string]plan.Line{}}
-	if o.PlanLife > 0 && (v.State.Phase == plan.PhasePlanned || v.State.Phase == plan.PhaseApproved) {
-		v.Expires = v.Plan.CreatedAt.Add(o.PlanLife)
-		out.Expires = v.Expires
-	}
-	var err error
-	if out.Holders, err = o.Store.Holders(ctx, v.Plan.ID); err != nil {
-		return err
-	}
-	lines, err := o.Store.BudgetWaits(ctx, v.Plan.ID)
-	if err != nil {
-		return err
-	}
-	users := map[string][]string{}
-	for _, l := range lines {
-		if _, known := users[l.Budget]; !known {
-			if users[l.Budget], err = o.Store.BudgetUsers(ctx, l.Budget); err != nil {
-				return err
-			}
-		}
-		out.Lines[l.Step] = plan.Line{Budget: l.Budget, Since: l.Since, Users: users[l.Budget]}
-	}
-	v.Waits = plan.Waits(&v.Plan, &v.State, out)
-	return nil
 }

@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Store    *store.Store
 	Engine   *engine.Engine
+	Plans    Plans // with their states
 	Env      steps.Env
 	Director planner.Director
 	NewID    func() string    // ids of plans
@@ -38,13 +39,15 @@ type Config struct {
 	CreationsPerHour int
 	// Support is what archives hold about the director itself; nil for nothing.
 	Support func(context.Context) Support
-	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director
-	// without peers.
-	LogsOf func(instance string) bool
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
 	Archives      Archives      // of plans and of the audit trail
+}
+
+// Plans shows plans with their states.
+type Plans interface {
+	Plan(ctx context.Context, id string) (plan.View, error)
 }
 
 // Operations is behind most ports of the API. It is safe for concurrent use.
@@ -59,10 +62,10 @@ type Operations struct {
 }
 
 var (
-	_ api.Nodes   = (*Operations)(nil)
-	_ api.Plans   = (*Operations)(nil)
-	_ api.Journal = (*Operations)(nil)
-	_ api.Phases  = (*Operations)(nil)
+	_ api.Nodes    = (*Operations)(nil)
+	_ api.Planning = (*Operations)(nil)
+	_ api.Archives = (*Operations)(nil)
+	_ api.Phases   = (*Operations)(nil)
 )
 
 // New returns the operations.
@@ -191,54 +194,6 @@ func joined(ops []plan.Operation) string {
 		names = append(names, string(o))
 	}
 	return strings.Join(names, ", ")
-}
-
-// Events returns the plan's events after a sequence number, waiting up to wait for the first.
-func (o *Operations) Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error) {
-	const most = 1000
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	if _, _, err := o.Store.Progress(ctx, id); err != nil {
-		return nil, err
-	}
-	for {
-		changed := o.Engine.Changed()
-		events, err := o.Store.Events(ctx, id, after, most)
-		if err != nil || len(events) > 0 {
-			return events, err
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// Stream returns the part of the director's stream that the query asks for, waiting up to wait if there is nothing yet.
-func (o *Operations) Stream(
-	ctx context.Context, q director.StreamQuery, wait time.Duration,
-) (director.StreamPage, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		here, elsewhere := o.Store.News(), o.Engine.Changed() // the engine hears of what other directors do
-		page, err := o.Store.Stream(ctx, q)
-		if err != nil || len(page.Events) > 0 || page.Gap != nil || wait == 0 {
-			return page, err
-		}
-		q.After, q.Tail = page.Last, 0 // what does not fit is looked at once
-		select {
-		case <-here:
-		case <-elsewhere:
-		case <-timer.C:
-			return page, nil
-		case <-ctx.Done():
-			return page, ctx.Err()
-		}
-	}
 }
 
 type fileKey struct {

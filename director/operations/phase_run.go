@@ -36,7 +36,7 @@ func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.P
 	v := api.PhaseView{PhaseTask: t, Plans: map[string]plan.View{}}
 	for _, p := range t.Parts {
 		for _, id := range p.Plans {
-			view, err := o.Plan(ctx, id)
+			view, err := o.Plans.Plan(ctx, id)
 			if err != nil {
 				return v, err
 			}

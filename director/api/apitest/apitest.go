@@ -56,7 +56,7 @@ type run struct {
 
 // Ports are the ports with this director behind them. The others are types of their own.
 func (o *Operations) Ports() api.Ports {
-	return api.Ports{Documents: o, Clusters: o, Nodes: o, Plans: o, Journal: o, Phases: o, Access: o}
+	return api.Ports{Documents: o, Clusters: o, Nodes: o, Planning: o, Archives: o, Journal: o, Phases: o, Access: o}
 }
 
 // New returns a director without documents. Its clock is now, or time.Now for nil.

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -30,7 +30,7 @@ func cut[T any](all []T, p director.Page, place func(T) string) ([]T, *director.
 func among[T comparable](want []T, got T) bool { return len(want) == 0 || slices.Contains(want, got) }
 
 // ListPlans lists plans, by age or by cluster.
-func (o *Operations) ListPlans(_ context.Context, q api.PlanQuery) ([]plan.Item, *director.Place, error) {
+func (o *Operations) ListPlans(_ context.Context, q journal.Query) ([]plan.Item, *director.Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []plan.Item
@@ -57,7 +57,7 @@ func (o *Operations) ListPlans(_ context.Context, q api.PlanQuery) ([]plan.Item,
 }
 
 // SearchEvents returns the events that fit.
-func (o *Operations) SearchEvents(_ context.Context, id string, q api.EventQuery) ([]plan.Event, int64, error) {
+func (o *Operations) SearchEvents(_ context.Context, id string, q journal.EventQuery) ([]plan.Event, int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, err := o.find(id)
