@@ -14,7 +14,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -42,7 +41,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	}
 
 	later := time.Now().Add(time.Hour)
-	n, _, err := operations.Retention{Operations: d.services.ops}.ArchivePlans(t.Context(), "director", later, later, 100)
+	n, _, err := d.services.archives.ArchivePlans(t.Context(), "director", later, later, 100)
 	if err != nil || n != 1 {
 		t.Fatalf("archived %d plans, %v", n, err)
 	}

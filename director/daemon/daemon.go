@@ -184,7 +184,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.onStop(eng.Stop)
 	d.services = newServices(parts{
 		cfg: d.cfg, log: d.log, db: db, env: env, engine: eng, files: files, types: hands.providers, host: host,
-		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree),
+		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
@@ -418,9 +418,9 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) ap
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
-		Nodes:     s.ops, Planning: s.ops, Archives: s.ops, Phases: s.ops, Capacity: s.ops,
-		Journal: s.journal,
-		Images:  s.images, Ledger: s.vms, Disks: s.disks,
+		Nodes:     s.ops, Planning: s.ops, Phases: s.ops, Capacity: s.ops,
+		Journal: s.journal, Archives: s.archives,
+		Images: s.images, Ledger: s.vms, Disks: s.disks,
 		Access:    access.New(s.db, s.ops, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -28,7 +27,7 @@ func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
 		schedule.PruneJob(
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.ops.UsedPrograms},
-			operations.Retention{Operations: d.services.ops}, time.Now,
+			d.services.archives, time.Now,
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
 		schedule.DriftJob(d.services.vms),

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/director-kaas/kaas/director/archives"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
@@ -13,10 +14,12 @@ import (
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/vms"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // parts are what services are made from.
@@ -31,7 +34,7 @@ type parts struct {
 	types    []string                   // of providers that this director takes; any if nil
 	host     string                     // of this director
 	logsOf   func(instance string) bool // reports whether the logs of that director are where ours are; nil without peers
-	support  func(context.Context) operations.Support
+	support  func(context.Context) archives.Support
 }
 
 // services are what can be asked of the director.
@@ -42,12 +45,13 @@ type services struct {
 	disks    *disks.Service
 	clusters *clusters.Service
 	journal  *journal.Service
+	archives *archives.Service
 	ops      *operations.Operations
 }
 
 func newServices(p parts) services {
 	kept := disks.New(p.db, p.env.Backends, p.db.DirectorID(), time.Now)
-	files := operations.Archives{Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host}
+	files := archives.Files{Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host}
 	plans := journal.New(journal.Config{
 		Store: p.db, Engine: p.engine, Archives: files, PlanLife: time.Duration(p.cfg.PlanLife), LogPath: p.env.LogPath,
 		LogsOf: p.logsOf, Now: time.Now,
@@ -65,11 +69,25 @@ func newServices(p parts) services {
 		}),
 		clusters: clusters.New(p.db),
 		journal:  plans,
+		archives: archives.New(archives.Config{
+			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,
+			Form: archives.Form{Plan: planForm, Event: eventForm}, Now: time.Now,
+		}),
 		ops: operations.New(operations.Config{
 			Store: p.db, Engine: p.engine, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
 			ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
-			Approval: operations.Approval(p.cfg.Approval), Support: p.support,
-			Archives: files, Plans: plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
+			Approval: operations.Approval(p.cfg.Approval),
+			Plans:    plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
 		}),
 	}
 }
+
+// planForm is the form in which the API shows a plan.
+func planForm(v plan.View) any {
+	p := wire.PlanOf(v.Plan, v.State)
+	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
+	return p
+}
+
+// eventForm is the form in which the API shows an event.
+func eventForm(e plan.Event) any { return wire.EventsOf([]plan.Event{e})[0] }

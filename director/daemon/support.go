@@ -11,13 +11,15 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/archives"
 	"github.com/director-kaas/kaas/director/store"
 )
 
 // support returns what archives tell of this director. What cannot be found out is said in its place.
-func (d *Daemon) support(db *store.Store, build Build, playbook, tree string) func(context.Context) operations.Support {
-	return func(ctx context.Context) operations.Support {
+func (d *Daemon) support(
+	db *store.Store, build Build, playbook, tree string, push director.Secret,
+) func(context.Context) archives.Support {
+	return func(ctx context.Context) archives.Support {
 		config, err := yaml.Marshal(d.cfg)
 		if err != nil {
 			config = []byte("# " + err.Error() + "\n")
@@ -31,7 +33,7 @@ func (d *Daemon) support(db *store.Store, build Build, playbook, tree string) fu
 		if err != nil {
 			versions["schema"] = err.Error()
 		}
-		s := operations.Support{Versions: versions, Config: config}
+		s := archives.Support{Versions: versions, Config: config, Private: []director.Secret{push}}
 		for _, file := range []string{d.cfg.AdminPasswordFile, d.cfg.DatabasePasswordFile, d.path("sealing.key")} {
 			if file == "" {
 				continue

@@ -1,14 +1,11 @@
 package operations
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/director-kaas/kaas/director/confine"
-	"github.com/director-kaas/kaas/director/journal"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/servicetest"
 )
 
@@ -25,13 +22,5 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 		Store: l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}, Env: l.Env,
 	})
-	o.Plans = journal.New(journal.Config{Store: l.Store, Archives: archived{o}, Now: time.Now})
 	return &lab{l, o}
-}
-
-// archived is the archives of operations, which tests set late.
-type archived struct{ o *Operations }
-
-func (a archived) Plan(ctx context.Context, id string) (plan.View, error) {
-	return a.o.Archives.Plan(ctx, id)
 }

@@ -37,12 +37,9 @@ type Config struct {
 	Log      *slog.Logger
 	// CreationsPerHour is how many VMs the director may make in an hour on all providers; zero is without bound.
 	CreationsPerHour int
-	// Support is what archives hold about the director itself; nil for nothing.
-	Support func(context.Context) Support
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
-	Archives      Archives      // of plans and of the audit trail
 }
 
 // Plans shows plans with their states.
@@ -64,7 +61,6 @@ type Operations struct {
 var (
 	_ api.Nodes    = (*Operations)(nil)
 	_ api.Planning = (*Operations)(nil)
-	_ api.Archives = (*Operations)(nil)
 	_ api.Phases   = (*Operations)(nil)
 )
 

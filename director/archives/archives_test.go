@@ -1,4 +1,4 @@
-package operations
+package archives
 
 import (
 	"bytes"
@@ -16,28 +16,48 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// openArchives returns a lab that archives, with a plan that is done and whose log quotes a secret of the director.
-func openArchives(t *testing.T) (*lab, Retention) {
+// lab is a director that archives.
+type lab struct {
+	*servicetest.Lab
+	*Service
+}
+
+// open returns a lab with so many clusters of a worker each.
+func open(t *testing.T, clusters int) *lab {
 	t.Helper()
-	l := openLab(t, 1, 1)
-	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.Dir, "archives"), Host: "here"}
-	l.Operations.Env.LogPath = func(id, step string, attempt int) string {
-		return filepath.Join(l.Dir, "runs", id, strings.ReplaceAll(step, "/", "_")+".1.jsonl")
-	}
-	l.Support = func(context.Context) Support { return Support{Private: []director.Secret{"correct horse battery"}} }
+	l := servicetest.Open(t, clusters, 1)
+	files := Files{Store: l.Store, Dir: filepath.Join(l.Dir, "archives"), Host: "here"}
+	return &lab{l, New(Config{
+		Store: l.Store, Files: files, Keys: l.Env, Now: time.Now,
+		Plans: journal.New(journal.Config{Store: l.Store, Archives: files, Now: time.Now}),
+		Form:  Form{Plan: func(v plan.View) any { return v }, Event: func(e plan.Event) any { return e }},
+		LogPath: func(id, step string, _ int) string {
+			return filepath.Join(l.Dir, "runs", id, strings.ReplaceAll(step, "/", "_")+".1.jsonl")
+		},
+		Support: func(context.Context) Support {
+			return Support{Private: []director.Secret{"correct horse battery"}}
+		},
+	})}
+}
+
+// openPlans returns a lab with a plan that is done and whose log quotes a secret of the director.
+func openPlans(t *testing.T) *lab {
+	t.Helper()
+	l := open(t, 1)
 	ctx := t.Context()
 	if err := l.AddPlan(ctx, "p1", true, l.Made["c000-w-1"]); err != nil {
 		t.Fatal(err)
 	}
 	const step = "vm.ensure/c000-w-1"
-	log := l.Operations.Env.LogPath("p1", step, 1)
+	log := l.LogPath("p1", step, 1)
 	err := errors.Join(
-		l.Store.Update(ctx, func(tx *store.Tx) error {
+		l.Lab.Store.Update(ctx, func(tx *store.Tx) error {
 			_, s, err := tx.Plan("p1")
 			for _, k := range []plan.EventKind{plan.Started, plan.Succeeded} {
 				err = errors.Join(
@@ -55,13 +75,13 @@ func openArchives(t *testing.T) (*lab, Retention) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l, Retention{l.Operations}
+	return l
 }
 
-func (r Retention) all(t *testing.T, want int64) {
+func (l *lab) all(t *testing.T, want int64) {
 	t.Helper()
 	later := time.Now().Add(time.Hour)
-	n, bytes, err := r.ArchivePlans(t.Context(), "director", later, later, 100)
+	n, bytes, err := l.ArchivePlans(t.Context(), "director", later, later, 100)
 	if err != nil || n != want || (bytes > 0) != (want > 0) {
 		t.Fatalf("archived %d plans of %d bytes, %v, want %d", n, bytes, err, want)
 	}
@@ -71,14 +91,14 @@ func (r Retention) all(t *testing.T, want int64) {
 // known by its checksum.
 func TestArchivedPlan(t *testing.T) {
 	t.Parallel()
-	l, r := openArchives(t)
+	l := openPlans(t)
 	before, err := l.Plans.Plan(t.Context(), "p1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.all(t, 1)
-	r.all(t, 0)
-	if _, _, err := l.Store.Plan(t.Context(), "p1"); director.KindOf(err) != director.KindNotFound {
+	l.all(t, 1)
+	l.all(t, 0)
+	if _, _, err := l.Files.Store.Plan(t.Context(), "p1"); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("it is in the database: %v", err)
 	}
 	after, err := l.Plans.Plan(t.Context(), "p1")
@@ -91,7 +111,7 @@ func TestArchivedPlan(t *testing.T) {
 	if diff := cmp.Diff(before.State, after.State); diff != "" {
 		t.Errorf("its state (-before +after):\n%s", diff)
 	}
-	file := filepath.Join(l.Archives.Dir, "plans", "p1.tar.gz")
+	file := filepath.Join(l.Files.Dir, "plans", "p1.tar.gz")
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file: %v, %v", info, err)
@@ -117,10 +137,8 @@ func TestArchivedPlan(t *testing.T) {
 	if n := strings.Count(got["plan-p1/events.jsonl"], "\n"); n != 4 {
 		t.Errorf("it has %d events", n)
 	}
-	if _, err := l.StartPlan(
-		t.Context(), "admin", "p1", before.Plan.Hash,
-	); director.KindOf(err) == "" || !strings.Contains(err.Error(), "archived") {
-		t.Errorf("an archived plan was started: %v", err)
+	if _, _, err := l.Files.Store.Plan(t.Context(), "p1"); director.KindOf(err) == "" || !strings.Contains(err.Error(), "archived") {
+		t.Errorf("the database has an archived plan: %v", err)
 	}
 
 	// Damaged, and then on another director.
@@ -140,21 +158,21 @@ func TestArchivedPlan(t *testing.T) {
 // A director that dies after the file, and before the rows are gone, comes to the same end.
 func TestArchiveOfADirectorThatDied(t *testing.T) {
 	t.Parallel()
-	l, r := openArchives(t)
-	if _, err := r.writePlan(t.Context(), "p1"); err != nil {
+	l := openPlans(t)
+	if _, err := l.writePlan(t.Context(), "p1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(l.Archives.Dir, "plans", "p1.tar.gz.tmp"), []byte("half"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Files.Dir, "plans", "p1.tar.gz.tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
 		t.Fatalf("before the rows are gone: %+v, %v", v.State, err)
 	}
-	r.all(t, 1)
+	l.all(t, 1)
 	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
 		t.Errorf("out of the archive: %+v, %v", v.State, err)
 	}
-	files, err := filepath.Glob(filepath.Join(l.Archives.Dir, "plans", "*"))
+	files, err := filepath.Glob(filepath.Join(l.Files.Dir, "plans", "*"))
 	if err != nil || len(files) != 2 {
 		t.Errorf("left are %v, %v", files, err)
 	}
@@ -163,13 +181,11 @@ func TestArchiveOfADirectorThatDied(t *testing.T) {
 // Whole months of the audit trail go to files that are never written to again; younger entries stay.
 func TestArchiveOfTheAuditTrail(t *testing.T) {
 	t.Parallel()
-	l := openLab(t, 0, 0)
+	l := open(t, 0)
 	ctx := t.Context()
-	l.Archives = Archives{Store: l.Store, Dir: filepath.Join(l.Dir, "archives"), Host: "here"}
-	r := Retention{l.Operations}
 	add := func(object string, at time.Time) {
 		t.Helper()
-		if err := l.Store.Update(ctx, func(
+		if err := l.Files.Store.Update(ctx, func(
 			tx *store.Tx,
 		) error {
 			return tx.Audit(at, "ann", "apply", object)
@@ -182,15 +198,15 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 		add("Network/january", january.Add(-time.Duration(n)*time.Minute))
 	}
 	add("Network/march", january.AddDate(0, 0, 30))
-	file := filepath.Join(l.Archives.Dir, "audit", "audit-2025-01.jsonl.gz")
+	file := filepath.Join(l.Files.Dir, "audit", "audit-2025-01.jsonl.gz")
 	cut := func(w io.Writer) error { // a director dies between the file and the rows
-		_, _, err := r.writeMonth(ctx, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), w)
+		_, _, err := l.writeMonth(ctx, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), w)
 		return err
 	}
-	if _, err := l.Archives.write(filepath.Join("audit", filepath.Base(file)), time.Now(), true, cut); err != nil {
+	if _, err := l.Files.write(filepath.Join("audit", filepath.Base(file)), time.Now(), true, cut); err != nil {
 		t.Fatal(err)
 	}
-	n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC))
+	n, err := l.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC))
 	if err != nil || n != 1500 {
 		t.Fatalf("archived %d entries, %v", n, err)
 	}
@@ -221,31 +237,31 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	}
 	// Somebody's clock was wrong: a late entry of January goes to a file of its own.
 	add("Network/late", january)
-	if n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
+	if n, err := l.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
 		t.Errorf("archived %d late entries, %v", n, err)
 	}
 	again, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(first, again) {
 		t.Errorf("the first file has changed, %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(l.Archives.Dir, "audit", "audit-2025-01.2.jsonl.gz")); err != nil {
+	if _, err := os.Stat(filepath.Join(l.Files.Dir, "audit", "audit-2025-01.2.jsonl.gz")); err != nil {
 		t.Error(err)
 	}
 	// The database was restored from a copy of then, which has the month again, and less of it.
 	add("Network/copy", january)
-	if _, err := l.Store.SQL().ExecContext(ctx, "DELETE FROM audit_archives"); err != nil {
+	if _, err := l.Files.Store.SQL().ExecContext(ctx, "DELETE FROM audit_archives"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := r.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
+	if n, err := l.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 1 {
 		t.Errorf("archived %d entries of the copy, %v", n, err)
 	}
 	if again, err = os.ReadFile(file); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("the first file has changed, %v", err)
 	}
-	if files, err := filepath.Glob(filepath.Join(l.Archives.Dir, "audit", "*.gz")); err != nil || len(files) != 3 {
+	if files, err := filepath.Glob(filepath.Join(l.Files.Dir, "audit", "*.gz")); err != nil || len(files) != 3 {
 		t.Errorf("there are %v, %v", files, err)
 	}
-	if oldest, err := l.Store.OldestAudit(ctx); err != nil || oldest.Month() != time.March {
+	if oldest, err := l.Files.Store.OldestAudit(ctx); err != nil || oldest.Month() != time.March {
 		t.Errorf("the oldest entry is of %s, %v", oldest, err)
 	}
 }

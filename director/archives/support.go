@@ -1,4 +1,4 @@
-package operations
+package archives
 
 import (
 	"archive/tar"
@@ -22,15 +22,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
 )
-
-// Support is what archives hold about the director itself.
-type Support struct {
-	Versions map[string]string
-	Config   []byte            // YAML
-	Private  []director.Secret // never in an archive, wherever they may have got to
-}
 
 // archive is one that is being written.
 type archive struct {
@@ -45,36 +37,33 @@ type archive struct {
 // all attempts that are here, the inventory, versions and the director's configuration. None of it should hold a
 // secret; all of it is searched for those of the cluster and of the director all the same. That somebody asked is in
 // the audit trail.
-func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
-	if _, archived, err := o.Store.PlanArchived(ctx, id); err != nil {
+func (s *Service) Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
+	if _, archived, err := s.Store.PlanArchived(ctx, id); err != nil {
 		return nil, err
 	} else if archived {
-		return o.archivedFile(ctx, actor, id)
+		return s.archivedFile(ctx, actor, id)
 	}
-	v, err := o.Plans.Plan(ctx, id)
+	v, err := s.Plans.Plan(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	var s Support
-	if o.Support != nil {
-		s = o.Support(ctx)
-	}
+	about := s.support(ctx)
 	facts, ferr := step.DecodeFacts(v.Plan.Content)
-	secrets, err := o.secretsOf(ctx, facts, s.Private)
+	secrets, err := s.secretsOf(ctx, facts, about.Private)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Store.Update(ctx, func(
+	if err := s.Store.Update(ctx, func(
 		tx *store.Tx,
 	) error {
-		return tx.Audit(o.Now(), actor, "archive", "Plan/"+id)
+		return tx.Audit(s.Now(), actor, "archive", "Plan/"+id)
 	}); err != nil {
 		return nil, err
 	}
 	return func(w io.Writer) error {
 		zip := gzip.NewWriter(w)
-		a := &archive{dir: "plan-" + id, tar: tar.NewWriter(zip), secrets: secrets, at: o.Now().UTC()}
-		err := o.fill(ctx, a, v, s, facts, ferr)
+		a := &archive{dir: "plan-" + id, tar: tar.NewWriter(zip), secrets: secrets, at: s.Now().UTC()}
+		err := s.fill(ctx, a, v, about, facts, ferr)
 		if err != nil {
 			return err // without the ends of tar and gzip, so that nobody takes it for whole
 		}
@@ -82,11 +71,18 @@ func (o *Operations) Archive(ctx context.Context, actor, id string) (func(io.Wri
 	}, nil
 }
 
+func (s *Service) support(ctx context.Context) Support {
+	if s.Support == nil {
+		return Support{}
+	}
+	return s.Support(ctx)
+}
+
 // archivedFile is Archive of a plan that has left the database: its file as it is.
-func (o *Operations) archivedFile(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
-	text, _, err := o.Archives.open(ctx, id)
+func (s *Service) archivedFile(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
+	text, _, err := s.Files.open(ctx, id)
 	if err == nil {
-		err = o.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(o.Now(), actor, "archive", "Plan/"+id) })
+		err = s.Store.Update(ctx, func(tx *store.Tx) error { return tx.Audit(s.Now(), actor, "archive", "Plan/"+id) })
 	}
 	return func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -95,22 +91,22 @@ func (o *Operations) archivedFile(ctx context.Context, actor, id string) (func(i
 }
 
 // secretsOf returns what replaces the secrets of the cluster and of the director.
-func (o *Operations) secretsOf(
+func (s *Service) secretsOf(
 	ctx context.Context, f step.Facts, private []director.Secret,
 ) (*ansible.Redactor, error) {
 	var vars []byte
 	if f.UID != "" {
 		var err error
-		vars, err = o.Env.SecretVars(ctx, f.UID)
+		vars, err = s.Keys.SecretVars(ctx, f.UID)
 		if err != nil && director.KindOf(err) != director.KindNotFound { // before its plan has made any
 			return nil, err
 		}
 	}
-	keys, err := o.Env.SSH().Keys(ctx, f.UID)
+	keys, err := s.Keys.SSH().Keys(ctx, f.UID)
 	if err != nil {
 		return nil, err
 	}
-	texts := [][]byte{[]byte(o.Env.Push.Password.Reveal())}
+	var texts [][]byte
 	for _, k := range keys {
 		texts = append(texts, []byte(k.Reveal()))
 	}
@@ -118,7 +114,7 @@ func (o *Operations) secretsOf(
 		texts = append(texts, []byte(p.Reveal()))
 	}
 	for _, m := range f.Nodes {
-		key, err := o.Env.KnownHostKey(ctx, m.ID)
+		key, err := s.Keys.KnownHostKey(ctx, m.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -127,19 +123,17 @@ func (o *Operations) secretsOf(
 	return ansible.NewRedactor(vars, texts...)
 }
 
-func (o *Operations) fill(
-	ctx context.Context, a *archive, v plan.View, s Support, facts step.Facts, ferr error,
+func (s *Service) fill(
+	ctx context.Context, a *archive, v plan.View, about Support, facts step.Facts, ferr error,
 ) error {
-	p := wire.PlanOf(v.Plan, v.State)
-	p.Waits, p.ExpiresAt = wire.WaitsOf(v.Waits), wire.Optional(v.Expires)
-	if s.Versions == nil {
-		s.Versions = map[string]string{}
+	if about.Versions == nil {
+		about.Versions = map[string]string{}
 	}
-	s.Versions["plan_playbooks"] = v.Plan.Playbooks
+	about.Versions["plan_playbooks"] = v.Plan.Playbooks
 	for _, f := range []struct {
 		name  string
 		value any
-	}{{"versions.json", s.Versions}, {"plan.json", p}, {"content.json", v.Plan.Content}} {
+	}{{"versions.json", about.Versions}, {"plan.json", s.Form.Plan(v)}, {"content.json", v.Plan.Content}} {
 		text, err := json.MarshalIndent(f.value, "", "  ")
 		if err == nil {
 			err = a.add(f.name, append(text, '\n'))
@@ -148,15 +142,15 @@ func (o *Operations) fill(
 			return err
 		}
 	}
-	if err := a.add("config.yaml", s.Config); err != nil {
+	if err := a.add("config.yaml", about.Config); err != nil {
 		return err
 	}
-	if err := o.archiveEvents(ctx, a, v.Plan.ID); err != nil {
+	if err := s.archiveEvents(ctx, a, v.Plan.ID); err != nil {
 		return err
 	}
 	for _, st := range v.State.Steps {
 		for n := 1; n <= st.Attempt; n++ {
-			if err := a.addLog(o.Env.LogPath(v.Plan.ID, st.ID, n)); err != nil {
+			if err := a.addLog(s.LogPath(v.Plan.ID, st.ID, n)); err != nil {
 				return err
 			}
 		}
@@ -164,7 +158,7 @@ func (o *Operations) fill(
 	files := map[string][]byte{}
 	err := ferr
 	if err == nil {
-		files, err = o.Env.ShowInventory(ctx, facts)
+		files, err = s.Keys.ShowInventory(ctx, facts)
 	}
 	if err != nil {
 		a.missing = append(a.missing, "inventory: "+err.Error())
@@ -181,17 +175,17 @@ func (o *Operations) fill(
 }
 
 // archiveEvents adds the plan's journal, page by page.
-func (o *Operations) archiveEvents(ctx context.Context, a *archive, id string) error {
+func (s *Service) archiveEvents(ctx context.Context, a *archive, id string) error {
 	const page = 1000
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	for after := int64(0); ; {
-		events, err := o.Store.Events(ctx, id, after, page)
+		events, err := s.Store.Events(ctx, id, after, page)
 		if err != nil {
 			return err
 		}
-		for _, e := range wire.EventsOf(events) {
-			if err := enc.Encode(e); err != nil {
+		for _, e := range events {
+			if err := enc.Encode(s.Form.Event(e)); err != nil {
 				return err
 			}
 			after = e.Seq
