@@ -8,18 +8,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/capacity"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Capacity is what the API offers of looking ahead. All methods return *director.Error and are safe for concurrent use.
 type Capacity interface {
-	// Check returns everything that a plan for the request would be refused for. Nothing is stored.
-	Check(ctx context.Context, cluster string, r plan.Request) (CheckView, error)
 	// Capacity tells what hosts have left, and how many VMs of a size, or of the pools of a cluster, still fit.
-	Capacity(ctx context.Context, q CapacityQuery) ([]CapacityView, error)
+	Capacity(ctx context.Context, q providers.CapacityQuery) ([]providers.CapacityView, error)
 }
 
 // CheckView is what stands in the way of a plan.
@@ -38,31 +36,6 @@ type AddressCheck struct {
 	Network   string
 	Addresses int      // how many
 	Ways      []string // ledger, hypervisor, ssh port, arp
-}
-
-// CapacityQuery says what is to fit where.
-type CapacityQuery struct {
-	Providers []string // all if empty
-	Cluster   string   // its pools, on its provider; or
-	Size      model.VMSize
-}
-
-// CapacityView is what a provider has left.
-type CapacityView struct {
-	Provider string
-	Err      error // why its hosts were not seen
-	Hosts    []capacity.Host
-	Used     capacity.Use
-	Quota    model.Quota
-	Fits     []FitView
-}
-
-// FitView is how many VMs of a size still fit.
-type FitView struct {
-	Pool  string
-	Size  model.VMSize
-	Count int
-	By    string // what ends it
 }
 
 type checkInput struct {
@@ -88,7 +61,7 @@ func (s *server) capacity(api huma.API) {
 		Errors: []int{http.StatusNotFound},
 	}, director.ActPlan, kindCluster,
 		func(ctx context.Context, _ director.Actor, in *checkInput) (*body[wire.Checked], error) {
-			v, err := s.Capacity.Check(ctx, in.Name, orZero(in.Body).Request())
+			v, err := s.Planning.Check(ctx, in.Name, orZero(in.Body).Request())
 			if err != nil {
 				return nil, err
 			}
@@ -113,7 +86,7 @@ func (s *server) capacity(api huma.API) {
 		Errors:      []int{http.StatusNotFound},
 	}, director.ActRead, kindProvider,
 		func(ctx context.Context, _ director.Actor, in *capacityInput) (*body[wire.Capacities], error) {
-			q := CapacityQuery{Providers: in.Provider, Cluster: in.Cluster, Size: model.VMSize{CPUs: in.CPUs}}
+			q := providers.CapacityQuery{Providers: in.Provider, Cluster: in.Cluster, Size: model.VMSize{CPUs: in.CPUs}}
 			var fields []director.Field
 			for _, f := range []struct {
 				name, text string
@@ -139,7 +112,7 @@ func (s *server) capacity(api huma.API) {
 		})
 }
 
-func capacityOf(v CapacityView) wire.Capacity {
+func capacityOf(v providers.CapacityView) wire.Capacity {
 	out := wire.Capacity{
 		Provider: v.Provider, Hosts: make([]wire.HostCapacity, len(v.Hosts)), Fits: make([]wire.Fit, len(v.Fits)),
 		Used:  wire.Amounts{Machines: v.Used.Machines, CPUs: v.Used.CPUs, MemoryBytes: v.Used.Memory},

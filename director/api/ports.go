@@ -78,6 +78,8 @@ type Planning interface {
 	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
 	MovePlan(ctx context.Context, actor, id string, m Move) (plan.View, error)
+	// Check returns everything that a plan for the request would be refused for. Nothing is stored.
+	Check(ctx context.Context, cluster string, r plan.Request) (CheckView, error)
 }
 
 // Archives is what the API offers of all that is known of a plan, for support.

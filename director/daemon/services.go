@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/vms"
@@ -46,6 +47,7 @@ type services struct {
 	clusters *clusters.Service
 	journal  *journal.Service
 	archives *archives.Service
+	capacity *providers.Capacity
 	ops      *operations.Operations
 }
 
@@ -68,6 +70,7 @@ func newServices(p parts) services {
 			Now: time.Now,
 		}),
 		clusters: clusters.New(p.db),
+		capacity: providers.NewCapacity(p.db, p.env.Backends, p.db.DirectorID()),
 		journal:  plans,
 		archives: archives.New(archives.Config{
 			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,

@@ -10,16 +10,17 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/providers"
 )
 
-// Capacity implements api.Capacity: a cluster with a label "crowded" has problems, and every provider has one host.
+// Capacity implements api.Capacity: every provider has one host.
 type Capacity struct{ *Operations }
 
 var _ api.Capacity = Capacity{}
 
-// Check finds two problems, or none.
-func (c Capacity) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
-	d, err := c.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+// Check finds three problems of a cluster with a label "crowded", and none of another.
+func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
+	d, err := o.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	v := api.CheckView{
 		Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9,
 	}
@@ -43,7 +44,7 @@ func (c Capacity) Check(ctx context.Context, cluster string, _ plan.Request) (ap
 }
 
 // Capacity tells of one host.
-func (c Capacity) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.CapacityView, error) {
+func (c Capacity) Capacity(ctx context.Context, q providers.CapacityQuery) ([]providers.CapacityView, error) {
 	names := q.Providers
 	sizes, pools := []model.VMSize{q.Size}, []string{""}
 	if q.Cluster != "" {
@@ -59,12 +60,12 @@ func (c Capacity) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.Capa
 	if len(names) == 0 {
 		names = []string{"lab"}
 	}
-	var out []api.CapacityView
+	var out []providers.CapacityView
 	for _, n := range names {
 		if _, err := c.Document(ctx, model.Ref{Kind: model.KindProvider, Name: n}); err != nil {
 			return nil, err
 		}
-		v := api.CapacityView{Provider: n, Quota: model.Quota{
+		v := providers.CapacityView{Provider: n, Quota: model.Quota{
 			Machines: 10,
 		}, Used: capacity.Use{Machines: 2, CPUs: 4, Memory: 8 << 30}, Hosts: []capacity.Host{{
 			HostCapacity: hypervisor.HostCapacity{Host: "host1", CPUs: 16, Memory: 64 << 30, Disk: 1 << 40},
@@ -72,7 +73,7 @@ func (c Capacity) Capacity(ctx context.Context, q api.CapacityQuery) ([]api.Capa
 			CPUsLeft: math.MaxInt, MemoryLeft: 12 << 30, DiskLeft: 1 << 39,
 		}}}
 		for i, s := range sizes {
-			f := api.FitView{Pool: pools[i], Size: s}
+			f := providers.Fit{Pool: pools[i], Size: s}
 			f.Count, f.By = capacity.Fit(v.Hosts, s)
 			v.Fits = append(v.Fits, f)
 		}

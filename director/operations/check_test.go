@@ -7,9 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/capacity"
-	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -26,69 +24,6 @@ spec:
   clusterQuota: {cpus: 12}
   overcommit: {cpuPercent: 200, memoryPercent: 50}
 `
-
-func countsOf(v []api.CapacityView) []string {
-	var out []string
-	for _, f := range v[0].Fits {
-		out = append(out, fmt.Sprintf("%s %d by %s", f.Pool, f.Count, f.By))
-	}
-	return out
-}
-
-// What still fits: under the policy, the quotas of the provider and of each cluster, and with the network's addresses.
-func TestCapacity(t *testing.T) {
-	t.Parallel()
-	l := openLab(t, 1, 3)
-	ctx := t.Context()
-	l.World.SetHosts(sim.Host{
-		Name: "h1", CPUs: 8, Memory: 64 << 30, Disk: 1 << 40,
-	}, sim.Host{Name: "h2", CPUs: 2, Memory: 64 << 30, Disk: 1 << 40})
-	size := model.VMSize{CPUs: 2, Memory: 4 * model.GiB, Disk: 30 * model.GiB}
-	ask := func(q api.CapacityQuery) []string {
-		t.Helper()
-		v, err := l.Capacity(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return countsOf(v)
-	}
-	// Without a policy, what is free counts: 64 GiB on each of two hosts.
-	if diff := cmp.Diff([]string{" 32 by memory of the hosts"}, ask(api.CapacityQuery{Size: size})); diff != "" {
-		t.Error(diff)
-	}
-	l.Put(t, crowded)
-	one := l.Made["c000-w-1"]
-	if err := l.AddPlan(ctx, "p1", true, one); err != nil {
-		t.Fatal(err)
-	}
-	l.MakeVM(t, one)
-	// h1: 16 vCPUs may be promised and 2 are; h2: 4. The quota has room for 8 machines.
-	if diff := cmp.Diff(
-		[]string{" 8 by spec.quota.machines of Provider/lab"},
-		ask(api.CapacityQuery{Size: size, Providers: []string{"lab"}}),
-	); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(
-		[]string{" 4 by cpus of the hosts"},
-		ask(api.CapacityQuery{Size: model.VMSize{CPUs: 4, Memory: model.GiB, Disk: model.GiB}}),
-	); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(
-		[]string{"w 5 by spec.clusterQuota.cpus of Provider/lab"}, ask(api.CapacityQuery{Cluster: "c000"}),
-	); diff != "" {
-		t.Error(diff)
-	}
-	l.World.SetReachable("h2", false)
-	v, err := l.Capacity(ctx, api.CapacityQuery{Size: size})
-	if err != nil || v[0].Err == nil || v[0].Fits != nil ||
-		v[0].Used != (capacity.Use{Machines: 1, CPUs: 2, Memory: 4 << 30}) {
-		t.Errorf("got %+v, %v", v, err)
-	}
-	_, err = l.Capacity(ctx, api.CapacityQuery{Cluster: "none"})
-	servicetest.WantKind(t, err, director.KindNotFound)
-}
 
 // All problems at once, also those that can be found without a plan: there is no bundle here, and so none.
 func TestCheckFindsAllAtOnce(t *testing.T) {
