@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -50,7 +51,7 @@ func (s *server) phases(api huma.API) {
 		})
 }
 
-func phaseOf(v PhaseView) wire.PhaseTask {
+func phaseOf(v phases.View) wire.PhaseTask {
 	out := wire.PhaseTask{
 		PhaseRequest: wire.PhaseRequestOf(
 			v.ID, v.Request,

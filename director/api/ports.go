@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -116,9 +117,9 @@ type Phases interface {
 	// AskPhase takes a task of an outer plan under the caller's id, once: the same id with the same request returns the
 	// same task, moved on as far as it goes now; with another request it is a conflict. A task that cannot
 	// begin is a conflict too, and is not kept.
-	AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (PhaseView, error)
+	AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (phases.View, error)
 	// Phase returns the task, moved on as far as it goes now, or not_found.
-	Phase(ctx context.Context, id string) (PhaseView, error)
+	Phase(ctx context.Context, id string) (phases.View, error)
 }
 
 // Access is what the API hands out for work on a cluster outside of the director.
@@ -191,10 +192,4 @@ type Certificate struct {
 	Ends      time.Time
 	Seen      time.Time // when somebody looked last
 	Unchecked bool      // nobody relies on it: the kubelet has signed it itself
-}
-
-// PhaseView is a task of an outer plan with its plans.
-type PhaseView struct {
-	director.PhaseTask
-	Plans map[string]plan.View // by id
 }

@@ -418,7 +418,7 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) ap
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
-		Nodes:     s.ops, Planning: s.ops, Phases: s.ops, Capacity: s.capacity,
+		Nodes:     s.ops, Planning: s.ops, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
 		Images: s.images, Ledger: s.vms, Disks: s.disks,
 		Access:    access.New(s.db, s.ops, s.env, time.Now),

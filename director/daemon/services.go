@@ -14,9 +14,11 @@ import (
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/operations"
+	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/providers"
+	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/vms"
@@ -48,6 +50,7 @@ type services struct {
 	journal  *journal.Service
 	archives *archives.Service
 	capacity *providers.Capacity
+	phases   *phases.Service
 	ops      *operations.Operations
 }
 
@@ -57,6 +60,16 @@ func newServices(p parts) services {
 	plans := journal.New(journal.Config{
 		Store: p.db, Engine: p.engine, Archives: files, PlanLife: time.Duration(p.cfg.PlanLife), LogPath: p.env.LogPath,
 		LogsOf: p.logsOf, Now: time.Now,
+	})
+	reader := snapshot.New(snapshot.Config{
+		Store: p.db, Backends: p.env.Backends, Clusters: p.env, Director: p.director,
+		Bundles: snapshot.Bundles{Dirs: p.cfg.rules().Bundles, Gate: p.env.Gate},
+	})
+	ops := operations.New(operations.Config{
+		Store: p.db, Engine: p.engine, Reader: reader, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
+		ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
+		Approval: operations.Approval(p.cfg.Approval),
+		Plans:    plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
 	})
 	return services{
 		parts: p,
@@ -76,11 +89,10 @@ func newServices(p parts) services {
 			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,
 			Form: archives.Form{Plan: planForm, Event: eventForm}, Now: time.Now,
 		}),
-		ops: operations.New(operations.Config{
-			Store: p.db, Engine: p.engine, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
-			ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
-			Approval: operations.Approval(p.cfg.Approval),
-			Plans:    plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
+		ops: ops,
+		phases: phases.New(phases.Config{
+			Store: p.db, Worlds: reader, Plans: ops, Journal: plans, Nodes: ops,
+			PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}
 }

@@ -16,13 +16,12 @@ import (
 
 // world reads everything that a plan of the cluster is made from.
 func (o *Operations) world(ctx context.Context, cluster string) (planner.World, error) {
-	s, err := o.reader.Take(ctx, cluster)
-	return s.World, err
+	return o.Reader.World(ctx, cluster)
 }
 
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
 func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
-	s, err := o.reader.Take(ctx, cluster)
+	s, err := o.Reader.Take(ctx, cluster)
 	if err == nil {
 		err = s.Observe(ctx, r)
 	}
@@ -31,12 +30,12 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 
 // look asks the installed cluster for its nodes; nil from one that only pretends.
 func (o *Operations) look(ctx context.Context, inst store.Installed) ([]kube.Node, error) {
-	return o.reader.Nodes(ctx, inst)
+	return o.Reader.Nodes(ctx, inst)
 }
 
 // view returns the provider's back end without the hosts that w takes for lost.
 func (o *Operations) view(ctx context.Context, w planner.World) (hypervisor.Backend, error) {
-	return o.reader.View(ctx, w)
+	return o.Reader.View(ctx, w)
 }
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/snapshot"
 )
 
 // lab is the operations of a director in a lab.
@@ -18,8 +19,13 @@ type lab struct {
 func openLab(t *testing.T, clusters, workers int) *lab {
 	t.Helper()
 	l := servicetest.Open(t, clusters, workers)
+	reader := snapshot.New(snapshot.Config{
+		Store: l.Store, Backends: l.Env.Backends, Clusters: l.Env, Director: l.Director,
+		Bundles: snapshot.Bundles{Dirs: confine.Dirs{"/"}, Gate: l.Env.Gate},
+	})
 	o := New(Config{
-		Store: l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Reader: reader,
+		Store:  l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}, Env: l.Env,
 	})
 	return &lab{l, o}

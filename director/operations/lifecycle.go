@@ -26,13 +26,14 @@ const (
 
 // StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
 func (o *Operations) StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error) {
-	if err := o.start(ctx, actor, id, hash); err != nil {
+	if err := o.Start(ctx, actor, id, hash); err != nil {
 		return plan.View{}, err
 	}
 	return o.Plans.Plan(ctx, id)
 }
 
-func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
+// Start is StartPlan without a look at the plan afterwards.
+func (o *Operations) Start(ctx context.Context, actor, id, hash string) error {
 	p, s, err := o.Store.Plan(ctx, id)
 	if err != nil {
 		return err
@@ -83,6 +84,13 @@ func (o *Operations) start(ctx context.Context, actor, id, hash string) error {
 		}
 	}
 	return err
+}
+
+// WantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made
+// again instead.
+func (o *Operations) WantsApproval(p plan.Plan, s plan.State) bool {
+	expired := o.PlanLife > 0 && o.Now().After(p.CreatedAt.Add(o.PlanLife))
+	return s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone && !expired
 }
 
 // startable refuses a plan that has expired or waits for an approval.

@@ -105,6 +105,27 @@ func (o *Operations) nodesOf(ctx context.Context, w planner.World) (api.NodesVie
 	return v, nil
 }
 
+// Ill names the nodes of the cluster that are not well, each with what is wrong with it. Certificates that only end soon
+// do not make a node ill. unseen says why the cluster could not be asked.
+func (o *Operations) Ill(ctx context.Context, cluster string) (ill []string, unseen string, err error) {
+	v, err := o.Nodes(ctx, cluster)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, n := range v.Nodes {
+		switch soon, ended := endingCertificates(n.Certificates, o.Now()); {
+		case n.Problem != "" && (n.Problem != soon || ended):
+			ill = append(ill, n.Name+": "+n.Problem)
+		case n.Version == "" && !n.Spare:
+			ill = append(ill, n.Name+": it is not in the cluster yet")
+		}
+	}
+	if v.Unseen == pretends {
+		v.Unseen = ""
+	}
+	return ill, v.Unseen, nil
+}
+
 // problemOf says what is wrong with a node and which operation mends it. The VM is looked at first: a node whose VM is
 // off has no other trouble yet.
 func problemOf(m director.Machine, n api.NodeView, joined, asked bool) (string, plan.Operation) {
@@ -213,3 +234,6 @@ func (o *Operations) Rehearse(ctx context.Context, cluster, node string) ([]kube
 	defer client.Close()
 	return client.Rehearse(ctx, node)
 }
+
+// instant is now, as exactly as the store keeps it.
+func (o *Operations) instant() time.Time { return o.Now().UTC().Truncate(time.Microsecond) }

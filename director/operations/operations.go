@@ -28,6 +28,7 @@ type Config struct {
 	Store    *store.Store
 	Engine   *engine.Engine
 	Plans    Plans // with their states
+	Reader   *snapshot.Reader
 	Env      steps.Env
 	Director planner.Director
 	NewID    func() string    // ids of plans
@@ -54,25 +55,18 @@ type Operations struct {
 	certs *certificates
 
 	repairs *repairs
-	reader  *snapshot.Reader
-	phases  sync.Mutex // held by who moves a task of an outer plan
 }
 
 var (
 	_ api.Nodes    = (*Operations)(nil)
 	_ api.Planning = (*Operations)(nil)
-	_ api.Phases   = (*Operations)(nil)
 )
 
 // New returns the operations.
 func New(c Config) *Operations {
 	return &Operations{
 		Config: c, sums: &checksums{known: map[fileKey]string{}},
-		certs: newCertificates(),
-		reader: snapshot.New(snapshot.Config{
-			Store: c.Store, Backends: c.Env.Backends, Clusters: c.Env, Director: c.Director,
-			Bundles: snapshot.Bundles{Dirs: c.Confine.Bundles, Gate: c.Env.Gate},
-		}),
+		certs:   newCertificates(),
 		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
 }
@@ -80,11 +74,11 @@ func New(c Config) *Operations {
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the
 // cluster that never ran are discarded.
 func (o *Operations) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
-	return o.makePlan(ctx, actor, cluster, r, func(*store.Tx, string) error { return nil })
+	return o.MakePlanWith(ctx, actor, cluster, r, func(*store.Tx, string) error { return nil })
 }
 
-// makePlan is MakePlan; with, called with the plan's id, belongs to the transaction that stores the plan.
-func (o *Operations) makePlan(
+// MakePlanWith is MakePlan; with, called with the plan's id, belongs to the transaction that stores the plan.
+func (o *Operations) MakePlanWith(
 	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
 ) (plan.View, error) {
 	w, err := o.seen(ctx, cluster, r)
@@ -136,6 +130,15 @@ func (o *Operations) content(ctx context.Context, w *snapshot.Snapshot, r plan.R
 		_, err = o.check(ctx, w, &content)
 	}
 	return content, err
+}
+
+// Try says what a plan for the request would be refused for. Nothing is stored.
+func (o *Operations) Try(ctx context.Context, cluster string, r plan.Request) error {
+	w, err := o.seen(ctx, cluster, r)
+	if err == nil {
+		_, err = o.content(ctx, w, r)
+	}
+	return err
 }
 
 // check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image

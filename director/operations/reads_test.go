@@ -141,7 +141,7 @@ func TestAPassReadsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.reader = snapshot.New(snapshot.Config{
+	l.Reader = snapshot.New(snapshot.Config{
 		Store: reads{l.Store, count}, Backends: servicetest.Backend{B: countedBackend{b, count}},
 		Clusters: countedCluster{nodes: []kube.Node{{Name: "c000-w-1", Ready: true}}, count: count},
 		Bundles:  snapshot.Bundles{Dirs: l.Confine.Bundles, Gate: l.Env.Gate}, Director: l.Director,

@@ -157,14 +157,14 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 	if len(p.Plan.Steps) == 0 {
 		return verdict{stop: true, why: d.why + "; and " + p.Plan.Summary}, nil
 	}
-	if o.wantsApproval(p.Plan, p.State) {
+	if o.WantsApproval(p.Plan, p.State) {
 		return verdict{
 			stop: true,
 			why: d.why + "; plan " + p.Plan.ID + " has to be approved and started: " +
 				strings.Join(p.Plan.Approvals, "; "),
 		}, nil
 	}
-	if err := o.start(ctx, repairActor, p.Plan.ID, p.Plan.Hash); err != nil {
+	if err := o.Start(ctx, repairActor, p.Plan.ID, p.Plan.Hash); err != nil {
 		return d, err
 	}
 	o.repairs.forget(cluster)

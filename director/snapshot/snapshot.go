@@ -99,6 +99,12 @@ func (r *Reader) Take(ctx context.Context, cluster string) (*Snapshot, error) {
 	return s, err
 }
 
+// World is the world of a snapshot that looks at nothing else.
+func (r *Reader) World(ctx context.Context, cluster string) (planner.World, error) {
+	s, err := r.Take(ctx, cluster)
+	return s.World, err
+}
+
 // document returns one document, read once.
 func (s *Snapshot) document(ctx context.Context, ref model.Ref) (model.Stored, error) {
 	if d, known := s.documents[ref]; known {

@@ -6,15 +6,15 @@ import (
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
 // AskPhase takes a task of an outer plan. The worker of every cluster that is up is on host h1, h2 has none, and there
 // are no other hosts.
-func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (api.PhaseView, error) {
+func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (phases.View, error) {
 	if r.Host != "" && r.Host != "h1" && r.Host != "h2" {
-		return api.PhaseView{}, notFound("no provider has a host %q", r.Host)
+		return phases.View{}, notFound("no provider has a host %q", r.Host)
 	}
 	o.mu.Lock()
 	t, known := o.tasks[id]
@@ -35,7 +35,7 @@ func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.
 	}
 	o.mu.Unlock()
 	if t.Request != r {
-		return api.PhaseView{}, director.Errorf(
+		return phases.View{}, director.Errorf(
 			director.KindConflict, "apitest.phase", "task %s was given for host %s, and is now asked for host %s", id,
 			t.Request.Host, r.Host,
 		).
@@ -45,15 +45,15 @@ func (o *Operations) AskPhase(ctx context.Context, actor, id string, r director.
 }
 
 // Phase moves a task on.
-func (o *Operations) Phase(ctx context.Context, id string) (api.PhaseView, error) {
+func (o *Operations) Phase(ctx context.Context, id string) (phases.View, error) {
 	o.mu.Lock()
 	t, known := o.tasks[id]
 	o.mu.Unlock()
 	if !known {
-		return api.PhaseView{}, notFound("there is no task %s", id)
+		return phases.View{}, notFound("there is no task %s", id)
 	}
 	t.Parts = slices.Clone(t.Parts)
-	v := api.PhaseView{Plans: map[string]plan.View{}}
+	v := phases.View{Plans: map[string]plan.View{}}
 	for i := range t.Parts {
 		p := &t.Parts[i]
 		if len(p.Plans) == 0 {

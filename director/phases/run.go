@@ -1,4 +1,4 @@
-package operations
+package phases
 
 import (
 	"context"
@@ -10,33 +10,32 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// movePhase moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where
+// move moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where
 // it stands.
-func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.PhaseView, error) {
-	if t.Finished.IsZero() && o.phases.TryLock() {
-		defer o.phases.Unlock()
+func (s *Service) move(ctx context.Context, t director.PhaseTask) (View, error) {
+	if t.Finished.IsZero() && s.moves.TryLock() {
+		defer s.moves.Unlock()
 		whole := context.WithoutCancel(ctx)
 		var err error
 		// somebody may have moved it before we had the lock
-		if t, err = o.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() {
-			err = o.moveParts(whole, &t)
+		if t, err = s.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() {
+			err = s.moveParts(whole, &t)
 		}
 		if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
-			t, err = o.Store.PhaseTask(whole, t.ID)
+			t, err = s.Store.PhaseTask(whole, t.ID)
 		}
 		if err != nil {
-			return api.PhaseView{}, err
+			return View{}, err
 		}
 	}
-	v := api.PhaseView{PhaseTask: t, Plans: map[string]plan.View{}}
+	v := View{PhaseTask: t, Plans: map[string]plan.View{}}
 	for _, p := range t.Parts {
 		for _, id := range p.Plans {
-			view, err := o.Plans.Plan(ctx, id)
+			view, err := s.Journal.Plan(ctx, id)
 			if err != nil {
 				return v, err
 			}
@@ -46,10 +45,10 @@ func (o *Operations) movePhase(ctx context.Context, t director.PhaseTask) (api.P
 	return v, nil
 }
 
-func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error {
+func (s *Service) moveParts(ctx context.Context, t *director.PhaseTask) error {
 	before := *t
 	before.Parts = slices.Clone(t.Parts)
-	now, err := o.phaseParts(ctx, t.Request)
+	now, err := s.parts(ctx, t.Request)
 	if err != nil && director.KindOf(err) == director.KindInternal {
 		return err
 	}
@@ -58,59 +57,59 @@ func (o *Operations) moveParts(ctx context.Context, t *director.PhaseTask) error
 			t.Parts = append(t.Parts, p)
 		}
 	}
-	planning, cancel := context.WithTimeout(ctx, phaseTime)
+	planning, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	for i := range t.Parts {
 		p := &t.Parts[i]
 		if p.Ended {
 			continue
 		}
-		if err := o.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
+		if err := s.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
 			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer",
 				"it is tried again when somebody asks for the task"
 		} else if err != nil {
 			return err
 		}
 	}
-	o.judgePhase(t)
+	s.judge(t)
 	if reflect.DeepEqual(before, *t) {
 		return nil // most questions find that nothing has changed
 	}
-	return o.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutPhaseTask(*t) })
+	return s.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutPhaseTask(*t) })
 }
 
 // movePart looks at the part's newest plan, and makes or starts the next one.
-func (o *Operations) movePart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
 	var newest plan.Plan
-	var s plan.State
+	var state plan.State
 	if n := len(p.Plans); n > 0 {
 		var err error
-		if newest, s, err = o.Store.Plan(ctx, p.Plans[n-1]); err != nil {
+		if newest, state, err = s.Store.Plan(ctx, p.Plans[n-1]); err != nil {
 			return err
 		}
 	}
 	// Who has given up asking must not be surprised by a drain when somebody looks at the task days later.
 	if begun := len(p.Plans) > 1 ||
-		!s.StartedAt.IsZero(); !begun && o.PlanLife > 0 && o.Now().After(t.Started.Add(o.PlanLife)) {
-		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", o.PlanLife, p.Message), askAnew)
+		!state.StartedAt.IsZero(); !begun && s.PlanLife > 0 && s.Now().After(t.Started.Add(s.PlanLife)) {
+		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", s.PlanLife, p.Message), askAnew)
 		return nil
 	}
 	if !t.Request.Phase.OnNodes() {
-		return waitOr(p, o.checkPart(ctx, t, p))
+		return waitOr(p, s.checkPart(ctx, t, p))
 	}
-	if s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
-		if o.wantsApproval(newest, s) {
+	if state.Phase == plan.PhasePlanned || state.Phase == plan.PhaseApproved {
+		if s.Plans.WantsApproval(newest, state) {
 			waitForApproval(p, newest)
 			return nil
 		}
-		err := o.start(ctx, t.By, newest.ID, newest.Hash)
+		err := s.Plans.Start(ctx, t.By, newest.ID, newest.Hash)
 		switch {
 		case err == nil:
-			if _, s, err = o.Store.Plan(ctx, newest.ID); err != nil {
+			if _, state, err = s.Store.Plan(ctx, newest.ID); err != nil {
 				return err
 			}
 		case director.KindOf(err) == director.KindConflict && !held(err):
-			s.Phase = plan.PhaseDiscarded // the world has moved since it was made: another one takes its place
+			state.Phase = plan.PhaseDiscarded // the world has moved since it was made: another one takes its place
 		default:
 			return waitOr(p, err)
 		}
@@ -120,26 +119,19 @@ func (o *Operations) movePart(ctx context.Context, t *director.PhaseTask, p *dir
 		goal = plan.NodeRejoin
 	}
 	switch {
-	case len(p.Plans) == 0, s.Phase == plan.PhaseDone && newest.Operation != goal:
-	case s.Phase == plan.PhaseDiscarded && s.StartedAt.IsZero():
+	case len(p.Plans) == 0, state.Phase == plan.PhaseDone && newest.Operation != goal:
+	case state.Phase == plan.PhaseDiscarded && state.StartedAt.IsZero():
 		p.Plans = p.Plans[:len(p.Plans)-1]
 	default:
-		settlePart(p, newest, s)
+		settlePart(p, newest, state)
 		return nil
 	}
-	return waitOr(p, o.nextPlan(ctx, t, p))
+	return waitOr(p, s.nextPlan(ctx, t, p))
 }
 
 func held(err error) bool {
 	e, ok := errors.AsType[*director.Error](err)
 	return ok && e.Holder != nil
-}
-
-// wantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made
-// again instead.
-func (o *Operations) wantsApproval(p plan.Plan, s plan.State) bool {
-	expired := o.PlanLife > 0 && o.Now().After(p.CreatedAt.Add(o.PlanLife))
-	return s.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && o.Approval != ApprovalNone && !expired
 }
 
 func waitForApproval(p *director.PhasePart, pl plan.Plan) {
@@ -149,13 +141,13 @@ func waitForApproval(p *director.PhasePart, pl plan.Plan) {
 }
 
 // nextPlan makes the part's next plan and starts it.
-func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
-	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+func (s *Service) nextPlan(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := s.Store.Holder(ctx, p.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.Store.HeldBy(ctx, "operations.phase", holder, p.Cluster)
+		return s.Store.HeldBy(ctx, "phases", holder, p.Cluster)
 	}
-	parts, err := o.phaseParts(ctx, t.Request)
+	parts, err := s.parts(ctx, t.Request)
 	if err != nil {
 		return err
 	}
@@ -166,14 +158,14 @@ func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *dir
 		return nil
 	}
 	p.Nodes = parts[i].Nodes
-	if err := o.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
+	if err := s.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
 		return err
 	}
-	r, err := o.phasePlan(ctx, t.Request, *p)
+	r, err := s.request(ctx, t.Request, *p)
 	if err != nil {
 		return err
 	}
-	made, err := o.makePlan(ctx, t.By, p.Cluster, r, func(tx *store.Tx, id string) error {
+	made, err := s.Plans.MakePlanWith(ctx, t.By, p.Cluster, r, func(tx *store.Tx, id string) error {
 		stored := *t
 		stored.Parts = slices.Clone(t.Parts)
 		for i := range stored.Parts {
@@ -192,11 +184,11 @@ func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *dir
 	}
 	t.Revision++
 	p.Plans = append(p.Plans, made.Plan.ID)
-	if o.wantsApproval(made.Plan, made.State) {
+	if s.Plans.WantsApproval(made.Plan, made.State) {
 		waitForApproval(p, made.Plan)
 		return nil
 	}
-	if err := o.start(ctx, t.By, made.Plan.ID, made.Plan.Hash); err != nil {
+	if err := s.Plans.Start(ctx, t.By, made.Plan.ID, made.Plan.Hash); err != nil {
 		return err
 	}
 	settlePart(p, made.Plan, plan.State{Phase: plan.PhaseRunning})
@@ -204,13 +196,13 @@ func (o *Operations) nextPlan(ctx context.Context, t *director.PhaseTask, p *dir
 }
 
 // checkPart is the phases cluster and post_cluster.
-func (o *Operations) checkPart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
-	if holder, err := o.Store.Holder(ctx, p.Cluster); err != nil {
+func (s *Service) checkPart(ctx context.Context, t *director.PhaseTask, p *director.PhasePart) error {
+	if holder, err := s.Store.Holder(ctx, p.Cluster); err != nil {
 		return err
 	} else if holder != "" {
-		return o.Store.HeldBy(ctx, "operations.phase", holder, p.Cluster)
+		return s.Store.HeldBy(ctx, "phases", holder, p.Cluster)
 	}
-	if err := o.mayBegin(ctx, t.Request, p.Cluster, nil); err != nil {
+	if err := s.mayBegin(ctx, t.Request, p.Cluster, nil); err != nil {
 		return err
 	}
 	endPart(p, director.PhaseDone, "it is installed, no plan holds it, and all of its nodes are well", "")
@@ -231,7 +223,7 @@ func waitOr(p *director.PhasePart, err error) error {
 }
 
 // instant is now, as exactly as the store keeps it: the same task looks the same however often it is asked for.
-func (o *Operations) instant() time.Time { return o.Now().UTC().Truncate(time.Microsecond) }
+func (s *Service) instant() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
 
 // askAnew is what is left to do about a part that cannot go on.
 const askAnew = "ask again under another task id"
@@ -282,9 +274,9 @@ func joinedHint(first, second string) string {
 	return first + "; " + second
 }
 
-// judgePhase says where the task stands from where its parts stand: as long as anything moves it runs, and then the
+// judge says where the task stands from where its parts stand: as long as anything moves it runs, and then the
 // worst counts.
-func (o *Operations) judgePhase(t *director.PhaseTask) {
+func (s *Service) judge(t *director.PhaseTask) {
 	order := []director.PhaseState{
 		director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning,
 	}
@@ -300,6 +292,6 @@ func (o *Operations) judgePhase(t *director.PhaseTask) {
 	}
 	t.State, t.Hint, t.Message = worst.State, worst.Hint, strings.Join(said, "; ")
 	if final {
-		t.Finished = o.instant()
+		t.Finished = s.instant()
 	}
 }
