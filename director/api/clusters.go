@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/clusters"
+	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -254,7 +255,7 @@ func textResponse(mediaType, text string) map[string]*huma.Response {
 
 func placeOf(planID string) string { return prefixed("/plans/" + planID) }
 
-func nodesOf(v NodesView) wire.Nodes {
+func nodesOf(v nodes.View) wire.Nodes {
 	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan, AutoRepair: v.AutoRepair}
 	for i, n := range v.Nodes {
 		out.Items[i] = wire.Node{

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -65,7 +66,7 @@ type Clusters interface {
 // Nodes is what the API offers of the nodes of clusters.
 type Nodes interface {
 	// Nodes returns the nodes of the cluster as its API, its ledger and its hypervisor show them.
-	Nodes(ctx context.Context, cluster string) (NodesView, error)
+	Nodes(ctx context.Context, cluster string) (nodes.View, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
 	Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error)
 }
@@ -154,42 +155,4 @@ type Move struct {
 	Step   string
 	Reason string
 	Now    bool
-}
-
-// NodesView is the nodes of a cluster.
-type NodesView struct {
-	Nodes  []NodeView // masters first, then by pool and number
-	Unseen string     // why the cluster's API could not be asked; empty if it answered
-	Plan   string     // that holds the cluster
-	// AutoRepair says what automatic repair does, or why it does nothing; empty if it is off or has not looked yet.
-	AutoRepair string
-}
-
-// NodeView is one node: what the ledger says, what the hypervisor says, and what the cluster says.
-type NodeView struct {
-	Name, Role, Pool, Address, Host string
-	State                           string // of the ledger's row
-	// of the VM: on, off, missing, or empty if the hypervisor could not be asked
-	Power    string
-	KeptBy   string // who keeps its VM outside of the cluster
-	HostLost bool   // its host was declared lost
-	HostDown string // why its host does not answer, unless it was declared lost
-	// the document does not ask for it, and it is kept: nothing is to be done about it
-	Spare                 bool
-	Version               string         // that it was brought to as a member; empty while it is none
-	Wanted                string         // of the cluster's document
-	Kubelet               string         // version that the kubelet reports
-	Ready, Cordoned, Etcd bool           // as the cluster shows them
-	Reason                string         // why it is not ready
-	Problem               string         // what is wrong with it, for people; empty if nothing is
-	Repair                plan.Operation // what would mend that
-	Certificates          []Certificate  // that could be seen, the soonest end first
-}
-
-// Certificate is one of a node's certificates, as others see it.
-type Certificate struct {
-	Name      string // apiserver, etcd, kubelet, kubelet-client
-	Ends      time.Time
-	Seen      time.Time // when somebody looked last
-	Unchecked bool      // nobody relies on it: the kubelet has signed it itself
 }

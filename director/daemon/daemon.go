@@ -209,7 +209,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
-		return d.services.ops.Repair(ctx, time.Now())
+		return d.services.nodes.Repair(ctx, time.Now())
 	})
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
@@ -418,7 +418,7 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) ap
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
-		Nodes:     s.ops, Planning: s.ops, Phases: s.phases, Capacity: s.capacity,
+		Nodes:     s.nodes, Planning: s.ops, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
 		Images: s.images, Ledger: s.vms, Disks: s.disks,
 		Access:    access.New(s.db, s.ops, s.env, time.Now),

@@ -75,7 +75,7 @@ func (c *clinic) round() (operation, said string) {
 	defer cancel()
 	before := c.plans()
 	for range 2 {
-		if err := c.d.services.ops.Repair(ctx, c.now); err != nil {
+		if err := c.d.services.nodes.Repair(ctx, c.now); err != nil {
 			c.t.Fatal(err)
 		}
 		c.now = c.now.Add(11 * time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
+	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
@@ -50,6 +51,7 @@ type services struct {
 	journal  *journal.Service
 	archives *archives.Service
 	capacity *providers.Capacity
+	nodes    *nodes.Service
 	phases   *phases.Service
 	ops      *operations.Operations
 }
@@ -71,6 +73,10 @@ func newServices(p parts) services {
 		Approval: operations.Approval(p.cfg.Approval),
 		Plans:    plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
 	})
+	members := nodes.New(nodes.Config{
+		Store: p.db, Worlds: reader, Clusters: p.env, Plans: ops, Director: p.db.DirectorID(),
+		PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now, Log: p.log,
+	})
 	return services{
 		parts: p,
 		disks: kept,
@@ -89,9 +95,10 @@ func newServices(p parts) services {
 			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,
 			Form: archives.Form{Plan: planForm, Event: eventForm}, Now: time.Now,
 		}),
-		ops: ops,
+		ops:   ops,
+		nodes: members,
 		phases: phases.New(phases.Config{
-			Store: p.db, Worlds: reader, Plans: ops, Journal: plans, Nodes: ops,
+			Store: p.db, Worlds: reader, Plans: ops, Journal: plans, Nodes: members,
 			PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}

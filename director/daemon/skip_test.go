@@ -338,7 +338,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	if m := kept(); m.KeptBy != "admin" || m.Kubernetes != "" || s.version(t, "demo-w-1") != "v1.37.2" {
 		t.Errorf("after an upgrade: %+v", m)
 	}
-	v, err := s.ops.Nodes(t.Context(), "demo")
+	v, err := s.nodes.Nodes(t.Context(), "demo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,8 @@ package operations
 
 import (
 	"context"
-	"slices"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/hypervisor"
-	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/snapshot"
@@ -26,16 +23,6 @@ func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (
 		err = s.Observe(ctx, r)
 	}
 	return s, err
-}
-
-// look asks the installed cluster for its nodes; nil from one that only pretends.
-func (o *Operations) look(ctx context.Context, inst store.Installed) ([]kube.Node, error) {
-	return o.Reader.Nodes(ctx, inst)
-}
-
-// view returns the provider's back end without the hosts that w takes for lost.
-func (o *Operations) view(ctx context.Context, w planner.World) (hypervisor.Backend, error) {
-	return o.Reader.View(ctx, w)
 }
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.
@@ -74,13 +61,4 @@ func (o *Operations) declareLost(tx *store.Tx, p *plan.Plan, actor string) error
 		return err
 	}
 	return tx.Audit(h.At, actor, "declare lost", "host "+h.Host+" of Provider/"+h.Provider)
-}
-
-func keys(set map[string]bool) []string {
-	var out []string
-	for k := range set {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }

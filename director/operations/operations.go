@@ -51,14 +51,10 @@ type Plans interface {
 // Operations is behind most ports of the API. It is safe for concurrent use.
 type Operations struct {
 	Config
-	sums  *checksums
-	certs *certificates
-
-	repairs *repairs
+	sums *checksums
 }
 
 var (
-	_ api.Nodes    = (*Operations)(nil)
 	_ api.Planning = (*Operations)(nil)
 )
 
@@ -66,8 +62,6 @@ var (
 func New(c Config) *Operations {
 	return &Operations{
 		Config: c, sums: &checksums{known: map[fileKey]string{}},
-		certs:   newCertificates(),
-		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
 }
 

@@ -144,8 +144,8 @@ func TestWaitConnectsAgainWhenRefused(t *testing.T) {
 func TestEveryCredentialFollowsItsDeadline(t *testing.T) {
 	t.Parallel()
 	others := map[string]string{
-		"../access/access.go":           "a person's kubeconfig, with the time that they ask for",
-		"../operations/certificates.go": "a look at etcd's certificates, within one request",
+		"../access/access.go":      "a person's kubeconfig, with the time that they ask for",
+		"../nodes/certificates.go": "a look at etcd's certificates, within one request",
 	}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||

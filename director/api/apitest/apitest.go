@@ -21,6 +21,7 @@ import (
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -184,16 +185,16 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.R
 }
 
 // Nodes shows the two nodes of a cluster that is up.
-func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, error) {
+func (o *Operations) Nodes(_ context.Context, cluster string) (nodes.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]; !ok {
-		return api.NodesView{}, notFound("there is no Cluster/%s", cluster)
+		return nodes.View{}, notFound("there is no Cluster/%s", cluster)
 	}
 	if !o.up[cluster] {
-		return api.NodesView{Unseen: "cluster " + cluster + " is not installed"}, nil
+		return nodes.View{Unseen: "cluster " + cluster + " is not installed"}, nil
 	}
-	return api.NodesView{Nodes: []api.NodeView{
+	return nodes.View{Nodes: []nodes.Node{
 		{
 			Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present",
 			Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true, Certificates: certificates(),
@@ -209,9 +210,9 @@ func (o *Operations) Nodes(_ context.Context, cluster string) (api.NodesView, er
 }
 
 // certificates are of a master: the kubelet's own end first, and nobody relies on them.
-func certificates() []api.Certificate {
+func certificates() []nodes.Certificate {
 	seen := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return []api.Certificate{
+	return []nodes.Certificate{
 		{Name: "kubelet", Ends: seen.AddDate(0, 1, 0), Seen: seen, Unchecked: true},
 		{Name: "apiserver", Ends: seen.AddDate(0, 10, 0), Seen: seen},
 		{Name: "etcd", Ends: seen.AddDate(0, 11, 0), Seen: seen},

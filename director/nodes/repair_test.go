@@ -1,11 +1,10 @@
-package operations
+package nodes
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -93,19 +92,19 @@ func TestDecideOnARepair(t *testing.T) {
 // What cannot be asked is not ill.
 func TestUnsure(t *testing.T) {
 	t.Parallel()
-	on := []api.NodeView{{Name: "w1", Power: "on"}, {Name: "w2", Power: "missing"}}
+	on := []Node{{Name: "w1", Power: "on"}, {Name: "w2", Power: "missing"}}
 	for name, tt := range map[string]struct {
-		view api.NodesView
+		view View
 		want string
 	}{
-		"sure":         {view: api.NodesView{Nodes: on}},
-		"pretended":    {view: api.NodesView{Nodes: on, Unseen: pretends}},
-		"a plan works": {view: api.NodesView{Nodes: on, Plan: "p1"}, want: "plan p1 holds"},
+		"sure":         {view: View{Nodes: on}},
+		"pretended":    {view: View{Nodes: on, Unseen: pretends}},
+		"a plan works": {view: View{Nodes: on, Plan: "p1"}, want: "plan p1 holds"},
 		"the API is away": {
-			view: api.NodesView{Nodes: on, Unseen: "no answer"}, want: "nobody knows how the nodes are: no answer",
+			view: View{Nodes: on, Unseen: "no answer"}, want: "nobody knows how the nodes are: no answer",
 		},
 		"the hypervisor is so": {
-			view: api.NodesView{Nodes: []api.NodeView{{Name: "w1"}}}, want: "nobody knows how the VMs are",
+			view: View{Nodes: []Node{{Name: "w1"}}}, want: "nobody knows how the VMs are",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

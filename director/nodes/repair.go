@@ -1,4 +1,4 @@
-package operations
+package nodes
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -70,8 +69,8 @@ func (r *repairs) saying(cluster string) string {
 // Repair looks at every cluster whose document asks for automatic repair, and begins to mend at most one node of each
 // (requirement B7). It is called again and again; a node is mended when it was ill at every call for as long as the
 // document says. Errors of one cluster do not keep others from being looked at.
-func (o *Operations) Repair(ctx context.Context, now time.Time) error {
-	docs, err := o.Store.Documents(ctx, model.KindCluster)
+func (s *Service) Repair(ctx context.Context, now time.Time) error {
+	docs, err := s.Store.Documents(ctx, model.KindCluster)
 	if err != nil {
 		return err
 	}
@@ -79,11 +78,11 @@ func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 	for _, d := range docs {
 		name, care := d.Metadata.Name, d.Cluster.Maintenance.Repair
 		if care == nil || !care.Auto {
-			o.repairs.forget(name)
-			o.repairs.say(name, "")
+			s.repairs.forget(name)
+			s.repairs.say(name, "")
 			continue
 		}
-		v, err := o.repairOne(ctx, name, *care, now)
+		v, err := s.repairOne(ctx, name, *care, now)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -94,11 +93,11 @@ func (o *Operations) Repair(ctx context.Context, now time.Time) error {
 			why := append([]string{v.why, director.MessageOf(err)}, fieldTexts(err)...)
 			v = verdict{stop: true, why: strings.Join(why, "; ")}
 		}
-		if o.repairs.say(name, v.why) && v.stop {
-			o.Log.WarnContext(ctx, "automatic repair has stopped", "cluster", name, "why", v.why)
+		if s.repairs.say(name, v.why) && v.stop {
+			s.Log.WarnContext(ctx, "automatic repair has stopped", "cluster", name, "why", v.why)
 			errs = append(
 				errs,
-				o.Store.Update(ctx, func(
+				s.Store.Update(ctx, func(
 					tx *store.Tx,
 				) error {
 					return tx.Audit(now, repairActor, "stopped: "+v.why, "Cluster/"+name)
@@ -118,13 +117,13 @@ func fieldTexts(err error) []string {
 }
 
 // repairOne looks at one cluster. With an error, the verdict says what was to be mended.
-func (o *Operations) repairOne(ctx context.Context, cluster string, care model.Repair, now time.Time) (verdict, error) {
-	v, err := o.nodes(ctx, cluster)
+func (s *Service) repairOne(ctx context.Context, cluster string, care model.Repair, now time.Time) (verdict, error) {
+	v, err := s.nodes(ctx, cluster)
 	if err != nil {
 		return verdict{}, err
 	}
 	if why := unsure(v); why != "" {
-		o.repairs.forget(cluster)
+		s.repairs.forget(cluster)
 		return verdict{why: why}, nil
 	}
 	w := ward{care: care, now: now}
@@ -135,12 +134,12 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 		}
 		w.members++
 		if n.Repair != "" {
-			w.ill = append(w.ill, ailing{node: n.Name, problem: n.Problem, mend: o.mildest(ctx, cluster, n)})
+			w.ill = append(w.ill, ailing{node: n.Name, problem: n.Problem, mend: s.mildest(ctx, cluster, n)})
 		}
 	}
-	o.repairs.seen(cluster, w.ill, now)
+	s.repairs.seen(cluster, w.ill, now)
 	var half string
-	if w.past, half, err = o.pastRepairs(ctx, cluster, now, time.Duration(care.After)); err != nil {
+	if w.past, half, err = s.pastRepairs(ctx, cluster, now, time.Duration(care.After)); err != nil {
 		return verdict{}, err
 	}
 	if half != "" && len(w.ill) > 0 {
@@ -150,25 +149,25 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 	if d.op == "" {
 		return d, nil
 	}
-	p, err := o.MakePlan(ctx, repairActor, cluster, plan.Request{Operation: d.op, Nodes: []string{d.node}})
+	p, err := s.Plans.MakePlan(ctx, repairActor, cluster, plan.Request{Operation: d.op, Nodes: []string{d.node}})
 	if err != nil {
 		return d, err
 	}
 	if len(p.Plan.Steps) == 0 {
 		return verdict{stop: true, why: d.why + "; and " + p.Plan.Summary}, nil
 	}
-	if o.WantsApproval(p.Plan, p.State) {
+	if s.Plans.WantsApproval(p.Plan, p.State) {
 		return verdict{
 			stop: true,
 			why: d.why + "; plan " + p.Plan.ID + " has to be approved and started: " +
 				strings.Join(p.Plan.Approvals, "; "),
 		}, nil
 	}
-	if err := o.Start(ctx, repairActor, p.Plan.ID, p.Plan.Hash); err != nil {
+	if err := s.Plans.Start(ctx, repairActor, p.Plan.ID, p.Plan.Hash); err != nil {
 		return d, err
 	}
-	o.repairs.forget(cluster)
-	o.Log.InfoContext(
+	s.repairs.forget(cluster)
+	s.Log.InfoContext(
 		ctx, "a repair was started", "cluster", cluster, "plan_id", p.Plan.ID, "operation", string(d.op), "node",
 		d.node, "why", d.why,
 	)
@@ -177,24 +176,24 @@ func (o *Operations) repairOne(ctx context.Context, cluster string, care model.R
 
 // unsure says why it is not known how the nodes are: then nothing is an illness. An outage of the API or of the
 // hypervisor must not cost a VM.
-func unsure(v api.NodesView) string {
+func unsure(v View) string {
 	switch {
 	case v.Plan != "":
 		return "plan " + v.Plan + " holds the cluster"
 	case v.Unseen != "" && v.Unseen != pretends:
 		return "nobody knows how the nodes are: " + v.Unseen
-	case slices.ContainsFunc(v.Nodes, func(n api.NodeView) bool { return n.Power == "" && !n.HostLost }):
+	case slices.ContainsFunc(v.Nodes, func(n Node) bool { return n.Power == "" && !n.HostLost }):
 		return "nobody knows how the VMs are: the hypervisor cannot be asked"
 	}
 	return ""
 }
 
 // mildest returns what may mend the node with the least loss: a machine that answers is joined again, and keeps its VM.
-func (o *Operations) mildest(ctx context.Context, cluster string, n api.NodeView) plan.Operation {
+func (s *Service) mildest(ctx context.Context, cluster string, n Node) plan.Operation {
 	if n.Repair != plan.NodeReplace || n.Power != string(hypervisor.PowerOn) {
 		return n.Repair
 	}
-	if up, err := o.Env.Answers(ctx, director.Machine{
+	if up, err := s.Clusters.Answers(ctx, director.Machine{
 		Cluster: cluster, Name: n.Name, Address: n.Address,
 	}); err == nil && up {
 		return plan.NodeRejoin
@@ -204,40 +203,40 @@ func (o *Operations) mildest(ctx context.Context, cluster string, n api.NodeView
 
 // pastRepairs returns the automatic repairs of the last day. half says which other plan was left half way, or was made
 // just now by somebody who will want to start it: then it is not the time to make another one.
-func (o *Operations) pastRepairs(
+func (s *Service) pastRepairs(
 	ctx context.Context, cluster string, now time.Time, courtesy time.Duration,
 ) (past []pastRepair, half string, err error) {
 	const most = 200 // plans of a cluster within a day, and then some
-	ids, err := o.Store.Plans(ctx, store.PlanFilter{Cluster: cluster, Limit: most})
+	ids, err := s.Store.Plans(ctx, store.PlanFilter{Cluster: cluster, Limit: most})
 	if err != nil {
 		return nil, "", err
 	}
 	newest := true // of those that were started
 	for _, id := range ids {
-		p, s, err := o.Store.Plan(ctx, id)
+		p, state, err := s.Store.Plan(ctx, id)
 		if err != nil {
 			return nil, "", err
 		}
-		waits := s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved
-		if s.StartedAt.IsZero() && (!waits || o.PlanLife > 0 && now.After(p.CreatedAt.Add(o.PlanLife))) {
+		waits := state.Phase == plan.PhasePlanned || state.Phase == plan.PhaseApproved
+		if state.StartedAt.IsZero() && (!waits || s.PlanLife > 0 && now.After(p.CreatedAt.Add(s.PlanLife))) {
 			continue // it never did anything and never will
 		}
 		ours := p.CreatedBy == repairActor
 		switch {
 		case ours && len(p.Request.Nodes) == 1:
-			at := s.StartedAt
+			at := state.StartedAt
 			if at.IsZero() {
 				at = p.CreatedAt
 			}
-			if at.After(now.Add(-repairDay)) || unfinished(s.Phase) && newest {
+			if at.After(now.Add(-repairDay)) || unfinished(state.Phase) && newest {
 				past = append(past, pastRepair{
-					plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, phase: s.Phase,
+					plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, phase: state.Phase,
 				})
 			}
 		case waits && p.CreatedAt.After(now.Add(-courtesy)):
 			half = "plan " + id + " of " + p.CreatedBy + " waits to be started"
-		case !waits && newest && unfinished(s.Phase):
-			half = "plan " + id + " is " + string(s.Phase) + ": finish it or discard it first"
+		case !waits && newest && unfinished(state.Phase):
+			half = "plan " + id + " is " + string(state.Phase) + ": finish it or discard it first"
 		}
 		newest = newest && waits
 	}

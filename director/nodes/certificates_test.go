@@ -1,4 +1,4 @@
-package operations
+package nodes
 
 import (
 	"context"
@@ -7,39 +7,37 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/director-kaas/kaas/director/api"
 )
 
 // What ends within 30 days is a problem, unless nobody relies on it.
 func TestEndingCertificates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	in := func(name string, d time.Duration) api.Certificate {
-		return api.Certificate{Name: name, Ends: now.Add(d)}
+	in := func(name string, d time.Duration) Certificate {
+		return Certificate{Name: name, Ends: now.Add(d)}
 	}
 	const day = 24 * time.Hour
 	for name, tt := range map[string]struct {
-		certs []api.Certificate
+		certs []Certificate
 		want  string
 		ended bool
 	}{
 		"none": {},
-		"far":  {certs: []api.Certificate{in(certAPI, 31*day)}},
+		"far":  {certs: []Certificate{in(certAPI, 31*day)}},
 		"soon": {
-			certs: []api.Certificate{in(certEtcd, 12*day), in(certAPI, 90*day)},
+			certs: []Certificate{in(certEtcd, 12*day), in(certAPI, 90*day)},
 			want:  "its etcd certificate ends on 2026-03-13, in 12 days",
 		},
 		"within a day": {
-			certs: []api.Certificate{in(certAPI, time.Hour)},
+			certs: []Certificate{in(certAPI, time.Hour)},
 			want:  "its apiserver certificate ends on 2026-03-01, in less than a day",
 		},
 		"ended": {
-			certs: []api.Certificate{in(certAPI, -day), in(certKubeletClient, day)}, ended: true,
+			certs: []Certificate{in(certAPI, -day), in(certKubeletClient, day)}, ended: true,
 			want: "its apiserver certificate ended on 2026-02-28; its kubelet-client certificate ends on " +
 				"2026-03-02, in 1 day",
 		},
-		"unchecked": {certs: []api.Certificate{{Name: certKubelet, Ends: now.Add(-day), Unchecked: true}}},
+		"unchecked": {certs: []Certificate{{Name: certKubelet, Ends: now.Add(-day), Unchecked: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,8 +54,8 @@ func TestCertificatesAreRemembered(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := newCertificates()
 	look := func(name string, ends time.Time, err error) certLook {
-		return certLook{certKey{"m1", name}, func(context.Context) (api.Certificate, error) {
-			return api.Certificate{Name: name, Ends: ends}, err
+		return certLook{certKey{"m1", name}, func(context.Context) (Certificate, error) {
+			return Certificate{Name: name, Ends: ends}, err
 		}}
 	}
 	year := now.AddDate(1, 0, 0)
@@ -68,7 +66,7 @@ func TestCertificatesAreRemembered(t *testing.T) {
 		[]certLook{look(certAPI, time.Time{}, errors.New("it is off")), look(certEtcd, year.AddDate(0, -1, 0), nil)},
 		later,
 	)
-	want := []api.Certificate{
+	want := []Certificate{
 		{Name: certEtcd, Ends: year.AddDate(0, -1, 0), Seen: later},
 		{Name: certAPI, Ends: year, Seen: now},
 		{Name: certKubeletClient, Ends: year.AddDate(0, 1, 0), Seen: now},

@@ -1,4 +1,4 @@
-package operations
+package nodes
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
@@ -40,19 +39,19 @@ const (
 // certificates remembers what was seen last. A master that is off still has certificates that end.
 type certificates struct {
 	mu     sync.Mutex
-	known  map[certKey]api.Certificate
+	known  map[certKey]Certificate
 	silent map[certKey]time.Time // what did not answer, and when
 }
 
 func newCertificates() *certificates {
-	return &certificates{known: map[certKey]api.Certificate{}, silent: map[certKey]time.Time{}}
+	return &certificates{known: map[certKey]Certificate{}, silent: map[certKey]time.Time{}}
 }
 
 type certKey struct{ machine, name string }
 
 // fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often:
 // somebody may be at it.
-func fresh(c api.Certificate, now time.Time) bool {
+func fresh(c Certificate, now time.Time) bool {
 	span := certFresh
 	if c.Name == certKubeletClient && c.Ends.After(now.Add(certSoon)) {
 		span = metricFresh
@@ -63,20 +62,20 @@ func fresh(c api.Certificate, now time.Time) bool {
 // certLook is a certificate that is to be looked at.
 type certLook struct {
 	key  certKey
-	look func(context.Context) (api.Certificate, error)
+	look func(context.Context) (Certificate, error)
 }
 
 // looks returns what there is to look at on the machine.
-func (o *Operations) looks(
+func (s *Service) looks(
 	m director.Machine, p pki.ClusterPKI, client pki.Pair, kubelets func(context.Context, string) (time.Time, error),
 ) []certLook {
 	serving := func(name string, port int, ca string, as pki.Pair) certLook {
-		return certLook{certKey{m.ID, name}, func(ctx context.Context) (api.Certificate, error) {
+		return certLook{certKey{m.ID, name}, func(ctx context.Context) (Certificate, error) {
 			c, err := pki.Serving(ctx, net.JoinHostPort(m.Address, strconv.Itoa(port)), ca, as)
 			if err != nil {
-				return api.Certificate{}, err
+				return Certificate{}, err
 			}
-			return api.Certificate{
+			return Certificate{
 				Name: name, Ends: c.NotAfter, Unchecked: name == certKubelet && !pki.Signed(p.CA.Cert, c),
 			}, nil
 		}}
@@ -92,9 +91,9 @@ func (o *Operations) looks(
 	if kubelets != nil {
 		all = append(all, certLook{certKey{
 			m.ID, certKubeletClient,
-		}, func(ctx context.Context) (api.Certificate, error) {
+		}, func(ctx context.Context) (Certificate, error) {
 			ends, err := kubelets(ctx, m.Name)
-			return api.Certificate{Name: certKubeletClient, Ends: ends}, err
+			return Certificate{Name: certKubeletClient, Ends: ends}, err
 		}})
 	}
 	return all
@@ -102,23 +101,23 @@ func (o *Operations) looks(
 
 // lookAtCertificates looks at the members' certificates that were not looked at lately, and puts what is known of them
 // into the view. What does not answer keeps what was seen last.
-func (o *Operations) lookAtCertificates(ctx context.Context, w planner.World, v *api.NodesView) {
-	authorities, err := o.Env.ClusterPKI(ctx, w.Cluster.UID)
+func (s *Service) lookAtCertificates(ctx context.Context, w planner.World, v *View) {
+	authorities, err := s.Clusters.ClusterPKI(ctx, w.Cluster.UID)
 	if err != nil {
 		return // none were made yet
 	}
 	client, err := pki.ClientCert(authorities.EtcdCA, "director", nil, 10*time.Minute)
 	if err != nil {
-		o.Log.WarnContext(ctx, "no certificate for etcd", "cluster", w.Cluster.Metadata.Name, "err", err)
+		s.Log.WarnContext(ctx, "no certificate for etcd", "cluster", w.Cluster.Metadata.Name, "err", err)
 	}
 	var kubelets func(context.Context, string) (time.Time, error)
-	if inst, ok, err := o.Store.Installed(ctx, w.Cluster.Metadata.Name); err == nil && ok && v.Unseen == "" {
-		if c, err := o.Env.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint); err == nil {
+	if inst, ok, err := s.Store.Installed(ctx, w.Cluster.Metadata.Name); err == nil && ok && v.Unseen == "" {
+		if c, err := s.Clusters.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint); err == nil {
 			defer c.Close()
 			kubelets = c.KubeletClientEnd
 		}
 	}
-	now := o.instant()
+	now := s.instant()
 	machines := map[string]director.Machine{}
 	for _, m := range w.Machines {
 		if m.Deleted.IsZero() && m.Kubernetes != "" {
@@ -136,17 +135,17 @@ func (o *Operations) lookAtCertificates(ctx context.Context, w planner.World, v 
 		if !n.Ready {
 			ask = nil
 		}
-		for _, l := range o.looks(m, authorities, client, ask) {
-			if o.certs.due(l.key, now) {
+		for _, l := range s.looks(m, authorities, client, ask) {
+			if s.certs.due(l.key, now) {
 				due = append(due, l)
 			}
 		}
 	}
-	o.certs.look(ctx, due, now)
+	s.certs.look(ctx, due, now)
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if m, member := machines[n.Name]; member {
-			n.Certificates = o.certs.of(m.ID)
+			n.Certificates = s.certs.of(m.ID)
 		}
 	}
 }
@@ -188,22 +187,22 @@ func (c *certificates) due(k certKey, now time.Time) bool {
 }
 
 // of returns what is known of the machine's certificates, the soonest end first.
-func (c *certificates) of(machine string) []api.Certificate {
+func (c *certificates) of(machine string) []Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []api.Certificate
+	var out []Certificate
 	for _, name := range []string{certAPI, certEtcd, certKubelet, certKubeletClient} {
 		if got, ok := c.known[certKey{machine, name}]; ok {
 			out = append(out, got)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b api.Certificate) int { return a.Ends.Compare(b.Ends) })
+	slices.SortStableFunc(out, func(a, b Certificate) int { return a.Ends.Compare(b.Ends) })
 	return out
 }
 
 // endingCertificates says which certificates have ended or end soon, or "". ended reports whether one of them is of no
 // use any more.
-func endingCertificates(certs []api.Certificate, now time.Time) (text string, ended bool) {
+func endingCertificates(certs []Certificate, now time.Time) (text string, ended bool) {
 	var said []string
 	for _, c := range certs {
 		left := c.Ends.Sub(now)
