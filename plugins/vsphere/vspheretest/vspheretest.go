@@ -141,6 +141,13 @@ func simulate(model *simulator.Model) {
 				ctx.Map.Put(folder)
 				req.Folder = folder.ref
 			}
+		case "ImportVApp":
+			if real, ok := ctx.Map.Get(m.This).(*simulator.ResourcePool); ok {
+				m.This = types.ManagedObjectReference{
+					Type: "ResourcePool", Value: hypervisortest.RandomID("import-"),
+				}
+				return &importPool{ResourcePool: real, Self: m.This, making: making}, nil
+			}
 		}
 		return nil, nil
 	}
@@ -181,6 +188,28 @@ func (f *cloneFolder) CreateVMTask(ctx *simulator.Context, c *types.CreateVM_Tas
 	res := f.Folder.CreateVMTask(ctx, c)
 	ctx.Map.Get(res.(*methods.CreateVM_TaskBody).Res.Returnval).(*simulator.Task).Wait()
 	ctx.Map.Remove(ctx, f.ref)
+	return res
+}
+
+// importPool stands for a resource pool during one import. It keeps clones out until the VM is made: the simulator
+// (v0.54) locks the pool and then the folder for an import, and the folder and then the pool for a clone.
+type importPool struct {
+	*simulator.ResourcePool
+	Self   types.ManagedObjectReference // what the simulator locks for the call, instead of the pool
+	making *sync.RWMutex
+}
+
+// Reference implements mo.Reference.
+func (p *importPool) Reference() types.ManagedObjectReference { return p.Self }
+
+// ImportVApp implements the method of the API.
+func (p *importPool) ImportVApp(ctx *simulator.Context, req *types.ImportVApp) soap.HasFault {
+	p.making.Lock()
+	defer p.making.Unlock()
+	req.This = p.ResourcePool.Self
+	res := p.ResourcePool.ImportVApp(ctx, req)
+	// The import is a task of the pool, which keeps the pool locked for its context until it ends.
+	ctx.Map.WithLock(&simulator.Context{}, p.ResourcePool.Self, func() {})
 	return res
 }
 
