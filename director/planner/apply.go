@@ -64,7 +64,7 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	}
 	d.Operation = plan.ClusterScale
 	d.Summary = "Cluster " + d.Cluster + " is as its model says; nothing is to be done."
-	return d.Content, nil
+	return *d.Content, nil
 }
 
 // frozen refuses what cannot be changed on a running cluster.

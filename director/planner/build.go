@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -18,18 +19,40 @@ import (
 
 // draft is a plan that is being written.
 type draft struct {
-	plan.Content
-	w World
-	// the cluster's members among them, looked up once, with those that the plan brings in their place
-	masters []director.Machine
-	fresh   map[string]bool  // masters that the plan has brought in
-	moved   map[string]sized // what has followed nodes on other hosts so far, by name
+	*plan.Content
+	w       World
+	masters []director.Machine // members; a master that the plan replaces gives way to its successor
+	fresh   map[string]bool    // names of the masters that the plan has brought in
+	moved   map[string]sized   // what has followed nodes on other hosts so far, by name
+}
+
+// in returns a draft of the same plan whose steps are about another world, such as that of a former release.
+func (d *draft) in(w World) *draft {
+	other := *d
+	other.w = w
+	return &other
+}
+
+// group is what the steps have in common that one builder of this package adds for another.
+type group struct {
+	window string   // id of the window that they belong to; empty outside of windows
+	undoes []string // ids of the steps that they undo; empty for steps that undo none
+}
+
+// rollsBack reports whether the steps of the group run only to undo others.
+func (g group) rollsBack() bool { return len(g.undoes) > 0 }
+
+// step returns the step of the group that is of the kind and works on the node.
+func (g group) step(kind, node, title string) plan.Step {
+	return plan.Step{
+		ID: kind + "/" + node, Kind: kind, Node: node, Title: title, Window: g.window, Undoes: g.undoes,
+	}
 }
 
 func (w World) draft(op plan.Operation) *draft {
 	return &draft{
 		w: w, masters: w.masters(),
-		Content: plan.Content{
+		Content: &plan.Content{
 			Format: plan.Format, DirectorVersion: w.Director.Version, Operation: op, Cluster: w.Cluster.Metadata.Name,
 			Playbooks: w.Director.Playbooks, Models: w.refs(),
 		},
@@ -43,8 +66,7 @@ func (d *draft) concerns(machines ...sized) {
 	}
 }
 
-// done returns the finished content. Steps get what their like have taken of late in the place of the planner's own
-// guesses.
+// done returns the finished content. A step whose class has run before gets the time that it took as its estimate.
 func (d *draft) done() plan.Content {
 	for i := range d.Steps {
 		if took, known := d.w.Times[d.Steps[i].Class()]; known {
@@ -52,7 +74,7 @@ func (d *draft) done() plan.Content {
 		}
 	}
 	d.Estimate = plan.CriticalPath(d.Steps)
-	return d.Content
+	return *d.Content
 }
 
 func (d *draft) add(s plan.Step) string {
@@ -88,28 +110,20 @@ const (
 	deleteTime = 30 * time.Second
 )
 
-// play adds the run of a playbook. like gives the step what the group that it belongs to has in common, such as the
-// window.
-func (d *draft) play(p playbook, needs []string, like plan.Step) string {
-	s := like
+// play adds the run of a playbook to the group, and returns the step's id. So do the other builders of one step.
+func (d *draft) play(p playbook, needs []string, in group) string {
+	node := ""
 	if len(p.limit) == 1 {
-		s.Node = p.limit[0]
+		node = p.limit[0]
 	}
-	if p.subject == "" {
-		p.subject = s.Node
-	}
-	if p.id == "" {
-		p.id = p.name
-	}
-	s.ID, s.Kind, s.Title, s.Needs, s.Effects = p.id+"/"+p.subject, step.Play, p.title, needs, p.effects
+	s := in.step(step.Play, node, p.title)
+	s.ID = cmp.Or(p.id, p.name) + "/" + cmp.Or(p.subject, node)
+	s.Needs, s.Effects = needs, p.effects
 	s.Params = encode(step.PlayParams{
 		Playbook: p.name + ".yml", Limit: p.limit, Without: p.without, Vars: p.vars, Kubernetes: p.kubernetes,
 		Moved: slices.Sorted(maps.Keys(d.moved)),
 	})
-	s.Attempts, s.Timeout, s.Estimate = 3, p.timeout, p.estimate
-	if s.Timeout == 0 {
-		s.Timeout = 30 * time.Minute
-	}
+	s.Attempts, s.Timeout, s.Estimate = 3, cmp.Or(p.timeout, 30*time.Minute), p.estimate
 	return d.add(s)
 }
 
@@ -146,24 +160,22 @@ func (d *draft) imageEnsure() string {
 }
 
 // boot makes the VM of m, or switches it on if it is there, and waits until it is up.
-func (d *draft) boot(m sized, needs []string, like plan.Step) string {
+func (d *draft) boot(m sized, needs []string, in group) string {
 	vm := d.w.vmParams(m)
-	if !like.Back() {
+	if !in.rollsBack() {
 		vm.TakeDisk = d.w.Take[m.Name]
 		d.offer(m)
 	}
 	params := encode(vm)
 	if key := d.Request.HostKeys[m.Name]; key != "" {
-		needs = []string{d.adopt(m, key, needs, like)}
+		needs = []string{d.adopt(m, key, needs, in)}
 	} else {
-		if !like.Back() { // a worker that goes back was on its networks before
+		if !in.rollsBack() { // a worker that is rolled back was on its networks before
 			needs = append(slices.Clone(needs), d.underlays(m)...)
 		}
-		needs = []string{d.ensure(m, params, needs, like)}
+		needs = []string{d.ensure(m, params, needs, in)}
 	}
-	boot := like
-	boot.ID, boot.Kind, boot.Node = step.VMBoot+"/"+m.Name, step.VMBoot, m.Name
-	boot.Title = "Wait for " + m.Name + " to boot"
+	boot := in.step(step.VMBoot, m.Name, "Wait for "+m.Name+" to boot")
 	boot.Needs, boot.Params = needs, params
 	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute+time.Duration(m.vm.Budget()), time.Minute
 	return d.add(boot)
@@ -199,13 +211,11 @@ func networkStep(kind, title, name string, doc model.Stored, effect plan.Effect)
 	}
 }
 
-func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like plan.Step) string {
-	ensure := like
-	ensure.ID, ensure.Kind, ensure.Node = step.VMEnsure+"/"+m.Name, step.VMEnsure, m.Name
-	ensure.Title = "Make VM " + m.Name
+func (d *draft) ensure(m sized, params json.RawMessage, needs []string, in group) string {
+	ensure := in.step(step.VMEnsure, m.Name, "Make VM "+m.Name)
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"),
 		clones(m.Provider, m.Host)
-	if disk := d.w.Take[m.Name]; disk != "" && !like.Back() {
+	if disk := d.w.Take[m.Name]; disk != "" && !in.rollsBack() {
 		for i := range ensure.Effects {
 			if e := &ensure.Effects[i]; e.Object == "volume" {
 				e.Verb, e.Detail = "change", disk+", taken over with everything on it"
@@ -222,13 +232,11 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, like pla
 }
 
 // adopt takes over the VM that somebody else makes for m, which proves itself with the host key.
-func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) string {
+func (d *draft) adopt(m sized, key string, needs []string, in group) string {
 	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s that somebody else has made for this "+
 		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
-	s := like
-	s.ID, s.Kind, s.Node, s.Title = step.VMAdopt+"/"+m.Name, step.VMAdopt, m.Name,
-		"Take over VM "+m.Name+" that somebody else has made"
+	s := in.step(step.VMAdopt, m.Name, "Take over VM "+m.Name+" that somebody else has made")
 	s.Needs, s.Params = needs, encode(step.AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
 	s.Effects = []plan.Effect{
 		{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"},
@@ -245,9 +253,8 @@ func (d *draft) adopt(m sized, key string, needs []string, like plan.Step) strin
 
 // deleteVM takes the VM of m away with its root disk and its row. Its data disks are kept unless the request says
 // otherwise.
-func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
-	s := like
-	s.ID, s.Kind, s.Node, s.Title = step.VMDelete+"/"+m.Name, step.VMDelete, m.Name, "Delete VM "+m.Name
+func (d *draft) deleteVM(m sized, needs []string, in group) string {
+	s := in.step(step.VMDelete, m.Name, "Delete VM "+m.Name)
 	params := d.w.vmParams(m)
 	lost := d.w.lost(m.Machine)
 	disks, doomed := d.disksLeft(m, s.Back() || lost) // nobody can delete what is on a lost host
@@ -262,10 +269,8 @@ func (d *draft) deleteVM(m sized, needs []string, like plan.Step) string {
 }
 
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
-func (d *draft) removeVM(m sized, needs []string, like plan.Step) string {
-	s := like
-	s.ID, s.Kind, s.Node, s.Title = step.VMRemove+"/"+m.Name, step.VMRemove, m.Name,
-		"Remove VM "+m.Name+" so that it can be made anew"
+func (d *draft) removeVM(m sized, needs []string, in group) string {
+	s := in.step(step.VMRemove, m.Name, "Remove VM "+m.Name+" so that it can be made anew")
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
 	s.Effects = []plan.Effect{
 		{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"},
@@ -316,7 +321,7 @@ func (d *draft) balance(masters, gone []sized, needs []string) string {
 				Detail: "haproxy and keepalived on the masters",
 			},
 		}, estimate: 20 * time.Second,
-	}, needs, plan.Step{})
+	}, needs, group{})
 }
 
 // joins reports whether the plan makes m a ready node.
@@ -336,7 +341,7 @@ func (d *draft) verify(needs ...string) string {
 		name: "install/verify", id: "verify", subject: d.Cluster,
 		title: "Check DNS, pod network and registry from inside", estimate: 45 * time.Second,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "check pods", Detail: "removed again"}},
-	}, needs, plan.Step{})
+	}, needs, group{})
 }
 
 // record writes down that the cluster is as the document says.

@@ -29,7 +29,7 @@ func Create(w World) (plan.Content, error) {
 		d.Cluster, count(c.Masters.Count, "master"), count(c.WorkerCount(), "worker"), w.Release.Release.Kubernetes,
 		c.Provider)
 	for _, m := range r.remove { // the document has become smaller since an earlier try
-		d.deleteVM(m, nil, plan.Step{})
+		d.deleteVM(m, nil, group{})
 	}
 	d.create(machines)
 	d.concerns(r.known()...)
@@ -52,7 +52,7 @@ func (d *draft) create(machines []sized) {
 	prepared := map[string]string{}
 	var mastersPrepared []string
 	for _, m := range machines {
-		boot := d.boot(m, []string{network, image}, plan.Step{})
+		boot := d.boot(m, []string{network, image}, group{})
 		prepared[m.Name] = d.play(playbook{
 			name: "install/prepare", id: "prepare", title: "Prepare " + m.Name, limit: []string{m.Name},
 			estimate: 50 * time.Second,
@@ -62,7 +62,7 @@ func (d *draft) create(machines []sized) {
 					Detail: "host name, registry trust, container runtime, time",
 				},
 			},
-		}, []string{boot, release, pki}, plan.Step{})
+		}, []string{boot, release, pki}, group{})
 		if m.Role == director.RoleMaster {
 			mastersPrepared = append(mastersPrepared, prepared[m.Name])
 		}
@@ -77,7 +77,7 @@ func (d *draft) create(machines []sized) {
 			name: "install/workers", id: "workers", title: "Join worker " + m.Name, limit: []string{m.Name},
 			estimate: 40 * time.Second,
 			effects:  []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
-		}, []string{control, prepared[m.Name]}, plan.Step{}))
+		}, []string{control, prepared[m.Name]}, group{}))
 	}
 	ready := d.add(plan.Step{
 		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
@@ -135,7 +135,7 @@ func (d *draft) controlPlane(masters []sized, prepared map[string]string, before
 			effects: []plan.Effect{
 				{Verb: "create", Object: "api", Name: m.Address + ":" + strconv.Itoa(model.APIPort), Detail: detail},
 			},
-		}, append([]string{prepared[m.Name]}, before...), plan.Step{})}
+		}, append([]string{prepared[m.Name]}, before...), group{})}
 		if i == 0 {
 			control = before[0]
 			// The other masters join behind it: a member that comes to etcd makes it wait for two disks, and the many
@@ -146,7 +146,7 @@ func (d *draft) controlPlane(masters []sized, prepared map[string]string, before
 				effects: []plan.Effect{
 					{Verb: "create", Object: "api", Name: c.Pods.Plugin, Detail: "pods " + c.Pods.CIDR.String()},
 				},
-			}, before, plan.Step{}))
+			}, before, group{}))
 		}
 	}
 	return control, before

@@ -21,7 +21,7 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 	for _, m := range w.alive() {
 		s := w.sized(m)
 		d.concerns(s)
-		gone = append(gone, d.deleteVM(s, nil, plan.Step{}))
+		gone = append(gone, d.deleteVM(s, nil, group{}))
 	}
 	gone = d.deleteNetworks(gone)
 	d.add(plan.Step{

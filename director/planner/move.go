@@ -249,7 +249,7 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 			return "", err
 		}
 		needs = []string{
-			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, plan.Step{})}, plan.Step{}),
+			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, group{})}, group{}),
 		}
 	}
 	if !d.w.lost(m.Machine) {
@@ -271,7 +271,7 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 			d.masters[i] = next.Machine
 		}
 	}
-	last, err := d.join(next, true, []string{gone}, plan.Step{})
+	last, err := d.join(next, true, []string{gone}, group{})
 	delete(out, m.Name) // it is back before the next one goes
 	if err != nil || m.Role != director.RoleMaster || next.Address == m.Address ||
 		!d.w.Cluster.Cluster.API.VIP.IsValid() {

@@ -37,7 +37,7 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	if len(d.Steps) == 0 {
-		return d.Content, nil
+		return *d.Content, nil
 	}
 	for _, m := range machines {
 		if next, moves := d.moved[m.Name]; moves {
@@ -115,7 +115,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 			last, err = d.mark(r.Operation, m, before)
 		case plan.NodeDrain:
 			if err = d.wantMember(m); err == nil {
-				last = d.drain(m, r.Drain, before, plan.Step{})
+				last = d.drain(m, r.Drain, before, group{})
 			}
 		case plan.NodeDelete:
 			last, err = d.leave(m, r, out, before)
@@ -171,19 +171,19 @@ func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error)
 			effects: []plan.Effect{
 				{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes no new pods"},
 			},
-		}, needs, plan.Step{}), nil
+		}, needs, group{}), nil
 	}
-	return d.uncordon(m, needs, plan.Step{}), nil
+	return d.uncordon(m, needs, group{}), nil
 }
 
-func (d *draft) uncordon(m sized, needs []string, like plan.Step) string {
+func (d *draft) uncordon(m sized, needs []string, in group) string {
 	return d.play(playbook{
 		name: "uncordon", title: "Uncordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m),
 		estimate: 5 * time.Second,
 		effects: []plan.Effect{
 			{Verb: "change", Object: "api", Name: "node/" + m.Name, Detail: "takes new pods again"},
 		},
-	}, needs, like)
+	}, needs, in)
 }
 
 // cluster returns the variables of a run on node m that works on the cluster through a master.
@@ -212,7 +212,7 @@ func (d *draft) acting(node string) string {
 }
 
 // drain moves the pods of m away.
-func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) string {
+func (d *draft) drain(m sized, how plan.Drain, needs []string, in group) string {
 	care := d.w.Cluster.Cluster.Maintenance
 	timeout := cmp.Or(how.Timeout, time.Duration(care.DrainTimeout))
 	vars := d.cluster(m)
@@ -229,17 +229,17 @@ func (d *draft) drain(m sized, how plan.Drain, needs []string, like plan.Step) s
 				Detail: "all but those of daemon sets and the control plane, as disruption budgets allow",
 			},
 		},
-	}, needs, like)
+	}, needs, in)
 }
 
 // takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no
 // more, or nobody knows. Neither is one of which a person has said so: a drain that fails would stop the plan before
 // the deletion.
-func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step) string {
+func (d *draft) takeOut(m sized, r plan.Request, needs []string, in group) string {
 	up := d.w.up(m.Name)
 	switch {
 	case up && !r.Undrained:
-		needs = []string{d.drain(m, r.Drain, needs, like)}
+		needs = []string{d.drain(m, r.Drain, needs, in)}
 	case up:
 		d.Approvals = append(
 			d.Approvals,
@@ -256,7 +256,7 @@ func (d *draft) takeOut(m sized, r plan.Request, needs []string, like plan.Step)
 		name: "delete_" + string(m.Role), id: "delete", title: "Take " + m.Name + " out of the cluster",
 		limit: []string{m.Name}, vars: vars, estimate: deleteTime,
 		effects: []plan.Effect{{Verb: "delete", Object: "api", Name: "node/" + m.Name, Detail: outOf(m.Role)}},
-	}, needs, like)
+	}, needs, in)
 }
 
 func outOf(r director.Role) string {
@@ -286,10 +286,9 @@ func (d *draft) endpointWithout(m sized) string {
 }
 
 // left records that m is no member any more.
-func (d *draft) left(m sized, state director.MachineState, needs []string, like plan.Step) string {
-	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = step.NodeLeft+"/"+m.Name, step.NodeLeft, m.Name,
-		"Record that "+m.Name+" has left", needs
+func (d *draft) left(m sized, state director.MachineState, needs []string, in group) string {
+	s := in.step(step.NodeLeft, m.Name, "Record that "+m.Name+" has left")
+	s.Needs = needs
 	s.Params = encode(step.NodeParams{
 		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.endpointWithout(m), Node: m.Name, Machine: m.ID,
 		State: state, Keep: d.keeps(),
@@ -299,10 +298,9 @@ func (d *draft) left(m sized, state director.MachineState, needs []string, like 
 }
 
 // ready waits until m is a node that is ready at the release's version, and records that.
-func (d *draft) ready(m sized, masters []sized, image string, needs []string, like plan.Step) string {
-	s := like
-	s.ID, s.Kind, s.Node, s.Title, s.Needs = step.NodeReady+"/"+m.Name, step.NodeReady, m.Name,
-		"Wait until "+m.Name+" is ready", needs
+func (d *draft) ready(m sized, masters []sized, image string, needs []string, in group) string {
+	s := in.step(step.NodeReady, m.Name, "Wait until "+m.Name+" is ready")
+	s.Needs = needs
 	s.Params = encode(step.NodeParams{
 		UID: d.w.Cluster.UID, Cluster: d.Cluster, Endpoint: d.w.endpoint(masters), Node: m.Name, Machine: m.ID,
 		Version: d.w.Release.Release.Kubernetes, Image: image, State: director.MachinePresent,
@@ -321,12 +319,12 @@ func (d *draft) leave(m sized, r plan.Request, out map[string]bool, needs []stri
 		if err := d.quorum(m, out); err != nil {
 			return "", err
 		}
-		last = d.takeOut(m, r, needs, plan.Step{})
-		last = d.left(m, director.MachineDetached, []string{last}, plan.Step{})
+		last = d.takeOut(m, r, needs, group{})
+		last = d.left(m, director.MachineDetached, []string{last}, group{})
 	}
 	if !r.KeepVM {
 		d.Approvals = append(d.Approvals, "it destroys VM "+m.Name+" with its root disk")
-		last = d.deleteVM(m, append([]string{last}, needs...), plan.Step{})
+		last = d.deleteVM(m, append([]string{last}, needs...), group{})
 	}
 	if m.Role == director.RoleMaster {
 		last = d.forgetMaster(out, []string{last})
@@ -359,7 +357,7 @@ func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, err
 		),
 			"finish the upgrade first: directorctl plan "+d.Cluster)
 	}
-	last, err := d.join(m, true, needs, plan.Step{})
+	last, err := d.join(m, true, needs, group{})
 	if err != nil || m.Role != director.RoleMaster || m.Kubernetes != "" || !d.w.Cluster.Cluster.API.VIP.IsValid() {
 		return last, err
 	}
@@ -388,7 +386,7 @@ func (w World) Behind() (runs, wants string) {
 
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of
 // the same name has left.
-func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (string, error) {
+func (d *draft) join(m sized, again bool, needs []string, in group) (string, error) {
 	if err := d.w.onLostHost("planner.node", m.Machine); err != nil {
 		return "", err
 	}
@@ -402,7 +400,7 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 		return "", conflict("planner.node", m.Name+" is the only master: there is no cluster that it could join again",
 			"restore the cluster from a backup of etcd, or delete it and create it anew")
 	}
-	boot := d.boot(m, needs, like)
+	boot := d.boot(m, needs, in)
 	name, title := "scale_out", "Join "+string(m.Role)+" "+m.Name
 	if again {
 		name, title = "rejoin_"+string(m.Role), "Bring "+m.Name+" back into the cluster"
@@ -411,7 +409,7 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 		name: name, id: "join", title: title, limit: []string{m.Name},
 		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
-	}, []string{boot}, like)
+	}, []string{boot}, in)
 	masters := []sized{}
 	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))
@@ -420,7 +418,7 @@ func (d *draft) join(m sized, again bool, needs []string, like plan.Step) (strin
 	if d.Request.HostKeys[m.Name] != "" {
 		image = "" // only its maker knows
 	}
-	return d.ready(m, masters, image, []string{joined}, like), nil
+	return d.ready(m, masters, image, []string{joined}, in), nil
 }
 
 // replace is node.replace: out, the VM made anew under the same name and addresses, and in again.
@@ -430,11 +428,11 @@ func (d *draft) replace(m sized, r plan.Request, out map[string]bool, needs []st
 			return "", err
 		}
 		needs = []string{
-			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, plan.Step{})}, plan.Step{}),
+			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, group{})}, group{}),
 		}
 	}
 	d.Approvals = append(d.Approvals, "it makes VM "+m.Name+" anew: what is on its root disk is lost")
-	last, err := d.join(m, true, []string{d.removeVM(m, needs, plan.Step{})}, plan.Step{})
+	last, err := d.join(m, true, []string{d.removeVM(m, needs, group{})}, group{})
 	delete(out, m.Name) // it is back before the next one goes
 	return last, err
 }

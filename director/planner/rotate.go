@@ -44,7 +44,7 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 		effects: []plan.Effect{
 			{Verb: "change", Object: "node", Name: "all members", Detail: "what containerd shows to the registry"},
 		}, estimate: 20 * time.Second,
-	}, []string{renewed}, plan.Step{})
+	}, []string{renewed}, group{})
 	d.add(plan.Step{
 		ID: step.PullSettle + "/" + name, Kind: step.PullSettle, Title: "End the former pull password",
 		Needs: []string{given}, Params: params,

@@ -74,7 +74,7 @@ func (d *draft) grow(add []sized) ([]string, error) {
 		if m.Role == director.RoleMaster {
 			needs = append(slices.Clone(base), master...)
 		}
-		last, err := d.join(m, m.State != director.MachineIntended || d.w.Take[m.Name] != "", needs, plan.Step{})
+		last, err := d.join(m, m.State != director.MachineIntended || d.w.Take[m.Name] != "", needs, group{})
 		if err != nil {
 			return nil, err
 		}
@@ -105,19 +105,19 @@ func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, er
 	var left []string
 	master := needs
 	for _, m := range r.remove {
-		like, first := plan.Step{Window: window}, needs
+		in, first := group{window: window}, needs
 		if m.Role == director.RoleMaster {
-			like, first = plan.Step{}, master
+			in, first = group{}, master
 		}
 		var last []string
 		if m.Kubernetes != "" {
 			if err := d.quorumWith(m, out, len(mastersOf(r.add))); err != nil {
 				return nil, err
 			}
-			last = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, ask, first, like)}, like)}
+			last = []string{d.left(m, director.MachineDetached, []string{d.takeOut(m, ask, first, in)}, in)}
 		}
 		if !ask.KeepVM {
-			last = []string{d.deleteVM(m, append(last, first...), like)}
+			last = []string{d.deleteVM(m, append(last, first...), in)}
 		}
 		if m.Role == director.RoleMaster && len(last) > 0 {
 			master = last

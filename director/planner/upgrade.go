@@ -14,196 +14,278 @@ import (
 )
 
 // Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy
-// makes VMs anew: masters first and one by one, then workers in a window. Members that are there already are left
-// alone, so an upgrade that stopped half way is gone on with by planning again. Machines that are no members, such as
-// nodes that were taken out for a time, are not touched: they join at the new release afterwards. Errors: conflict for
-// a downgrade or a skipped minor.
+// makes VMs from it: masters first and one by one, then workers in a window. It leaves alone what is there already, so
+// planning again resumes an upgrade that stopped half way. It does not touch machines that are no members, such as
+// nodes that were taken out for a time: they join at the new release afterwards. Errors: conflict for a downgrade or a
+// skipped minor.
 func Upgrade(w World, r plan.Request) (plan.Content, error) {
-	target := w.Release.Release.Kubernetes
-	if err := w.reachable(target); err != nil {
+	if err := w.reachable(w.Release.Release.Kubernetes); err != nil {
 		return plan.Content{}, err
 	}
-	d := w.draft(plan.ClusterUpgrade)
-	d.Request = r
-	old := w.outdated()
-	oldMasters := mastersOf(old)
-	workers := old[len(oldMasters):]
-	u, err := d.upgrading(r, old, workers)
+	u, err := newUpgrade(w, r)
 	if err != nil {
 		return plan.Content{}, err
 	}
-	base := append([]string{d.releasePush(), d.imageEnsure()}, d.formerImages(workers, u.ways)...)
-	before := base
-	for _, m := range oldMasters {
-		last, err := u.master(m, before)
-		if err != nil {
-			return plan.Content{}, err
-		}
-		before = append(slices.Clone(base), last)
+	needs, err := u.upgradeMasters(u.bringImages())
+	if err != nil {
+		return plan.Content{}, err
 	}
-	// A plan that ended behind its masters may not have come to what all nodes share: the plan that goes on does.
-	if len(oldMasters) > 0 || slices.ContainsFunc(workers, func(m sized) bool { return m.Kubernetes != target }) {
-		before = d.shared(u.masters, before)
+	needs, err = u.upgradeWorkers(u.upgradeShared(needs))
+	if err != nil {
+		return plan.Content{}, err
 	}
-	if len(workers) > 0 {
-		before = []string{d.traffic(u.masters, before)}
-	}
-	last := before
-	like := plan.Step{Window: d.window()}
-	for i := range d.Windows {
-		d.Windows[i].Goal = "run " + target
-	}
-	for _, m := range workers {
-		done, err := u.renew(m, before, like)
-		if err != nil {
-			return plan.Content{}, err
-		}
-		last = append(slices.Clone(last), done)
-	}
-	stay := slices.DeleteFunc(slices.Clone(u.all), func(m sized) bool { _, goes := u.next[m.Name]; return goes })
-	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.verify(last...))
-	u.say(target, old, oldMasters)
-	facts := w.facts(mastersFirst(u.all))
-	facts.Former = u.former(target)
-	d.Facts = encode(facts)
-	return d.done(), nil
+	u.record(needs)
+	u.summarize()
+	return u.d.done(), nil
 }
 
-// upgrading is an upgrade on its way from member to member.
-type upgrading struct {
-	d       *draft
-	request plan.Request
-	ways    map[string]way
-	next    map[string]sized // the successors of members that go, by name
-	all     []sized          // members and successors
-	masters []sized          // as they are after the steps so far
-	gone    []sized          // masters that have a successor
-	out     map[string]bool
+// upgrade is the plan of an upgrade while it is written, member by member.
+type upgrade struct {
+	d          *draft
+	request    plan.Request
+	target     string  // version
+	oldMasters []sized // that are to be upgraded
+	oldWorkers []sized
+	rollbacks  map[string]rollback // by the names of workers
+	successors map[string]sized    // of members whose VM is replaced, by the members' names
+	all        []sized             // members and successors
+	masters    []sized             // as they are after the steps so far
+	gone       []sized             // masters that a successor has replaced
+	out        map[string]bool     // masters that are out of the cluster for a moment
 }
 
-func (d *draft) upgrading(r plan.Request, old, workers []sized) (*upgrading, error) {
-	u := &upgrading{d: d, request: r, out: map[string]bool{}}
-	for _, m := range d.w.members() {
-		u.all = append(u.all, d.w.sized(m))
+func newUpgrade(w World, r plan.Request) (*upgrade, error) {
+	u := &upgrade{
+		d: w.draft(plan.ClusterUpgrade), request: r, target: w.Release.Release.Kubernetes, out: map[string]bool{},
+	}
+	u.d.Request = r
+	old := w.outdated()
+	u.oldMasters = mastersOf(old)
+	u.oldWorkers = old[len(u.oldMasters):]
+	for _, m := range w.members() {
+		u.all = append(u.all, w.sized(m))
 	}
 	u.masters = mastersOf(u.all)
-	u.ways = d.ways(workers)
+	u.rollbacks = u.d.rollbacks(u.oldWorkers)
 	var err error
-	u.next, err = d.successors(old)
+	u.successors, err = u.d.successors(old)
 	return u, err
 }
 
-// renew brings a member to the release, or a successor in its place.
-func (u *upgrading) renew(m sized, needs []string, like plan.Step) (string, error) {
-	d, from := u.d, len(u.d.Steps)
-	way, back := u.ways[m.Name]
-	fresh, ok := u.next[m.Name]
-	if !ok {
-		last, err := d.renew(m, u.masters, u.request, u.out, needs, like)
-		if err == nil && back {
-			d.putBack(m, u.masters, way, from, like)
-		}
-		return last, err
-	}
-	u.all = append(u.all, fresh)
-	return d.swap(m, fresh, u.request, back, needs, like)
+// bringImages brings all that the members are made from to where they need it, before any of them is touched.
+func (u *upgrade) bringImages() []string {
+	images := []string{u.d.releasePush(), u.d.imageEnsure()}
+	return append(images, u.d.formerImages(u.oldWorkers, u.rollbacks)...)
 }
 
-// master is renew for a master, which the balancers follow.
-func (u *upgrading) master(m sized, needs []string) (string, error) {
-	last, err := u.renew(m, needs, plan.Step{})
+// upgradeMasters upgrades the masters one after another.
+func (u *upgrade) upgradeMasters(images []string) ([]string, error) {
+	needs := images
+	for _, m := range u.oldMasters {
+		last, err := u.upgradeMaster(m, needs)
+		if err != nil {
+			return nil, err
+		}
+		needs = append(slices.Clone(images), last)
+	}
+	return needs, nil
+}
+
+// upgradeMaster upgrades one master. Where another VM replaces it, the balancers of the API follow.
+func (u *upgrade) upgradeMaster(m sized, needs []string) (string, error) {
+	last, err := u.upgradeMember(m, needs, group{})
 	if err != nil {
 		return "", err
 	}
-	fresh, ok := u.next[m.Name]
+	successor, ok := u.successors[m.Name]
 	if !ok {
 		return last, nil
 	}
 	u.gone = append(u.gone, m)
 	u.masters = append(
-		slices.DeleteFunc(slices.Clone(u.masters), func(o sized) bool { return o.Name == m.Name }), fresh,
+		slices.DeleteFunc(slices.Clone(u.masters), func(o sized) bool { return o.Name == m.Name }), successor,
 	)
-	u.d.succeed(m, fresh)
+	u.d.succeed(m, successor)
 	if u.d.w.Cluster.Cluster.API.VIP.IsValid() {
 		last = u.d.balance(u.masters, u.gone, []string{last})
 	}
 	return last, nil
 }
 
-// say writes what the upgrade does, what it does otherwise than asked, and what it destroys.
-func (u *upgrading) say(target string, old, oldMasters []sized) {
+// upgradeShared brings what all nodes share to the release, behind all masters. Nothing changes where it is there
+// already. A former plan may have ended between the masters and this, so it depends on the workers as well whether the
+// plan has it.
+func (u *upgrade) upgradeShared(needs []string) []string {
+	d := u.d
+	if len(u.oldMasters) == 0 &&
+		!slices.ContainsFunc(u.oldWorkers, func(m sized) bool { return m.Kubernetes != u.target }) {
+		return needs
+	}
+	if n := len(u.masters); n > 0 && d.strategy(u.masters[n-1]) != model.UpgradeInPlace {
+		// kubeadm brings CoreDNS and kube-proxy to the release only when it upgrades a master. These masters have joined.
+		m := u.masters[n-1]
+		needs = []string{d.play(playbook{
+			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release",
+			limit: []string{m.Name}, vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute,
+			effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
+		}, needs, group{})}
+	}
+	return []string{d.play(playbook{
+		name: "install/pod_network", id: "pod_network", subject: d.Cluster,
+		title: "Bring the pod network to the release", estimate: time.Minute,
+		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.Pods.Plugin}},
+	}, needs, group{})}
+}
+
+// upgradeWorkers upgrades the workers in a window, and returns the last steps of all.
+func (u *upgrade) upgradeWorkers(needs []string) ([]string, error) {
+	if len(u.oldWorkers) > 0 {
+		needs = []string{u.d.traffic(u.masters, needs)}
+	}
+	in := group{window: u.d.window()}
+	for i := range u.d.Windows {
+		u.d.Windows[i].Goal = "run " + u.target
+	}
+	last := needs
+	for _, m := range u.oldWorkers {
+		done, err := u.upgradeMember(m, needs, in)
+		if err != nil {
+			return nil, err
+		}
+		last = append(slices.Clone(last), done)
+	}
+	return last, nil
+}
+
+// upgradeMember brings a member to the release by its strategy, and adds what rolls it back if it fails.
+func (u *upgrade) upgradeMember(m sized, needs []string, in group) (string, error) {
+	to, canRollBack := u.rollbacks[m.Name]
+	if successor, ok := u.successors[m.Name]; ok {
+		u.all = append(u.all, successor)
+		return u.d.swap(m, successor, u.request, canRollBack, needs, in)
+	}
+	first := len(u.d.Steps)
+	last, err := u.upgradeByStrategy(m, needs, in)
+	if err == nil && canRollBack {
+		u.d.rollBack(m, u.masters, to, first, in)
+	}
+	return last, err
+}
+
+// upgradeByStrategy upgrades a member that keeps its name and its place: in place, or with a new root disk.
+func (u *upgrade) upgradeByStrategy(m sized, needs []string, in group) (string, error) {
+	if err := u.d.w.onLostHost("planner.upgrade", m.Machine); err != nil {
+		return "", err
+	}
+	if u.d.strategy(m) == model.UpgradeReconstitute {
+		return u.reconstitute(m, needs, in)
+	}
+	return u.upgradeInPlace(m, needs, in)
+}
+
+// reconstitute takes the member out, makes its VM from the release's image, and joins it again.
+func (u *upgrade) reconstitute(m sized, needs []string, in group) (string, error) {
+	d := u.d
+	if err := d.quorum(m, u.out); err != nil {
+		return "", err
+	}
+	gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, u.request, needs, in)}, in)
+	last, err := d.join(m, true, []string{d.removeVM(m, []string{gone}, in)}, in)
+	delete(u.out, m.Name)
+	return last, err
+}
+
+// upgradeInPlace exchanges the member's programs on the VM that it has.
+func (u *upgrade) upgradeInPlace(m sized, needs []string, in group) (string, error) {
+	d := u.d
+	if !d.w.up(m.Name) {
+		return "", conflict(
+			"planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place",
+			fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name),
+		)
+	}
+	if err := d.quorumWithout(m); err != nil {
+		return "", err
+	}
+	drained := d.drain(m, u.request.Drain, needs, in)
+	upgraded := d.play(playbook{
+		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + u.target,
+		limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 3 * time.Minute,
+		effects: []plan.Effect{
+			{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"},
+			{Verb: "restart", Object: "api", Name: "node/" + m.Name},
+		},
+	}, []string{drained}, in)
+	ready := d.ready(m, u.masters, "", []string{upgraded}, in)
+	return d.uncordon(m, []string{ready}, in), nil
+}
+
+// record checks the cluster after the last steps, and records what it consists of then.
+func (u *upgrade) record(last []string) {
 	d, w := u.d, u.d.w
-	d.Summary = fmt.Sprintf("Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster,
-		target,
-		strings.ReplaceAll(w.Cluster.Cluster.Maintenance.Strategy, "_", " "), count(len(oldMasters), "master"),
-		count(len(old)-len(oldMasters), "worker"),
-		max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1))
-	if len(u.masters) == 1 && len(oldMasters) == 1 && w.Cluster.Cluster.Maintenance.Strategy != model.UpgradeInPlace {
+	stay := slices.DeleteFunc(slices.Clone(u.all), func(m sized) bool {
+		_, replaced := u.successors[m.Name]
+		return replaced
+	})
+	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.verify(last...))
+	facts := w.facts(mastersFirst(u.all))
+	facts.Former = u.former()
+	d.Facts = encode(facts)
+}
+
+// summarize says what the upgrade does, where it deviates from what was asked for, and what it destroys.
+func (u *upgrade) summarize() {
+	d, care := u.d, u.d.w.Cluster.Cluster.Maintenance
+	d.Summary = fmt.Sprintf(
+		"Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster, u.target,
+		strings.ReplaceAll(care.Strategy, "_", " "), count(len(u.oldMasters), "master"),
+		count(len(u.oldWorkers), "worker"), max(care.MaxUnavailable, 1),
+	)
+	if len(u.masters) == 1 && len(u.oldMasters) == 1 && care.Strategy != model.UpgradeInPlace {
 		d.Warnings = append(
 			d.Warnings,
 			u.masters[0].Name+
 				" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd",
 		)
 	}
+	old := slices.Concat(u.oldMasters, u.oldWorkers)
 	d.concerns(old...)
-	var destroyed, anew []sized
+	destroyed, emptied := 0, 0
 	for _, m := range old {
-		if fresh, ok := u.next[m.Name]; ok {
-			d.concerns(fresh)
-			destroyed = append(destroyed, m)
+		if successor, ok := u.successors[m.Name]; ok {
+			d.concerns(successor)
+			destroyed++
 		} else if d.strategy(m) == model.UpgradeReconstitute {
-			anew = append(anew, m)
+			emptied++
 		}
 	}
-	if n := len(destroyed); n > 0 {
-		d.Approvals = append(
-			d.Approvals,
-			fmt.Sprintf("it destroys %s with their disks, each after its successor has joined", count(n, "VM")),
-		)
+	if destroyed > 0 {
+		d.Approvals = append(d.Approvals, fmt.Sprintf(
+			"it destroys %s with their disks, each after its successor has joined", count(destroyed, "VM"),
+		))
 	}
-	if n := len(anew); n > 0 {
-		d.Approvals = append(
-			d.Approvals, fmt.Sprintf("it makes %s anew: what is on their root disks is lost", count(n, "VM")),
-		)
+	if emptied > 0 {
+		d.Approvals = append(d.Approvals, fmt.Sprintf(
+			"it makes %s anew: what is on their root disks is lost", count(emptied, "VM"),
+		))
 	}
 }
 
-// former returns the releases that nodes go back to if their upgrade is undone.
-func (u *upgrading) former(target string) map[string]step.ReleaseFacts {
-	var former map[string]step.ReleaseFacts
-	for _, way := range u.ways {
-		if r := way.release; r.Kubernetes != target {
-			if former == nil {
-				former = map[string]step.ReleaseFacts{}
-			}
+// former returns the releases that workers are rolled back to, by version.
+func (u *upgrade) former() map[string]step.ReleaseFacts {
+	former := map[string]step.ReleaseFacts{}
+	for _, to := range u.rollbacks {
+		if r := to.release; r.Kubernetes != u.target {
 			former[r.Kubernetes] = step.ReleaseFacts{
 				Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest,
 				Programs: r.Bundle.Programs,
 			}
 		}
 	}
-	return former
-}
-
-// shared brings what all nodes share to the release, behind all masters, and returns what to wait for. Nothing changes
-// where it is there already.
-func (d *draft) shared(masters []sized, needs []string) []string {
-	if n := len(masters); n > 0 && d.strategy(masters[n-1]) != model.UpgradeInPlace {
-		// kubeadm brings CoreDNS and kube-proxy to the release only in an upgrade of a master, and these joined anew.
-		m := masters[n-1]
-		needs = []string{d.play(playbook{
-			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release", limit: []string{
-				m.Name,
-			},
-			vars: map[string]any{"acting_master": m.Name}, estimate: time.Minute,
-			effects: []plan.Effect{{Verb: "change", Object: "api", Name: "coredns, kube-proxy"}},
-		}, needs, plan.Step{})}
+	if len(former) == 0 {
+		return nil
 	}
-	return []string{d.play(playbook{
-		name: "install/pod_network", id: "pod_network", subject: d.Cluster,
-		title: "Bring the pod network to the release", estimate: time.Minute,
-		effects: []plan.Effect{{Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.Pods.Plugin}},
-	}, needs, plan.Step{})}
+	return former
 }
 
 // traffic waits for the rollouts of kube-proxy and the pod network before workers are drained: a node whose kube-proxy
@@ -219,16 +301,16 @@ func (d *draft) traffic(masters []sized, needs []string) string {
 	})
 }
 
-// succeed has the rest of the plan work through fresh where it would through m: that is gone by then.
-func (d *draft) succeed(m, fresh sized) {
+// succeed makes later steps act through the successor, because m no longer exists by then.
+func (d *draft) succeed(m, successor sized) {
 	d.masters = append(
 		slices.DeleteFunc(slices.Clone(d.masters), func(o director.Machine) bool { return o.Name == m.Name }),
-		fresh.Machine,
+		successor.Machine,
 	)
 	if d.fresh == nil {
 		d.fresh = map[string]bool{}
 	}
-	d.fresh[fresh.Name] = true
+	d.fresh[successor.Name] = true
 }
 
 // outdated returns the members that do not run the document's release, or whose VM was made from another image where
@@ -330,65 +412,28 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 	return next, nil
 }
 
-// swap brings fresh into the cluster, and then takes m out. Both are one group of a window, with the way back if there
-// is one.
-func (d *draft) swap(m, fresh sized, r plan.Request, back bool, needs []string, like plan.Step) (string, error) {
+// swap brings the successor of m into the cluster, and then takes m out. Both are one group of a window, with what
+// rolls it back if canRollBack.
+func (d *draft) swap(
+	m, successor sized, r plan.Request, canRollBack bool, needs []string, in group,
+) (string, error) {
 	if err := d.quorumSwap(m); err != nil {
 		return "", err
 	}
-	from := len(d.Steps)
-	joined, err := d.join(fresh, false, needs, like)
+	first := len(d.Steps)
+	joined, err := d.join(successor, false, needs, in)
 	if err != nil {
 		return "", err
 	}
-	gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, []string{joined}, like)}, like)
-	last := d.deleteVM(m, []string{gone}, like)
-	if back {
-		d.takeBack(m, fresh, r, from, like)
+	gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, []string{joined}, in)}, in)
+	last := d.deleteVM(m, []string{gone}, in)
+	if canRollBack {
+		d.rollBackSwap(m, successor, r, first, in)
 	}
-	for i := from; i < len(d.Steps) && like.Window != ""; i++ {
+	for i := first; i < len(d.Steps) && in.window != ""; i++ {
 		if d.Steps[i].Window != "" { // a network is everybody's
 			d.Steps[i].Node = m.Name
 		}
 	}
 	return last, nil
-}
-
-// renew brings one member to the release.
-func (d *draft) renew(
-	m sized, masters []sized, r plan.Request, out map[string]bool, needs []string, like plan.Step,
-) (string, error) {
-	if err := d.w.onLostHost("planner.upgrade", m.Machine); err != nil {
-		return "", err
-	}
-	if d.strategy(m) == model.UpgradeReconstitute {
-		if err := d.quorum(m, out); err != nil {
-			return "", err
-		}
-		gone := d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, like)}, like)
-		last, err := d.join(m, true, []string{d.removeVM(m, []string{gone}, like)}, like)
-		delete(out, m.Name)
-		return last, err
-	}
-	if !d.w.up(m.Name) {
-		return "", conflict(
-			"planner.upgrade", m.Name+" is not ready, so it cannot be upgraded in place",
-			fmt.Sprintf("repair it first: directorctl node replace %s %s", d.Cluster, m.Name),
-		)
-	}
-	if err := d.quorumWithout(m); err != nil {
-		return "", err
-	}
-	drained := d.drain(m, r.Drain, needs, like)
-	upgraded := d.play(playbook{
-		name: "upgrade_" + string(m.Role), id: "upgrade",
-		title: "Upgrade " + m.Name + " to " + d.w.Release.Release.Kubernetes, limit: []string{m.Name},
-		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 3 * time.Minute,
-		effects: []plan.Effect{
-			{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"},
-			{Verb: "restart", Object: "api", Name: "node/" + m.Name},
-		},
-	}, []string{drained}, like)
-	ready := d.ready(m, masters, "", []string{upgraded}, like)
-	return d.uncordon(m, []string{ready}, like), nil
 }
