@@ -57,7 +57,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := Env{Director: "d1", Secrets: vault{}, Sealer: box, Now: time.Now}
-	spec, err := env.vmSpec(t.Context(), "c1", adapters())
+	spec, err := vmSteps{env}.vmSpec(t.Context(), "c1", adapters())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,8 @@ func TestAdaptersOfASpec(t *testing.T) {
 	}
 	broken := adapters()
 	broken.Machine.NICs = nil
-	if _, err := env.vmSpec(
-		t.Context(), "c1", broken,
-	); director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
+	_, err = vmSteps{env}.vmSpec(t.Context(), "c1", broken)
+	if director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
 		t.Errorf("adapters without addresses: %v", err)
 	}
 }

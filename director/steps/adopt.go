@@ -15,7 +15,7 @@ import (
 const adoptPatience = 7 * 24 * time.Hour
 
 // vmAdopt takes over the VM that somebody else has made for the machine. It waits until there is one.
-func (e Env) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) error {
+func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) error {
 	const again, op = 10 * time.Second, "vm.adopt"
 	m := p.Machine
 	b, err := e.backend(ctx, m.Provider)
@@ -61,7 +61,7 @@ func (e Env) adoptedKey(ctx context.Context, machine string) (string, error) {
 }
 
 // disown forgets what was known of the machine's VM alone: it is gone, and the next one has a host key that we give it.
-func (e Env) disown(ctx context.Context, machine string) error {
+func (e vmSteps) disown(ctx context.Context, machine string) error {
 	names := []string{SecretAdopted, SecretTrust, SecretNextHostKey}
 	key, err := keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
 	if err != nil {

@@ -119,7 +119,7 @@ func TestAdoptedVM(t *testing.T) {
 			MAC: "52:54:00:00:00:01",
 		}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
 	}
-	adopt := func() error { return env.vmAdopt(t.Context(), r, step.AdoptParams{VMParams: p, HostKey: key}) }
+	adopt := func() error { return vmSteps{env}.vmAdopt(t.Context(), r, step.AdoptParams{VMParams: p, HostKey: key}) }
 
 	if o := plan.OutcomeOf(
 		adopt(),
@@ -132,7 +132,7 @@ func TestAdoptedVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := env.vmBoot(
+	if err := (vmSteps{env}).vmBoot(
 		t.Context(), r, p,
 	); err != nil || !strings.Contains(script, "persist /var/lib/etcd") || ledger.id["m1"] != string(id) {
 		t.Fatalf("the VM %v was prepared with %q: %v", ledger.id, script, err)
@@ -144,7 +144,7 @@ func TestAdoptedVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Network.CIDR, p.Machine.CPUs, p.Machine.Memory = prefix, 2, 1<<32
-	if err := env.vmEnsure(t.Context(), r, p); err != nil {
+	if err := (vmSteps{env}).vmEnsure(t.Context(), r, p); err != nil {
 		t.Fatal(err)
 	}
 	vm, err := back.Get(t.Context(), id)
@@ -153,13 +153,13 @@ func TestAdoptedVM(t *testing.T) {
 	}); err != nil || vm.Power != hypervisor.PowerOn || !cmp.Equal(vm.Stamp, want) {
 		t.Errorf("it is not switched on as it is: %+v, %v", vm, err)
 	}
-	if err := env.vmRemove(t.Context(), r, p); err != nil {
+	if err := (vmSteps{env}).vmRemove(t.Context(), r, p); err != nil {
 		t.Fatal(err)
 	}
 	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got == key || got == "" || adopted || err != nil {
 		t.Errorf("the next VM would have the key %q, %t, %v", got, adopted, err)
 	}
-	if err := env.vmBoot(
+	if err := (vmSteps{env}).vmBoot(
 		t.Context(), r, p,
 	); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "--host-key") {
 		t.Errorf("another host key than the known one: %v", err)

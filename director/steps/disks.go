@@ -26,7 +26,7 @@ type Disks interface {
 }
 
 // takeDisk makes the kept disk that the plan names the machine's, before a VM is made with it.
-func (e Env) takeDisk(ctx context.Context, p step.VMParams) error {
+func (e vmSteps) takeDisk(ctx context.Context, p step.VMParams) error {
 	if p.TakeDisk == "" || e.Disks == nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (e Env) takeDisk(ctx context.Context, p step.VMParams) error {
 }
 
 // taken are the disks that the machine took over.
-func (e Env) taken(ctx context.Context, machine string) ([]director.KeptDisk, error) {
+func (e vmSteps) taken(ctx context.Context, machine string) ([]director.KeptDisk, error) {
 	if e.Disks == nil {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (e Env) taken(ctx context.Context, machine string) ([]director.KeptDisk, er
 }
 
 // dataDisks are the data disks of the machine: its own, or in its place the one that it took over.
-func (e Env) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk, error) {
+func (e vmSteps) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk, error) {
 	taken, err := e.taken(ctx, p.Machine.ID)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (e Env) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk,
 }
 
 // guestDisk is how the guest finds its data disk.
-func (e Env) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
+func (e vmSteps) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
 	i := slices.IndexFunc(disks, func(d hypervisor.Disk) bool { return d.Serial == director.DataDiskSerial })
 	if i < 0 {
 		return nil
@@ -71,7 +71,7 @@ func (e Env) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.Data
 }
 
 // mountDisk mounts the data disk of a VM that was told nothing about it at boot.
-func (e Env) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
+func (e vmSteps) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	disks, err := e.dataDisks(ctx, p)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (e Env) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key str
 }
 
 // member tells whether the machine is a node of its cluster.
-func (e Env) member(ctx context.Context, machine string) (bool, error) {
+func (e vmSteps) member(ctx context.Context, machine string) (bool, error) {
 	if e.Disks == nil {
 		return false, nil
 	}
@@ -95,7 +95,7 @@ func (e Env) member(ctx context.Context, machine string) (bool, error) {
 
 // outliving are the disks that outlive the machine's VMs: those that others have attached, and if the machine goes for
 // good its data disks too, whether it has a VM or not.
-func (e Env) outliving(
+func (e vmSteps) outliving(
 	ctx context.Context, r plan.Run, b hypervisor.Backend, vms []hypervisor.VM, p step.VMParams, forGood bool,
 ) ([]director.KeptDisk, error) {
 	m := p.Machine
@@ -140,7 +140,7 @@ func (e Env) outliving(
 }
 
 // foreignDisks are the disks of the VMs that the director did not make, each described like kept.
-func (e Env) foreignDisks(
+func (e vmSteps) foreignDisks(
 	ctx context.Context, b hypervisor.Backend, vms []hypervisor.VM, kept director.KeptDisk,
 ) ([]director.KeptDisk, error) {
 	teller, ok := hypervisor.Capability[hypervisor.DiskTeller](b)
@@ -169,7 +169,7 @@ func (e Env) foreignDisks(
 }
 
 // dropDisks deletes those of the disks that the plan names, and tells which are kept.
-func (e Env) dropDisks(
+func (e vmSteps) dropDisks(
 	ctx context.Context, r plan.Run, b hypervisor.Backend, p step.VMParams, left []director.KeptDisk,
 ) error {
 	volumes, able := hypervisor.Capability[hypervisor.Volumes](b)

@@ -53,7 +53,7 @@ const healthLimit = 20 * time.Second
 // firstBoot holds a node that has booted to its document: its first-boot scripts have succeeded, and it is well. A VM
 // that somebody else has made was given no scripts; whether it is well is asked of it too. A step that is tried again
 // runs the scripts again that have failed.
-func (e Env) firstBoot(ctx context.Context, r plan.Run, p step.VMParams, key string, adopted bool) error {
+func (e vmSteps) firstBoot(ctx context.Context, r plan.Run, p step.VMParams, key string, adopted bool) error {
 	if !adopted && len(p.VM.Scripts)+len(p.VM.Shares) > 0 {
 		if err := e.scripts(ctx, r, p, key); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (e Env) firstBoot(ctx context.Context, r plan.Run, p step.VMParams, key str
 }
 
 // scripts waits until the first-boot scripts have ended, and tells which of them have failed.
-func (e Env) scripts(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
+func (e vmSteps) scripts(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	m := p.Machine
 	again := r.Attempt > 1
 	tick := time.NewTicker(time.Second)
@@ -130,7 +130,7 @@ func scriptsResult(ctx context.Context, r plan.Run, p step.VMParams, report clou
 }
 
 // healthy tries the node's health check until it passes, or its time is over.
-func (e Env) healthy(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
+func (e vmSteps) healthy(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	h := p.VM.Health
 	script := fmt.Sprintf(
 		"timeout %d sh -c '%s'", int(healthLimit.Seconds()), strings.ReplaceAll(h.Command, "'", `'\''`),

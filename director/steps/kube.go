@@ -16,7 +16,7 @@ import (
 
 // kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director
 // through the API.
-func (e Env) kubeReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+func (e kubeSteps) kubeReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(
 		ctx context.Context, client API,
 	) (string, error) {
@@ -26,7 +26,7 @@ func (e Env) kubeReady(ctx context.Context, r plan.Run, p step.ClusterParams) er
 
 // kubeTraffic waits until no rollout of kube-proxy or of the pod network is in the way of traffic: a node whose
 // kube-proxy is just being exchanged goes on sending to pods that a drain has moved.
-func (e Env) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+func (e kubeSteps) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) {
 		missing, err := client.RollingOut(ctx)
 		return reasons(missing), err
@@ -34,7 +34,7 @@ func (e Env) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterParams) 
 }
 
 // nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member.
-func (e Env) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams) error {
+func (e kubeSteps) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams) error {
 	err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
 		missing, err := client.NodesReady(ctx, []string{p.Node}, p.Version)
 		if err != nil || len(missing) > 0 {
@@ -53,7 +53,7 @@ func (e Env) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams) error
 }
 
 // nodeLeft records that the node is no member any more.
-func (e Env) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) error {
+func (e kubeSteps) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) error {
 	if stays, err := e.stays(ctx, r, p); err != nil || stays {
 		if stays {
 			r.Note(ctx, p.Node+" is in the cluster still: its removal was skipped")
@@ -69,7 +69,7 @@ func (e Env) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) error 
 // await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not
 // answer is asked again. One that does not accept our certificate is asked again with a new one; if it does not accept
 // that either, the wait is over.
-func (e Env) await(
+func (e kubeSteps) await(
 	ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error),
 ) error {
 	client, err := e.Cluster(ctx, uid, cluster, endpoint)

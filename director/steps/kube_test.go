@@ -88,7 +88,7 @@ func TestWaitsDoNotOutliveTheirCertificate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
-		err := env.await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(
+		err := (kubeSteps{env}).await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(
 			context.Context, API,
 		) (string, error) {
 			return "", nil
@@ -124,7 +124,7 @@ func TestWaitConnectsAgainWhenRefused(t *testing.T) {
 				connected++
 				return refusing{err: tt.apis[connected-1]}, nil
 			})
-			err := env.await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(
+			err := (kubeSteps{env}).await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(
 				ctx context.Context, a API,
 			) (string, error) {
 				_, err := a.RollingOut(ctx)

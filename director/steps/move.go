@@ -22,7 +22,7 @@ type Moves interface {
 }
 
 // hostLost reports whether somebody has declared the machine's host lost.
-func (e Env) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error) {
+func (e vmSteps) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error) {
 	if e.Moves == nil || m.Host == "" {
 		return false, nil
 	}
@@ -31,7 +31,7 @@ func (e Env) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error) {
 }
 
 // onLostHost refuses work on a VM whose host was declared lost: nobody knows whether it runs.
-func (e Env) onLostHost(ctx context.Context, m plan.MachineSpec) error {
+func (e vmSteps) onLostHost(ctx context.Context, m plan.MachineSpec) error {
 	lost, err := e.hostLost(ctx, m)
 	if err != nil || !lost {
 		return err
@@ -46,7 +46,7 @@ func (e Env) onLostHost(ctx context.Context, m plan.MachineSpec) error {
 
 // vmMove deletes the VM, or gives it up with its lost host, and puts its successor in its place in the ledger. A host
 // that has come back since the plan was made is no reason to leave its VM: it is deleted then.
-func (e Env) vmMove(ctx context.Context, r plan.Run, p step.MoveParams) error {
+func (e vmSteps) vmMove(ctx context.Context, r plan.Run, p step.MoveParams) error {
 	if e.Moves == nil || e.Disks == nil {
 		return director.Errorf(director.KindInternal, "steps.move", "this director moves no machines")
 	}
@@ -77,7 +77,7 @@ func (e Env) vmMove(ctx context.Context, r plan.Run, p step.MoveParams) error {
 
 // giveUp leaves the VM with its lost host: record writes down in the ledger that it never runs again. Conflict if it
 // shows a sign of life.
-func (e Env) giveUp(ctx context.Context, r plan.Run, p step.VMParams, record func() error) error {
+func (e vmSteps) giveUp(ctx context.Context, r plan.Run, p step.VMParams, record func() error) error {
 	if row, there, err := e.Disks.Machine(ctx, p.Machine.ID); err != nil || there && !row.Deleted.IsZero() {
 		if err == nil {
 			err = record()
@@ -109,7 +109,7 @@ func (e Env) giveUp(ctx context.Context, r plan.Run, p step.VMParams, record fun
 
 // disksOnLostHost are the data disks of a machine whose host was lost. The machine holds them until it was seen to be
 // off: it may write to them.
-func (e Env) disksOnLostHost(ctx context.Context, r plan.Run, p step.VMParams) ([]director.KeptDisk, error) {
+func (e vmSteps) disksOnLostHost(ctx context.Context, r plan.Run, p step.VMParams) ([]director.KeptDisk, error) {
 	m := p.Machine
 	kept := director.KeptDisk{
 		Provider: m.Provider, ClusterUID: m.ClusterUID, Cluster: m.Cluster, Pool: m.Pool, Node: m.Name, Kept: e.Now(),

@@ -24,53 +24,72 @@ import (
 const SecretToken = "bootstrap-token"
 
 func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
+	run, err := e.preparePlay(ctx, r, p)
+	if err != nil {
+		return err
+	}
+	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
+	run.OnEvent, run.OnFailure = watch.event, watch.failure
+	_, err = e.Player.Play(ctx, run)
+	return playOutcome(err)
+}
+
+// preparePlay renders what the run needs. It waits for its turn where others are rendered: rendering takes a core, and
+// a request of a person would wait behind as many renderings as there are plans.
+func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, error) {
 	facts, err := e.facts.of(r.Plan)
 	if err != nil {
-		return plan.Abort(err)
+		return ansible.Play{}, plan.Abort(err)
 	}
 	if p.Kubernetes != "" {
 		if facts, err = facts.At(p.Kubernetes); err != nil {
-			return plan.Abort(err)
+			return ansible.Play{}, plan.Abort(err)
 		}
 	}
 	facts = facts.Moved(p.Moved) // also a copy of the list of nodes
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
-		return err
+		return ansible.Play{}, err
 	}
 	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m plan.MachineSpec) bool {
 		return slices.Contains(p.Without, m.Name)
 	})
 	templates, err := inventory.TemplatesOf(tree)
 	if err != nil {
-		return err
+		return ansible.Play{}, err
 	}
 	if facts.Bundle, err = e.checked(ctx, facts); err != nil {
-		return err
+		return ansible.Play{}, err
+	}
+	if e.rendering != nil {
+		select {
+		case e.rendering <- struct{}{}:
+			defer func() { <-e.rendering }()
+		case <-ctx.Done():
+			return ansible.Play{}, ctx.Err()
+		}
 	}
 	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
 		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
 	})
 	if err != nil {
-		return err
+		return ansible.Play{}, err
 	}
 	secrets, err := e.secretVars(ctx, facts.UID, p.Vars)
 	if err != nil {
-		return err
+		return ansible.Play{}, err
 	}
 	login, err := e.SSH().Play(ctx, facts.UID, r.Plan.ID+"/"+r.Step.ID, facts.Nodes)
 	if err != nil {
-		return err
+		return ansible.Play{}, err
 	}
-	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
-	_, err = e.Player.Play(ctx, ansible.Play{
+	return ansible.Play{
 		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
 		SSHKey: []byte(login.Private.Reveal()), SSHCertificate: []byte(login.Certificate),
 		OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
-		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt), OnEvent: watch.event, OnFailure: watch.failure,
-	})
-	return playOutcome(err)
+		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
+	}, nil
 }
 
 // stillRunning is how long a step may wait for the end of its former run, which was told to end.

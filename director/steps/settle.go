@@ -13,7 +13,7 @@ import (
 
 // contact looks how far the machine's first boot is, and returns its public host key. At the first contact the machine
 // makes a host key of its own: the one that it was given lies in its seed, where others can read it.
-func (e Env) contact(ctx context.Context, m director.Machine) (result, hostKey string, adopted bool, err error) {
+func (e vmSteps) contact(ctx context.Context, m director.Machine) (result, hostKey string, adopted bool, err error) {
 	if hostKey, err = e.adoptedKey(ctx, m.ID); err != nil {
 		return "", "", false, err
 	}
@@ -29,7 +29,7 @@ func (e Env) contact(ctx context.Context, m director.Machine) (result, hostKey s
 // ownHostKey returns the host key that the machine has made itself, and has it make one if it has not. The director
 // keeps the public part alone, first as the next one: until the machine has shown it, both are accepted. So it can be
 // killed at any line.
-func (e Env) ownHostKey(ctx context.Context, m director.Machine) (string, error) {
+func (e vmSteps) ownHostKey(ctx context.Context, m director.Machine) (string, error) {
 	keys := keyring{e.Secrets, e.Sealer}
 	given, err := keys.ensure(ctx, m.ID, SecretHostKey)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e Env) ownHostKey(ctx context.Context, m director.Machine) (string, error)
 }
 
 // takeHostKey returns when the machine has shown its next key.
-func (e Env) takeHostKey(ctx context.Context, m director.Machine, given, next string) error {
+func (e vmSteps) takeHostKey(ctx context.Context, m director.Machine, given, next string) error {
 	shown := func() error { return e.Nodes.Script(ctx, m, next, "true") }
 	err := shown()
 	if !errors.Is(err, errHostKey) {
@@ -83,7 +83,7 @@ func (e Env) takeHostKey(ctx context.Context, m director.Machine, given, next st
 
 // forgetSeed takes away what the machine has read at its first boot: it holds scripts and a host key, and whoever may
 // look at the hypervisor can read it.
-func (e Env) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, hostKey string) error {
+func (e vmSteps) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, hostKey string) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps
 // for keep the record that they have.
-func (e Env) members(ctx context.Context, r plan.Run, p step.ClusterParams) ([]string, error) {
+func (e kubeSteps) members(ctx context.Context, r plan.Run, p step.ClusterParams) ([]string, error) {
 	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (e Env) members(ctx context.Context, r plan.Run, p step.ClusterParams) ([]s
 
 // stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the
 // cluster knows the node.
-func (e Env) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bool, error) {
+func (e kubeSteps) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bool, error) {
 	if skipped, err := e.skipped(ctx, r); err != nil || !skipped {
 		return false, err
 	}
@@ -101,7 +101,7 @@ func (e Env) skipped(ctx context.Context, r plan.Run) (bool, error) {
 
 // versions asks the cluster for the versions of its nodes that are ready, "" for those that are not, by name; nil from
 // a cluster that only pretends.
-func (e Env) versions(ctx context.Context, r plan.Run, uid, cluster, endpoint string) (map[string]string, error) {
+func (e kubeSteps) versions(ctx context.Context, r plan.Run, uid, cluster, endpoint string) (map[string]string, error) {
 	var out map[string]string
 	err := e.await(ctx, r, uid, cluster, endpoint, func(ctx context.Context, client API) (string, error) {
 		nodes, err := client.Nodes(ctx)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -140,12 +141,12 @@ type Env struct {
 	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
 	Trees    func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
 	LogPath  func(planID, step string, attempt int) string
-	Registry string             // host:port as the nodes see it
+	Registry string // host:port as the nodes see it
 	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
 	LocalAddress func(other netip.Addr) (netip.Addr, bool)
-	CA       string             // PEM of the authority that signs the registry's certificate
-	Push     bundle.PushOptions // how images get into the registry
-	PushHost string             // host:port of the registry as the director sees it
+	CA           string             // PEM of the authority that signs the registry's certificate
+	Push         bundle.PushOptions // how images get into the registry
+	PushHost     string             // host:port of the registry as the director sees it
 	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest
 	// of its bundle.
 	Artifacts     string
@@ -157,7 +158,16 @@ type Env struct {
 	NTP        []string
 
 	facts *factsCache // of the plans that run; nil outside of Handlers
+	// rendering has an entry for each run that is being rendered: at most one less than there are cores. Nil is without
+	// bound.
+	rendering chan struct{}
 }
+
+// vmSteps make, change and delete VMs, and look at how they start.
+type vmSteps struct{ Env }
+
+// kubeSteps look at a cluster through its API, and record what it is.
+type kubeSteps struct{ Env }
 
 // RegistryName stands for the director's registry in the names of images, on every node of every director: node images
 // carry the release's images under it, and each node is told which address is behind it. An address in the names would
@@ -173,25 +183,27 @@ func Handlers(env Env) map[string]plan.Handler {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
 	env.facts = &factsCache{}
+	env.rendering = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
+	vms, clusters := vmSteps{env}, kubeSteps{env}
 	return map[string]plan.Handler{
 		step.ReleasePush:   handler(env.releasePush),
 		step.NetworkEnsure: handler(env.networkEnsure),
 		step.NetworkDelete: handler(env.networkDelete),
 		step.ImageEnsure:   handler(env.imageEnsure),
 		step.ClusterPKI:    handler(env.clusterPKI),
-		step.ClusterReady:  plan.Recording{Handler: handler(env.clusterReady)},
-		step.ClusterForget: handler(env.clusterForget),
-		step.VMEnsure:      undoable(env.vmEnsure, env.vmUndo),
-		step.VMBoot:        handler(env.vmBoot),
-		step.VMAdopt:       handler(env.vmAdopt),
-		step.VMDelete:      handler(env.vmDelete),
+		step.ClusterReady:  plan.Recording{Handler: handler(clusters.clusterReady)},
+		step.ClusterForget: handler(clusters.clusterForget),
+		step.VMEnsure:      undoable(vms.vmEnsure, vms.vmUndo),
+		step.VMBoot:        handler(vms.vmBoot),
+		step.VMAdopt:       handler(vms.vmAdopt),
+		step.VMDelete:      handler(vms.vmDelete),
 		step.Play:          playHandler{handler(env.play), env.Player},
-		step.VMRemove:      handler(env.vmRemove),
-		step.VMMove:        handler(env.vmMove),
-		step.KubeReady:     handler(env.kubeReady),
-		step.KubeTraffic:   handler(env.kubeTraffic),
-		step.NodeReady:     handler(env.nodeReady),
-		step.NodeLeft:      handler(env.nodeLeft),
+		step.VMRemove:      handler(vms.vmRemove),
+		step.VMMove:        handler(vms.vmMove),
+		step.KubeReady:     handler(clusters.kubeReady),
+		step.KubeTraffic:   handler(clusters.kubeTraffic),
+		step.NodeReady:     handler(clusters.nodeReady),
+		step.NodeLeft:      handler(clusters.nodeLeft),
 		step.PullRenew:     handler(env.pullRenew),
 		step.PullSettle:    handler(env.pullSettle),
 	}
@@ -439,7 +451,7 @@ func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p step.ClusterParams) e
 
 // clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see
 // members.
-func (e Env) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	var err error
 	if p.Nodes, err = e.members(ctx, r, p); err != nil {
 		return err
@@ -447,7 +459,7 @@ func (e Env) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams)
 	return e.Clusters.ClusterInstalled(ctx, p, e.Now())
 }
 
-func (e Env) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
 }
 

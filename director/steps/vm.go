@@ -27,7 +27,7 @@ import (
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
-func (e Env) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
+func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (e Env) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 }
 
 // present makes the VM, or switches on one that was adopted: that is as its maker wanted it.
-func (e Env) present(
+func (e vmSteps) present(
 	ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM,
 ) (hypervisor.VM, error) {
 	adopted, err := e.adoptedKey(ctx, s.Key.Machine)
@@ -103,7 +103,7 @@ const creationPatience = 30 * 24 * time.Hour
 
 // mayCreate takes one of the creation budgets, or has the step wait for it. A step takes one once, however often it is
 // tried.
-func (e Env) mayCreate(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
+func (e vmSteps) mayCreate(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 	if e.Allowances == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (e Env) mayCreate(ctx context.Context, r plan.Run, m plan.MachineSpec) erro
 }
 
 // addressFree refuses addresses of the machine at which a host answers already. A host that drops packets stays unseen.
-func (e Env) addressFree(ctx context.Context, m director.Machine) error {
+func (e vmSteps) addressFree(ctx context.Context, m director.Machine) error {
 	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
 		of := m
 		of.Network, of.Address = n.Network, n.Address
@@ -147,7 +147,7 @@ func (e Env) addressFree(ctx context.Context, m director.Machine) error {
 	return nil
 }
 
-func (e Env) vmSpec(ctx context.Context, uid string, p step.VMParams) (hypervisor.Spec, error) {
+func (e vmSteps) vmSpec(ctx context.Context, uid string, p step.VMParams) (hypervisor.Spec, error) {
 	m := p.Machine
 	key, err := e.HostKey(ctx, m.ID)
 	if err != nil {
@@ -246,7 +246,7 @@ func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKe
 
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else
 // has made is told nothing about its data disk at boot, so that is mounted then.
-func (e Env) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
+func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.wasMade(ctx, r, p.Machine); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (e Env) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
 }
 
 // bootTimeout explains a VM that did not come up by what it printed last.
-func (e Env) bootTimeout(ctx context.Context, p step.VMParams, last error) error {
+func (e vmSteps) bootTimeout(ctx context.Context, p step.VMParams, last error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -374,7 +374,7 @@ func cloudInitResult(name, text string) error {
 }
 
 // vmDelete takes the VM away for good. Its disks are kept but those that the plan names.
-func (e Env) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) error {
+func (e vmSteps) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if lost, err := e.hostLost(ctx, p.Machine); err != nil {
 		return err
 	} else if lost {
@@ -388,7 +388,7 @@ func (e Env) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) error {
 
 // vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes
 // too.
-func (e Env) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
+func (e vmSteps) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
 	p.DeleteData = nil
 	member, err := e.member(ctx, p.Machine.ID)
 	if err != nil {
@@ -401,7 +401,7 @@ func (e Env) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
 }
 
 // vmRemove takes the VM away and keeps its row and its data disk for the one that follows.
-func (e Env) vmRemove(ctx context.Context, r plan.Run, p step.VMParams) error {
+func (e vmSteps) vmRemove(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.onLostHost(ctx, p.Machine); err != nil {
 		return err
 	}
@@ -413,7 +413,7 @@ func (e Env) vmRemove(ctx context.Context, r plan.Run, p step.VMParams) error {
 
 // unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the
 // plan names are deleted after.
-func (e Env) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forGood bool) error {
+func (e vmSteps) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forGood bool) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
 		return err
