@@ -16,12 +16,12 @@ const (
 )
 
 // choosy tells whether the provider asks for what not every host has.
-func (b *Backend) choosy() bool {
+func (b *fleet) choosy() bool {
 	return b.cfg.MachineType != "" || b.cfg.CPUMode != "" || b.cfg.Firmware == "efi"
 }
 
 // machine says what VMs get, for people.
-func (b *Backend) machine(kind string) string {
+func (b *fleet) machine(kind string) string {
 	text := b.machineType(kind) + ", " + b.cfg.Firmware
 	if b.cfg.CPUMode != "" {
 		text += ", CPU " + b.cfg.CPUMode
@@ -31,7 +31,7 @@ func (b *Backend) machine(kind string) string {
 
 // able returns invalid if the host's libvirt or QEMU cannot make the VMs that the provider asks for. libvirt itself
 // says so only when a VM is started, and in words that lead nowhere.
-func (b *Backend) able(op string, h *host, c *virt.Connect, kind string) error {
+func (b *fleet) able(op string, h *host, c *virt.Connect, kind string) error {
 	if kind == "test" || !b.choosy() {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (b *Backend) able(op string, h *host, c *virt.Connect, kind string) error {
 
 // lacking compares what is asked for with the version of libvirt and what it tells of QEMU; caps is nil if it tells
 // nothing.
-func (b *Backend) lacking(op, host string, version uint32, kind string, caps *virtxml.DomainCaps) error {
+func (b *fleet) lacking(op, host string, version uint32, kind string, caps *virtxml.DomainCaps) error {
 	invalid := func(format string, args ...any) *director.Error {
 		return director.Errorf(director.KindInvalid, op, "host %s "+format, append([]any{host}, args...)...)
 	}

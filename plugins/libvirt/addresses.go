@@ -19,7 +19,7 @@ var _ hypervisor.AddressTeller = (*Backend)(nil)
 func (b *Backend) UsedAddresses(ctx context.Context) ([]hypervisor.UsedAddress, error) {
 	const op = "libvirt.used_addresses"
 	all, err := ofDomains(
-		ctx, b, op, virt.CONNECT_LIST_DOMAINS_ACTIVE,
+		ctx, b.fleet, op, virt.CONNECT_LIST_DOMAINS_ACTIVE,
 		func(h *host, d *domain) []hypervisor.UsedAddress { return d.addresses(h) },
 	)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 )
 
 // Adopt implements hypervisor.Adopter. All hosts must answer. The domain keeps its UUID, its disks and its devices.
-func (b *Backend) Adopt(
+func (b *domains) Adopt(
 	ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk,
 ) (hypervisor.VM, error) {
 	const op = "libvirt.adopt"
-	return locked(ctx, b, op, machineKey(key), func(work context.Context) (hypervisor.VM, error) {
+	return locked(ctx, b.fleet, op, machineKey(key), func(work context.Context) (hypervisor.VM, error) {
 		all, err := b.List(work, hypervisor.Filter{Strangers: true})
 		if err != nil {
 			return hypervisor.VM{}, err
@@ -70,7 +70,7 @@ func adoptable(op string, all []hypervisor.VM, key director.Stamp, name string) 
 
 // adopt is Adopt on the host of the domain. The stamp is written last but one: before it there is nothing that a second
 // call would not do again.
-func (b *Backend) adopt(
+func (b *domains) adopt(
 	op string, h *host, c *virt.Connect, id hypervisor.ID, key director.Stamp, disks []hypervisor.Disk,
 ) (hypervisor.VM, error) {
 	d, err := findDomain(c, string(id))

@@ -87,7 +87,7 @@ func inPool[T any](ctx context.Context, h *host, op string, act func(p *pool) (T
 type none struct{}
 
 // onEach runs act on one host after the other, and ends at the first error.
-func (b *Backend) onEach(ctx context.Context, op string, act func(h *host, c *virt.Connect) error) error {
+func (b *fleet) onEach(ctx context.Context, op string, act func(h *host, c *virt.Connect) error) error {
 	for _, h := range b.hosts {
 		if _, err := call(ctx, h, op, func(c *virt.Connect) (none, error) { return none{}, act(h, c) }); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (b *Backend) onEach(ctx context.Context, op string, act func(h *host, c *vi
 }
 
 // onEachPool is onEach with the hosts' storage pools opened.
-func (b *Backend) onEachPool(ctx context.Context, op string, act func(p *pool) error) error {
+func (b *fleet) onEachPool(ctx context.Context, op string, act func(p *pool) error) error {
 	for _, h := range b.hosts {
 		if _, err := inPool(ctx, h, op, func(p *pool) (none, error) { return none{}, act(p) }); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (b *Backend) onEachPool(ctx context.Context, op string, act func(p *pool) e
 // locked runs act while it holds the key's lock. It returns as soon as the context ends: a libvirt call that hangs
 // keeps the lock and not the caller. act gets a context that does not end.
 func locked[T any](
-	ctx context.Context, b *Backend, op, key string, act func(work context.Context) (T, error),
+	ctx context.Context, b *fleet, op, key string, act func(work context.Context) (T, error),
 ) (T, error) {
 	release, err := b.locks.Lock(ctx, key)
 	if err != nil {
@@ -139,7 +139,7 @@ func locked[T any](
 }
 
 // alone is locked for an act that has only an error.
-func (b *Backend) alone(ctx context.Context, op, key string, act func(work context.Context) error) error {
+func (b *fleet) alone(ctx context.Context, op, key string, act func(work context.Context) error) error {
 	_, err := locked(ctx, b, op, key, func(work context.Context) (none, error) { return none{}, act(work) })
 	return err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Delete implements hypervisor.Backend. The domain goes last, so that a half-done Delete is still listed.
-func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
+func (b *domains) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "libvirt.delete"
 	return b.alone(ctx, op, machineKey(
 		o.Owner,
@@ -20,7 +20,7 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 
 // delete is Delete under the machine's lock. It waits for the guest as long as ctx does; what it has begun besides, it
 // ends.
-func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID, o hypervisor.DeleteOptions) error {
+func (b *domains) delete(ctx, work context.Context, op string, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	vm, h, err := b.get(work, op, id)
 	if err != nil && director.KindOf(err) != director.KindNotFound {
 		return err
@@ -59,7 +59,7 @@ func (b *Backend) delete(ctx, work context.Context, op string, id hypervisor.ID,
 }
 
 // shutdown asks the guest to power off and waits for it, at most for grace. No error if it does not comply.
-func (b *Backend) shutdown(ctx context.Context, op string, h *host, id hypervisor.ID, grace time.Duration) error {
+func (b *domains) shutdown(ctx context.Context, op string, h *host, id hypervisor.ID, grace time.Duration) error {
 	active := func(ask bool) (bool, error) {
 		return call(ctx, h, op, func(c *virt.Connect) (bool, error) {
 			d, err := findDomain(c, string(id))
@@ -99,7 +99,7 @@ func (b *Backend) shutdown(ctx context.Context, op string, h *host, id hyperviso
 
 // deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call goes on
 // from there.
-func (b *Backend) deleteDomain(
+func (b *domains) deleteDomain(
 	op string, h *host, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions,
 ) error {
 	d, err := findDomain(c, string(id))

@@ -10,7 +10,7 @@ import (
 //
 // The seed is a virtio disk and not a CD-ROM, because cloud kernels have no driver for the latter. There is no balloon:
 // what a VM is given it has. The console goes to a pty, for people, and to a volume of the pool, for ConsoleTail.
-func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, error) {
+func (b *domains) domainXML(kind string, p *pool, s hypervisor.Spec) (string, error) {
 	m := mark{Director: s.Key.Director, ID: s.Key.Machine}
 	def := virtxml.Domain{
 		Type:     kind,
@@ -37,7 +37,7 @@ func (b *Backend) domainXML(kind string, p *pool, s hypervisor.Spec) (string, er
 }
 
 // devices returns everything that the VM has, in the order in which the guest sees it.
-func (b *Backend) devices(kind string, p *pool, s hypervisor.Spec) *virtxml.DomainDeviceList {
+func (b *domains) devices(kind string, p *pool, s hypervisor.Spec) *virtxml.DomainDeviceList {
 	devices := &virtxml.DomainDeviceList{
 		Controllers: []virtxml.DomainController{{Type: "usb", Model: "none"}},
 		Serials: []virtxml.DomainSerial{{
@@ -75,7 +75,7 @@ func (b *Backend) devices(kind string, p *pool, s hypervisor.Spec) *virtxml.Doma
 }
 
 // disks returns the root disk, the data disks and the seed.
-func (b *Backend) disks(p *pool, s hypervisor.Spec) []virtxml.DomainDisk {
+func (b *domains) disks(p *pool, s hypervisor.Spec) []virtxml.DomainDisk {
 	target := 'a'
 	disk := func(name, format, serial string) virtxml.DomainDisk {
 		d := virtxml.DomainDisk{
@@ -102,7 +102,7 @@ func (b *Backend) disks(p *pool, s hypervisor.Spec) []virtxml.DomainDisk {
 	return append(all, seed)
 }
 
-func (b *Backend) machineType(kind string) string {
+func (b *fleet) machineType(kind string) string {
 	if b.cfg.MachineType == "" && kind != "test" {
 		return "q35"
 	}
@@ -124,7 +124,7 @@ func timers(kind string) []virtxml.DomainTimer {
 // trusts that CPU's TSC, where with a generic one it takes every reading of the clock as a trip through the hypervisor,
 // and knows that it does not speculate, so that it needs no mitigations. What else QEMU could emulate (mode maximum:
 // AVX, five-level paging, SMAP) makes a guest boot half as long again.
-func (b *Backend) cpu(kind string) *virtxml.DomainCPU {
+func (b *domains) cpu(kind string) *virtxml.DomainCPU {
 	switch {
 	case b.cfg.CPUMode != "":
 		return &virtxml.DomainCPU{Mode: b.cfg.CPUMode}

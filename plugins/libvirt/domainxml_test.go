@@ -38,7 +38,7 @@ func TestDomainXML(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := &Backend{cfg: tt.cfg}
+			b := newBackend(&fleet{cfg: tt.cfg})
 			got, err := b.domainXML(tt.kind, tt.pool, s)
 			if err != nil {
 				t.Fatal(err)

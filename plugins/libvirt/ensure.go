@@ -16,12 +16,12 @@ import (
 // Ensure implements hypervisor.Backend. Where the machine exists on a host already, or its data disks do, it stays
 // there. Spec.Host says where a new one goes; without it a new one goes to the host with the most free memory, and
 // every host must answer, since the machine may exist on the one that does not.
-func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM, error) {
+func (b *domains) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM, error) {
 	const op = "libvirt.ensure"
 	if err := s.Validate(op); err != nil {
 		return hypervisor.VM{}, err
 	}
-	return locked(ctx, b, op, machineKey(s.Key), func(work context.Context) (hypervisor.VM, error) {
+	return locked(ctx, b.fleet, op, machineKey(s.Key), func(work context.Context) (hypervisor.VM, error) {
 		h, err := b.place(work, op, s)
 		if err != nil {
 			return hypervisor.VM{}, err
@@ -31,7 +31,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (hypervisor.VM,
 }
 
 // place chooses the host.
-func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*host, error) {
+func (b *domains) place(ctx context.Context, op string, s hypervisor.Spec) (*host, error) {
 	var asked *host
 	for _, h := range b.hosts {
 		if h.Name == s.Host {
@@ -64,7 +64,7 @@ func (b *Backend) place(ctx context.Context, op string, s hypervisor.Spec) (*hos
 
 // choose returns the host that has the VM's data disks, or else the one that was asked for, or else the one with the
 // most free memory.
-func (b *Backend) choose(ctx context.Context, op string, s hypervisor.Spec, asked *host) (*host, error) {
+func (b *domains) choose(ctx context.Context, op string, s hypervisor.Spec, asked *host) (*host, error) {
 	var best *host
 	var most int64
 	for _, h := range b.hosts {
@@ -108,7 +108,7 @@ func (b *Backend) choose(ctx context.Context, op string, s hypervisor.Spec, aske
 }
 
 // ensure is Ensure on the chosen host. Each line may be the last one, and the next call goes on from there.
-func (b *Backend) ensure(
+func (b *domains) ensure(
 	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec,
 ) (hypervisor.VM, error) {
 	const rounds = 4 // a peer that makes the VM at the same time may take a disk away that it holds for a rest
@@ -124,7 +124,7 @@ func (b *Backend) ensure(
 }
 
 // makeOnce builds the VM unless it is complete.
-func (b *Backend) makeOnce(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) error {
+func (b *domains) makeOnce(ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec) error {
 	id := domainUUID(s.Key)
 	d, err := findDomain(c, id)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *Backend) makeOnce(ctx context.Context, op string, h *host, c *virt.Conn
 }
 
 // build defines the domain and makes its disks. old is what an earlier try left of it, or nil.
-func (b *Backend) build(
+func (b *domains) build(
 	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain,
 ) error {
 	if s.Seed.Empty() {
@@ -219,7 +219,7 @@ func clearLeftovers(p *pool, s hypervisor.Spec, old *domain) error {
 }
 
 // define defines the domain, which is what takes the name.
-func (b *Backend) define(
+func (b *domains) define(
 	op string, h *host, c *virt.Connect, p *pool, kind string, s hypervisor.Spec,
 ) (*virt.Domain, error) {
 	text, err := b.domainXML(kind, p, s)
@@ -237,7 +237,7 @@ func (b *Backend) define(
 }
 
 // makeVolumes makes the root disk and the data disks.
-func (b *Backend) makeVolumes(ctx context.Context, op string, p *pool, s hypervisor.Spec, base *image) error {
+func (b *domains) makeVolumes(ctx context.Context, op string, p *pool, s hypervisor.Spec, base *image) error {
 	if err := b.copyRoot(p, s, base); err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (b *Backend) makeVolumes(ctx context.Context, op string, p *pool, s hypervi
 }
 
 // makeSeed makes the seed's disk and uploads the seed to it.
-func (b *Backend) makeSeed(ctx context.Context, c *virt.Connect, p *pool, s hypervisor.Spec) error {
+func (b *domains) makeSeed(ctx context.Context, c *virt.Connect, p *pool, s hypervisor.Spec) error {
 	seed := seedISO(s.Seed)
 	vol, err := p.ensure(volume{name: seedName(s.Key), size: uint64(len(seed)), format: "raw"}, true)
 	if err != nil {
@@ -310,7 +310,7 @@ func (p *pool) dropRoot(s hypervisor.Spec) error {
 }
 
 // start powers the domain on.
-func (b *Backend) start(ctx context.Context, op string, h *host, c *virt.Connect, id string) (hypervisor.VM, error) {
+func (b *domains) start(ctx context.Context, op string, h *host, c *virt.Connect, id string) (hypervisor.VM, error) {
 	d, err := findDomain(c, id)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -371,7 +371,7 @@ func nameIsFree(op string, h *host, c *virt.Connect, s hypervisor.Spec) error {
 }
 
 // precheck looks for what would make the VM fail later and returns its image.
-func (b *Backend) precheck(op string, h *host, c *virt.Connect, p *pool, s hypervisor.Spec) (*image, error) {
+func (b *domains) precheck(op string, h *host, c *virt.Connect, p *pool, s hypervisor.Spec) (*image, error) {
 	base, err := p.image(s.Image)
 	if err != nil {
 		return nil, err
@@ -442,7 +442,7 @@ func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error
 
 // copyRoot makes the root disk in a pool of its own, where it cannot be linked to the image. A copy whose end is not
 // written down was cut off, and is made anew.
-func (b *Backend) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
+func (b *domains) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	if !p.copies() {
 		return nil
 	}
@@ -512,7 +512,7 @@ func (p *pool) copied(s hypervisor.Spec, want volume) (bool, error) {
 // blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file
 // system would be known by, are overwritten before anybody sees it. A mark beside the seed says that this is not done
 // yet.
-func (b *Backend) blank(ctx context.Context, p *pool, want volume) error {
+func (b *domains) blank(ctx context.Context, p *pool, want volume) error {
 	mark := blankingName(want.name)
 	there, err := p.disks.find(want.name)
 	if err != nil {

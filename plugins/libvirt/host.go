@@ -136,7 +136,7 @@ func (h *host) close() {
 }
 
 // domainType returns the type that domains on the host get.
-func (b *Backend) domainType(op string, h *host, c *virt.Connect) (string, error) {
+func (b *fleet) domainType(op string, h *host, c *virt.Connect) (string, error) {
 	if h.door.test {
 		return "test", nil
 	}

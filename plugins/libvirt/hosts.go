@@ -39,10 +39,10 @@ func (b *Backend) HostStates(ctx context.Context) ([]hypervisor.HostState, error
 
 // Without implements hypervisor.Hosts.
 func (b *Backend) Without(hosts ...string) hypervisor.Backend {
-	x := *b
-	x.view = true
-	x.hosts = slices.DeleteFunc(slices.Clone(b.all), func(h *host) bool { return slices.Contains(hosts, h.Name) })
-	return &x
+	f := *b.fleet
+	f.view = true
+	f.hosts = slices.DeleteFunc(slices.Clone(b.all), func(h *host) bool { return slices.Contains(hosts, h.Name) })
+	return newBackend(&f)
 }
 
 // Fence implements hypervisor.Hosts.

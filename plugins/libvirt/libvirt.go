@@ -73,8 +73,8 @@ type Config struct {
 // bytes of a full pool for the VMs that live there already.
 const minFree = 256 << 20
 
-// Backend implements hypervisor.Backend and all its optional interfaces.
-type Backend struct {
+// fleet is the provider's hosts: what is asked of one of them, of each, or of the one with a certain domain.
+type fleet struct {
 	cfg   Config
 	hosts []*host // that it asks, ordered by name
 	all   []*host // of the provider
@@ -88,6 +88,17 @@ type Backend struct {
 	upload func(ctx context.Context, c *virt.Connect, v *virt.StorageVol, src source) error
 	clone  func(p *pool, xml string, image *virt.StorageVol) (*virt.StorageVol, error)
 }
+
+// domains makes domains with their disks, takes over others' domains, and deletes them.
+type domains struct{ *fleet }
+
+// Backend implements hypervisor.Backend and all its optional interfaces.
+type Backend struct {
+	*fleet
+	*domains
+}
+
+func newBackend(f *fleet) *Backend { return &Backend{f, &domains{f}} }
 
 // Open returns a back end. It does not connect yet: hosts that are down are reported by the first call that needs them.
 // Errors: invalid with all that is wrong with the configuration.
@@ -114,7 +125,7 @@ func Open(cfg Config) (*Backend, error) {
 		"%q is not host-passthrough, host-model or maximum", cfg.CPUMode,
 	)
 	want(len(cfg.Hosts) > 0, "hosts", "is empty")
-	b := &Backend{
+	b := &fleet{
 		cfg: cfg, locks: &keyed.Locks{}, at: func(string) error { return nil }, upload: uploadStream,
 		clone: cloneVolume, patience: usualPatience,
 	}
@@ -138,7 +149,7 @@ func Open(cfg Config) (*Backend, error) {
 	}
 	slices.SortFunc(b.hosts, func(x, y *host) int { return cmp.Compare(x.Name, y.Name) })
 	b.all = b.hosts
-	return b, nil
+	return newBackend(b), nil
 }
 
 // Close implements hypervisor.Backend.

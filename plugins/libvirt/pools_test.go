@@ -307,7 +307,7 @@ func TestLacking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := &Backend{cfg: tt.cfg}
+			b := newBackend(&fleet{cfg: tt.cfg})
 			err := b.lacking("test", "h1", tt.version, tt.kind, tt.caps)
 			if len(tt.want) == 0 {
 				if err != nil {

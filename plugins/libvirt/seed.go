@@ -38,7 +38,7 @@ func (b *Backend) RemoveSeed(ctx context.Context, id hypervisor.ID, owner direct
 	})
 }
 
-func (b *Backend) removeSeed(
+func (b *domains) removeSeed(
 	ctx context.Context, op string, h *host, c *virt.Connect, id hypervisor.ID, owner director.Stamp,
 ) error {
 	d, err := findDomain(c, string(id))
@@ -109,7 +109,7 @@ func forgetDisk(c *virt.Connect, d *domain, file string) error {
 
 // unplug asks the running guest to let the disk go. One that does not is no error: the disk is empty, and goes with the
 // next start of the VM.
-func (b *Backend) unplug(ctx context.Context, h *host, d *domain, file string) {
+func (b *domains) unplug(ctx context.Context, h *host, d *domain, file string) {
 	text, err := d.GetXMLDesc(0)
 	if err == nil {
 		var def virtxml.Domain

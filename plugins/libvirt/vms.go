@@ -14,7 +14,7 @@ import (
 
 // locate returns the VM and the host that has it, or a nil host. Errors: unavailable if it was found nowhere and a host
 // did not answer.
-func (b *Backend) locate(ctx context.Context, op, id string) (hypervisor.VM, *host, error) {
+func (b *fleet) locate(ctx context.Context, op, id string) (hypervisor.VM, *host, error) {
 	var failed error
 	for _, h := range b.hosts {
 		vm, err := call(ctx, h, op, func(c *virt.Connect) (hypervisor.VM, error) {
@@ -40,7 +40,7 @@ func (b *Backend) Get(ctx context.Context, id hypervisor.ID) (hypervisor.VM, err
 	return vm, err
 }
 
-func (b *Backend) get(ctx context.Context, op string, id hypervisor.ID) (hypervisor.VM, *host, error) {
+func (b *fleet) get(ctx context.Context, op string, id hypervisor.ID) (hypervisor.VM, *host, error) {
 	if uuid.Validate(string(id)) != nil {
 		return hypervisor.VM{}, nil, notThere(op, id)
 	}
@@ -58,7 +58,7 @@ func notThere(op string, id hypervisor.ID) error {
 // ofDomains returns what of tells of the domains of all hosts, which must answer. A domain that goes away meanwhile is
 // left out.
 func ofDomains[T any](
-	ctx context.Context, b *Backend, op string, flags virt.ConnectListAllDomainsFlags, of func(*host, *domain) []T,
+	ctx context.Context, b *fleet, op string, flags virt.ConnectListAllDomainsFlags, of func(*host, *domain) []T,
 ) ([]T, error) {
 	var all []T
 	for _, h := range b.hosts {
@@ -90,7 +90,7 @@ func ofDomains[T any](
 }
 
 // List implements hypervisor.Backend. All hosts must answer.
-func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
+func (b *fleet) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM, error) {
 	const op = "libvirt.list"
 	if f.Director == "" && !f.Strangers {
 		return nil, director.Invalid(op, "the filter is wrong", []director.Field{{Path: "director", Msg: "is empty"}})

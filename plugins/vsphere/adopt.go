@@ -12,7 +12,7 @@ import (
 
 // Adopt implements hypervisor.Adopter. The VM may be in any folder of the datacenter, and stays there. It gets our
 // UUID, by which it is found from then on; its BIOS UUID, which storage drivers and licences go by, stays.
-func (b *Backend) Adopt(
+func (b *machines) Adopt(
 	ctx context.Context, key director.Stamp, name string, disks []hypervisor.Disk,
 ) (vm hypervisor.VM, err error) {
 	const op = "vsphere.adopt"
@@ -31,7 +31,7 @@ func (b *Backend) Adopt(
 }
 
 // adopt is Adopt under the machine's lock. One call writes all of it, so that a VM is adopted or not, whatever happens.
-func (b *Backend) adopt(
+func (b *machines) adopt(
 	ctx context.Context, op string, key director.Stamp, name string, disks []hypervisor.Disk,
 ) (hypervisor.VM, error) {
 	p, err := b.place(ctx, op)
@@ -69,7 +69,7 @@ func (b *Backend) adopt(
 
 // adoptable returns the VM of the name that nobody else owns, or the one that is ours already. In vCenter names are
 // unique in a folder alone: a VM below the provider's folder goes before one that is elsewhere in the datacenter.
-func (b *Backend) adoptable(
+func (b *machines) adoptable(
 	ctx context.Context, op string, p *place, key director.Stamp, name string,
 ) (*machine, error) {
 	ours, err := lookup(ctx, p, vmUUID(key))
@@ -118,7 +118,7 @@ func (b *Backend) adoptable(
 }
 
 // takeOver writes the stamp, the UUID and the mark, and attaches the data disks that were kept.
-func (b *Backend) takeOver(
+func (b *machines) takeOver(
 	ctx context.Context, op string, p *place, key director.Stamp, m *machine, disks []hypervisor.Disk,
 ) error {
 	have, err := b.keptOf(ctx, op, p, key, disks)

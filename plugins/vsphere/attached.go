@@ -20,7 +20,7 @@ import (
 )
 
 // AttachedDisks implements hypervisor.DiskTeller.
-func (b *Backend) AttachedDisks(ctx context.Context, id hypervisor.ID) ([]hypervisor.AttachedDisk, error) {
+func (b *dataDisks) AttachedDisks(ctx context.Context, id hypervisor.ID) ([]hypervisor.AttachedDisk, error) {
 	const op = "vsphere.attached_disks"
 	p, m, err := b.get(ctx, op, id)
 	if err != nil {
@@ -31,7 +31,7 @@ func (b *Backend) AttachedDisks(ctx context.Context, id hypervisor.ID) ([]hyperv
 }
 
 // attached are the disks of the machine but the one that came with the image; of one that was adopted, that too.
-func (b *Backend) attached(ctx context.Context, p *place, m *machine) ([]hypervisor.AttachedDisk, error) {
+func (b *dataDisks) attached(ctx context.Context, p *place, m *machine) ([]hypervisor.AttachedDisk, error) {
 	all, err := devices(ctx, p, m)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ type label struct {
 }
 
 // labels are those of the data disks whose names begin with prefix, by the disks' files.
-func (b *Backend) labels(ctx context.Context, op string, p *place, prefix string) (map[string]label, error) {
+func (b *dataDisks) labels(ctx context.Context, op string, p *place, prefix string) (map[string]label, error) {
 	out := map[string]label{}
 	for _, store := range p.dataStores() {
 		browser, err := store.Browser(ctx)
@@ -101,7 +101,7 @@ func (b *Backend) labels(ctx context.Context, op string, p *place, prefix string
 }
 
 // label labels the data disks that stay when the machine goes: its own, and those that it took over.
-func (b *Backend) label(ctx context.Context, op string, p *place, o hypervisor.DeleteOptions, m *machine) error {
+func (b *dataDisks) label(ctx context.Context, op string, p *place, o hypervisor.DeleteOptions, m *machine) error {
 	if o.Label == (hypervisor.DiskLabel{}) {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (b *Backend) label(ctx context.Context, op string, p *place, o hypervisor.D
 	return nil
 }
 
-func (b *Backend) writeLabel(ctx context.Context, k kept, file string, l hypervisor.DiskLabel) error {
+func (b *dataDisks) writeLabel(ctx context.Context, k kept, file string, l hypervisor.DiskLabel) error {
 	text := fmt.Sprintf("%s is the data disk of node %s, pool %s, of cluster %s. The node is gone, and its data "+
 		"disk was kept.\n"+
 		"Attach it to another node or delete it by the director %s: directorctl disks list\n", k.file, l.Node, l.Pool,

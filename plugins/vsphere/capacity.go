@@ -83,7 +83,7 @@ func Role() map[string][]string {
 }
 
 // role is what of the role the configuration needs.
-func (b *Backend) role() map[string][]string {
+func (b *center) role() map[string][]string {
 	role := Role()
 	if b.cfg.ClusterPools {
 		role["pool"] = append(role["pool"], "Resource.CreatePool")

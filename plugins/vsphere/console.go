@@ -35,7 +35,7 @@ func consolePort(all object.VirtualDeviceList, m *machine) *types.VirtualSerialP
 
 // dropConsole removes the console's file: vCenter does not know that it belongs to the VM, and would leave its
 // directory behind with it.
-func (b *Backend) dropConsole(ctx context.Context, op string, p *place, m *machine) error {
+func (b *machines) dropConsole(ctx context.Context, op string, p *place, m *machine) error {
 	if m.dir() == "" {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (b *Backend) dropConsole(ctx context.Context, op string, p *place, m *machi
 }
 
 // deleteFile removes a file of a datastore. No error if it is gone.
-func (b *Backend) deleteFile(ctx context.Context, op string, p *place, file string) error {
+func (b *center) deleteFile(ctx context.Context, op string, p *place, file string) error {
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		t, err := object.NewFileManager(p.vim).DeleteDatastoreFile(ctx, file, p.dc)
 		if err != nil {

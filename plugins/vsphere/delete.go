@@ -18,7 +18,7 @@ import (
 // that came with the image is destroyed with it: every other one is detached first, the director's data disks as well
 // as disks that somebody else has attached, such as the volumes of a storage driver, which are never deleted. Of a VM
 // that was adopted no disk is destroyed: they are its maker's.
-func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
+func (b *machines) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "vsphere.delete"
 	return b.alone(ctx, op, machineKey(o.Owner), func() error {
 		p, m, err := b.get(ctx, op, id)
@@ -45,7 +45,7 @@ func (b *Backend) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.Del
 	})
 }
 
-func (b *Backend) delete(ctx context.Context, op string, p *place, m *machine, o hypervisor.DeleteOptions) error {
+func (b *machines) delete(ctx context.Context, op string, p *place, m *machine, o hypervisor.DeleteOptions) error {
 	if m.on {
 		if err := b.shutdown(ctx, op, p, m, o.Grace); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *Backend) delete(ctx context.Context, op string, p *place, m *machine, o
 }
 
 // shutdown asks the guest to power off and waits for it, at most for grace. No error if it does not comply.
-func (b *Backend) shutdown(ctx context.Context, op string, p *place, m *machine, grace time.Duration) error {
+func (b *machines) shutdown(ctx context.Context, op string, p *place, m *machine, grace time.Duration) error {
 	if grace <= 0 {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (b *Backend) shutdown(ctx context.Context, op string, p *place, m *machine,
 // from here on it is half a machine. A data disk of ours that was moved, as vCenter does when it moves a VM to another
 // datastore, is brought back under its name; where it is stands in the VM's settings before it is detached, so that a
 // crash does not lose sight of it.
-func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, owner director.Stamp) error {
+func (b *machines) detach(ctx context.Context, op string, p *place, m *machine, owner director.Stamp) error {
 	all, err := devices(ctx, p, m)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (b *Backend) detach(ctx context.Context, op string, p *place, m *machine, o
 
 // bringBack renames a data disk to the name that it was made with; in the datastore where it is, if that is one of the
 // provider's. No error if it was brought back before.
-func (b *Backend) bringBack(ctx context.Context, op string, p *place, file, name string) error {
+func (b *machines) bringBack(ctx context.Context, op string, p *place, file, name string) error {
 	var from object.DatastorePath
 	if !from.FromString(file) {
 		return nil

@@ -33,7 +33,7 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 	if err != nil {
 		return nil, b.translate(ctx, op, "VM "+m.name, b.forget(err))
 	}
-	x := &probing{b: b, op: op}
+	x := &probing{b: b.center, op: op}
 	var problem error
 	if !m.on {
 		problem = director.Errorf(director.KindUnavailable, op, "the VM %s is powered off", m.name).

@@ -43,7 +43,7 @@ type InventoryDatastore struct {
 
 // Discover returns what the account may see. It needs a URL and an account alone: the rest of the configuration may be
 // wrong or missing.
-func (b *Backend) Discover(ctx context.Context) (Inventory, error) {
+func (b *center) Discover(ctx context.Context) (Inventory, error) {
 	const op = "vsphere.discover"
 	vim, err := b.conn.client(ctx, op)
 	if err != nil {
@@ -109,7 +109,7 @@ func sortInto(found []list.Element, kinds map[string]*[]string) {
 	}
 }
 
-func (b *Backend) datastores(ctx context.Context, op string, finder *find.Finder) ([]InventoryDatastore, error) {
+func (b *center) datastores(ctx context.Context, op string, finder *find.Finder) ([]InventoryDatastore, error) {
 	found, err := finder.DatastoreList(ctx, "*")
 	if err := unlessMissing(err); err != nil {
 		return nil, b.translate(ctx, op, "the datastores", err)
@@ -144,7 +144,7 @@ type allowance struct {
 }
 
 // allowances asks vCenter what the account may do with the objects of the place, as far as they were found.
-func (b *Backend) allowances(ctx context.Context, op string, p *place) (user string, all []allowance, err error) {
+func (b *center) allowances(ctx context.Context, op string, p *place) (user string, all []allowance, err error) {
 	if user, err = b.conn.user(ctx, op); err != nil {
 		return "", nil, err
 	}
@@ -186,7 +186,7 @@ const (
 )
 
 // checkPrivileges returns forbidden with every privilege that the account lacks, by object.
-func (b *Backend) checkPrivileges(ctx context.Context, op string, p *place) error {
+func (b *center) checkPrivileges(ctx context.Context, op string, p *place) error {
 	user, all, err := b.allowances(ctx, op, p)
 	if err != nil {
 		return err

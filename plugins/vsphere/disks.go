@@ -115,7 +115,7 @@ func rootDisk(ctx context.Context, p *place, m *machine) (*types.VirtualDisk, er
 }
 
 // finish gives the cloned VM its data disks, its console and the mark that it is complete, in one call.
-func (b *Backend) finish(ctx context.Context, op string, p *place, s hypervisor.Spec, m *machine) error {
+func (b *dataDisks) finish(ctx context.Context, op string, p *place, s hypervisor.Spec, m *machine) error {
 	have, err := b.ensureDisks(ctx, op, p, s)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ type kept struct {
 }
 
 // ensureDisks makes the data disks that are missing, and returns all by serial.
-func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hypervisor.Spec) (map[string]kept, error) {
+func (b *dataDisks) ensureDisks(ctx context.Context, op string, p *place, s hypervisor.Spec) (map[string]kept, error) {
 	if len(s.DataDisks) == 0 {
 		return nil, nil
 	}
@@ -250,7 +250,7 @@ func (b *Backend) ensureDisks(ctx context.Context, op string, p *place, s hyperv
 }
 
 // keptOf are those of the VM's data disks that exist, by serial: its own, and those that it takes over.
-func (b *Backend) keptOf(
+func (b *dataDisks) keptOf(
 	ctx context.Context, op string, p *place, key director.Stamp, disks []hypervisor.Disk,
 ) (map[string]kept, error) {
 	have := map[string]kept{}
@@ -285,7 +285,7 @@ func noDisk(op string, s hypervisor.Spec, d hypervisor.Disk) error {
 }
 
 // takeable tells what keeps a new VM from the disks that it is to take over.
-func (b *Backend) takeable(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
+func (b *dataDisks) takeable(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
 	var taken []hypervisor.Disk
 	for _, d := range s.DataDisks {
 		if d.Of != (director.Stamp{}) {
@@ -393,7 +393,7 @@ func hasDisk(all object.VirtualDeviceList, key director.Stamp, serial, file stri
 }
 
 // disks returns the data disks whose file names match the pattern, in all of the provider's datastores.
-func (b *Backend) disks(ctx context.Context, op string, p *place, pattern string) ([]kept, error) {
+func (b *dataDisks) disks(ctx context.Context, op string, p *place, pattern string) ([]kept, error) {
 	var all []kept
 	for _, store := range p.dataStores() {
 		files, err := b.search(ctx, op, p, store, pattern)
@@ -418,7 +418,7 @@ func (b *Backend) disks(ctx context.Context, op string, p *place, pattern string
 }
 
 // search lists the disks of a datastore's directory of data disks. No such directory is an empty one.
-func (b *Backend) search(
+func (b *dataDisks) search(
 	ctx context.Context, op string, p *place, store *object.Datastore, pattern string,
 ) ([]types.BaseFileInfo, error) {
 	browser, err := store.Browser(ctx)
@@ -451,7 +451,7 @@ func (b *Backend) search(
 }
 
 // deleteDisk removes a data disk. No error if it is gone.
-func (b *Backend) deleteDisk(ctx context.Context, op string, p *place, file string) error {
+func (b *dataDisks) deleteDisk(ctx context.Context, op string, p *place, file string) error {
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		t, err := object.NewVirtualDiskManager(p.vim).DeleteVirtualDisk(ctx, file, p.dc)
 		if err != nil {
@@ -472,7 +472,7 @@ type storeSpace struct {
 }
 
 // stores returns the space of the provider's datastores.
-func (b *Backend) stores(
+func (b *center) stores(
 	ctx context.Context, op string, p *place,
 ) (map[types.ManagedObjectReference]storeSpace, error) {
 	spec := types.PropertyFilterSpec{PropSet: []types.PropertySpec{{Type: "Datastore", PathSet: []string{"summary"}}}}

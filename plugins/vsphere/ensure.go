@@ -23,7 +23,7 @@ const (
 
 // Ensure implements hypervisor.Backend. Spec.Host says where a new VM goes; without it DRS chooses, or where DRS is off
 // the host with the most free memory is taken.
-func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.VM, err error) {
+func (b *machines) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.VM, err error) {
 	const op = "vsphere.ensure"
 	if err := s.Validate(op); err != nil {
 		return hypervisor.VM{}, err
@@ -41,7 +41,7 @@ func (b *Backend) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.
 }
 
 // ensure is Ensure under the machine's lock. Each line may be the last one, and the next call goes on from there.
-func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hypervisor.VM, error) {
+func (b *machines) ensure(ctx context.Context, op string, s hypervisor.Spec) (hypervisor.VM, error) {
 	p, err := b.place(ctx, op)
 	if err != nil {
 		return hypervisor.VM{}, err
@@ -102,7 +102,7 @@ func (b *Backend) ensure(ctx context.Context, op string, s hypervisor.Spec) (hyp
 }
 
 // create clones the VM, with everything that can be said in one call.
-func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.Spec) (*machine, error) {
+func (b *machines) create(ctx context.Context, op string, p *place, s hypervisor.Spec) (*machine, error) {
 	if s.Seed.Empty() {
 		return nil, director.Errorf(
 			director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one",
@@ -140,7 +140,7 @@ func (b *Backend) create(ctx context.Context, op string, p *place, s hypervisor.
 }
 
 // clone runs the call and finds the VM that it made.
-func (b *Backend) clone(
+func (b *machines) clone(
 	ctx context.Context, op string, p *place, s hypervisor.Spec, call *types.CloneVM_Task,
 ) (*machine, error) {
 	res, err := methods.CloneVM_Task(ctx, p.vim, call)
@@ -172,7 +172,7 @@ func (b *Backend) clone(
 }
 
 // cloneSlot waits until the clone may begin. The caller ends it.
-func (b *Backend) cloneSlot(ctx context.Context, op string, c *cloning) (func(), error) {
+func (b *machines) cloneSlot(ctx context.Context, op string, c *cloning) (func(), error) {
 	cost, host := int64(linkedCost), anyHost
 	if c.kind == "full" {
 		cost = fullCost
@@ -184,7 +184,7 @@ func (b *Backend) cloneSlot(ctx context.Context, op string, c *cloning) (func(),
 }
 
 // nameIsFree returns conflict if another VM has the name where the VM is to be, or beside the groups' folders.
-func (b *Backend) nameIsFree(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
+func (b *machines) nameIsFree(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
 	group, err := p.knownGroup(ctx, s.Group)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ type cloning struct {
 
 // prepare looks for what would make the VM fail later, and decides where it goes and how it is cloned. It makes nothing
 // but a copy of the template, if a linked clone needs one of that size or in that datastore.
-func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor.Spec) (*cloning, error) {
+func (b *machines) prepare(ctx context.Context, op string, p *place, s hypervisor.Spec) (*cloning, error) {
 	base, err := b.template(ctx, op, p, s.Image)
 	if err != nil {
 		return nil, err
@@ -312,7 +312,7 @@ func (b *Backend) prepare(ctx context.Context, op string, p *place, s hypervisor
 
 // room returns the datastore for a new VM: the one with the most free space. Errors: exhausted if a disk cannot be
 // held.
-func (b *Backend) room(ctx context.Context, op string, p *place, s hypervisor.Spec) (*object.Datastore, error) {
+func (b *machines) room(ctx context.Context, op string, p *place, s hypervisor.Spec) (*object.Datastore, error) {
 	full := func(name string, free int64) error {
 		return director.Errorf(
 			director.KindExhausted, op, "the datastore %s has %d MiB free, too little for the disks of %s", name,
@@ -350,7 +350,7 @@ func (b *Backend) room(ctx context.Context, op string, p *place, s hypervisor.Sp
 }
 
 // cloneSpec is the whole VM but its data disks.
-func (b *Backend) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.VirtualMachineCloneSpec, error) {
+func (b *machines) cloneSpec(op string, s hypervisor.Spec, c *cloning) (*types.VirtualMachineCloneSpec, error) {
 	extra, err := guestinfo(op, s.Seed)
 	if err != nil {
 		return nil, err

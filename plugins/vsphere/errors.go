@@ -74,7 +74,7 @@ func hasFault[T any](err error) bool {
 }
 
 // translate turns vCenter's errors into ours. what names the thing that the call was about; ours pass.
-func (b *Backend) translate(ctx context.Context, op, what string, err error) error {
+func (b *center) translate(ctx context.Context, op, what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func familyOf(fault any, text string) meaning {
 }
 
 // forbidden names the privilege that is missing.
-func (b *Backend) forbidden(op, what string, f types.NoPermission, cause error) error {
+func (b *center) forbidden(op, what string, f types.NoPermission, cause error) error {
 	missing := f.PrivilegeId
 	for _, e := range f.MissingPrivileges {
 		if len(e.PrivilegeIds) > 0 {

@@ -14,7 +14,7 @@ import (
 // groupPool returns the resource pool for VMs of the group: one of its own below the provider's, where the
 // configuration asks for that, and made if need be. One that is there is taken as it is, so that an administrator can
 // make it first, with limits. Pools stay when they are empty, like folders.
-func (b *Backend) groupPool(
+func (b *machines) groupPool(
 	ctx context.Context, op string, p *place, group string,
 ) (pool types.ManagedObjectReference, err error) {
 	pool = p.pool.Reference()
@@ -74,7 +74,7 @@ const (
 )
 
 // describe sets the VM's custom attributes, where the configuration asks for them.
-func (b *Backend) describe(ctx context.Context, op string, p *place, s hypervisor.Spec, m *machine) error {
+func (b *machines) describe(ctx context.Context, op string, p *place, s hypervisor.Spec, m *machine) error {
 	if !b.cfg.Attributes {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (b *Backend) describe(ctx context.Context, op string, p *place, s hyperviso
 }
 
 // attribute returns the key of the custom attribute, and defines it if need be.
-func (b *Backend) attribute(ctx context.Context, op string, p *place, name string) (key int32, err error) {
+func (b *machines) attribute(ctx context.Context, op string, p *place, name string) (key int32, err error) {
 	err = b.alone(ctx, op, "attribute "+name, func() error {
 		p.mu.Lock()
 		known, found := p.attributes[name]

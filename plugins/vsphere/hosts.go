@@ -30,7 +30,7 @@ type esx struct {
 
 // hosts returns the provider's hosts, ordered by name. Errors: not_found if one that the configuration names is not in
 // the cluster.
-func (b *Backend) hosts(ctx context.Context, op string, p *place) ([]*esx, error) {
+func (b *center) hosts(ctx context.Context, op string, p *place) ([]*esx, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
 		ObjectSet: []types.ObjectSpec{{Obj: p.cluster.Reference(), Skip: types.NewBool(
 			true,
@@ -89,7 +89,7 @@ func refs(list []types.ManagedObjectReference) map[types.ManagedObjectReference]
 
 // choose returns the host for a new VM, or nil if DRS is to choose. Errors: not_found if the host or a port group is
 // not there, unavailable if the host is in maintenance or cannot be reached, exhausted if no host has the memory.
-func (b *Backend) choose(
+func (b *center) choose(
 	ctx context.Context, op string, p *place, s hypervisor.Spec, needs map[types.ManagedObjectReference]string,
 ) (*esx, error) {
 	all, err := b.hosts(ctx, op, p)
@@ -181,7 +181,7 @@ func (e *esx) fits(op string, s hypervisor.Spec, needs map[types.ManagedObjectRe
 }
 
 // nameOf returns the name of a host or another object.
-func (b *Backend) nameOf(ctx context.Context, p *place, ref types.ManagedObjectReference) (string, error) {
+func (b *center) nameOf(ctx context.Context, p *place, ref types.ManagedObjectReference) (string, error) {
 	if ref.Value == "" {
 		return "", nil
 	}
@@ -210,7 +210,7 @@ func (b *Backend) nameOf(ctx context.Context, p *place, ref types.ManagedObjectR
 }
 
 // clusterConfig is the cluster's DRS settings with its rules.
-func (b *Backend) clusterConfig(ctx context.Context, p *place) (*types.ClusterConfigInfoEx, error) {
+func (b *center) clusterConfig(ctx context.Context, p *place) (*types.ClusterConfigInfoEx, error) {
 	found, err := retrieve(ctx, p.vim, types.PropertyFilterSpec{
 		ObjectSet: []types.ObjectSpec{{Obj: p.cluster.Reference()}},
 		PropSet:   []types.PropertySpec{{Type: "ClusterComputeResource", PathSet: []string{"configurationEx"}}},
@@ -229,7 +229,7 @@ func (b *Backend) clusterConfig(ctx context.Context, p *place) (*types.ClusterCo
 }
 
 // drs tells whether vCenter places VMs by itself.
-func (b *Backend) drs(ctx context.Context, p *place) (bool, error) {
+func (b *center) drs(ctx context.Context, p *place) (bool, error) {
 	c, err := b.clusterConfig(ctx, p)
 	if err != nil {
 		return false, err

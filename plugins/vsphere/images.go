@@ -49,7 +49,7 @@ func (m *machine) diskSize() (int64, error) {
 }
 
 // template returns the whole template of the image. Errors: not_found.
-func (b *Backend) template(ctx context.Context, op string, p *place, name string) (*machine, error) {
+func (b *images) template(ctx context.Context, op string, p *place, name string) (*machine, error) {
 	m, err := lookup(ctx, p, imageUUID(p, name, ""))
 	if err != nil {
 		return nil, b.translate(ctx, op, "image "+name, b.forget(err))
@@ -65,7 +65,7 @@ func (b *Backend) template(ctx context.Context, op string, p *place, name string
 
 // EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent. The file is
 // converted beside the director, since vCenter wants to know how much will come.
-func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
+func (b *images) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "vsphere.ensure_image"
 	if err := s.Validate(op); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progr
 	})
 }
 
-func (b *Backend) ensureImage(
+func (b *images) ensureImage(
 	ctx context.Context, op string, s hypervisor.ImageSpec, progress func(done, total int64),
 ) error {
 	p, err := b.place(ctx, op)
@@ -137,7 +137,7 @@ func (b *Backend) ensureImage(
 // share is done out of all, as a part of size.
 func share(done, all, size int64) int64 { return int64(float64(done) / float64(all) * float64(size)) }
 
-func (b *Backend) imageRoom(
+func (b *images) imageRoom(
 	ctx context.Context, op string, p *place, s hypervisor.ImageSpec, file *imagefile.File,
 ) error {
 	space, err := b.stores(ctx, op, p)
@@ -168,7 +168,7 @@ func templateName(image, variant string) string {
 	return name
 }
 
-func (b *Backend) templateNameIsFree(ctx context.Context, op string, p *place, name string) error {
+func (b *images) templateNameIsFree(ctx context.Context, op string, p *place, name string) error {
 	child, err := object.NewSearchIndex(p.vim).FindChild(ctx, p.templates, name)
 	if err != nil || child == nil {
 		return err
@@ -191,7 +191,7 @@ func (b *Backend) templateNameIsFree(ctx context.Context, op string, p *place, n
 }
 
 // convert writes the disk as VMDK to a nameless file.
-func (b *Backend) convert(
+func (b *images) convert(
 	ctx context.Context, op string, s hypervisor.ImageSpec, file *imagefile.File, looked func(int64),
 ) (out *os.File, length int64, err error) {
 	disk, err := imagefile.OpenDisk(file)
@@ -228,7 +228,7 @@ func (b *Backend) convert(
 }
 
 // templateSpec is a VM that holds the image's disk and the image's stamp.
-func (b *Backend) templateSpec(p *place, s hypervisor.ImageSpec, virtual int64) types.VirtualMachineConfigSpec {
+func (b *images) templateSpec(p *place, s hypervisor.ImageSpec, virtual int64) types.VirtualMachineConfigSpec {
 	controller := &types.ParaVirtualSCSIController{}
 	controller.Key, controller.SharedBus = -1000, types.VirtualSCSISharingNoSharing
 	store := p.images.Reference()
@@ -258,7 +258,7 @@ func (b *Backend) templateSpec(p *place, s hypervisor.ImageSpec, virtual int64) 
 }
 
 // seal makes the VM a template, with a snapshot that linked clones are linked to.
-func (b *Backend) seal(ctx context.Context, op string, p *place, m *machine) error {
+func (b *images) seal(ctx context.Context, op string, p *place, m *machine) error {
 	if m.snapshot == nil {
 		_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 			res, err := methods.CreateSnapshot_Task(ctx, p.vim, &types.CreateSnapshot_Task{
@@ -282,7 +282,7 @@ func (b *Backend) seal(ctx context.Context, op string, p *place, m *machine) err
 
 // replica returns a copy of the template in the datastore with a disk of that size, and makes it if need be: a linked
 // clone can neither grow its disk nor lie far from what it is linked to, and one full copy serves all that follow.
-func (b *Backend) replica(
+func (b *images) replica(
 	ctx context.Context, op string, p *place, base *machine, image string, store *object.Datastore, size int64,
 ) (m *machine, err error) {
 	size = roundUp(size, 1<<10)
@@ -315,7 +315,7 @@ func (b *Backend) replica(
 	return m, err
 }
 
-func (b *Backend) copyTemplate(
+func (b *images) copyTemplate(
 	ctx context.Context, op string, p *place, base *machine, image, variant string, store *object.Datastore, size int64,
 ) (*machine, error) {
 	spec, err := copySpec(ctx, p, base, image, variant, store, size)
@@ -391,7 +391,7 @@ func copySpec(
 }
 
 // DeleteImage implements hypervisor.Imaging. The copies of the template go with it.
-func (b *Backend) DeleteImage(ctx context.Context, name string) error {
+func (b *images) DeleteImage(ctx context.Context, name string) error {
 	const op = "vsphere.delete_image"
 	return b.alone(ctx, op, imageKey(name), func() error {
 		p, err := b.place(ctx, op)
@@ -402,7 +402,7 @@ func (b *Backend) DeleteImage(ctx context.Context, name string) error {
 	})
 }
 
-func (b *Backend) deleteImage(ctx context.Context, op string, p *place, name string) error {
+func (b *images) deleteImage(ctx context.Context, op string, p *place, name string) error {
 	templates, err := below(ctx, p.vim, p.templates.Reference())
 	if err != nil {
 		return err

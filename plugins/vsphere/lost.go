@@ -45,9 +45,9 @@ func (b *Backend) HostStates(ctx context.Context) ([]hypervisor.HostState, error
 
 // Without implements hypervisor.Hosts. A VM that vSphere HA has started on another host is there for it.
 func (b *Backend) Without(hosts ...string) hypervisor.Backend {
-	x := *b
-	x.view, x.lost = true, slices.Clone(hosts)
-	return &x
+	c := *b.center
+	c.view, c.lost = true, slices.Clone(hosts)
+	return newBackend(&c)
 }
 
 // Fence implements hypervisor.Hosts. vSphere HA starts no VM that was powered off by a user.
@@ -70,7 +70,7 @@ func (b *Backend) Fence(ctx context.Context, id hypervisor.ID, owner director.St
 }
 
 // leftOut reports whether the machine is on a host that Without left out.
-func (b *Backend) leftOut(ctx context.Context, p *place, m *machine) (bool, error) {
+func (b *center) leftOut(ctx context.Context, p *place, m *machine) (bool, error) {
 	if len(b.lost) == 0 {
 		return false, nil
 	}
@@ -79,7 +79,7 @@ func (b *Backend) leftOut(ctx context.Context, p *place, m *machine) (bool, erro
 }
 
 // giveNameUp renames a VM of ours on a lost host: two VMs of one folder cannot have one name. Its id and stamp stay.
-func (b *Backend) giveNameUp(ctx context.Context, op string, p *place, m *machine) error {
+func (b *machines) giveNameUp(ctx context.Context, op string, p *place, m *machine) error {
 	name := m.name[:min(len(m.name), mostName/2)] + " lost " + m.stamp().Machine
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		res, err := methods.Rename_Task(ctx, p.vim, &types.Rename_Task{This: m.ref, NewName: name})

@@ -148,7 +148,7 @@ func (m *machine) dir() string {
 }
 
 // vm is the machine as the contract has it.
-func (b *Backend) vm(ctx context.Context, p *place, m *machine) (hypervisor.VM, error) {
+func (b *center) vm(ctx context.Context, p *place, m *machine) (hypervisor.VM, error) {
 	host, err := b.nameOf(ctx, p, m.host)
 	if err != nil {
 		return hypervisor.VM{}, err

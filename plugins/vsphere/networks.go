@@ -19,7 +19,7 @@ type portGroup struct {
 }
 
 // network returns the port group with that name or inventory path. Errors: not_found.
-func (b *Backend) network(ctx context.Context, op string, p *place, name string) (*portGroup, error) {
+func (b *center) network(ctx context.Context, op string, p *place, name string) (*portGroup, error) {
 	p.mu.Lock()
 	known := p.networks[name]
 	p.mu.Unlock()

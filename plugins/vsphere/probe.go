@@ -14,7 +14,7 @@ import (
 
 // probing collects what a connection test has looked at.
 type probing struct {
-	b   *Backend
+	b   *center
 	op  string
 	all []hypervisor.Probe
 }
@@ -30,7 +30,7 @@ func (x *probing) add(host, what, found string, err error) {
 // Probe implements hypervisor.Prober: the certificate, the account, each object that the document names, the hosts,
 // free space, and what the account may do. Port groups are named by Networks and not by the Provider: those are looked
 // at before a plan, and listed here.
-func (b *Backend) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
+func (b *center) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 	x := &probing{b: b, op: "vsphere.probe"}
 	if !x.session(ctx) {
 		return x.all, interrupted(ctx, x.op)

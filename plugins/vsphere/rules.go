@@ -17,7 +17,7 @@ func ruleName(group string) string { return "kaas-" + group + "-apart" }
 const leaving = "leaving"
 
 // apart returns the machines of the group that share no host with each other.
-func (b *Backend) apart(ctx context.Context, p *place, group string) ([]*machine, error) {
+func (b *center) apart(ctx context.Context, p *place, group string) ([]*machine, error) {
 	folder, err := p.knownGroup(ctx, group)
 	if err != nil || folder == nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (b *Backend) apart(ctx context.Context, p *place, group string) ([]*machine
 // keepApart brings the DRS rule of the group in step with the machines that say that they share no host. Every VM does
 // this after it was made, and after it was marked as leaving, so whoever comes last sees them all. A rule of fewer than
 // two VMs is none.
-func (b *Backend) keepApart(ctx context.Context, op string, p *place, group string) error {
+func (b *machines) keepApart(ctx context.Context, op string, p *place, group string) error {
 	return b.alone(ctx, op, groupKey(group), func() error {
 		members, err := b.apart(ctx, p, group)
 		if err != nil {

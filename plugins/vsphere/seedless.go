@@ -14,14 +14,14 @@ var _ hypervisor.Seeds = (*Backend)(nil)
 // RemoveSeed implements hypervisor.Seeds. The guest has taken its userdata out already if it honours cleanup-guestinfo;
 // what is left here is taken out in any case. The metadata stays: it names the machine and its network, which is no
 // secret.
-func (b *Backend) RemoveSeed(ctx context.Context, id hypervisor.ID, owner director.Stamp) error {
+func (b *machines) RemoveSeed(ctx context.Context, id hypervisor.ID, owner director.Stamp) error {
 	const op = "vsphere.remove_seed"
 	return b.alone(ctx, op, machineKey(owner), func() error {
 		return b.translate(ctx, op, "VM "+string(id), b.forget(b.removeSeed(ctx, op, id, owner)))
 	})
 }
 
-func (b *Backend) removeSeed(ctx context.Context, op string, id hypervisor.ID, owner director.Stamp) error {
+func (b *machines) removeSeed(ctx context.Context, op string, id hypervisor.ID, owner director.Stamp) error {
 	p, err := b.place(ctx, op)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ type site struct {
 
 // place returns where the provider's VMs live. Errors: not_found if vCenter has no such object, or the account may not
 // see it.
-func (b *Backend) place(ctx context.Context, op string) (*place, error) {
+func (b *center) place(ctx context.Context, op string) (*place, error) {
 	vim, err := b.conn.client(ctx, op)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (b *Backend) place(ctx context.Context, op string) (*place, error) {
 }
 
 // forget makes the next call look the place up again, if err is that something of vCenter's is gone. It returns err.
-func (b *Backend) forget(err error) error {
+func (b *center) forget(err error) error {
 	if hasFault[types.ManagedObjectNotFound](err) {
 		b.sites.mu.Lock()
 		b.sites.found = nil
@@ -76,7 +76,7 @@ func (b *Backend) forget(err error) error {
 }
 
 // locate looks every name of the configuration up, and tells all that are wrong at once.
-func (b *Backend) locate(ctx context.Context, op string, vim *vim25.Client) (*place, error) {
+func (b *center) locate(ctx context.Context, op string, vim *vim25.Client) (*place, error) {
 	p, names := b.survey(ctx, op, vim)
 	var fields []director.Field
 	for _, n := range names {
@@ -101,7 +101,7 @@ type named struct {
 }
 
 // survey looks every name of the configuration up. Parts of the place whose name is not well are nil.
-func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*place, []named) {
+func (b *center) survey(ctx context.Context, op string, vim *vim25.Client) (*place, []named) {
 	p := &place{
 		vim: vim, finder: find.NewFinder(vim, false), networks: map[string]*portGroup{},
 		groups: map[string]*object.Folder{},
@@ -124,7 +124,7 @@ func (b *Backend) survey(ctx context.Context, op string, vim *vim25.Client) (*pl
 
 // surveyor fills in a place, and keeps every name that was looked up.
 type surveyor struct {
-	b     *Backend
+	b     *center
 	op    string
 	p     *place
 	names []named

@@ -111,7 +111,7 @@ func (s *slots) operation(ctx context.Context, op string) (done func(), err erro
 }
 
 // alone runs act while it holds the key's lock.
-func (b *Backend) alone(ctx context.Context, op, key string, act func() error) error {
+func (b *center) alone(ctx context.Context, op, key string, act func() error) error {
 	release, err := b.locks.Lock(ctx, key)
 	if err != nil {
 		return interrupted(ctx, op)

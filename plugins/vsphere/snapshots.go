@@ -76,7 +76,7 @@ func findTaken(all []taken, name string) *taken {
 
 // owned runs act with the VM and its snapshots, alone on the machine. Errors: not_found, conflict if the VM has another
 // owner.
-func (b *Backend) owned(
+func (b *machines) owned(
 	ctx context.Context, op string, id hypervisor.ID, owner director.Stamp,
 	act func(p *place, m *machine, have []taken) error,
 ) error {
@@ -101,7 +101,7 @@ func (b *Backend) owned(
 }
 
 // TakeSnapshot implements hypervisor.Snapshots.
-func (b *Backend) TakeSnapshot(
+func (b *machines) TakeSnapshot(
 	ctx context.Context, id hypervisor.ID, owner director.Stamp, name string, g hypervisor.SnapshotGuard,
 ) (s hypervisor.Snapshot, err error) {
 	const op = "vsphere.take_snapshot"
@@ -150,7 +150,7 @@ func (b *Backend) TakeSnapshot(
 }
 
 // growth returns what is free in the datastore of the machine's root disk, and how large that disk can become.
-func (b *Backend) growth(ctx context.Context, op string, p *place, m *machine) (free, disk int64, err error) {
+func (b *machines) growth(ctx context.Context, op string, p *place, m *machine) (free, disk int64, err error) {
 	root, err := rootDisk(ctx, p, m)
 	if err != nil {
 		return 0, 0, err
@@ -171,7 +171,7 @@ func (b *Backend) growth(ctx context.Context, op string, p *place, m *machine) (
 }
 
 // ListSnapshots implements hypervisor.Snapshots.
-func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) ([]hypervisor.Snapshot, error) {
+func (b *machines) ListSnapshots(ctx context.Context, id hypervisor.ID) ([]hypervisor.Snapshot, error) {
 	const op = "vsphere.list_snapshots"
 	p, m, err := b.get(ctx, op, id)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *Backend) ListSnapshots(ctx context.Context, id hypervisor.ID) ([]hyperv
 
 // RevertSnapshot implements hypervisor.Snapshots. The VM is switched off first: what it is on would have no disk under
 // it any more.
-func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
+func (b *machines) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
 	const op = "vsphere.revert_snapshot"
 	return b.owned(ctx, op, id, owner, func(p *place, m *machine, have []taken) error {
 		s := findTaken(have, name)
@@ -210,7 +210,7 @@ func (b *Backend) RevertSnapshot(ctx context.Context, id hypervisor.ID, owner di
 }
 
 // DeleteSnapshot implements hypervisor.Snapshots.
-func (b *Backend) DeleteSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
+func (b *machines) DeleteSnapshot(ctx context.Context, id hypervisor.ID, owner director.Stamp, name string) error {
 	const op = "vsphere.delete_snapshot"
 	return b.owned(ctx, op, id, owner, func(p *place, m *machine, have []taken) error {
 		s := findTaken(have, name)

@@ -60,7 +60,7 @@ func cancelTask(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectR
 }
 
 // run starts an operation and waits for it, when vCenter has room for one more.
-func (b *Backend) run(
+func (b *center) run(
 	ctx context.Context, op string, vim *vim25.Client, start func() (types.ManagedObjectReference, error),
 ) (types.AnyType, error) {
 	done, err := b.slots.operation(ctx, op)
@@ -76,7 +76,7 @@ func (b *Backend) run(
 }
 
 // reconfigure changes the machine, unless it has changed since it was read.
-func (b *Backend) reconfigure(
+func (b *center) reconfigure(
 	ctx context.Context, op string, p *place, m *machine, spec types.VirtualMachineConfigSpec,
 ) error {
 	spec.ChangeVersion = m.version
@@ -91,7 +91,7 @@ func (b *Backend) reconfigure(
 }
 
 // power brings the machine to a power state. No error if it is there.
-func (b *Backend) power(ctx context.Context, op string, p *place, ref types.ManagedObjectReference, on bool) error {
+func (b *center) power(ctx context.Context, op string, p *place, ref types.ManagedObjectReference, on bool) error {
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		if on {
 			res, err := methods.PowerOnVM_Task(ctx, p.vim, &types.PowerOnVM_Task{This: ref})
@@ -119,7 +119,7 @@ func (b *Backend) power(ctx context.Context, op string, p *place, ref types.Mana
 }
 
 // destroy removes the machine with the disks that it has. No error if it is gone.
-func (b *Backend) destroy(ctx context.Context, op string, p *place, ref types.ManagedObjectReference) error {
+func (b *center) destroy(ctx context.Context, op string, p *place, ref types.ManagedObjectReference) error {
 	_, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		res, err := methods.Destroy_Task(ctx, p.vim, &types.Destroy_Task{This: ref})
 		if err != nil {

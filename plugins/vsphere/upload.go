@@ -25,7 +25,7 @@ import (
 )
 
 // upload brings the disk into a new VM and makes that a template, which is the mark that it is whole.
-func (b *Backend) upload(
+func (b *images) upload(
 	ctx context.Context, op string, p *place, s hypervisor.ImageSpec, virtual int64, vmdk *os.File, length int64,
 	sent func(int64),
 ) error {
@@ -80,7 +80,7 @@ func (b *Backend) upload(
 }
 
 // send waits for the lease and sends the disk to the host that it names.
-func (b *Backend) send(
+func (b *images) send(
 	ctx context.Context, op string, lease *nfc.Lease, p *place, vmdk io.Reader, length int64, sent func(int64),
 ) (vm types.ManagedObjectReference, err error) {
 	info, err := b.leased(ctx, op, lease)
@@ -132,7 +132,7 @@ func hostPin(d types.HttpNfcLeaseDeviceUrl) string {
 }
 
 // leased waits until the VM is made and takes the disk.
-func (b *Backend) leased(ctx context.Context, op string, lease *nfc.Lease) (*types.HttpNfcLeaseInfo, error) {
+func (b *images) leased(ctx context.Context, op string, lease *nfc.Lease) (*types.HttpNfcLeaseInfo, error) {
 	for pause := firstLook; ; pause = min(lastLook, pause*3/2) {
 		l, err := lease.Properties(ctx, "state", "info", "error")
 		switch {
@@ -188,7 +188,7 @@ const defaultLeaseBeat = 10 * time.Second
 
 // keepLease tells vCenter how many per cent were sent, which keeps the lease alive, until the returned function is
 // called. That waits for the last call to end.
-func (b *Backend) keepLease(ctx context.Context, lease *nfc.Lease, percent func() int32) (stop func()) {
+func (b *images) keepLease(ctx context.Context, lease *nfc.Lease, percent func() int32) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -16,7 +16,7 @@ func notThere(op string, id hypervisor.ID) error {
 }
 
 // get returns the VM with the id. Errors: not_found.
-func (b *Backend) get(ctx context.Context, op string, id hypervisor.ID) (*place, *machine, error) {
+func (b *center) get(ctx context.Context, op string, id hypervisor.ID) (*place, *machine, error) {
 	if err := interrupted(ctx, op); err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // ListVolumes implements hypervisor.Volumes.
-func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervisor.VolumeInfo, error) {
+func (b *dataDisks) ListVolumes(ctx context.Context, directorID string) ([]hypervisor.VolumeInfo, error) {
 	const op = "vsphere.list_volumes"
 	p, err := b.place(ctx, op)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 }
 
 // DeleteVolume implements hypervisor.Volumes.
-func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error {
+func (b *dataDisks) DeleteVolume(ctx context.Context, owner director.Stamp, serials ...string) error {
 	const op = "vsphere.delete_volume"
 	if err := director.Invalid(op, "the owner is wrong", hypervisor.ValidStamp("owner", owner)); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serial
 
 // deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors:
 // conflict while a VM has one.
-func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp, serials ...string) error {
+func (b *dataDisks) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp, serials ...string) error {
 	found, err := b.disks(ctx, op, p, owner.Director+"."+owner.Machine+".*.vmdk")
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (b *Backend) deleteKept(ctx context.Context, op string, p *place, owner dir
 	return nil
 }
 
-func (b *Backend) deleteDisks(ctx context.Context, op string, p *place, owner director.Stamp, found []kept) error {
+func (b *dataDisks) deleteDisks(ctx context.Context, op string, p *place, owner director.Stamp, found []kept) error {
 	if len(found) == 0 {
 		return nil
 	}

@@ -83,8 +83,8 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Backend implements hypervisor.Backend and its optional interfaces.
-type Backend struct {
+// center is vCenter as every part of the back end sees it: the session, the place of the provider's VMs, and the hosts.
+type center struct {
 	cfg   Config
 	conn  *conn
 	locks *keyed.Locks
@@ -96,6 +96,32 @@ type Backend struct {
 	// Seams for tests.
 	at        func(point string) error // called between the lines of Ensure
 	leaseBeat time.Duration
+}
+
+// images brings templates to vCenter, and copies them.
+type images struct{ *center }
+
+// dataDisks makes data disks, finds them again, and tells which are attached where.
+type dataDisks struct{ *center }
+
+// machines makes VMs, changes and deletes them.
+type machines struct {
+	*center
+	*images
+	*dataDisks
+}
+
+// Backend implements hypervisor.Backend and its optional interfaces.
+type Backend struct {
+	*center
+	*images
+	*dataDisks
+	*machines
+}
+
+func newBackend(c *center) *Backend {
+	i, d := &images{c}, &dataDisks{c}
+	return &Backend{c, i, d, &machines{c, i, d}}
 }
 
 var thumbprint = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
@@ -141,10 +167,10 @@ func Open(cfg Config) (*Backend, error) {
 	if err := director.Invalid(op, "the vsphere provider's settings are wrong", fields); err != nil {
 		return nil, err
 	}
-	b := &Backend{
+	b := newBackend(&center{
 		cfg: cfg, conn: newConn(cfg, u), locks: &keyed.Locks{}, slots: newSlots(), sites: &site{},
 		at: func(string) error { return nil }, leaseBeat: defaultLeaseBeat,
-	}
+	})
 	b.slots.tell = func(ctx context.Context, host string, ahead int64, estimate time.Duration) {
 		b.conn.log.InfoContext(
 			ctx, "a clone waits for its turn", "host", host, "units_ahead", ahead, "estimate", estimate,
