@@ -165,7 +165,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.owner = fmt.Sprintf("%s/%d", cfg.Instance, e.started.UnixNano())
 	var err error
-	e.queue, err = openQueue(ctx, cfg, &worker{engine: e})
+	e.queue, err = openQueue(ctx, cfg, &worker{Engine: e})
 	if err != nil {
 		return nil, err
 	}
@@ -175,11 +175,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 // Start takes over what an earlier process of this instance left running, and begins to run steps. It returns once
 // steps can start.
 func (e *Engine) Start(ctx context.Context) error {
+	k := &keeper{e}
 	renewed := e.cfg.Now()
-	if err := e.renew(ctx); err != nil {
+	if err := k.renew(ctx); err != nil {
 		return err
 	}
-	if err := e.recover(ctx); err != nil {
+	if err := k.recover(ctx); err != nil {
 		return err
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -193,9 +194,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		}
 	}
 	e.beat.Store(e.cfg.Now().UnixNano())
-	e.background.Go(func() { e.keep(background, renewed) })
+	e.background.Go(func() { k.keep(background, renewed) })
 	if pool := e.cfg.Store.Pool(); pool != nil && e.cfg.Channel != "" {
-		e.background.Go(func() { e.listen(background, pool) })
+		e.background.Go(func() { k.listen(background, pool) })
 	}
 	return nil
 }
@@ -219,7 +220,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	err := e.queue.Stop(ctx)
 	e.stop()
 	e.background.Wait()
-	if lerr := e.leave(ctx); lerr != nil {
+	if lerr := (&keeper{e}).leave(ctx); lerr != nil {
 		e.cfg.Log.WarnContext(ctx, "leaving the other directors failed", "err", lerr)
 	}
 	if err != nil {

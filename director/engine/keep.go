@@ -22,6 +22,9 @@ import (
 // s by default.
 func tickOf(lease time.Duration) time.Duration { return lease / 4 }
 
+// keeper keeps the leases of its engine's steps, and takes over those of engines that fell silent.
+type keeper struct{ *Engine }
+
 // shared reports whether other engines may work on the same database.
 func (e *Engine) shared() bool { return e.cfg.Store.Pool() != nil }
 
@@ -29,7 +32,7 @@ func (e *Engine) shared() bool { return e.cfg.Store.Pool() != nil }
 func (e *Engine) leaseNow() time.Time { return e.cfg.Now().Add(time.Duration(e.ahead.Load())) }
 
 // synchronize learns how far the database's clock is ahead of ours.
-func (e *Engine) synchronize(ctx context.Context) error {
+func (e *keeper) synchronize(ctx context.Context) error {
 	if !e.shared() {
 		return nil
 	}
@@ -48,7 +51,7 @@ func (e *Engine) synchronize(ctx context.Context) error {
 }
 
 // keep renews leases, takes over lost ones and is the safety net under the timers.
-func (e *Engine) keep(ctx context.Context, renewed time.Time) {
+func (e *keeper) keep(ctx context.Context, renewed time.Time) {
 	tick := time.NewTicker(tickOf(e.cfg.Lease))
 	defer tick.Stop()
 	var absent absentees
@@ -80,7 +83,7 @@ func (e *Engine) keep(ctx context.Context, renewed time.Time) {
 
 // dropUnless ends every handler if the leases were not renewed lately: a peer may take their steps any moment. Alone on
 // its database an engine has nobody to fear and lets them work.
-func (e *Engine) dropUnless(renewed time.Time) {
+func (e *keeper) dropUnless(renewed time.Time) {
 	if !e.shared() || e.cfg.Now().Sub(renewed) < e.cfg.Lease-tickOf(e.cfg.Lease) {
 		return
 	}
@@ -93,7 +96,7 @@ func (e *Engine) dropUnless(renewed time.Time) {
 
 // renew gives a sign of life, renews the leases and acts on what it learns: a lease that is ours no more ends its
 // handler, and so does a person's wish.
-func (e *Engine) renew(ctx context.Context) error {
+func (e *keeper) renew(ctx context.Context) error {
 	if e.shared() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, tickOf(e.cfg.Lease)) // a server that hangs is no better than none
@@ -143,7 +146,7 @@ func (e *Engine) renew(ctx context.Context) error {
 }
 
 // takeOver sees to what others left behind.
-func (e *Engine) takeOver(ctx context.Context) error {
+func (e *keeper) takeOver(ctx context.Context) error {
 	err := e.reclaim(ctx)
 	gone, gerr := e.cfg.Store.Gone(ctx, e.leaseNow().Add(-e.cfg.Lease), e.cfg.Instance)
 	if len(gone) > 0 {
@@ -156,7 +159,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 
 // recover makes interrupted steps of what ran under a process of ours that is gone, or under a lease that ended, and
 // queues again whatever may run.
-func (e *Engine) recover(ctx context.Context) error {
+func (e *keeper) recover(ctx context.Context) error {
 	if err := e.reclaim(ctx); err != nil {
 		return err
 	}
@@ -164,7 +167,7 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // requeue queues whatever may run. What is queued twice runs once.
-func (e *Engine) requeue(ctx context.Context) error {
+func (e *keeper) requeue(ctx context.Context) error {
 	ids, err := e.cfg.Store.Active(ctx)
 	if err != nil {
 		return err
@@ -190,7 +193,7 @@ func (e *Engine) requeue(ctx context.Context) error {
 }
 
 // reclaim interrupts the running steps that nobody holds any more.
-func (e *Engine) reclaim(ctx context.Context) error {
+func (e *keeper) reclaim(ctx context.Context) error {
 	prefix := e.cfg.Instance + "/"
 	now := e.leaseNow()
 	lost, err := e.cfg.Store.Lost(ctx, now, prefix, e.owner)
@@ -215,6 +218,6 @@ func (e *Engine) reclaim(ctx context.Context) error {
 }
 
 // leave takes the sign of life back, so that peers see at once to what was queued for this engine.
-func (e *Engine) leave(ctx context.Context) error {
+func (e *keeper) leave(ctx context.Context) error {
 	return e.cfg.Store.Beat(ctx, e.cfg.Instance, e.cfg.Host, e.started, time.Time{})
 }

@@ -9,7 +9,7 @@ import (
 
 // listen hears from peers on the same database until ctx is done: that a plan has moved, or that leases are to be
 // looked at now. What it misses while the connection is down is found at the next tick.
-func (e *Engine) listen(ctx context.Context, pool *pgxpool.Pool) {
+func (e *keeper) listen(ctx context.Context, pool *pgxpool.Pool) {
 	for ctx.Err() == nil {
 		if err := e.hear(ctx, pool); err != nil && ctx.Err() == nil {
 			e.cfg.Log.WarnContext(ctx, "listening to other directors failed, will retry", "err", err)
@@ -23,7 +23,7 @@ func (e *Engine) listen(ctx context.Context, pool *pgxpool.Pool) {
 	}
 }
 
-func (e *Engine) hear(ctx context.Context, pool *pgxpool.Pool) error {
+func (e *keeper) hear(ctx context.Context, pool *pgxpool.Pool) error {
 	pooled, err := pool.Acquire(ctx)
 	if err != nil {
 		return err

@@ -18,19 +18,20 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
+// worker runs steps for its engine.
 type worker struct {
 	river.WorkerDefaults[stepArgs]
-	engine *Engine
+	*Engine
 }
 
 // Work runs one invitation. It returns nil always: the journal, not River, says what happens next.
 func (w *worker) Work(ctx context.Context, job *river.Job[stepArgs]) error {
-	w.engine.run(context.WithoutCancel(ctx), job.Args.StepRef)
+	w.run(context.WithoutCancel(ctx), job.Args.StepRef)
 	return nil
 }
 
 // run claims the attempt, lets the handler act and journals the outcome.
-func (e *Engine) run(ctx context.Context, ref plan.StepRef) {
+func (e *worker) run(ctx context.Context, ref plan.StepRef) {
 	log := e.cfg.Log.With("plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,7 +80,7 @@ const (
 )
 
 // claim commits that the attempt has started, or says that it may not.
-func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
+func (e *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
 	err = e.cfg.Store.Update(ctx, func(tx Tx) error {
 		claimed = no // the transaction may run twice
 		var s plan.State
@@ -127,7 +128,7 @@ func (e *Engine) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 }
 
 // leaveLine makes room in a line for the next when a step that stood in it may no longer run.
-func (e *Engine) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets []string) error {
+func (e *worker) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets []string) error {
 	if len(budgets) == 0 {
 		return nil
 	}
@@ -138,7 +139,7 @@ func (e *Engine) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets
 }
 
 // act calls the handler within the step's time, and turns a panic into an abort.
-func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
+func (e *worker) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
 	if err := p.Readable(); err != nil {
 		return plan.Park(err, director.HintOf(err))
 	}
@@ -192,7 +193,7 @@ func (e *Engine) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 }
 
 // outcome turns the handler's error into the event that it means.
-func (e *Engine) outcome(ctx context.Context, step plan.Step, err error) ending {
+func (e *worker) outcome(ctx context.Context, step plan.Step, err error) ending {
 	o := plan.OutcomeOf(err)
 	ev := ending{Event: plan.Event{Kind: o.Kind}, last: o.Last, most: o.Most}
 	if err == nil {
@@ -394,7 +395,7 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 // journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not
 // be lost, however long a disk is full. Should the lease end meanwhile, the step belongs to whoever took it over, and
 // finish drops the outcome.
-func (e *Engine) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
+func (e *worker) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := e.finish(context.WithoutCancel(ctx), ref, ev)
 		if err == nil {

@@ -39,7 +39,7 @@ func (b *Backend) Adopt(
 }
 
 // adoptable finds the VM of the name that has no owner.
-func (w *World) adoptable(op string, key director.Stamp, name string) (*vm, error) {
+func (w *things) adoptable(op string, key director.Stamp, name string) (*vm, error) {
 	ours := w.byStamp(key)
 	for _, v := range w.vms {
 		switch {

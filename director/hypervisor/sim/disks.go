@@ -67,7 +67,7 @@ func (v *vm) disks() []diskKey {
 
 // diskUser returns a VM other than but that has one of the owner's disks with those serials, or any of them without
 // serials.
-func (w *World) diskUser(owner director.Stamp, serials []string, but *vm) *vm {
+func (w *things) diskUser(owner director.Stamp, serials []string, but *vm) *vm {
 	for _, v := range w.vms {
 		if v == but {
 			continue
@@ -89,7 +89,7 @@ func inUse(op string, v *vm) error {
 }
 
 // takeable tells what keeps the VM from the disks that it is to take over.
-func (w *World) takeable(op string, s hypervisor.Spec) error {
+func (w *things) takeable(op string, s hypervisor.Spec) error {
 	for _, d := range s.DataDisks {
 		if d.Of == (director.Stamp{}) {
 			continue
@@ -107,7 +107,7 @@ func (w *World) takeable(op string, s hypervisor.Spec) error {
 }
 
 // label labels the disks of the VM that Delete keeps.
-func (w *World) label(v *vm, o hypervisor.DeleteOptions) {
+func (w *things) label(v *vm, o hypervisor.DeleteOptions) {
 	if o.Label == (hypervisor.DiskLabel{}) {
 		return
 	}

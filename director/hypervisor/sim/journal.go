@@ -254,7 +254,7 @@ func (w *World) replay(text io.Reader) (good int64, err error) {
 	}
 }
 
-func (w *World) apply(r record) {
+func (w *things) apply(r record) {
 	w.next = max(w.next, r.Next)
 	switch {
 	case r.VM != nil:

@@ -157,7 +157,7 @@ func (v *vm) seen() hypervisor.VM {
 	return x
 }
 
-func (w *World) byStamp(s director.Stamp) *vm { return w.stamps[s] }
+func (w *things) byStamp(s director.Stamp) *vm { return w.stamps[s] }
 
 // check tells what keeps a new VM from existing.
 func (b *Backend) check(op string, s hypervisor.Spec) error {
@@ -178,7 +178,7 @@ func (b *Backend) check(op string, s hypervisor.Spec) error {
 }
 
 // free returns what is left on a host.
-func (w *World) free(h *host) (memory, space int64) {
+func (w *things) free(h *host) (memory, space int64) {
 	return h.Memory - h.memory, h.Disk - h.space
 }
 

@@ -13,7 +13,7 @@ import (
 // it.
 
 // putVM keeps a new VM, or what has changed about one.
-func (w *World) putVM(v *vm) {
+func (w *things) putVM(v *vm) {
 	if w.vms[v.ID] == nil {
 		w.vms[v.ID] = v
 		w.names[v.Name]++
@@ -33,7 +33,7 @@ func (w *World) putVM(v *vm) {
 	}, Next: w.next})
 }
 
-func (w *World) dropVM(v *vm) {
+func (w *things) dropVM(v *vm) {
 	delete(w.vms, v.ID)
 	if w.names[v.Name]--; w.names[v.Name] == 0 {
 		delete(w.names, v.Name)
@@ -46,7 +46,7 @@ func (w *World) dropVM(v *vm) {
 }
 
 // power switches the VM, and remembers since when it is on.
-func (w *World) power(v *vm, p hypervisor.Power) {
+func (w *things) power(v *vm, p hypervisor.Power) {
 	v.Power = p
 	if p == hypervisor.PowerOn {
 		v.since = time.Now()
@@ -54,7 +54,7 @@ func (w *World) power(v *vm, p hypervisor.Power) {
 	w.putVM(v)
 }
 
-func (w *World) putDisk(k diskKey, d *disk) {
+func (w *things) putDisk(k diskKey, d *disk) {
 	if w.disks[k] == nil {
 		w.host(d.host).space += d.size
 	}
@@ -65,7 +65,7 @@ func (w *World) putDisk(k diskKey, d *disk) {
 }
 
 // dropDisks drops the disks of the owner with those serials, or all without any.
-func (w *World) dropDisks(owner director.Stamp, serials []string) {
+func (w *things) dropDisks(owner director.Stamp, serials []string) {
 	for k, d := range w.disks {
 		if k.stamp == owner && (len(serials) == 0 || slices.Contains(serials, k.serial)) {
 			w.host(d.host).space -= d.size
@@ -75,22 +75,22 @@ func (w *World) dropDisks(owner director.Stamp, serials []string) {
 	}
 }
 
-func (w *World) putImage(name string, i *image) {
+func (w *things) putImage(name string, i *image) {
 	w.images[name] = i
 	w.journal.add(record{Image: &imageRecord{Name: name, Sum: i.sum, Done: i.done}})
 }
 
-func (w *World) dropImage(name string) {
+func (w *things) dropImage(name string) {
 	delete(w.images, name)
 	w.journal.add(record{NoImage: name})
 }
 
-func (w *World) putNetwork(n *network) {
+func (w *things) putNetwork(n *network) {
 	w.networks[n.Name] = n
 	w.journal.add(record{Network: &networkRecord{Spec: n.NetworkSpec, Started: n.started}})
 }
 
-func (w *World) dropNetwork(name string) {
+func (w *things) dropNetwork(name string) {
 	delete(w.networks, name)
 	w.journal.add(record{NoNetwork: name})
 }
@@ -111,7 +111,7 @@ func (w *World) forget() {
 }
 
 // host returns the host; one that the world was opened without, but has things on it, has no room.
-func (w *World) host(name string) *host {
+func (w *things) host(name string) *host {
 	if w.hosts[name] == nil {
 		w.hosts[name] = &host{Host: Host{Name: name}}
 	}

@@ -72,7 +72,18 @@ type Host struct {
 // World is what a hypervisor keeps while directors come and go: several Backends opened on one World are several
 // directors on one hypervisor. Its methods are safe for concurrent use.
 type World struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	things
+	latency  map[Verb]time.Duration
+	calls    map[Verb]int
+	faults   []*Fault
+	attempts int
+	weather  weather
+	read     int // lines of the journal that were read
+}
+
+// things is all that exists in a world. The world's lock guards it.
+type things struct {
 	hosts    map[string]*host
 	vms      map[hypervisor.ID]*vm
 	stamps   map[director.Stamp]*vm // index of vms
@@ -81,14 +92,8 @@ type World struct {
 	foreign  map[string]bool // disks that others have attached, which no VM takes along
 	images   map[string]*image
 	networks map[string]*network
-	latency  map[Verb]time.Duration
-	calls    map[Verb]int
-	faults   []*Fault
-	attempts int
 	next     int
-	weather  weather
 	journal  *journal // nil for a world that ends with its process
-	read     int      // lines of the journal that were read
 }
 
 type host struct {
@@ -138,11 +143,12 @@ func NewWorld(hosts ...Host) *World {
 		hosts = []Host{{Name: "sim", CPUs: 64, Memory: 256 << 30, Disk: 4 << 40}}
 	}
 	w := &World{
-		hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{},
-		names: map[string]int{},
-		disks: map[diskKey]*disk{}, foreign: map[string]bool{}, images: map[string]*image{},
-		networks: map[string]*network{},
-		latency:  map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
+		things: things{
+			hosts: map[string]*host{}, vms: map[hypervisor.ID]*vm{}, stamps: map[director.Stamp]*vm{},
+			names: map[string]int{}, disks: map[diskKey]*disk{}, foreign: map[string]bool{},
+			images: map[string]*image{}, networks: map[string]*network{},
+		},
+		latency: map[Verb]time.Duration{}, calls: map[Verb]int{}, attempts: 1,
 	}
 	for _, h := range hosts {
 		w.hosts[h.Name] = &host{Host: h}
@@ -297,12 +303,12 @@ func (w *World) Inventory(directorID string) []string {
 	return lines
 }
 
-func (w *World) newID() hypervisor.ID {
+func (w *things) newID() hypervisor.ID {
 	w.next++
 	return hypervisor.ID(fmt.Sprintf("sim-%04d", w.next))
 }
 
-func (w *World) hostNames() []string { return slices.Sorted(maps.Keys(w.hosts)) }
+func (w *things) hostNames() []string { return slices.Sorted(maps.Keys(w.hosts)) }
 
 // strike counts the call, waits out the latency and takes the first fault that matches one of the keys. rest is how
 // long the answer takes after the act.
