@@ -63,7 +63,7 @@ type Retention struct {
 // Archivable returns the plans that are over for good and may leave the database, the oldest first. The plan of a
 // cluster that was started last stays, and so does one that kept disks, a running schedule or an unfinished task of an
 // outer plan name.
-func (s *Store) Archivable(ctx context.Context, r Retention) ([]string, error) {
+func (s *trailStore) Archivable(ctx context.Context, r Retention) ([]string, error) {
 	const op = "store.archivable"
 	db := s.read.WithContext(ctx)
 	var rows []planRow
@@ -91,7 +91,7 @@ func (s *Store) Archivable(ctx context.Context, r Retention) ([]string, error) {
 }
 
 // namedPlans returns a function that reports whether something unfinished names the plan.
-func (s *Store) namedPlans(db *gorm.DB) (func(id string) bool, error) {
+func (s *trailStore) namedPlans(db *gorm.DB) (func(id string) bool, error) {
 	var ids, tasks []string
 	for _, statement := range []string{
 		"SELECT id FROM plans JOIN (SELECT cluster, MAX(started_at) AS started_at FROM plans WHERE started_at > 0 " +
@@ -118,7 +118,7 @@ func (s *Store) namedPlans(db *gorm.DB) (func(id string) bool, error) {
 
 // ArchivePlan takes the plan with all that belongs to it out of the database, once its file is written. No error if
 // that has happened. Conflict if the plan is not over for good.
-func (s *Store) ArchivePlan(ctx context.Context, id string, f ArchiveFile, actor string) error {
+func (s *trailStore) ArchivePlan(ctx context.Context, id string, f ArchiveFile, actor string) error {
 	const op = "store.archive"
 	return s.Update(ctx, func(tx *Tx) error {
 		var rows []planRow
@@ -152,7 +152,7 @@ func (s *Store) ArchivePlan(ctx context.Context, id string, f ArchiveFile, actor
 }
 
 // PlanArchived returns where the plan was archived to, and false if it was not.
-func (s *Store) PlanArchived(ctx context.Context, id string) (PlanArchive, bool, error) {
+func (s *trailStore) PlanArchived(ctx context.Context, id string) (PlanArchive, bool, error) {
 	return planArchived(s.read.WithContext(ctx), id)
 }
 
@@ -165,7 +165,7 @@ func planArchived(db *gorm.DB, id string) (PlanArchive, bool, error) {
 }
 
 // PlanArchives lists the archived plans in the page's order. next is nil at the end of the list.
-func (s *Store) PlanArchives(
+func (s *trailStore) PlanArchives(
 	ctx context.Context, f PlanQuery, p director.Page,
 ) (items []PlanItem, next *director.Place, err error) {
 	q, by, err := narrowPlans(s.read.WithContext(ctx).Model(&planArchiveRow{}), "plan_id", f, p)
@@ -212,14 +212,14 @@ type AuditEntry struct {
 }
 
 // OldestAudit returns the time of the first entry of the audit trail, and zero if it is empty.
-func (s *Store) OldestAudit(ctx context.Context) (time.Time, error) {
+func (s *trailStore) OldestAudit(ctx context.Context) (time.Time, error) {
 	var us int64
 	err := s.read.WithContext(ctx).Raw("SELECT COALESCE(MIN(at), 0) FROM audit").Scan(&us).Error
 	return instant(us), dbError("store.audit", "the audit log", err)
 }
 
 // AuditPage returns entries from one time until before another, with ids after the given one, in their order.
-func (s *Store) AuditPage(ctx context.Context, from, until time.Time, after int64, most int) ([]AuditEntry, error) {
+func (s *trailStore) AuditPage(ctx context.Context, from, until time.Time, after int64, most int) ([]AuditEntry, error) {
 	var rows []struct {
 		ID, At                int64
 		Actor, Action, Object string
@@ -235,7 +235,7 @@ func (s *Store) AuditPage(ctx context.Context, from, until time.Time, after int6
 }
 
 // AuditArchives returns how many archives of the month are recorded.
-func (s *Store) AuditArchives(ctx context.Context, month time.Time) (n int, err error) {
+func (s *trailStore) AuditArchives(ctx context.Context, month time.Time) (n int, err error) {
 	err = s.read.WithContext(ctx).Raw(
 		"SELECT count(*) FROM audit_archives WHERE month = ?", month.Format("2006-01"),
 	).Scan(
@@ -246,7 +246,7 @@ func (s *Store) AuditArchives(ctx context.Context, month time.Time) (n int, err 
 
 // ArchiveAudit takes the entries of the month up to the last id out of the database, once their file is written.
 // Nothing is taken if there is such an archive, or if it holds another number of entries than the database.
-func (s *Store) ArchiveAudit(
+func (s *trailStore) ArchiveAudit(
 	ctx context.Context, name string, month time.Time, last, entries int64, f ArchiveFile,
 ) error {
 	const op = "store.audit"

@@ -9,7 +9,7 @@ import (
 // Backup writes the database as it is at this moment into a new file, while others read and write. The file is a
 // database that a director can start on. Secrets in it are sealed, and the key to them was never in the database.
 // Errors: conflict if the file is there, exhausted if the disk is full, invalid for a database that has its own means.
-func (s *Store) Backup(ctx context.Context, path string) error {
+func (s *database) Backup(ctx context.Context, path string) error {
 	const op = "store.backup"
 	if name := s.read.Name(); name != "sqlite" {
 		return director.Errorf(director.KindInvalid, op, "a %s database is not backed up by the director", name).

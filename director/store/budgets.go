@@ -25,7 +25,7 @@ func (budgetWait) TableName() string { return "budget_waits" }
 
 // TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step
 // waits in its line. limit returns how many a budget has; 0 is without bound.
-func (t *Tx) TakeBudgets(
+func (t *planTx) TakeBudgets(
 	ref plan.StepRef, budgets []string, limit func(string) int, now time.Time,
 ) (usedUp string, err error) {
 	const op = "store.budget"
@@ -67,20 +67,20 @@ func (t *Tx) TakeBudgets(
 }
 
 // LeaveLine removes the step from its line. No error if it is in none.
-func (t *Tx) LeaveLine(ref plan.StepRef) error {
+func (t *planTx) LeaveLine(ref plan.StepRef) error {
 	err := t.db.Where("plan_id = ? AND step_id = ?", ref.Plan, ref.Step).Delete(&budgetWait{}).Error
 	return dbError("store.budget", "step "+ref.Step, err)
 }
 
 // GiveBack returns what the step has taken.
-func (t *Tx) GiveBack(ref plan.StepRef) error {
+func (t *planTx) GiveBack(ref plan.StepRef) error {
 	err := t.db.Where("plan_id = ? AND step_id = ?", ref.Plan, ref.Step).Delete(&budgetUse{}).Error
 	return dbError("store.budget", "step "+ref.Step, err)
 }
 
 // Next returns who is first in the lines of the budgets, as many as there is room for; nil budgets mean all for which
 // steps wait.
-func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, error) {
+func (t *planTx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, error) {
 	const op = "store.budget"
 	if err := t.store.exclusive(t.db, lockBudgets); err != nil {
 		return nil, dbError(op, "lines", err)
@@ -113,7 +113,7 @@ func (t *Tx) Next(budgets []string, limit func(string) int) ([]plan.StepRef, err
 }
 
 // free returns how many of the budget are left. A budget without bound has room for everybody.
-func (t *Tx) free(budget string, limit func(string) int) (int, error) {
+func (t *planTx) free(budget string, limit func(string) int) (int, error) {
 	most := limit(budget)
 	if most == 0 {
 		return 1000, nil
@@ -131,7 +131,7 @@ type BudgetWait struct {
 }
 
 // BudgetWaits returns the steps of the plan that stand in a line.
-func (s *Store) BudgetWaits(ctx context.Context, planID string) ([]BudgetWait, error) {
+func (s *planStore) BudgetWaits(ctx context.Context, planID string) ([]BudgetWait, error) {
 	var rows []budgetWait
 	if err := s.read.WithContext(ctx).Where("plan_id = ?", planID).Order("since, step_id").Find(
 		&rows,
@@ -146,7 +146,7 @@ func (s *Store) BudgetWaits(ctx context.Context, planID string) ([]BudgetWait, e
 }
 
 // InLine returns the steps that stand in a line, of all plans, with the attempts that they wait with.
-func (s *Store) InLine(ctx context.Context) ([]plan.StepRef, error) {
+func (s *planStore) InLine(ctx context.Context) ([]plan.StepRef, error) {
 	var rows []budgetWait
 	if err := s.read.WithContext(ctx).Find(&rows).Error; err != nil {
 		return nil, dbError("store.budget", "lines", err)
@@ -159,7 +159,7 @@ func (s *Store) InLine(ctx context.Context) ([]plan.StepRef, error) {
 }
 
 // BudgetUsers returns the ids of the plans that have taken of the budget.
-func (s *Store) BudgetUsers(ctx context.Context, budget string) ([]string, error) {
+func (s *planStore) BudgetUsers(ctx context.Context, budget string) ([]string, error) {
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&budgetUse{}).Distinct().Where("budget = ?", budget).Order("plan_id").Pluck(
 		"plan_id", &ids,
@@ -168,7 +168,7 @@ func (s *Store) BudgetUsers(ctx context.Context, budget string) ([]string, error
 }
 
 // Holders returns who runs the leased steps of the plan, by step id.
-func (s *Store) Holders(ctx context.Context, planID string) (map[string]string, error) {
+func (s *planStore) Holders(ctx context.Context, planID string) (map[string]string, error) {
 	var rows []stepRow
 	err := s.read.WithContext(ctx).Select("step_id", "lease_owner").Where(
 		"plan_id = ? AND lease_owner <> ''", planID,
@@ -191,7 +191,7 @@ type stepTime struct {
 func (stepTime) TableName() string { return "step_times" }
 
 // noteTime moves the class's usual time a fifth of the way towards what a step has just taken.
-func (t *Tx) noteTime(class string, took time.Duration) error {
+func (t *planTx) noteTime(class string, took time.Duration) error {
 	var row stepTime
 	err := t.db.Where("class = ?", class).Take(&row).Error
 	if err != nil && !errors.Is(err, gorm.ErrRecordNotFound) {
@@ -206,7 +206,7 @@ func (t *Tx) noteTime(class string, took time.Duration) error {
 }
 
 // StepTimes returns how long recent steps of each class have usually taken. A class that never ran is missing.
-func (s *Store) StepTimes(ctx context.Context) (map[string]time.Duration, error) {
+func (s *planStore) StepTimes(ctx context.Context) (map[string]time.Duration, error) {
 	var rows []stepTime
 	err := s.read.WithContext(ctx).Find(&rows).Error
 	out := make(map[string]time.Duration, len(rows))

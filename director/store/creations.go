@@ -22,7 +22,7 @@ const longestSpan = 31 * 24 * time.Hour
 // TakeCreation writes down that a VM is about to be asked for, if every allowance has room for it. Otherwise it returns
 // the allowance that is used up the longest, and when it has room again. A step that took one has it: trying again
 // takes nothing.
-func (s *Store) TakeCreation(
+func (s *machineStore) TakeCreation(
 	ctx context.Context, c director.Creation, limits []director.Allowance, now time.Time,
 ) (usedUp *director.Allowance, until time.Time, err error) {
 	const op = "store.creation"

@@ -27,14 +27,14 @@ func (r credentialsRow) toDomain() director.Credentials {
 }
 
 // Credentials returns the credentials without their password, which is in the sealed part, or not_found.
-func (s *Store) Credentials(ctx context.Context, name string) (director.Credentials, []byte, error) {
+func (s *documentStore) Credentials(ctx context.Context, name string) (director.Credentials, []byte, error) {
 	var row credentialsRow
 	err := s.read.WithContext(ctx).Where("name = ?", name).Take(&row).Error
 	return row.toDomain(), row.Sealed, dbError("store.credentials", "credentials "+name, err)
 }
 
 // ListCredentials returns all credentials by name, without their passwords.
-func (s *Store) ListCredentials(ctx context.Context) ([]director.Credentials, error) {
+func (s *documentStore) ListCredentials(ctx context.Context) ([]director.Credentials, error) {
 	var rows []credentialsRow
 	if err := s.read.WithContext(ctx).Omit("sealed").Order("name").Find(&rows).Error; err != nil {
 		return nil, dbError("store.credentials", "credentials", err)
@@ -47,7 +47,7 @@ func (s *Store) ListCredentials(ctx context.Context) ([]director.Credentials, er
 }
 
 // PutCredentials stores new credentials, or replaces those of the name as the next revision.
-func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now time.Time) (director.Credentials, error) {
+func (t *documentTx) PutCredentials(name, user string, sealed []byte, by string, now time.Time) (director.Credentials, error) {
 	const op = "store.credentials"
 	row := credentialsRow{
 		Name: name, UserName: user, Sealed: sealed, Revision: 1, CreatedAt: micros(now), UpdatedAt: micros(now),
@@ -69,7 +69,7 @@ func (t *Tx) PutCredentials(name, user string, sealed []byte, by string, now tim
 
 // ResealCredentials replaces the seal that the caller has read. The revision stays. Errors: conflict when they were
 // changed since.
-func (t *Tx) ResealCredentials(name string, have, sealed []byte) error {
+func (t *documentTx) ResealCredentials(name string, have, sealed []byte) error {
 	const op = "store.credentials"
 	res := t.db.Model(&credentialsRow{}).Where("name = ? AND sealed = ?", name, have).Update("sealed", sealed)
 	if res.Error == nil && res.RowsAffected == 0 {
@@ -79,7 +79,7 @@ func (t *Tx) ResealCredentials(name string, have, sealed []byte) error {
 }
 
 // DeleteCredentials removes the credentials, or returns not_found.
-func (t *Tx) DeleteCredentials(name string) error {
+func (t *documentTx) DeleteCredentials(name string) error {
 	res := t.db.Where("name = ?", name).Delete(&credentialsRow{})
 	if res.Error == nil && res.RowsAffected == 0 {
 		return director.Errorf(director.KindNotFound, "store.credentials", "there are no credentials %s", name)

@@ -36,12 +36,14 @@ type DiskFilter struct {
 }
 
 // KeptDisks lists the disks that outlived their VMs by cluster, node and id, also those that a machine took over since.
-func (s *Store) KeptDisks(ctx context.Context, f DiskFilter) ([]director.KeptDisk, error) {
+func (s *machineStore) KeptDisks(ctx context.Context, f DiskFilter) ([]director.KeptDisk, error) {
 	return keptDisks(s.read.WithContext(ctx), f)
 }
 
 // KeptDisks lists them as the transaction sees them. Until it ends, no other changes them.
-func (t *Tx) KeptDisks(f DiskFilter) ([]director.KeptDisk, error) { return keptDisks(t.locked(), f) }
+func (t *machineTx) KeptDisks(f DiskFilter) ([]director.KeptDisk, error) {
+	return keptDisks(t.locked(), f)
+}
 
 func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 	q = q.Order("cluster, node, id")
@@ -66,7 +68,7 @@ func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 // KeepDisks writes the disks down before their VM goes. A step that is tried again changes nothing: a disk keeps the
 // time at which its plan first kept it. It has the holder that is written: one that was taken over is free again
 // without.
-func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error {
+func (s *machineStore) KeepDisks(ctx context.Context, disks []director.KeptDisk) error {
 	const op = "store.keep_disks"
 	if len(disks) == 0 {
 		return nil
@@ -96,13 +98,13 @@ func (s *Store) KeepDisks(ctx context.Context, disks []director.KeptDisk) error 
 
 // TakeDisk gives a kept disk to the machine. No error if it has it already. Errors: not_found if no such disk is kept,
 // conflict if it is another machine's by now or someone else attached it.
-func (s *Store) TakeDisk(ctx context.Context, id, machine string) error {
+func (s *machineStore) TakeDisk(ctx context.Context, id, machine string) error {
 	return s.Update(ctx, func(tx *Tx) error { return tx.SetDiskHolder(id, machine) })
 }
 
 // SetDiskHolder is TakeDisk in a transaction. The holder director.DiskGoing keeps others from a disk that is about to
 // be deleted.
-func (t *Tx) SetDiskHolder(id, holder string) error {
+func (t *machineTx) SetDiskHolder(id, holder string) error {
 	const op = "store.take_disk"
 	rows, err := t.KeptDisks(DiskFilter{ID: id})
 	switch {
@@ -126,13 +128,13 @@ func (t *Tx) SetDiskHolder(id, holder string) error {
 }
 
 // ForgetDisk takes the disk off the list. No error if it is not on it.
-func (s *Store) ForgetDisk(ctx context.Context, id string) error {
+func (s *machineStore) ForgetDisk(ctx context.Context, id string) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		return dbError("store.forget_disk", "disk "+id, tx.db.Where("id = ?", id).Delete(&diskRow{}).Error)
 	})
 }
 
 // DisksOf lists the disks that the machine took over.
-func (s *Store) DisksOf(ctx context.Context, machine string) ([]director.KeptDisk, error) {
+func (s *machineStore) DisksOf(ctx context.Context, machine string) ([]director.KeptDisk, error) {
 	return s.KeptDisks(ctx, DiskFilter{Holder: machine})
 }

@@ -36,7 +36,7 @@ func (r documentRow) toDomain() (model.Stored, error) {
 }
 
 // Documents lists the documents of a kind by name; kind "" means all.
-func (s *Store) Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
+func (s *documentStore) Documents(ctx context.Context, kind model.Kind) ([]model.Stored, error) {
 	return documents(s.read.WithContext(ctx), kind)
 }
 
@@ -60,7 +60,7 @@ func documents(db *gorm.DB, kind model.Kind) ([]model.Stored, error) {
 }
 
 // Document returns one document, or not_found.
-func (s *Store) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
+func (s *documentStore) Document(ctx context.Context, ref model.Ref) (model.Stored, error) {
 	var row documentRow
 	if err := s.read.WithContext(ctx).Where("kind = ? AND name = ?", ref.Kind, ref.Name).Take(&row).Error; err != nil {
 		return model.Stored{}, dbError("store.document", ref.String(), err)
@@ -70,7 +70,7 @@ func (s *Store) Document(ctx context.Context, ref model.Ref) (model.Stored, erro
 
 // Documents lists every document as the transaction sees them. Until it ends, no other transaction changes any: what
 // was found to fit together stays so.
-func (t *Tx) Documents() ([]model.Stored, error) {
+func (t *documentTx) Documents() ([]model.Stored, error) {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return nil, dbError("store.documents", "documents", err)
 	}
@@ -79,7 +79,7 @@ func (t *Tx) Documents() ([]model.Stored, error) {
 
 // PutDocument stores the document: as generation 1 with a new uid if the name is new, and as the next generation
 // otherwise.
-func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
+func (t *documentTx) PutDocument(d model.Document, actor string, now time.Time) error {
 	body, err := model.EncodeJSON(d)
 	if err != nil {
 		return &director.Error{
@@ -102,7 +102,7 @@ func (t *Tx) PutDocument(d model.Document, actor string, now time.Time) error {
 }
 
 // DeleteDocument removes the document. No error if it is gone.
-func (t *Tx) DeleteDocument(ref model.Ref) error {
+func (t *documentTx) DeleteDocument(ref model.Ref) error {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return dbError("store.delete", ref.String(), err)
 	}
@@ -111,7 +111,7 @@ func (t *Tx) DeleteDocument(ref model.Ref) error {
 }
 
 // Audit notes who did what to which object: Kind/name, and a step of a plan behind a space.
-func (t *Tx) Audit(now time.Time, actor, action, object string) error {
+func (t *documentTx) Audit(now time.Time, actor, action, object string) error {
 	t.announceAudit(now, actor, action, object)
 	err := t.db.Exec(
 		"INSERT INTO audit (at, actor, action, object) VALUES (?, ?, ?, ?)", micros(now), actor, action, object,
@@ -141,12 +141,12 @@ type clusterRow struct {
 func (clusterRow) TableName() string { return "clusters" }
 
 // Installed returns what was installed under the cluster's name, and false if nothing was.
-func (s *Store) Installed(ctx context.Context, name string) (Installed, bool, error) {
+func (s *documentStore) Installed(ctx context.Context, name string) (Installed, bool, error) {
 	return installed(s.read.WithContext(ctx), name)
 }
 
 // Installed returns what was installed under the cluster's name, and false if nothing was.
-func (t *Tx) Installed(name string) (Installed, bool, error) { return installed(t.db, name) }
+func (t *documentTx) Installed(name string) (Installed, bool, error) { return installed(t.db, name) }
 
 func installed(db *gorm.DB, name string) (Installed, bool, error) {
 	var rows []clusterRow
@@ -169,7 +169,7 @@ func installed(db *gorm.DB, name string) (Installed, bool, error) {
 
 // PutInstalled records what was installed. Idempotent. A record that a deleted cluster of the same name has left goes
 // with its secrets.
-func (t *Tx) PutInstalled(i Installed) error {
+func (t *documentTx) PutInstalled(i Installed) error {
 	var former []string
 	if err := t.db.Model(&clusterRow{}).Where("name = ? AND uid <> ?", i.Name, i.UID).Pluck(
 		"uid", &former,
@@ -195,7 +195,7 @@ func (t *Tx) PutInstalled(i Installed) error {
 }
 
 // ForgetCluster removes the record of a cluster, its secrets and its document. No error if they are gone.
-func (t *Tx) ForgetCluster(uid, name string) error {
+func (t *documentTx) ForgetCluster(uid, name string) error {
 	err := t.db.Exec("DELETE FROM clusters WHERE uid = ?", uid).Error
 	if err == nil {
 		err = t.endAnonymousPulls(uid)
@@ -212,7 +212,7 @@ func (t *Tx) ForgetCluster(uid, name string) error {
 }
 
 // Secret returns the sealed blob, and nil if there is none.
-func (s *Store) Secret(ctx context.Context, owner, name string) ([]byte, error) {
+func (s *documentStore) Secret(ctx context.Context, owner, name string) ([]byte, error) {
 	var sealed []byte
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT sealed FROM secrets WHERE owner = ? AND name = ?", owner, name,
@@ -227,7 +227,7 @@ func (s *Store) Secret(ctx context.Context, owner, name string) ([]byte, error) 
 
 // AddSecret stores the sealed blob unless there is one, and returns the one that is stored then: two that race end up
 // with the same secret.
-func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error) {
+func (s *documentStore) AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error) {
 	err := s.write.WithContext(ctx).Exec(
 		"INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", owner, name, sealed,
 	).Error
@@ -238,7 +238,7 @@ func (s *Store) AddSecret(ctx context.Context, owner, name string, sealed []byte
 }
 
 // SetSecret replaces the sealed blob, and deletes it if blob is nil.
-func (s *Store) SetSecret(ctx context.Context, owner, name string, sealed []byte) error {
+func (s *documentStore) SetSecret(ctx context.Context, owner, name string, sealed []byte) error {
 	statement, args := "DELETE FROM secrets WHERE owner = ? AND name = ?", []any{owner, name}
 	if sealed != nil {
 		statement = "INSERT INTO secrets (owner, name, sealed) VALUES (?, ?, ?) ON CONFLICT (owner, name) DO UPDATE " +

@@ -6,7 +6,7 @@ import (
 )
 
 // Writable returns nil if something can be written now.
-func (s *Store) Writable(ctx context.Context, now time.Time) error {
+func (s *database) Writable(ctx context.Context, now time.Time) error {
 	err := s.write.WithContext(ctx).
 		Exec("INSERT INTO meta (name, value) VALUES ('last_probe', ?) ON CONFLICT (name) DO UPDATE SET value = "+
 			"excluded.value",
@@ -15,7 +15,7 @@ func (s *Store) Writable(ctx context.Context, now time.Time) error {
 }
 
 // Schema returns which kind of database it is, and the last of the schema's versions.
-func (s *Store) Schema(ctx context.Context) (dialect, version string, err error) {
+func (s *database) Schema(ctx context.Context) (dialect, version string, err error) {
 	err = s.read.WithContext(ctx).Raw("SELECT COALESCE(MAX(version), '') FROM schema_migrations").Scan(&version).Error
 	return s.dialect(), version, dbError("store.schema", "the schema's versions", err)
 }
@@ -28,7 +28,7 @@ type Counts struct {
 }
 
 // Counts counts. It reads what is committed and blocks no one.
-func (s *Store) Counts(ctx context.Context) (Counts, error) {
+func (s *database) Counts(ctx context.Context) (Counts, error) {
 	c := Counts{Machines: map[string]int{}, Plans: map[string]int{}, Steps: map[string]int{}}
 	for query, into := range map[string]map[string]int{
 		"SELECT state AS name, COUNT(*) AS n FROM machines WHERE deleted_at = 0 GROUP BY state": c.Machines,

@@ -9,7 +9,7 @@ import (
 
 // HeldBy returns the conflict with the plan that holds the cluster. Who started it and when are looked up as far as
 // they can be.
-func (s *Store) HeldBy(ctx context.Context, op, id, cluster string) error {
+func (s *planStore) HeldBy(ctx context.Context, op, id, cluster string) error {
 	h := &director.Holder{Plan: id, Cluster: cluster}
 	page := director.Page{Limit: 1}
 	if items, _, err := s.PlanPage(ctx, PlanQuery{IDPrefix: id}, page); err == nil && len(items) == 1 {

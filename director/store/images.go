@@ -20,7 +20,7 @@ func (providerImageRow) TableName() string { return "provider_images" }
 
 // NoteImage records that the image is brought to the provider. It is called before that happens, and again at each
 // time.
-func (s *Store) NoteImage(ctx context.Context, i director.ProviderImage) error {
+func (s *machineStore) NoteImage(ctx context.Context, i director.ProviderImage) error {
 	row := providerImageRow{
 		Provider: i.Provider, Name: i.Name, Image: i.Image, SHA256: i.SHA256, BroughtAt: micros(i.At),
 	}
@@ -29,7 +29,7 @@ func (s *Store) NoteImage(ctx context.Context, i director.ProviderImage) error {
 }
 
 // ProviderImages lists the images on providers, by provider and name.
-func (s *Store) ProviderImages(ctx context.Context) ([]director.ProviderImage, error) {
+func (s *machineStore) ProviderImages(ctx context.Context) ([]director.ProviderImage, error) {
 	var rows []providerImageRow
 	if err := s.read.WithContext(ctx).Order("provider, name").Find(&rows).Error; err != nil {
 		return nil, dbError("store.images", "the images on providers", err)
@@ -44,13 +44,13 @@ func (s *Store) ProviderImages(ctx context.Context) ([]director.ProviderImage, e
 }
 
 // ForgetImage removes the record that the image is on the provider. No error if there is none.
-func (s *Store) ForgetImage(ctx context.Context, provider, name string) error {
+func (s *machineStore) ForgetImage(ctx context.Context, provider, name string) error {
 	err := s.write.WithContext(ctx).Where("provider = ? AND name = ?", provider, name).Delete(&providerImageRow{}).Error
 	return dbError("store.images", "image "+name, err)
 }
 
 // NoteImages records that the images may be on their providers, unless there is a record of them.
-func (t *Tx) NoteImages(images []director.ProviderImage) error {
+func (t *machineTx) NoteImages(images []director.ProviderImage) error {
 	for _, i := range images {
 		row := providerImageRow{
 			Provider: i.Provider, Name: i.Name, Image: i.Image, SHA256: i.SHA256, BroughtAt: micros(i.At),

@@ -10,7 +10,7 @@ import (
 )
 
 // Lease says that owner runs the step until the given time, unless it renews.
-func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
+func (t *planTx) Lease(planID, step, owner string, until time.Time) error {
 	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND step_id = ?", planID, step).
 		Updates(map[string]any{"lease_owner": owner, "lease_until": micros(until)}).Error
 	return dbError("store.lease", "step "+step, err)
@@ -18,7 +18,7 @@ func (t *Tx) Lease(planID, step, owner string, until time.Time) error {
 
 // Renew extends every lease of owner. It returns the attempts that owner holds then, and those of them that a person
 // wants to end now.
-func (s *Store) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
+func (s *planStore) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
 	var rows []stepRow
 	err = s.retried(ctx, func() error {
 		rows = nil
@@ -40,14 +40,14 @@ const lapsed = "status IN ('running', 'undoing') AND (lease_until < ? OR (lease_
 
 // Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the
 // steps of an earlier process of the same instance.
-func (s *Store) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
+func (s *planStore) Lost(ctx context.Context, now time.Time, prefix, owner string) ([]plan.StepRef, error) {
 	var rows []stepRow
 	err := s.read.WithContext(ctx).Where(lapsed, micros(now), prefix+"%", owner).Order("plan_id, ord").Find(&rows).Error
 	return refs(rows), dbError("store.lost", "leases", err)
 }
 
 // Lapsed says whether Lost would still name the attempt, and keeps its holder from renewing until the transaction ends.
-func (t *Tx) Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) {
+func (t *planTx) Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) {
 	var rows []stepRow
 	err := t.locked().Where("plan_id = ? AND step_id = ? AND attempt = ?", ref.Plan, ref.Step, ref.Attempt).
 		Where(lapsed, micros(now), prefix+"%", owner).Find(&rows).Error
@@ -55,7 +55,7 @@ func (t *Tx) Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool
 }
 
 // Stop asks the holders of the plan's running steps to end them now. They learn of it from Renew.
-func (t *Tx) Stop(planID string) error {
+func (t *planTx) Stop(planID string) error {
 	t.look = true
 	err := t.db.Model(&stepRow{}).Where("plan_id = ? AND status IN ('running', 'undoing')", planID).Update(
 		"stop_asked", 1,
@@ -65,7 +65,7 @@ func (t *Tx) Stop(planID string) error {
 
 // Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers
 // then see to what it left.
-func (s *Store) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
+func (s *planStore) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
 	err := s.retried(ctx, func() error {
 		return s.write.WithContext(ctx).
 			Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds) VALUES (?, ?, ?, ?, 1)
@@ -78,7 +78,7 @@ func (s *Store) Beat(ctx context.Context, instance, host string, started, now ti
 
 // Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of
 // several callers one gets each.
-func (s *Store) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
+func (s *planStore) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
 	var ids []string
 	err := s.retried(ctx, func() error {
 		ids = nil
@@ -92,7 +92,7 @@ func (s *Store) Gone(ctx context.Context, since time.Time, instance string) ([]s
 }
 
 // locked keeps the rows that are read next from other transactions. SQLite has one writer anyway, and no such clause.
-func (t *Tx) locked() *gorm.DB {
+func (t *txn) locked() *gorm.DB {
 	if t.conn == nil {
 		return t.db
 	}

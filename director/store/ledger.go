@@ -13,13 +13,13 @@ import (
 )
 
 // Machine returns the ledger's row of that id, also a tombstone; false if there is none.
-func (s *Store) Machine(ctx context.Context, id string) (director.Machine, bool, error) {
+func (s *machineStore) Machine(ctx context.Context, id string) (director.Machine, bool, error) {
 	return machineOf(s.read.WithContext(ctx), id)
 }
 
 // Machine returns the row as the transaction sees it, also a tombstone. Until the transaction ends, no other changes
 // the row.
-func (t *Tx) Machine(id string) (director.Machine, bool, error) {
+func (t *machineTx) Machine(id string) (director.Machine, bool, error) {
 	return machineOf(t.locked(), id)
 }
 
@@ -35,7 +35,7 @@ func machineOf(db *gorm.DB, id string) (director.Machine, bool, error) {
 
 // AdoptMachine writes the row of a VM that exists: a new one, or the tombstone of its id comes to life again. Conflict
 // if a living row has the id, the name or the address.
-func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
+func (t *machineTx) AdoptMachine(m director.Machine, now time.Time) error {
 	const op = "store.adopt"
 	row, there, err := t.Machine(m.ID)
 	switch {
@@ -59,7 +59,7 @@ func (t *Tx) AdoptMachine(m director.Machine, now time.Time) error {
 
 // DisownMachine leaves a tombstone for a VM without a living row, so that its id is never used again. No error if there
 // is one already. Conflict if a living row has the id.
-func (t *Tx) DisownMachine(m director.Machine, now time.Time) error {
+func (t *machineTx) DisownMachine(m director.Machine, now time.Time) error {
 	row, there, err := t.Machine(m.ID)
 	switch {
 	case err != nil:
@@ -78,7 +78,7 @@ func (t *Tx) DisownMachine(m director.Machine, now time.Time) error {
 
 // IntendAgain makes sure, before a VM is made, that the ledger has a living row of it: a plan that is retried after its
 // undo finds a tombstone. Conflict if the name or the address belongs to another machine by now.
-func (s *Store) IntendAgain(ctx context.Context, m director.Machine, now time.Time) error {
+func (s *machineStore) IntendAgain(ctx context.Context, m director.Machine, now time.Time) error {
 	if row, there, err := s.Machine(ctx, m.ID); err != nil || there && row.Deleted.IsZero() {
 		return err
 	}

@@ -73,7 +73,7 @@ func prefixed(q *gorm.DB, column, text string) *gorm.DB {
 }
 
 // jsonText is a text, number or object out of a column that holds JSON, as text; NULL if it is not there.
-func (s *Store) jsonText(column string, path ...string) string {
+func (s *planStore) jsonText(column string, path ...string) string {
 	if s.read.Name() == "postgres" {
 		return fmt.Sprintf("(%s::json #>> '{%s}')", column, strings.Join(path, ","))
 	}
@@ -105,7 +105,7 @@ var planOrders = map[string]order{
 }
 
 // PlanPage lists plans without their steps, in the page's order. next is nil at the end of the list.
-func (s *Store) PlanPage(
+func (s *planStore) PlanPage(
 	ctx context.Context, f PlanQuery, p director.Page,
 ) (items []PlanItem, next *director.Place, err error) {
 	q, by, err := narrowPlans(s.read.WithContext(ctx).Model(&planRow{}), "id", f, p)
@@ -158,7 +158,7 @@ func placeOf(last PlanItem, by order) *director.Place {
 const countSteps = "SELECT COUNT(*) AS total, COALESCE(SUM(CASE WHEN status = 'done' THEN 1 ELSE 0 END), 0) AS done " +
 	"FROM plan_steps WHERE NOT (status = ? AND step_id LIKE ?) AND"
 
-func (s *Store) planItems(ctx context.Context, rows []planRow) ([]PlanItem, error) {
+func (s *planStore) planItems(ctx context.Context, rows []planRow) ([]PlanItem, error) {
 	ids := make([]string, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
@@ -206,7 +206,7 @@ var documentOrders = map[string]order{
 }
 
 // DocumentPage lists documents of a kind whose name begins with the prefix. next is nil at the end of the list.
-func (s *Store) DocumentPage(
+func (s *planStore) DocumentPage(
 	ctx context.Context, kind model.Kind, prefix string, p director.Page,
 ) (docs []model.Stored, next *director.Place, err error) {
 	by, err := sortBy(documentOrders, p.Sort, "documents")
@@ -251,7 +251,7 @@ type ClusterItem struct {
 func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Name, Value: c.Name} }
 
 // ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
-func (s *Store) ClusterPage(
+func (s *planStore) ClusterPage(
 	ctx context.Context, prefix string, p director.Page,
 ) (items []ClusterItem, next *director.Place, err error) {
 	q, err := page(prefixed(s.clusters(ctx), "d.name", prefix), p, order{"d.name", false}, "d.name")
@@ -269,7 +269,7 @@ func (s *Store) ClusterPage(
 }
 
 // Cluster returns the cluster of that name, or not_found.
-func (s *Store) Cluster(ctx context.Context, name string) (ClusterItem, error) {
+func (s *planStore) Cluster(ctx context.Context, name string) (ClusterItem, error) {
 	items, err := readClusters(s.clusters(ctx).Where("d.name = ?", name))
 	if err == nil && len(items) == 0 {
 		err = dbError("store.cluster", "Cluster/"+name, gorm.ErrRecordNotFound)
@@ -282,7 +282,7 @@ func (s *Store) Cluster(ctx context.Context, name string) (ClusterItem, error) {
 
 // clusters asks for everything that a list shows in one go: of a fleet's list, most of the time went into questions of
 // their own and into rows by reflection.
-func (s *Store) clusters(ctx context.Context) *gorm.DB {
+func (s *planStore) clusters(ctx context.Context) *gorm.DB {
 	return s.read.WithContext(ctx).Table("documents AS d").
 		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+
 			s.jsonText("d.body", "metadata", "labels")+", ''), "+
@@ -336,7 +336,7 @@ func DocumentPlace(d model.Stored, sort string) *director.Place {
 }
 
 // MachinesOf lists the live machines of the clusters with these uids, by uid.
-func (s *Store) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
+func (s *planStore) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
 	var rows []machineRow
 	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order(
 		"cluster, role, name, created_at",
@@ -370,7 +370,7 @@ type EventQuery struct {
 
 // EventPage returns the events of a plan that the query asks for, in order, and the number up to which the journal was
 // looked through.
-func (s *Store) EventPage(ctx context.Context, id string, f EventQuery) (events []plan.Event, last int64, err error) {
+func (s *planStore) EventPage(ctx context.Context, id string, f EventQuery) (events []plan.Event, last int64, err error) {
 	// Taken before the events: what comes meanwhile is left for the next time.
 	if err := s.read.WithContext(ctx).Raw("SELECT seq FROM plans WHERE id = ?", id).Row().Scan(&last); err != nil {
 		if isNoRows(err) {

@@ -20,7 +20,7 @@ type lostHostRow struct {
 func (lostHostRow) TableName() string { return "lost_hosts" }
 
 // LostHosts lists the hosts that were declared lost, of the provider or of all if it is empty, by provider and name.
-func (s *Store) LostHosts(ctx context.Context, provider string) ([]director.LostHost, error) {
+func (s *machineStore) LostHosts(ctx context.Context, provider string) ([]director.LostHost, error) {
 	q := s.read.WithContext(ctx).Order("provider, host")
 	if provider != "" {
 		q = q.Where("provider = ?", provider)
@@ -39,7 +39,7 @@ func (s *Store) LostHosts(ctx context.Context, provider string) ([]director.Lost
 }
 
 // LoseHost writes down that the host is lost. Who said so first stays.
-func (t *Tx) LoseHost(h director.LostHost) error {
+func (t *machineTx) LoseHost(h director.LostHost) error {
 	row := lostHostRow{Provider: h.Provider, Host: h.Host, SaidBy: h.By, PlanID: h.Plan, SaidAt: micros(h.At)}
 	return dbError(
 		"store.lose_host", "host "+h.Host, t.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row).Error,
@@ -47,14 +47,14 @@ func (t *Tx) LoseHost(h director.LostHost) error {
 }
 
 // FindHost takes the host off the list of lost ones. It reports whether it was there.
-func (t *Tx) FindHost(provider, host string) (bool, error) {
+func (t *machineTx) FindHost(provider, host string) (bool, error) {
 	r := t.db.Where("provider = ? AND host = ?", provider, host).Delete(&lostHostRow{})
 	return r.RowsAffected > 0, dbError("store.find_host", "host "+host, r.Error)
 }
 
 // LostMachines lists the tombstones of machines that were given up with their hosts and not seen to be gone since, of
 // the provider or of all if it is empty, by name.
-func (s *Store) LostMachines(ctx context.Context, provider string) ([]director.Machine, error) {
+func (s *machineStore) LostMachines(ctx context.Context, provider string) ([]director.Machine, error) {
 	q := s.read.WithContext(ctx).Where("state = ? AND deleted_at <> 0", string(director.MachineLost)).Order(
 		"cluster, name, deleted_at",
 	)
@@ -74,14 +74,14 @@ func (s *Store) LostMachines(ctx context.Context, provider string) ([]director.M
 
 // LoseMachine makes the row the tombstone of a machine that was given up with its host, which may exist still. No error
 // if it is a tombstone already.
-func (s *Store) LoseMachine(ctx context.Context, id string, now time.Time) error {
+func (s *machineStore) LoseMachine(ctx context.Context, id string, now time.Time) error {
 	return s.Update(ctx, func(tx *Tx) error { return tx.bury(id, director.MachineLost, now) })
 }
 
 // MoveMachine makes the row of a machine a tombstone, of one that was given up with its host if lost, and reserves its
 // successor in the same moment: no other machine can get the name and addresses that both have in between. It can be
 // repeated. Conflict if another machine has an address of the successor by now.
-func (s *Store) MoveMachine(ctx context.Context, id string, lost bool, next director.Machine, now time.Time) error {
+func (s *machineStore) MoveMachine(ctx context.Context, id string, lost bool, next director.Machine, now time.Time) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		state := director.MachineDeleting
 		if lost {
@@ -96,7 +96,7 @@ func (s *Store) MoveMachine(ctx context.Context, id string, lost bool, next dire
 
 // ForgetLost makes the tombstone of a machine that was given up one like any other: its VM is gone, or known to be off
 // for good. Disks that were held for it are free.
-func (t *Tx) ForgetLost(id string) error {
+func (t *machineTx) ForgetLost(id string) error {
 	err := t.db.Exec(
 		"UPDATE machines SET state = ? WHERE id = ? AND state = ? AND deleted_at <> 0",
 		string(director.MachineDeleting), id, string(director.MachineLost),
@@ -107,7 +107,7 @@ func (t *Tx) ForgetLost(id string) error {
 	return dbError("store.forget_lost", "machine "+id, err)
 }
 
-func (t *Tx) bury(id string, state director.MachineState, now time.Time) error {
+func (t *machineTx) bury(id string, state director.MachineState, now time.Time) error {
 	err := t.db.Exec(
 		"UPDATE machines SET state = ?, deleted_at = ? WHERE id = ? AND deleted_at = 0", string(state), micros(now), id,
 	).Error

@@ -85,12 +85,14 @@ type MachineFilter struct {
 }
 
 // Machines lists the ledger's rows by cluster, role and name.
-func (s *Store) Machines(ctx context.Context, f MachineFilter) ([]director.Machine, error) {
+func (s *machineStore) Machines(ctx context.Context, f MachineFilter) ([]director.Machine, error) {
 	return listMachines(s.read.WithContext(ctx), f)
 }
 
 // Machines lists the ledger's rows by cluster, role and name.
-func (t *Tx) Machines(f MachineFilter) ([]director.Machine, error) { return listMachines(t.db, f) }
+func (t *machineTx) Machines(f MachineFilter) ([]director.Machine, error) {
+	return listMachines(t.db, f)
+}
 
 func listMachines(db *gorm.DB, f MachineFilter) ([]director.Machine, error) {
 	q := db.Order("cluster, role, name, created_at")
@@ -127,7 +129,7 @@ func listMachines(db *gorm.DB, f MachineFilter) ([]director.Machine, error) {
 
 // NetworkUser returns the name of a cluster with machines on the provider's network, also such that are only reserved,
 // or "".
-func (s *Store) NetworkUser(ctx context.Context, provider, network string) (string, error) {
+func (s *machineStore) NetworkUser(ctx context.Context, provider, network string) (string, error) {
 	var names []string
 	err := s.read.WithContext(ctx).Model(&machineRow{}).Joins(
 		"JOIN machine_nics ON machine_nics.machine_id = machines.id",
@@ -143,7 +145,7 @@ func (s *Store) NetworkUser(ctx context.Context, provider, network string) (stri
 // IntendMachine reserves the machine with the addresses of all its adapters. No error if the same id is there already;
 // conflict if its name or address belongs to another machine, or if the id is a tombstone's: it was used, and is never
 // used for another VM.
-func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
+func (t *machineTx) IntendMachine(m director.Machine, now time.Time) error {
 	const op = "store.intend"
 	row, there, err := t.Machine(m.ID)
 	switch {
@@ -161,7 +163,7 @@ func (t *Tx) IntendMachine(m director.Machine, now time.Time) error {
 	return t.addMachine(op, m, now)
 }
 
-func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
+func (t *machineTx) addMachine(op string, m director.Machine, now time.Time) error {
 	nics := append([]director.NIC{{Role: "internal", Network: m.Network, Address: m.Address, MAC: m.MAC}}, m.NICs...)
 	if m.Deleted.IsZero() {
 		if err := t.macsFree(op, m, nics); err != nil {
@@ -193,7 +195,7 @@ func (t *Tx) addMachine(op string, m director.Machine, now time.Time) error {
 }
 
 // SetMachine records the state of the machine. host and vmID are kept when empty.
-func (s *Store) SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error {
+func (s *machineStore) SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error {
 	set := map[string]any{"state": string(state)}
 	if host != "" {
 		set["host"] = host
@@ -214,7 +216,7 @@ type Membership struct {
 }
 
 // SetMembership records what the machine is to its cluster. No error if it is gone.
-func (s *Store) SetMembership(ctx context.Context, id string, m Membership) error {
+func (s *machineStore) SetMembership(ctx context.Context, id string, m Membership) error {
 	set := map[string]any{"state": string(m.State), "kubernetes": m.Kubernetes, "kept_by": m.KeptBy}
 	if m.Image != "" {
 		set["image"] = m.Image
@@ -224,14 +226,14 @@ func (s *Store) SetMembership(ctx context.Context, id string, m Membership) erro
 }
 
 // RemoveVM records that the machine's VM is gone and another one will follow: the row keeps its name and address.
-func (s *Store) RemoveVM(ctx context.Context, id string) error {
+func (s *machineStore) RemoveVM(ctx context.Context, id string) error {
 	set := map[string]any{"state": string(director.MachineIntended), "vm_id": "", "kubernetes": "", "kept_by": ""}
 	err := s.write.WithContext(ctx).Model(&machineRow{}).Where("id = ? AND deleted_at = 0", id).Updates(set).Error
 	return dbError("store.remove_vm", "machine "+id, err)
 }
 
 // SetMembers records the version that the named machines of the cluster run.
-func (t *Tx) SetMembers(clusterUID string, names []string, kubernetes string) error {
+func (t *machineTx) SetMembers(clusterUID string, names []string, kubernetes string) error {
 	err := t.db.Model(&machineRow{}).Where(
 		"cluster_uid = ? AND name IN ? AND deleted_at = 0", clusterUID, names,
 	).Update(
@@ -241,7 +243,7 @@ func (t *Tx) SetMembers(clusterUID string, names []string, kubernetes string) er
 }
 
 // BuryMachine turns the row into a tombstone, which frees its name and its addresses. No error if it is one already.
-func (s *Store) BuryMachine(ctx context.Context, id string, now time.Time) error {
+func (s *machineStore) BuryMachine(ctx context.Context, id string, now time.Time) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		for _, statement := range []string{
 			"UPDATE machines SET deleted_at = ? WHERE id = ? AND deleted_at = 0",

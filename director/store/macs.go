@@ -10,7 +10,7 @@ import (
 const livingMACs = "deleted_at = 0 AND mac <> ''"
 
 // MACs returns the MAC addresses of all adapters of machines that exist or are reserved.
-func (s *Store) MACs(ctx context.Context) (map[string]bool, error) {
+func (s *machineStore) MACs(ctx context.Context) (map[string]bool, error) {
 	var macs []string
 	err := s.read.WithContext(ctx).Model(&nicRow{}).Where(livingMACs).Pluck("mac", &macs).Error
 	out := make(map[string]bool, len(macs))
@@ -28,7 +28,7 @@ type SharedMAC struct {
 
 // SharedMACs returns the MAC addresses that several adapters have. New machines never share one; machines from before
 // may.
-func (s *Store) SharedMACs(ctx context.Context) ([]SharedMAC, error) {
+func (s *machineStore) SharedMACs(ctx context.Context) ([]SharedMAC, error) {
 	var rows []struct{ MAC, Name string }
 	err := s.read.WithContext(ctx).Raw(`SELECT machine_nics.mac AS mac, machines.name AS name FROM machine_nics
 		JOIN machines ON machines.id = machine_nics.machine_id
@@ -48,7 +48,7 @@ func (s *Store) SharedMACs(ctx context.Context) ([]SharedMAC, error) {
 
 // macsFree is a conflict if another living adapter has a MAC address of the machine. Transactions that add machines
 // take turns behind this line, so that the answer is clear; the unique index holds whatever comes.
-func (t *Tx) macsFree(op string, m director.Machine, nics []director.NIC) error {
+func (t *machineTx) macsFree(op string, m director.Machine, nics []director.NIC) error {
 	if err := t.store.exclusive(t.db, lockMACs); err != nil {
 		return dbError(op, "MAC addresses", err)
 	}

@@ -35,7 +35,7 @@ func (r onceRow) toDomain() director.Once {
 // the caller is to do the work; with a status, the answer is there; otherwise another try is at it. A claim that ran
 // out, because its process died, is taken over with its witness. A key that is used for another request is returned
 // with that request's fingerprint and not touched.
-func (s *Store) ClaimOnce(ctx context.Context, o director.Once, now, until, expires time.Time) (director.Once, error) {
+func (s *userStore) ClaimOnce(ctx context.Context, o director.Once, now, until, expires time.Time) (director.Once, error) {
 	var row onceRow
 	err := s.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		err := tx.Exec(
@@ -65,7 +65,7 @@ func (s *Store) ClaimOnce(ctx context.Context, o director.Once, now, until, expi
 }
 
 // RenewOnce extends the claim. It returns false if another try has taken the request over.
-func (s *Store) RenewOnce(ctx context.Context, o director.Once, until time.Time) (bool, error) {
+func (s *userStore) RenewOnce(ctx context.Context, o director.Once, until time.Time) (bool, error) {
 	res := s.write.WithContext(ctx).
 		Exec("UPDATE once SET claimed_until = ? WHERE actor = ? AND name = ? AND claim = ? AND status = 0",
 			micros(until), o.Actor, o.Key, o.Claim)
@@ -73,7 +73,7 @@ func (s *Store) RenewOnce(ctx context.Context, o director.Once, until time.Time)
 }
 
 // AnswerOnce keeps the answer of the claim's holder.
-func (s *Store) AnswerOnce(ctx context.Context, o director.Once) error {
+func (s *userStore) AnswerOnce(ctx context.Context, o director.Once) error {
 	err := s.write.WithContext(ctx).
 		Exec("UPDATE once SET status = ?, header = ?, body = ? WHERE actor = ? AND name = ? AND claim = ?",
 			o.Status, marshal(o.Header), o.Body, o.Actor, o.Key, o.Claim).Error
@@ -81,7 +81,7 @@ func (s *Store) AnswerOnce(ctx context.Context, o director.Once) error {
 }
 
 // ReleaseOnce forgets a request that did nothing, so that it can be sent again.
-func (s *Store) ReleaseOnce(ctx context.Context, o director.Once) error {
+func (s *userStore) ReleaseOnce(ctx context.Context, o director.Once) error {
 	err := s.write.WithContext(ctx).Exec(
 		"DELETE FROM once WHERE actor = ? AND name = ? AND claim = ? AND status = 0 AND witness = ''", o.Actor, o.Key,
 		o.Claim,
@@ -90,7 +90,7 @@ func (s *Store) ReleaseOnce(ctx context.Context, o director.Once) error {
 }
 
 // PruneOnce removes what has expired.
-func (s *Store) PruneOnce(ctx context.Context, now time.Time) error {
+func (s *userStore) PruneOnce(ctx context.Context, now time.Time) error {
 	err := s.write.WithContext(ctx).Exec(
 		"DELETE FROM once WHERE expires_at <= ? AND claimed_until <= ?", micros(now), micros(now),
 	).Error
@@ -99,7 +99,7 @@ func (s *Store) PruneOnce(ctx context.Context, now time.Time) error {
 
 // Witnessed is Witness of the request that ctx belongs to, if its caller gave it a key. what is a text, or is noted as
 // JSON.
-func (t *Tx) Witnessed(ctx context.Context, what any) error {
+func (t *txn) Witnessed(ctx context.Context, what any) error {
 	o, ok := director.OnceOf(ctx)
 	if !ok {
 		return nil
@@ -117,7 +117,7 @@ func (t *Tx) Witnessed(ctx context.Context, what any) error {
 
 // Witness notes, with the work itself, what a request has done. It fails if another try has taken the request over
 // meanwhile: the work of this one must not be committed then.
-func (t *Tx) Witness(o director.Once, what string) error {
+func (t *txn) Witness(o director.Once, what string) error {
 	res := t.db.Exec(
 		"UPDATE once SET witness = ? WHERE actor = ? AND name = ? AND claim = ? AND status = 0", what, o.Actor, o.Key,
 		o.Claim,

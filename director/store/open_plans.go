@@ -10,17 +10,17 @@ import (
 
 // OpenPlans returns the plans in the phases with their contents and without their states, the oldest first. Other plans
 // are not read.
-func (s *Store) OpenPlans(ctx context.Context, phases ...plan.Phase) ([]plan.Plan, error) {
+func (s *planStore) OpenPlans(ctx context.Context, phases ...plan.Phase) ([]plan.Plan, error) {
 	return s.openPlans(s.read.WithContext(ctx), phases)
 }
 
 // OpenPlans returns the plans as the transaction sees them. It locks none: a plan that moves meanwhile may be in its
 // former phase.
-func (t *Tx) OpenPlans(phases ...plan.Phase) ([]plan.Plan, error) {
-	return t.store.openPlans(t.db, phases)
+func (t *planTx) OpenPlans(phases ...plan.Phase) ([]plan.Plan, error) {
+	return (&planStore{t.store}).openPlans(t.db, phases)
 }
 
-func (s *Store) openPlans(db *gorm.DB, phases []plan.Phase) ([]plan.Plan, error) {
+func (s *planStore) openPlans(db *gorm.DB, phases []plan.Phase) ([]plan.Plan, error) {
 	var rows []planRow
 	if err := db.Where("phase IN ?", phases).Order("created_at, id").Find(&rows).Error; err != nil {
 		return nil, dbError("store.open_plans", "plans", err)

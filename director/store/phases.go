@@ -46,7 +46,7 @@ func (r phaseRow) toDomain() (director.PhaseTask, error) {
 }
 
 // PhaseTask returns the task of an outer plan, or not_found.
-func (s *Store) PhaseTask(ctx context.Context, id string) (director.PhaseTask, error) {
+func (s *planStore) PhaseTask(ctx context.Context, id string) (director.PhaseTask, error) {
 	var row phaseRow
 	if err := s.read.WithContext(ctx).Where("id = ?", id).Take(&row).Error; err != nil {
 		return director.PhaseTask{}, dbError("store.phase", "task "+id, err)
@@ -55,7 +55,7 @@ func (s *Store) PhaseTask(ctx context.Context, id string) (director.PhaseTask, e
 }
 
 // AddPhaseTask stores a new task. It returns false, and stores nothing, if there is one with the id.
-func (t *Tx) AddPhaseTask(task director.PhaseTask) (bool, error) {
+func (t *planTx) AddPhaseTask(task director.PhaseTask) (bool, error) {
 	row := phaseRowOf(task)
 	res := t.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row)
 	return res.RowsAffected > 0, dbError("store.phase", "task "+task.ID, res.Error)
@@ -63,7 +63,7 @@ func (t *Tx) AddPhaseTask(task director.PhaseTask) (bool, error) {
 
 // PutPhaseTask stores the state of the task, as the revision after the one that the caller has. It fails with stale, so
 // that nothing of the transaction is stored, if someone else has changed the task meanwhile.
-func (t *Tx) PutPhaseTask(task director.PhaseTask) error {
+func (t *planTx) PutPhaseTask(task director.PhaseTask) error {
 	row := phaseRowOf(task)
 	res := t.db.Model(&phaseRow{}).Where("id = ? AND revision = ?", task.ID, task.Revision).Updates(map[string]any{
 		"state": row.State, "message": row.Message, "hint": row.Hint, "parts": row.Parts, "finished_at": row.FinishedAt,

@@ -61,7 +61,7 @@ func machinesOf(id string, c *plan.Content) ([]planMachineRow, error) {
 }
 
 // addPlanMachines writes which machines the plan names.
-func (t *Tx) addPlanMachines(id string, c *plan.Content) error {
+func (t *planTx) addPlanMachines(id string, c *plan.Content) error {
 	rows, err := machinesOf(id, c)
 	if err != nil {
 		return director.Errorf(
@@ -83,7 +83,7 @@ func unindexed(db *gorm.DB) ([]planRow, error) {
 }
 
 // indexPlan writes the machines of an older director's plan. A finished plan that cannot be read names none.
-func (t *Tx) indexPlan(row planRow) error {
+func (t *planTx) indexPlan(row planRow) error {
 	var texts []string
 	if err := t.db.Model(&contentRow{}).Where("plan_id = ?", row.ID).Pluck("content", &texts).Error; err != nil {
 		return dbError("store.plan_machines", "plan "+row.ID, err)
@@ -107,7 +107,7 @@ func (t *Tx) indexPlan(row planRow) error {
 
 // IndexPlans writes the machines of plans that older directors made. Each plan is a transaction of its own, so that
 // writers wait for one at most.
-func (s *Store) IndexPlans(ctx context.Context) error {
+func (s *planStore) IndexPlans(ctx context.Context) error {
 	rows, err := unindexed(s.read.WithContext(ctx))
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *Store) IndexPlans(ctx context.Context) error {
 
 // Makings returns the steps of plans that are not over for good, and that make the machine; those of the newest plan
 // first.
-func (t *Tx) Makings(machine string) ([]Making, error) {
+func (t *planTx) Makings(machine string) ([]Making, error) {
 	older, err := unindexed(t.db)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (t *Tx) Makings(machine string) ([]Making, error) {
 }
 
 // PlanWithMachine returns the id of the newest plan of any phase that has the machine among its nodes, or "".
-func (s *Store) PlanWithMachine(ctx context.Context, machine string) (string, error) {
+func (s *planStore) PlanWithMachine(ctx context.Context, machine string) (string, error) {
 	if err := s.IndexPlans(ctx); err != nil {
 		return "", err
 	}

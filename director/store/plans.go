@@ -79,7 +79,7 @@ func (r stepRow) toDomain() plan.StepState {
 
 // loadPlan reads the plan's row through locked, and what of the rest is not in the cache through db. Both see committed
 // data alone if committed says so; only that goes into the cache, or comes from it.
-func (s *Store) loadPlan(locked, db *gorm.DB, id string, committed bool) (plan.Plan, plan.State, error) {
+func (s *planStore) loadPlan(locked, db *gorm.DB, id string, committed bool) (plan.Plan, plan.State, error) {
 	fail := func(err error) (plan.Plan, plan.State, error) {
 		return plan.Plan{}, plan.State{}, dbError("store.plan", "plan "+id, err)
 	}
@@ -102,7 +102,7 @@ func (s *Store) loadPlan(locked, db *gorm.DB, id string, committed bool) (plan.P
 }
 
 // contentOf returns the content of the plan, out of the cache if it is there.
-func (s *Store) contentOf(db *gorm.DB, row planRow) (*cachedPlan, error) {
+func (s *planStore) contentOf(db *gorm.DB, row planRow) (*cachedPlan, error) {
 	if cached := s.plans.get(row.ID, row.Hash); cached != nil {
 		return cached, nil
 	}
@@ -176,7 +176,7 @@ func catchUp(db *gorm.DB, id string, steps []plan.StepState, at, seq int64) (boo
 
 // Plan returns the plan with its state, or not_found. What the elements of the plan's lists hold is shared, and must
 // not be written to.
-func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
+func (s *planStore) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State, err error) {
 	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error { // one snapshot for all tables
 		p, st, err = s.loadPlan(tx, tx, id, true)
 		return err
@@ -185,7 +185,7 @@ func (s *Store) Plan(ctx context.Context, id string) (p plan.Plan, st plan.State
 }
 
 // Progress returns the phase of the plan and the number of its last event, or not_found.
-func (s *Store) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+func (s *planStore) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
 	var row planRow
 	db := s.read.WithContext(ctx)
 	if err := db.Select("phase", "seq").Where("id = ?", id).Take(&row).Error; err != nil {
@@ -195,7 +195,7 @@ func (s *Store) Progress(ctx context.Context, id string) (plan.Phase, int64, err
 }
 
 // StepAttempt returns the number of the step's current or last attempt, or not_found.
-func (s *Store) StepAttempt(ctx context.Context, id, step string) (int, error) {
+func (s *planStore) StepAttempt(ctx context.Context, id, step string) (int, error) {
 	var row stepRow
 	err := s.read.WithContext(ctx).Select("attempt").Where("plan_id = ? AND step_id = ?", id, step).Take(&row).Error
 	return row.Attempt, dbError("store.plan", "step "+step+" of plan "+id, err)
@@ -209,7 +209,7 @@ type PlanFilter struct {
 }
 
 // Plans returns the ids of plans, the newest first.
-func (s *Store) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
+func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 	q := s.read.WithContext(ctx).Model(&planRow{}).Order("created_at DESC, id")
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
@@ -225,7 +225,7 @@ func (s *Store) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 }
 
 // Holder returns the id of the plan that holds the cluster, and "" if none does.
-func (s *Store) Holder(ctx context.Context, cluster string) (string, error) {
+func (s *planStore) Holder(ctx context.Context, cluster string) (string, error) {
 	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Phases: plan.ActivePhases()})
 	if err != nil || len(ids) == 0 {
 		return "", err
@@ -234,7 +234,7 @@ func (s *Store) Holder(ctx context.Context, cluster string) (string, error) {
 }
 
 // Events returns the events of a plan with Seq > after, at most limit, in order.
-func (s *Store) Events(ctx context.Context, id string, after int64, limit int) ([]plan.Event, error) {
+func (s *planStore) Events(ctx context.Context, id string, after int64, limit int) ([]plan.Event, error) {
 	var rows []eventRow
 	err := s.read.WithContext(ctx).Where("plan_id = ? AND seq > ?", id, after).Order("seq").Limit(limit).Find(
 		&rows,
@@ -261,8 +261,27 @@ func eventsOf(id string, rows []eventRow) ([]plan.Event, error) {
 // Tx is an open writing transaction. It is not safe for concurrent use, and the Store's own methods must not be called
 // while it is open: SQLite has one writing connection, and PostgreSQL's are not endless.
 type Tx struct {
+	*txn
+	planTx
+	documentTx
+	machineTx
+}
+
+func newTx(t *txn) *Tx { return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}} }
+
+// planTx writes plans, their events and leases.
+type planTx struct{ *txn }
+
+// documentTx writes documents and what came of them.
+type documentTx struct{ *txn }
+
+// machineTx writes the ledger.
+type machineTx struct{ *txn }
+
+// txn is what every part of a transaction works on.
+type txn struct {
 	db    *gorm.DB
-	store *Store
+	store *database
 	conn  *sql.Conn // PostgreSQL's connection of the transaction; nil on SQLite
 	moved bool      // peers may want to read again
 	look  bool      // peers must look at their leases
@@ -275,7 +294,7 @@ var forUpdate = clause.Locking{Strength: clause.LockingStrengthUpdate}
 
 // Update runs fn in one writing transaction and commits if it returns nil. PostgreSQL may end a transaction in favour
 // of another one: then fn is called again, and must not count on what it did before.
-func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+func (s *database) Update(ctx context.Context, fn func(*Tx) error) error {
 	var last *Tx
 	announced := false
 	whole := func(t *Tx) error {
@@ -290,7 +309,7 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 		if s.pool != nil {
 			return s.updatePostgres(ctx, whole)
 		}
-		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return whole(&Tx{db: db, store: s}) })
+		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return whole(newTx(&txn{db: db, store: s})) })
 	})
 	if err == nil && last != nil {
 		s.plans.advance(last.appended)
@@ -302,17 +321,17 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // SQL returns the transaction for a job queue that works on SQLite.
-func (t *Tx) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
+func (t *txn) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
 
 // Plan returns the plan with its state as the transaction sees them. Until it ends, no other transaction changes the
 // plan. What the elements of the plan's lists hold is shared, and must not be written to.
-func (t *Tx) Plan(id string) (plan.Plan, plan.State, error) {
+func (t *planTx) Plan(id string) (plan.Plan, plan.State, error) {
 	committed := !slices.ContainsFunc(t.appended, func(e plan.Event) bool { return e.Plan == id })
-	return t.store.loadPlan(t.locked(), t.db, id, committed)
+	return (&planStore{t.store}).loadPlan(t.locked(), t.db, id, committed)
 }
 
 // AddPlan stores a new plan in its first state, with the machines that it names.
-func (t *Tx) AddPlan(p plan.Plan) error {
+func (t *planTx) AddPlan(p plan.Plan) error {
 	state := plan.NewState(&p)
 	err := t.db.Create(&planRow{
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary,
@@ -340,7 +359,7 @@ func (t *Tx) AddPlan(p plan.Plan) error {
 
 // Append gives e its place in the journal of the plan whose state is s, moves s on and stores both. An event that may
 // not happen, or the outcome of an attempt that is not the current one, is an error and stores nothing.
-func (t *Tx) Append(s *plan.State, e plan.Event) error {
+func (t *planTx) Append(s *plan.State, e plan.Event) error {
 	e.Seq = s.Seq + 1
 	e.Message, e.Hint = text(e.Message), text(e.Hint)
 	// As exact as the tables are: a state is the fold of the journal.

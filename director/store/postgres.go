@@ -122,11 +122,11 @@ func OpenPostgres(ctx context.Context, p Postgres, log *slog.Logger) (*Store, er
 		pool.Close()
 		return nil, postgresOpenError(where, err)
 	}
-	s := &Store{write: db, read: db, pool: pool, log: log, plans: newPlanCache(cacheSize)}
+	s := &database{write: db, read: db, pool: pool, log: log, plans: newPlanCache(cacheSize)}
 	if err := s.retried(ctx, func() error { return s.init(ctx) }); err != nil {
 		return nil, errors.Join(postgresOpenError(where, err), s.Close())
 	}
-	return s, nil
+	return newStore(s), nil
 }
 
 func tune(cfg *pgxpool.Config, p Postgres) {
@@ -172,7 +172,7 @@ func postgresOpenError(where string, err error) error {
 
 // exclusive lets one transaction of all directors continue after this line; the lock ends with the transaction. SQLite
 // has one writer anyway.
-func (s *Store) exclusive(tx *gorm.DB, key int64) error {
+func (s *database) exclusive(tx *gorm.DB, key int64) error {
 	if s.pool == nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s *Store) exclusive(tx *gorm.DB, key int64) error {
 }
 
 // snapshot is how to open a reading transaction that sees one state of all tables.
-func (s *Store) snapshot() *sql.TxOptions {
+func (s *database) snapshot() *sql.TxOptions {
 	if s.pool == nil {
 		return &sql.TxOptions{ReadOnly: true} // SQLite knows no other
 	}
@@ -188,7 +188,7 @@ func (s *Store) snapshot() *sql.TxOptions {
 }
 
 // Clock returns the database's time, by which all directors on it can agree.
-func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+func (s *database) Clock(ctx context.Context) (time.Time, error) {
 	if s.pool == nil {
 		return time.Now(), nil
 	}
@@ -200,7 +200,7 @@ func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 }
 
 // Ping returns nil if the database answers.
-func (s *Store) Ping(ctx context.Context) error {
+func (s *database) Ping(ctx context.Context) error {
 	_, err := s.Meta(ctx, "director_id")
 	return err
 }
@@ -209,7 +209,7 @@ const maxTries = 8
 
 // retried calls fn again when the server ended it in favour of another transaction. fn must be safe to repeat from its
 // beginning.
-func (s *Store) retried(ctx context.Context, fn func() error) error {
+func (s *database) retried(ctx context.Context, fn func() error) error {
 	for try := 1; ; try++ {
 		err := fn()
 		if s.pool == nil || try == maxTries || !collided(err) {
@@ -233,7 +233,7 @@ func collided(err error) bool {
 }
 
 // updatePostgres runs fn in a transaction on a connection that the queue's driver can reach, too.
-func (s *Store) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
+func (s *database) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 	conn, err := s.SQL().Conn(ctx)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *Store) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 	db := s.write.Session(&gorm.Session{NewDB: true, Context: ctx})
 	db.Statement.ConnPool = conn
 	return db.Transaction(func(db *gorm.DB) error {
-		t := &Tx{db: db, store: s, conn: conn}
+		t := newTx(&txn{db: db, store: s, conn: conn})
 		if err := fn(t); err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (s *Store) updatePostgres(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // tell lets the other directors know once the transaction is committed.
-func (t *Tx) tell() error {
+func (t *txn) tell() error {
 	if !t.moved && !t.look {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (t *Tx) tell() error {
 
 // Pgx lends the transaction to fn in the terms of PostgreSQL's driver. It fails on SQLite. fn must neither keep nor end
 // it.
-func (t *Tx) Pgx(fn func(pgx.Tx) error) error {
+func (t *txn) Pgx(fn func(pgx.Tx) error) error {
 	if t.conn == nil {
 		return director.Errorf(director.KindInternal, "store.pgx", "this is not PostgreSQL")
 	}

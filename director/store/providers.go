@@ -11,7 +11,7 @@ import (
 
 // ProviderNames returns the named providers, or all, by name and each once. Errors: not_found for one that has no
 // document.
-func (s *Store) ProviderNames(ctx context.Context, named []string) ([]string, error) {
+func (s *documentStore) ProviderNames(ctx context.Context, named []string) ([]string, error) {
 	docs, err := s.Documents(ctx, model.KindProvider)
 	if err != nil {
 		return nil, err

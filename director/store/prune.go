@@ -13,7 +13,7 @@ var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDi
 // PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves
 // stay, with the state of each step. It returns how many plans and events that were. Each plan is a transaction of its
 // own, so that writers wait for one at most.
-func (s *Store) PruneEvents(ctx context.Context, before time.Time) (plans, events int64, err error) {
+func (s *trailStore) PruneEvents(ctx context.Context, before time.Time) (plans, events int64, err error) {
 	var ids []string
 	err = s.read.WithContext(ctx).Model(&planRow{}).
 		Where(
@@ -36,7 +36,7 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (plans, event
 }
 
 // KeptLogs returns the ids of plans whose run logs are kept: unfinished plans, and those that ended after the time.
-func (s *Store) KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error) {
+func (s *trailStore) KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error) {
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&planRow{}).Where(
 		"phase NOT IN ? OR finished_at >= ?", finishedPhases, micros(before),
@@ -54,20 +54,20 @@ func (s *Store) KeptLogs(ctx context.Context, before time.Time) (map[string]bool
 }
 
 // PruneSessions removes tokens that ended before the time, and returns how many.
-func (s *Store) PruneSessions(ctx context.Context, before time.Time) (int64, error) {
+func (s *userStore) PruneSessions(ctx context.Context, before time.Time) (int64, error) {
 	res := s.write.WithContext(ctx).Where("expires_at < ?", micros(before)).Delete(&tokenRow{})
 	return res.RowsAffected, dbError("store.prune", "tokens", res.Error)
 }
 
 // PrunePhases removes the tasks of outer plans whose outcome has been final since before the time, and returns how
 // many.
-func (s *Store) PrunePhases(ctx context.Context, before time.Time) (int64, error) {
+func (s *planStore) PrunePhases(ctx context.Context, before time.Time) (int64, error) {
 	res := s.write.WithContext(ctx).Where("finished_at > 0 AND finished_at < ?", micros(before)).Delete(&phaseRow{})
 	return res.RowsAffected, dbError("store.prune", "tasks of outer plans", res.Error)
 }
 
 // PruneRuns removes the records of runs of schedules that ended before the time, and returns how many.
-func (s *Store) PruneRuns(ctx context.Context, before time.Time) (int64, error) {
+func (s *scheduleStore) PruneRuns(ctx context.Context, before time.Time) (int64, error) {
 	res := s.write.WithContext(ctx).Where("status <> 'running' AND slot < ?", micros(before)).Delete(&runRow{})
 	return res.RowsAffected, dbError("store.prune", "runs of schedules", res.Error)
 }

@@ -6,18 +6,18 @@ import (
 )
 
 // AnonymousPulls returns the uids of the clusters whose nodes were set up without credentials for the registry.
-func (s *Store) AnonymousPulls(ctx context.Context) ([]string, error) {
+func (s *documentStore) AnonymousPulls(ctx context.Context) ([]string, error) {
 	var uids []string
 	err := s.read.WithContext(ctx).Raw("SELECT cluster_uid FROM anonymous_pulls ORDER BY cluster_uid").Scan(&uids).Error
 	return uids, dbError("store.pulls", "clusters", err)
 }
 
 // EndAnonymousPulls records that every node of the cluster has credentials. No error if that is known.
-func (s *Store) EndAnonymousPulls(ctx context.Context, uid string) error {
+func (s *documentStore) EndAnonymousPulls(ctx context.Context, uid string) error {
 	return s.Update(ctx, func(tx *Tx) error { return tx.endAnonymousPulls(uid) })
 }
 
-func (t *Tx) endAnonymousPulls(uid string) error {
+func (t *documentTx) endAnonymousPulls(uid string) error {
 	err := t.db.Exec("DELETE FROM anonymous_pulls WHERE cluster_uid = ?", uid).Error
 	if err == nil {
 		err = t.db.Exec("DELETE FROM pulls_shown WHERE cluster_uid = ?", uid).Error
@@ -27,7 +27,7 @@ func (t *Tx) endAnonymousPulls(uid string) error {
 
 // NotePull records that credentials of the cluster were shown from the address. A cluster that was set up without them
 // leaves AnonymousPulls as soon as they were shown from an address of each of its machines.
-func (s *Store) NotePull(ctx context.Context, uid, address string) error {
+func (s *documentStore) NotePull(ctx context.Context, uid, address string) error {
 	without, err := s.AnonymousPulls(ctx)
 	if err != nil || !slices.Contains(without, uid) {
 		return err

@@ -51,7 +51,7 @@ func (r runRow) toDomain() director.ScheduleRun {
 var errLost = errors.New("store: another director was quicker")
 
 // won runs fn in a transaction and reports whether no other director was quicker.
-func (s *Store) won(ctx context.Context, fn func(db *gorm.DB) error) (bool, error) {
+func (s *scheduleStore) won(ctx context.Context, fn func(db *gorm.DB) error) (bool, error) {
 	err := s.retried(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 	if errors.Is(err, errLost) {
 		return false, nil
@@ -74,7 +74,7 @@ func addRuns(db *gorm.DB, runs []director.ScheduleRun) error {
 }
 
 // SlotCursor returns the time up to which the slots of the schedule have been dealt with, and zero for none.
-func (s *Store) SlotCursor(ctx context.Context, uid string) (time.Time, error) {
+func (s *scheduleStore) SlotCursor(ctx context.Context, uid string) (time.Time, error) {
 	var at []int64
 	err := s.read.WithContext(ctx).Raw("SELECT position FROM schedule_cursors WHERE uid = ?", uid).Scan(&at).Error
 	if err != nil || len(at) == 0 {
@@ -85,7 +85,7 @@ func (s *Store) SlotCursor(ctx context.Context, uid string) (time.Time, error) {
 
 // ClaimSlots moves the schedule's cursor from one slot to another and stores the runs of the slots between, all or
 // nothing. It returns false if another director has moved the cursor, or stored a run of the same slot and attempt.
-func (s *Store) ClaimSlots(
+func (s *scheduleStore) ClaimSlots(
 	ctx context.Context, uid string, from, to time.Time, runs []director.ScheduleRun,
 ) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
@@ -110,13 +110,13 @@ func (s *Store) ClaimSlots(
 }
 
 // AddRun stores a run that no slot asked for. It returns false if one of the same slot and attempt is there.
-func (s *Store) AddRun(ctx context.Context, r director.ScheduleRun) (bool, error) {
+func (s *scheduleStore) AddRun(ctx context.Context, r director.ScheduleRun) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error { return addRuns(db, []director.ScheduleRun{r}) })
 }
 
 // EndRun stores the outcome of a run if its owner still has it, and in the same transaction what follows it. It returns
 // false if another director has ended the run, and stores nothing then.
-func (s *Store) EndRun(ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun) (bool, error) {
+func (s *scheduleStore) EndRun(ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
 		res := db.Model(&runRow{}).Where(
 			"uid = ? AND slot = ? AND attempt = ? AND owner = ? AND status = 'running'", r.UID, micros(r.Slot),
@@ -137,7 +137,7 @@ func (s *Store) EndRun(ctx context.Context, r director.ScheduleRun, follow ...di
 }
 
 // LeaseRuns extends the leases of every run of owner; the zero time gives them up.
-func (s *Store) LeaseRuns(ctx context.Context, owner string, until time.Time) error {
+func (s *scheduleStore) LeaseRuns(ctx context.Context, owner string, until time.Time) error {
 	err := s.write.WithContext(ctx).Model(&runRow{}).Where("owner = ? AND status = 'running'", owner).Update(
 		"lease_until", micros(until),
 	).Error
@@ -145,19 +145,19 @@ func (s *Store) LeaseRuns(ctx context.Context, owner string, until time.Time) er
 }
 
 // LostRuns returns the runs whose lease has ended without an outcome.
-func (s *Store) LostRuns(ctx context.Context, now time.Time) ([]director.ScheduleRun, error) {
+func (s *scheduleStore) LostRuns(ctx context.Context, now time.Time) ([]director.ScheduleRun, error) {
 	return s.runs(
 		s.read.WithContext(ctx).Where("status = 'running' AND lease_until < ?", micros(now)).Order("slot, uid"),
 	)
 }
 
 // Runs returns the newest runs of the schedule first, at most limit.
-func (s *Store) Runs(ctx context.Context, uid string, limit int) ([]director.ScheduleRun, error) {
+func (s *scheduleStore) Runs(ctx context.Context, uid string, limit int) ([]director.ScheduleRun, error) {
 	return s.runs(s.read.WithContext(ctx).Where("uid = ?", uid).Order("slot DESC, attempt DESC").Limit(limit))
 }
 
 // RunningRun returns the run of the schedule that has not ended, and false if there is none.
-func (s *Store) RunningRun(ctx context.Context, uid string) (director.ScheduleRun, bool, error) {
+func (s *scheduleStore) RunningRun(ctx context.Context, uid string) (director.ScheduleRun, bool, error) {
 	runs, err := s.runs(
 		s.read.WithContext(ctx).Where("uid = ? AND status = 'running'", uid).Order("slot DESC").Limit(1),
 	)
@@ -167,7 +167,7 @@ func (s *Store) RunningRun(ctx context.Context, uid string) (director.ScheduleRu
 	return runs[0], true, nil
 }
 
-func (s *Store) runs(q *gorm.DB) ([]director.ScheduleRun, error) {
+func (s *scheduleStore) runs(q *gorm.DB) ([]director.ScheduleRun, error) {
 	var rows []runRow
 	if err := q.Find(&rows).Error; err != nil {
 		return nil, dbError("store.schedule", "runs of schedules", err)
@@ -180,7 +180,7 @@ func (s *Store) runs(q *gorm.DB) ([]director.ScheduleRun, error) {
 }
 
 // Once runs fn in a transaction if it has not been run under that name on this database before.
-func (s *Store) Once(ctx context.Context, name string, fn func(*Tx) error) error {
+func (s *scheduleStore) Once(ctx context.Context, name string, fn func(*Tx) error) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		res := tx.db.Exec(
 			"INSERT INTO meta (name, value) VALUES (?, 'done') ON CONFLICT (name) DO NOTHING", "once:"+name,

@@ -12,7 +12,7 @@ const CredentialsOwner = "Credentials"
 // Seals walks over everything that is sealed. bind gets the place and the bytes of each, and returns what belongs there
 // instead, or nil. Rows that change meanwhile are left alone. Cut at any point, it is done by doing it again. It
 // returns how many rows it changed.
-func (s *Store) Seals(
+func (s *documentStore) Seals(
 	ctx context.Context, bind func(owner, name string, sealed []byte) []byte,
 ) (changed int, err error) {
 	const op = "store.seals"
@@ -51,7 +51,7 @@ func (s *Store) Seals(
 }
 
 // OlderPeers says whether a director shares the database, other than instance, that does not bind what it seals.
-func (s *Store) OlderPeers(ctx context.Context, instance string) (bool, error) {
+func (s *documentStore) OlderPeers(ctx context.Context, instance string) (bool, error) {
 	if s.pool == nil {
 		return false, nil // a director on SQLite is alone
 	}

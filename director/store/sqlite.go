@@ -19,14 +19,14 @@ func Open(ctx context.Context, path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, sqliteOpenError(path, err)
 	}
-	s := &Store{write: write, log: log, plans: newPlanCache(cacheSize)}
+	s := &database{write: write, log: log, plans: newPlanCache(cacheSize)}
 	if err := s.init(ctx); err != nil {
 		return nil, errors.Join(sqliteOpenError(path, err), s.Close())
 	}
 	if s.read, err = openSQLite(ctx, path, 4, "deferred"); err != nil {
 		return nil, errors.Join(sqliteOpenError(path, err), s.Close())
 	}
-	return s, nil
+	return newStore(s), nil
 }
 
 func sqliteOpenError(path string, err error) error {

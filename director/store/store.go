@@ -27,6 +27,23 @@ var migrations embed.FS
 // Store is an open database: SQLite for one director, or PostgreSQL that several may share. It is safe for concurrent
 // use.
 type Store struct {
+	*database
+	*documentStore
+	*planStore
+	*machineStore
+	*userStore
+	*scheduleStore
+	*trailStore
+}
+
+func newStore(db *database) *Store {
+	return &Store{
+		db, &documentStore{db}, &planStore{db}, &machineStore{db}, &userStore{db}, &scheduleStore{db}, &trailStore{db},
+	}
+}
+
+// database is what every part of a store works on.
+type database struct {
 	write *gorm.DB      // on SQLite one connection: writers queue in the process and never see SQLITE_BUSY
 	read  *gorm.DB      // sees committed data only; on PostgreSQL the same as write
 	pool  *pgxpool.Pool // PostgreSQL's connections; nil on SQLite
@@ -36,8 +53,27 @@ type Store struct {
 	plans *planCache
 }
 
+// documentStore keeps what administrators have written and what came of it: documents, what was installed, secrets and
+// credentials.
+type documentStore struct{ *database }
+
+// planStore keeps plans with their events, what holds them up, and outer orchestrators' phases.
+type planStore struct{ *database }
+
+// machineStore keeps the ledger of VMs, their disks and the providers' images.
+type machineStore struct{ *database }
+
+// userStore keeps users, their tokens, and answers that are given once.
+type userStore struct{ *database }
+
+// scheduleStore keeps the runs of schedules.
+type scheduleStore struct{ *database }
+
+// trailStore keeps what happened: the stream, the audit trail, and their archives.
+type trailStore struct{ *database }
+
 // init brings the schema up to date, and gives a new database the id of the installation.
-func (s *Store) init(ctx context.Context) error {
+func (s *database) init(ctx context.Context) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
@@ -54,7 +90,7 @@ func gormConfig() *gorm.Config {
 }
 
 // Close closes the database. It is idempotent.
-func (s *Store) Close() error {
+func (s *database) Close() error {
 	dbs := []*gorm.DB{s.read, s.write}
 	if s.read == s.write {
 		dbs = dbs[1:]
@@ -78,7 +114,7 @@ func (s *Store) Close() error {
 
 // SQL returns the writing connection pool, for the job queue that shares the database. On SQLite it holds one
 // connection: a caller with an open transaction must not ask the pool for another connection.
-func (s *Store) SQL() *sql.DB {
+func (s *database) SQL() *sql.DB {
 	pool, err := s.write.DB()
 	if err != nil {
 		panic("store: " + err.Error()) // gorm was opened on a *sql.DB, so it has one
@@ -87,13 +123,13 @@ func (s *Store) SQL() *sql.DB {
 }
 
 // Pool returns PostgreSQL's connections, and nil on SQLite. Other directors may use the database at the same time.
-func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+func (s *database) Pool() *pgxpool.Pool { return s.pool }
 
 // DirectorID returns the id of this installation. It is made once, never changes and stamps every VM.
-func (s *Store) DirectorID() string { return s.id }
+func (s *database) DirectorID() string { return s.id }
 
 // Meta returns what is written about the database under the name, and "" for nothing.
-func (s *Store) Meta(ctx context.Context, name string) (string, error) {
+func (s *database) Meta(ctx context.Context, name string) (string, error) {
 	var value string
 	db := s.read
 	if db == nil {
@@ -105,7 +141,7 @@ func (s *Store) Meta(ctx context.Context, name string) (string, error) {
 
 // EnsureMeta writes the value under the name unless there is one, and returns the one that is written then: of two that
 // race, both get the same.
-func (s *Store) EnsureMeta(ctx context.Context, name, value string) (string, error) {
+func (s *database) EnsureMeta(ctx context.Context, name, value string) (string, error) {
 	err := s.write.WithContext(ctx).Exec(
 		"INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", name, value,
 	).Error
@@ -116,7 +152,7 @@ func (s *Store) EnsureMeta(ctx context.Context, name, value string) (string, err
 }
 
 // dialect names the folder of migrations.
-func (s *Store) dialect() string {
+func (s *database) dialect() string {
 	if s.pool != nil {
 		return "postgres"
 	}
@@ -125,7 +161,7 @@ func (s *Store) dialect() string {
 
 // migrate runs every numbered file that has not run, each in a transaction of its own. Directors that start together
 // take turns.
-func (s *Store) migrate(ctx context.Context) error {
+func (s *database) migrate(ctx context.Context) error {
 	db := s.write.WithContext(ctx)
 	err := db.Transaction(func(tx *gorm.DB) error {
 		if err := s.exclusive(tx, lockMigrations); err != nil {
@@ -164,7 +200,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) migrateTo(ctx context.Context, name string) error {
+func (s *database) migrateTo(ctx context.Context, name string) error {
 	text, err := migrations.ReadFile(name)
 	if err != nil {
 		return err

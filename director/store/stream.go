@@ -39,7 +39,7 @@ const kindPlan = "Plan"
 
 // announceEvent puts an event of a plan into the stream. What moves nothing stays in the plan's journal alone: a step
 // that looks every few seconds whether it is ready would drown all others.
-func (t *Tx) announceEvent(e plan.Event) {
+func (t *txn) announceEvent(e plan.Event) {
 	if e.Kind == plan.Noted || e.Kind == plan.NotReady {
 		return
 	}
@@ -50,7 +50,7 @@ func (t *Tx) announceEvent(e plan.Event) {
 }
 
 // announceAudit adds an audited action to the stream. object is Kind/name, and the step behind a space.
-func (t *Tx) announceAudit(now time.Time, actor, action, object string) {
+func (t *txn) announceAudit(now time.Time, actor, action, object string) {
 	kind, name, _ := strings.Cut(object, "/")
 	row := streamRow{At: micros(now), Source: director.SourceAudit, Kind: kind, Name: name, What: action, Actor: actor}
 	if kind == kindPlan {
@@ -65,7 +65,7 @@ func (t *Tx) announceAudit(now time.Time, actor, action, object string) {
 // flushStream is the last thing that a transaction does. From here to its commit no one else inserts, so ids grow in
 // the order of commits, and a reader who has seen one has seen all below it. The lock is the last that a transaction
 // takes: it cannot be part of a deadlock.
-func (t *Tx) flushStream() error {
+func (t *txn) flushStream() error {
 	if len(t.stream) == 0 {
 		return nil
 	}
@@ -125,13 +125,13 @@ func (n *news) send() {
 
 // News returns a channel that is closed when this process has next put something into the stream. Take it before
 // reading, and read again when it closes. Of what other directors do, Channel tells.
-func (s *Store) News() <-chan struct{} { return s.news.wait() }
+func (s *trailStore) News() <-chan struct{} { return s.news.wait() }
 
 // metaPruned names the greatest id that was pruned from the stream.
 const metaPruned = "stream_pruned"
 
 // Stream returns the part of the stream that the query asks for, in order.
-func (s *Store) Stream(ctx context.Context, q director.StreamQuery) (page director.StreamPage, err error) {
+func (s *trailStore) Stream(ctx context.Context, q director.StreamQuery) (page director.StreamPage, err error) {
 	// one snapshot: what is pruned meanwhile is not missed unseen
 	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		page, err = readStream(tx, q)
@@ -206,7 +206,7 @@ const pruneBatch = 5000
 
 // PruneStream removes what came before the time from the beginning of the stream, and returns how much that was.
 // Readers who ask for it later are told of the gap.
-func (s *Store) PruneStream(ctx context.Context, before time.Time) (removed int64, err error) {
+func (s *trailStore) PruneStream(ctx context.Context, before time.Time) (removed int64, err error) {
 	var first, end int64
 	err = errors.Join(
 		s.read.WithContext(ctx).Raw("SELECT COALESCE(MIN(id), 0) FROM stream").Scan(&first).Error,

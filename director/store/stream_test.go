@@ -275,7 +275,7 @@ func TestStreamWritersWaitForEachOther(t *testing.T) {
 	defer cancel()
 	second := make(chan error, 1)
 	err = s.write.Transaction(func(db *gorm.DB) error {
-		first := &Tx{db: db, store: s}
+		first := newTx(&txn{db: db, store: s.database})
 		first.announceAudit(time.Unix(1, 0), "first", "apply", "Network/n")
 		if err := first.flushStream(); err != nil {
 			return err

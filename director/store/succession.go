@@ -18,12 +18,12 @@ type Version struct {
 }
 
 // Versions returns the version of every document.
-func (s *Store) Versions(ctx context.Context) (map[model.Ref]Version, error) {
+func (s *planStore) Versions(ctx context.Context) (map[model.Ref]Version, error) {
 	return versions(s.read.WithContext(ctx))
 }
 
 // Versions returns the version of every document. Until the transaction ends, no other one changes any.
-func (t *Tx) Versions() (map[model.Ref]Version, error) {
+func (t *planTx) Versions() (map[model.Ref]Version, error) {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return nil, dbError("store.versions", "documents", err)
 	}
@@ -44,7 +44,7 @@ func versions(db *gorm.DB) (map[model.Ref]Version, error) {
 
 // DocumentUID returns the uid of the document, or "" if there is none. Until the transaction ends, no other one changes
 // any document.
-func (t *Tx) DocumentUID(ref model.Ref) (string, error) {
+func (t *planTx) DocumentUID(ref model.Ref) (string, error) {
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return "", dbError("store.document", ref.String(), err)
 	}
@@ -57,12 +57,12 @@ func (t *Tx) DocumentUID(ref model.Ref) (string, error) {
 }
 
 // NewestStarted returns the id of the cluster's plan that was started last, or "".
-func (s *Store) NewestStarted(ctx context.Context, cluster string) (string, error) {
+func (s *planStore) NewestStarted(ctx context.Context, cluster string) (string, error) {
 	return newestStarted(s.read.WithContext(ctx), cluster)
 }
 
 // NewestStarted returns the id of the cluster's plan that was started last, or "".
-func (t *Tx) NewestStarted(cluster string) (string, error) { return newestStarted(t.db, cluster) }
+func (t *planTx) NewestStarted(cluster string) (string, error) { return newestStarted(t.db, cluster) }
 
 func newestStarted(db *gorm.DB, cluster string) (string, error) {
 	var ids []string
@@ -80,7 +80,7 @@ func newestStarted(db *gorm.DB, cluster string) (string, error) {
 }
 
 // DiscardPlans gives up the cluster's plans in the phases.
-func (t *Tx) DiscardPlans(cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
+func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
 	ids, err := t.PlansIn(cluster, phases...)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (t *Tx) DiscardPlans(cluster, reason, by string, at time.Time, phases ...pl
 }
 
 // PlansIn returns the ids of the cluster's plans in the phases, the oldest first.
-func (t *Tx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
+func (t *planTx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
 	var ids []string
 	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, phases).Order("created_at, id").Pluck(
 		"id", &ids,
@@ -108,7 +108,7 @@ func (t *Tx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
 }
 
 // Living returns the names of the cluster's machines that exist or are reserved, in order.
-func (t *Tx) Living(clusterUID string) ([]string, error) {
+func (t *planTx) Living(clusterUID string) ([]string, error) {
 	var names []string
 	err := t.db.Model(&machineRow{}).Where("cluster_uid = ? AND deleted_at = 0", clusterUID).Order("name").Pluck(
 		"name", &names,
@@ -117,7 +117,7 @@ func (t *Tx) Living(clusterUID string) ([]string, error) {
 }
 
 // SkippedSteps returns the steps of the plan that a person has had skipped.
-func (s *Store) SkippedSteps(ctx context.Context, planID string) (map[string]bool, error) {
+func (s *planStore) SkippedSteps(ctx context.Context, planID string) (map[string]bool, error) {
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&stepRow{}).Where(
 		"plan_id = ? AND status = ?", planID, string(plan.Skipped),

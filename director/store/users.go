@@ -36,14 +36,14 @@ func (r tokenRow) toDomain() director.Token {
 }
 
 // GetUser returns the user, or not_found.
-func (s *Store) GetUser(ctx context.Context, name string) (director.User, error) {
+func (s *userStore) GetUser(ctx context.Context, name string) (director.User, error) {
 	var row userRow
 	err := s.read.WithContext(ctx).Where("name = ?", name).Take(&row).Error
 	return row.toDomain(), dbError("store.user", "user "+name, err)
 }
 
 // PutUser creates or replaces the user. Tokens of the user stay.
-func (s *Store) PutUser(ctx context.Context, u director.User) error {
+func (s *userStore) PutUser(ctx context.Context, u director.User) error {
 	row := userRow{
 		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
 		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
@@ -57,14 +57,14 @@ func (s *Store) PutUser(ctx context.Context, u director.User) error {
 }
 
 // DeleteUser removes the user with all tokens. No error if the user is gone.
-func (s *Store) DeleteUser(ctx context.Context, name string) error {
+func (s *userStore) DeleteUser(ctx context.Context, name string) error {
 	return dbError(
 		"store.user", "user "+name, s.write.WithContext(ctx).Where("name = ?", name).Delete(&userRow{}).Error,
 	)
 }
 
 // ListUsers returns every user by name.
-func (s *Store) ListUsers(ctx context.Context) ([]director.User, error) {
+func (s *userStore) ListUsers(ctx context.Context) ([]director.User, error) {
 	var rows []userRow
 	if err := s.read.WithContext(ctx).Order("name").Find(&rows).Error; err != nil {
 		return nil, dbError("store.users", "users", err)
@@ -77,14 +77,14 @@ func (s *Store) ListUsers(ctx context.Context) ([]director.User, error) {
 }
 
 // GetToken returns the token, or not_found.
-func (s *Store) GetToken(ctx context.Context, hash string) (director.Token, error) {
+func (s *userStore) GetToken(ctx context.Context, hash string) (director.Token, error) {
 	var row tokenRow
 	err := s.read.WithContext(ctx).Where("hash = ?", hash).Take(&row).Error
 	return row.toDomain(), dbError("store.token", "such token", err)
 }
 
 // PutToken creates or replaces the token.
-func (s *Store) PutToken(ctx context.Context, t director.Token) error {
+func (s *userStore) PutToken(ctx context.Context, t director.Token) error {
 	row := tokenRow{Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires)}
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true,
@@ -95,14 +95,14 @@ func (s *Store) PutToken(ctx context.Context, t director.Token) error {
 }
 
 // DeleteToken removes the token. No error if it is gone.
-func (s *Store) DeleteToken(ctx context.Context, hash string) error {
+func (s *userStore) DeleteToken(ctx context.Context, hash string) error {
 	return dbError(
 		"store.token", "the token", s.write.WithContext(ctx).Where("hash = ?", hash).Delete(&tokenRow{}).Error,
 	)
 }
 
 // ListTokens returns the tokens of a user, or of all for "", the oldest first.
-func (s *Store) ListTokens(ctx context.Context, user string) ([]director.Token, error) {
+func (s *userStore) ListTokens(ctx context.Context, user string) ([]director.Token, error) {
 	q := s.read.WithContext(ctx).Order("created_at, hash")
 	if user != "" {
 		q = q.Where("user_name = ?", user)
@@ -119,7 +119,7 @@ func (s *Store) ListTokens(ctx context.Context, user string) ([]director.Token, 
 }
 
 // PruneTokens removes tokens that expired before the time.
-func (s *Store) PruneTokens(ctx context.Context, before time.Time) error {
+func (s *userStore) PruneTokens(ctx context.Context, before time.Time) error {
 	return dbError(
 		"store.tokens", "tokens",
 		s.write.WithContext(ctx).Where("expires_at < ?", micros(before)).Delete(&tokenRow{}).Error,
