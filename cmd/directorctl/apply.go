@@ -21,7 +21,7 @@ func filesFlag(cmd *cobra.Command, files *[]string) {
 }
 
 // withSources is connected for a command that sends documents, which it reads first.
-func (a *app) withSources(
+func (a *modelCommands) withSources(
 	files *[]string, run func(cmd *cobra.Command, api *client.Client, src *sources) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -39,7 +39,7 @@ func (a *app) withSources(
 	}
 }
 
-func (a *app) applyCommand() *cobra.Command {
+func (a *modelCommands) applyCommand() *cobra.Command {
 	var files []string
 	var dryRun bool
 	var options makeOptions
@@ -132,7 +132,7 @@ func (a *app) printChanges(applied wire.Applied) {
 	}
 }
 
-func (a *app) printNext(applied wire.Applied) {
+func (a *modelCommands) printNext(applied wire.Applied) {
 	if applied.DryRun {
 		return
 	}
@@ -144,7 +144,7 @@ func (a *app) printNext(applied wire.Applied) {
 }
 
 // startClusters starts what each applied cluster needs, and then follows the plans one after the other.
-func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, options startOptions) error {
+func (a *modelCommands) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, options startOptions) error {
 	var started []wire.Plan
 	for _, c := range applied.Changes {
 		if c.Kind != string(model.KindCluster) {
@@ -176,7 +176,7 @@ func (a *app) startClusters(cmd *cobra.Command, api *client.Client, applied wire
 	return nil
 }
 
-func (a *app) diffCommand() *cobra.Command {
+func (a *modelCommands) diffCommand() *cobra.Command {
 	var files []string
 	var exit bool
 	cmd := &cobra.Command{

@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func (a *modelCommands) checkCommand() *cobra.Command {
 	form := formTable
 	var operation string
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ func (a *app) checkCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printChecked(v wire.Checked) {
+func (a *modelCommands) printChecked(v wire.Checked) {
 	for _, w := range v.Warnings {
 		say(a.out, "warning: %s\n", plain(w))
 	}
@@ -71,7 +71,7 @@ func (a *app) printChecked(v wire.Checked) {
 }
 
 // printProblems shows problems as a table; what to do follows, because it is longer than a cell.
-func (a *app) printProblems(list []wire.ProblemField) {
+func (a *modelCommands) printProblems(list []wire.ProblemField) {
 	table(a.out, "# DOCUMENT FIELD PROBLEM", func(row func(...string)) {
 		for i, p := range list {
 			field := strings.TrimPrefix(p.Field, p.Document+": ")
@@ -91,7 +91,7 @@ func (a *app) printProblems(list []wire.ProblemField) {
 	}
 }
 
-func (a *app) capacityCommand() *cobra.Command {
+func (a *modelCommands) capacityCommand() *cobra.Command {
 	form := formTable
 	size := model.VMSize{CPUs: 2, Memory: 4 * model.GiB, Disk: 30 * model.GiB}
 	var cluster string
@@ -143,7 +143,7 @@ func (a *app) capacityCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printCapacity(c wire.Capacity) {
+func (a *modelCommands) printCapacity(c wire.Capacity) {
 	say(a.out, "Provider %s\n", c.Provider)
 	if c.Unseen != "" {
 		a.printUnseen([]wire.Compared{{Name: c.Provider, Unseen: c.Unseen, Hint: c.Hint}})

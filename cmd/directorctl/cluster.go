@@ -14,7 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 )
 
-func (a *app) kubeconfigCommand() *cobra.Command {
+func (a *clusterCommands) kubeconfigCommand() *cobra.Command {
 	var out string
 	var ttl time.Duration
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) inventoryCommand() *cobra.Command {
+func (a *clusterCommands) inventoryCommand() *cobra.Command {
 	var o inventoryOptions
 	cmd := &cobra.Command{
 		Use:   "inventory CLUSTER [export]",
@@ -119,7 +119,7 @@ func (o *inventoryOptions) check(cmd *cobra.Command, args []string) error {
 }
 
 // inventoryFiles asks for the inventory, and for the password first if it is to hold secrets.
-func (a *app) inventoryFiles(
+func (a *clusterCommands) inventoryFiles(
 	ctx context.Context, api *client.Client, cluster string, o inventoryOptions,
 ) (map[string]string, error) {
 	if !o.secrets {
@@ -133,7 +133,7 @@ func (a *app) inventoryFiles(
 }
 
 // exportFiles writes files below dir, readable by the user alone, since inventories name hosts and may hold secrets.
-func (a *app) exportFiles(dir string, files map[string]string) error {
+func (a *clusterCommands) exportFiles(dir string, files map[string]string) error {
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !filepath.IsLocal(path) {
 			return director.Errorf(

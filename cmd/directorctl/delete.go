@@ -9,7 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+func (a *modelCommands) deleteCommand() *cobra.Command {
 	var data bool
 	var options startOptions
 	var kind model.Kind
@@ -63,7 +63,7 @@ func (a *app) deleteDocument(cmd *cobra.Command, api *client.Client, ref model.R
 	return nil
 }
 
-func (a *app) deleteCluster(
+func (a *modelCommands) deleteCluster(
 	cmd *cobra.Command, api *client.Client, ref model.Ref, r plan.Request, options startOptions,
 ) error {
 	c, err := api.Cluster(cmd.Context(), ref.Name)

@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) disksCommand() *cobra.Command {
+func (a *providerCommands) disksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "disks", Short: "List the disks that outlived their VMs, and delete one by its name",
 		Long: "The data disks of nodes stay when their VMs go, unless a person says otherwise, and so do disks that " +
@@ -25,7 +25,7 @@ func (a *app) disksCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) disksListCommand() *cobra.Command {
+func (a *providerCommands) disksListCommand() *cobra.Command {
 	form := formTable
 	var f client.DiskFilter
 	cmd := &cobra.Command{
@@ -69,7 +69,7 @@ func (a *app) printDisks(list []wire.Disk) {
 	})
 }
 
-func (a *app) disksDeleteCommand() *cobra.Command {
+func (a *providerCommands) disksDeleteCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete PROVIDER ID", Short: "Delete a kept disk with everything on it",
@@ -192,7 +192,7 @@ func diskOf(kept wire.Disks, node string) (string, error) {
 }
 
 // printDiskAudit sums up the kept disks of an audit.
-func (a *app) printDiskAudit(disks []wire.Disk) {
+func (a *providerCommands) printDiskAudit(disks []wire.Disk) {
 	n, bytes, oldest := 0, int64(0), time.Duration(0)
 	for _, d := range disks {
 		if d.State != "kept" {

@@ -14,7 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) eventsCommand() *cobra.Command {
+func (a *planCommands) eventsCommand() *cobra.Command {
 	var follow bool
 	var f client.StreamFilter
 	form := formTable
@@ -75,7 +75,7 @@ func (a *app) eventsCommand() *cobra.Command {
 const mostTail = 1000
 
 // listEvents prints what is there now.
-func (a *app) listEvents(cmd *cobra.Command, api *client.Client, f client.StreamFilter, form string) error {
+func (a *planCommands) listEvents(cmd *cobra.Command, api *client.Client, f client.StreamFilter, form string) error {
 	all := wire.Stream{Items: []wire.StreamEvent{}}
 	for {
 		page, err := api.Stream(cmd.Context(), f)
@@ -101,7 +101,7 @@ func (a *app) listEvents(cmd *cobra.Command, api *client.Client, f client.Stream
 }
 
 // watchEvents prints what happens until an interrupt.
-func (a *app) watchEvents(cmd *cobra.Command, api *client.Client, f client.StreamFilter, form string) error {
+func (a *planCommands) watchEvents(cmd *cobra.Command, api *client.Client, f client.StreamFilter, form string) error {
 	err := api.Watch(cmd.Context(), f, func(e wire.StreamEvent) error {
 		if form == formTable {
 			_, err := fmt.Fprintln(a.out, eventLine(e))

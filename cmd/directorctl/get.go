@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) getCommand() *cobra.Command {
+func (a *modelCommands) getCommand() *cobra.Command {
 	form := formTable
 	var kind model.Kind
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ func (a *app) getCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) get(cmd *cobra.Command, api *client.Client, ref model.Ref, form string) error {
+func (a *modelCommands) get(cmd *cobra.Command, api *client.Client, ref model.Ref, form string) error {
 	ctx := cmd.Context()
 	if form == formYAML {
 		text, err := api.DocumentYAML(ctx, ref)
@@ -199,7 +199,7 @@ func age(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }
 
-func (a *app) describeCommand() *cobra.Command {
+func (a *modelCommands) describeCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use:     "describe cluster NAME | plan ID",
@@ -231,7 +231,7 @@ func (a *app) describeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) describeCluster(cmd *cobra.Command, api *client.Client, name, form string) error {
+func (a *modelCommands) describeCluster(cmd *cobra.Command, api *client.Client, name, form string) error {
 	c, err := api.Cluster(cmd.Context(), name)
 	if err != nil {
 		return err

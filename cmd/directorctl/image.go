@@ -18,7 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) imageCommand() *cobra.Command {
+func (a *providerCommands) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "image", Short: "Import, list, convert and delete node images",
 		Long: "Bring node images to the director and look after them. A document of the kind Image names an " +
@@ -54,7 +54,7 @@ func imageNames(ctx context.Context, c *client.Client, _ []string) []string {
 	return documentNames(ctx, c, model.KindImage)
 }
 
-func (a *app) importImageCommand() *cobra.Command {
+func (a *providerCommands) importImageCommand() *cobra.Command {
 	var in wanted
 	cmd := &cobra.Command{
 		Use: "import FILE [NAME]", Short: "Bring an image file to the director",
@@ -106,7 +106,7 @@ var (
 	partSum  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 )
 
-func (a *app) importImage(ctx context.Context, api *client.Client, in wanted) error {
+func (a *providerCommands) importImage(ctx context.Context, api *client.Client, in wanted) error {
 	show := a.progress()
 	defer show.end()
 	f, err := in.open(ctx)
@@ -177,7 +177,7 @@ func imageDocument(name, unsigned string, f wire.ImageFile) model.Document {
 
 // nameImage lets the document name the file; without a name it prints one. unsigned is why the file is used without a
 // signature.
-func (a *app) nameImage(ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile) error {
+func (a *providerCommands) nameImage(ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile) error {
 	what := fmt.Sprintf(
 		"qcow2 (compat %s) of %s with Kubernetes %s, SHA-256 %s", f.Compat, amount(f.Size), f.Kubernetes, f.SHA256,
 	)
@@ -219,7 +219,7 @@ func (a *app) nameImage(ctx context.Context, api *client.Client, name, unsigned 
 	return nil
 }
 
-func (a *app) listImagesCommand() *cobra.Command {
+func (a *providerCommands) listImagesCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the images and the imported files", Args: exact(),
@@ -301,7 +301,7 @@ func findImage(ctx context.Context, api *client.Client, name string) (wire.Image
 		WithHint("name one by its document")
 }
 
-func (a *app) convertImageCommand() *cobra.Command {
+func (a *providerCommands) convertImageCommand() *cobra.Command {
 	var compat, as string
 	cmd := &cobra.Command{
 		Use: "convert NAME", Short: "Make an image in another version of qcow2 of an imported one",
@@ -341,7 +341,7 @@ func (a *app) convertImageCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) deleteImageCommand() *cobra.Command {
+func (a *providerCommands) deleteImageCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete an image that nothing uses",
@@ -385,7 +385,7 @@ func (a *app) deleteImageCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) pruneImagesCommand() *cobra.Command {
+func (a *providerCommands) pruneImagesCommand() *cobra.Command {
 	var dryRun bool
 	var options consent
 	var older time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 )
 
-func (a *app) loginCommand() *cobra.Command {
+func (a *accountCommands) loginCommand() *cobra.Command {
 	var user, passwordFile, caFile, fingerprint string
 	cmd := &cobra.Command{
 		Use:   "login",
@@ -75,7 +75,7 @@ func (a *app) loginCommand() *cobra.Command {
 }
 
 // trust settles how the director is known: by the flags, by an earlier login, by the system, or by asking.
-func (a *app) trust(ctx context.Context, c config, caFile, fingerprint string) (config, error) {
+func (a *accountCommands) trust(ctx context.Context, c config, caFile, fingerprint string) (config, error) {
 	switch {
 	case c.Server == "":
 		return c, noDirector()
@@ -163,7 +163,7 @@ func (a *app) password(file, prompt string) (director.Secret, error) {
 	return director.Secret(p), nil
 }
 
-func (a *app) logoutCommand() *cobra.Command {
+func (a *accountCommands) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
 		Short: "End the token and forget it",
@@ -186,7 +186,7 @@ func (a *app) logoutCommand() *cobra.Command {
 	}
 }
 
-func (a *app) passwordCommand() *cobra.Command {
+func (a *accountCommands) passwordCommand() *cobra.Command {
 	var currentFile, newFile string
 	cmd := &cobra.Command{
 		Use:   "password",
@@ -231,7 +231,7 @@ func (a *app) passwordCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) whoamiCommand() *cobra.Command {
+func (a *accountCommands) whoamiCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use:   "whoami",

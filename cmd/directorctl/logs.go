@@ -20,7 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) logsCommand() *cobra.Command {
+func (a *planCommands) logsCommand() *cobra.Command {
 	var follow, failed, raw bool
 	var step string
 	var attempt int

@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) nodeCommand() *cobra.Command {
+func (a *clusterCommands) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Look at nodes, and work on them: drain, delete, rejoin, replace, repair",
@@ -67,7 +67,7 @@ type nodeVerb struct {
 	drains, deletes  bool // whether it takes the flags of drains, and of what a deletion may do
 }
 
-func (a *app) nodeVerb(v nodeVerb) *cobra.Command {
+func (a *clusterCommands) nodeVerb(v nodeVerb) *cobra.Command {
 	r := plan.Request{Operation: v.op}
 	var options requestOptions
 	var keys []string
@@ -154,7 +154,7 @@ func drainFlags(cmd *cobra.Command, d *plan.Drain) {
 }
 
 // request has a plan made, shows it, and starts it after a confirmation.
-func (a *app) request(
+func (a *clusterCommands) request(
 	ctx context.Context, api *client.Client, cluster string, r plan.Request, options requestOptions,
 ) error {
 	p, err := api.MakePlan(ctx, cluster, r)
@@ -173,7 +173,7 @@ func (a *app) request(
 	return a.startAndFollow(ctx, api, p, options.startOptions)
 }
 
-func (a *app) nodeDrainCommand() *cobra.Command {
+func (a *clusterCommands) nodeDrainCommand() *cobra.Command {
 	cmd := a.nodeVerb(nodeVerb{
 		op: plan.NodeDrain, use: "drain", short: "Evict the pods of nodes, as their disruption budgets allow",
 		drains: true,
@@ -205,7 +205,7 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) dryRunDrain(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
+func (a *clusterCommands) dryRunDrain(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
 	all := map[string][]wire.Eviction{}
 	for _, n := range nodes {
 		list, err := api.Rehearse(ctx, cluster, n)
@@ -235,7 +235,7 @@ func (a *app) dryRunDrain(ctx context.Context, api *client.Client, cluster strin
 	})
 }
 
-func (a *app) nodeListCommand() *cobra.Command {
+func (a *clusterCommands) nodeListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list CLUSTER", Short: "Show the nodes of a cluster as director, hypervisor and cluster see them",
@@ -253,7 +253,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printNodes(cluster string, v wire.Nodes) {
+func (a *clusterCommands) printNodes(cluster string, v wire.Nodes) {
 	table(a.out, "NODE ROLE ADDRESS HOST VM VERSION WANTED STATUS CERTIFICATES PROBLEM", func(row func(...string)) {
 		for _, n := range v.Items {
 			row(
@@ -311,7 +311,7 @@ func nodeStatus(n wire.Node, seen bool) string {
 	return s
 }
 
-func (a *app) nodeRepairCommand() *cobra.Command {
+func (a *clusterCommands) nodeRepairCommand() *cobra.Command {
 	var options requestOptions
 	var move plan.Request
 	cmd := &cobra.Command{
@@ -334,7 +334,7 @@ func (a *app) nodeRepairCommand() *cobra.Command {
 }
 
 // repairNodes plans the repair of the unhealthy nodes, or of the named ones, and says what is left for another plan.
-func (a *app) repairNodes(
+func (a *clusterCommands) repairNodes(
 	ctx context.Context, api *client.Client, cluster string, names []string, move plan.Request, options requestOptions,
 ) error {
 	v, err := api.Nodes(ctx, cluster)
@@ -441,7 +441,7 @@ func repairOf(v wire.Nodes, names []string, lost string) (r plan.Request, rest i
 	return r, rest, nil
 }
 
-func (a *app) scaleCommand() *cobra.Command {
+func (a *clusterCommands) scaleCommand() *cobra.Command {
 	var pools map[string]int
 	var masters int
 	var remove, adopt []string
@@ -496,7 +496,7 @@ func (a *app) scaleCommand() *cobra.Command {
 
 // setCounts writes numbers of nodes into the document of the cluster, unless someone else has changed it meanwhile.
 // masters 0 leaves theirs.
-func (a *app) setCounts(
+func (a *clusterCommands) setCounts(
 	ctx context.Context, api *client.Client, cluster string, masters int, pools map[string]int,
 ) error {
 	stored, err := api.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})

@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) phaseCommand() *cobra.Command {
+func (a *planCommands) phaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "phase",
 		Short: "Tell what an outer plan is about to do with a hypervisor host, or has done",
@@ -47,7 +47,7 @@ func (a *app) phaseCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) phaseShowCommand() *cobra.Command {
+func (a *planCommands) phaseShowCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "show TASK", Short: "Show a task", Args: exact("TASK"),
@@ -65,7 +65,7 @@ func (a *app) phaseShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printPhase(t wire.PhaseTask) {
+func (a *planCommands) printPhase(t wire.PhaseTask) {
 	facts(a.out, func(line func(name, text string)) {
 		line("Task", t.TaskID)
 		line("Phase", t.Phase)
@@ -100,7 +100,7 @@ func (a *app) printPhase(t wire.PhaseTask) {
 	})
 }
 
-func (a *app) phaseVerb(use string, name director.PhaseName, short string) *cobra.Command {
+func (a *planCommands) phaseVerb(use string, name director.PhaseName, short string) *cobra.Command {
 	o := phaseOptions{request: director.PhaseRequest{Phase: name}}
 	run := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		return a.phase(cmd.Context(), api, o.id, o.request, o.wait, o.timeout)
@@ -186,7 +186,7 @@ func (o *phaseOptions) complete(cmd *cobra.Command) error {
 }
 
 // phase asks for the task and, with wait, until it does not move any more.
-func (a *app) phase(
+func (a *planCommands) phase(
 	ctx context.Context, api *client.Client, id string, r director.PhaseRequest, wait bool, timeout time.Duration,
 ) error {
 	t, err := api.AskPhase(ctx, id, r)
@@ -235,7 +235,7 @@ func (a *app) phase(
 }
 
 // showPhase prints what is new.
-func (a *app) showPhase(t wire.PhaseTask, shown map[string]string) {
+func (a *planCommands) showPhase(t wire.PhaseTask, shown map[string]string) {
 	for _, c := range t.Clusters {
 		for _, n := range c.Nodes {
 			switch {
@@ -250,7 +250,7 @@ func (a *app) showPhase(t wire.PhaseTask, shown map[string]string) {
 	a.phaseLine(shown, "task "+t.TaskID, t.State+": "+t.Message)
 }
 
-func (a *app) phaseLine(shown map[string]string, about, text string) {
+func (a *planCommands) phaseLine(shown map[string]string, about, text string) {
 	if shown[about] != text {
 		shown[about] = text
 		say(a.out, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), about, plain(text))
@@ -258,7 +258,7 @@ func (a *app) phaseLine(shown map[string]string, about, text string) {
 }
 
 // phaseOutcome says how the task ended.
-func (a *app) phaseOutcome(t wire.PhaseTask) error {
+func (a *planCommands) phaseOutcome(t wire.PhaseTask) error {
 	if t.State == string(director.PhaseDone) {
 		say(a.out, "Task %s is done.\n", t.TaskID)
 		return nil

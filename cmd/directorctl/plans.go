@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) planCommand() *cobra.Command {
+func (a *planCommands) planCommand() *cobra.Command {
 	var remove, data bool
 	var options makeOptions
 	var adopt []string
@@ -112,7 +112,7 @@ func (a *app) followIf(ctx context.Context, options startOptions, api *client.Cl
 	return a.follow(ctx, api, p)
 }
 
-func (a *app) startCommand() *cobra.Command {
+func (a *planCommands) startCommand() *cobra.Command {
 	var options startOptions
 	cmd := &cobra.Command{
 		Use:               "start PLAN",
@@ -134,7 +134,7 @@ func (a *app) startCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) plansCommand() *cobra.Command {
+func (a *planCommands) plansCommand() *cobra.Command {
 	var cluster string
 	var phases []string
 	var limit int
@@ -188,7 +188,7 @@ func (a *app) plansCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) archiveCommand() *cobra.Command {
+func (a *planCommands) archiveCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "archive PLAN",
@@ -291,7 +291,7 @@ func printPlans(w io.Writer, plans []wire.PlanSummary, now time.Time) {
 }
 
 // verbCommand is a command that does one thing to a plan.
-func (a *app) verbCommand(
+func (a *planCommands) verbCommand(
 	use, short, done string, do func(context.Context, *client.Client, string) (wire.Plan, error), wait *bool,
 ) *cobra.Command {
 	return &cobra.Command{
@@ -313,7 +313,7 @@ func (a *app) verbCommand(
 	}
 }
 
-func (a *app) cancelCommand() *cobra.Command {
+func (a *planCommands) cancelCommand() *cobra.Command {
 	var now bool
 	cmd := a.verbCommand("cancel", "Stop a plan between steps", "is told to stop",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
@@ -326,7 +326,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) retryCommand() *cobra.Command {
+func (a *planCommands) retryCommand() *cobra.Command {
 	var wait bool
 	var step string
 	cmd := a.verbCommand("retry", "Continue a stopped plan: run what failed, waits for a person or was paused",
@@ -340,7 +340,7 @@ func (a *app) retryCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) approveCommand() *cobra.Command {
+func (a *planCommands) approveCommand() *cobra.Command {
 	return a.verbCommand("approve", "Agree to the start of a plan that destroys something", "is approved",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			p, err := api.Plan(ctx, id)
@@ -353,7 +353,7 @@ func (a *app) approveCommand() *cobra.Command {
 		}, nil)
 }
 
-func (a *app) pauseCommand() *cobra.Command {
+func (a *planCommands) pauseCommand() *cobra.Command {
 	var reason string
 	cmd := a.verbCommand("pause", "Start no further steps of a plan", "is paused",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
@@ -365,7 +365,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) skipCommand() *cobra.Command {
+func (a *planCommands) skipCommand() *cobra.Command {
 	var step, reason string
 	cmd := a.verbCommand("skip", "Leave a step out of a plan", "continues without the step",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
@@ -379,7 +379,7 @@ func (a *app) skipCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) undoCommand() *cobra.Command {
+func (a *planCommands) undoCommand() *cobra.Command {
 	var wait bool
 	cmd := a.verbCommand("undo", "Undo what a stopped plan did", "is being undone",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
@@ -391,7 +391,7 @@ func (a *app) undoCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) discardCommand() *cobra.Command {
+func (a *planCommands) discardCommand() *cobra.Command {
 	return a.verbCommand("discard", "Give up a plan that does not run", "is given up",
 		func(ctx context.Context, api *client.Client, id string) (wire.Plan, error) {
 			return api.DiscardPlan(ctx, id)

@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) providerCommand() *cobra.Command {
+func (a *providerCommands) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "provider", Short: "Test providers, and keep their credentials",
 		Long: "Providers are documents: directorctl apply makes and changes them, get -o yaml exports them. Their " +
@@ -29,7 +29,7 @@ func (a *app) providerCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) providerTestCommand() *cobra.Command {
+func (a *providerCommands) providerTestCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "test NAME", Short: "Connect to a provider and say what is wrong", Args: exact("NAME"),
@@ -54,7 +54,7 @@ func (a *app) providerTestCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printTest(v wire.ProviderTest) {
+func (a *providerCommands) printTest(v wire.ProviderTest) {
 	table(a.out, "HOST WHAT RESULT FOUND", func(row func(...string)) {
 		for _, p := range v.Probes {
 			result, found := "ok", p.Found
@@ -71,7 +71,7 @@ func (a *app) printTest(v wire.ProviderTest) {
 	}
 }
 
-func (a *app) credentialsSetCommand() *cobra.Command {
+func (a *providerCommands) credentialsSetCommand() *cobra.Command {
 	var user, file string
 	cmd := &cobra.Command{
 		Use: "set NAME --user USER", Short: "Set or change credentials", Args: exact("NAME"),
@@ -110,7 +110,7 @@ func (a *app) credentialsSetCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) credentialsListCommand() *cobra.Command {
+func (a *providerCommands) credentialsListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List credentials, without their passwords", Args: exact(),
@@ -135,7 +135,7 @@ func (a *app) credentialsListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) credentialsDeleteCommand() *cobra.Command {
+func (a *providerCommands) credentialsDeleteCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete credentials that no provider names", Args: exact("NAME"),

@@ -34,7 +34,7 @@ type part struct {
 const streamName = "input"
 
 // readSources reads files, directories (their .yaml, .yml and .json files) and the standard input for -.
-func (a *app) readSources(ctx context.Context, cmd *cobra.Command, paths []string) (*sources, error) {
+func (a *modelCommands) readSources(ctx context.Context, cmd *cobra.Command, paths []string) (*sources, error) {
 	if len(paths) == 0 {
 		return nil, usage(cmd, "no documents are given: -f FILE, -f DIR or -f -")
 	}

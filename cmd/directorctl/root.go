@@ -23,6 +23,21 @@ type app struct {
 	serverFlag string
 }
 
+// modelCommands state what should be, and show what there is.
+type modelCommands struct{ *app }
+
+// planCommands make plans, start them and look at them.
+type planCommands struct{ *app }
+
+// clusterCommands work with the nodes of a cluster, and give the means to use it.
+type clusterCommands struct{ *app }
+
+// providerCommands work with hypervisors: their VMs, disks and images.
+type providerCommands struct{ *app }
+
+// accountCommands log in, and keep the keys that releases are signed with.
+type accountCommands struct{ *app }
+
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "directorctl",
@@ -50,29 +65,7 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "sign", Title: "Sign what clusters are made from:"},
 		&cobra.Group{ID: "session", Title: "Session:"},
 	)
-	add := func(group string, commands ...*cobra.Command) {
-		for _, c := range commands {
-			c.GroupID = group
-			root.AddCommand(c)
-		}
-	}
-	add(
-		"model", a.applyCommand(), a.diffCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(),
-		a.imageCommand(),
-	)
-	add("plan", a.checkCommand(), a.planCommand(), a.startCommand(), a.plansCommand(), a.followCommand(),
-		a.logsCommand(), a.eventsCommand(),
-		a.approveCommand(), a.pauseCommand(), a.cancelCommand(), a.retryCommand(), a.skipCommand(), a.undoCommand(),
-		a.discardCommand(),
-		a.schedulesCommand())
-	add(
-		"cluster", a.nodeCommand(), a.phaseCommand(), a.scaleCommand(), a.rotateCommand(), a.kubeconfigCommand(),
-		a.inventoryCommand(),
-	)
-	add("provider", a.providerCommand(), a.vmsCommand(), a.disksCommand(), a.capacityCommand())
-	add("sign", a.signCommand(), a.verifyCommand(), a.keyCommand())
-	add("session", a.loginCommand(), a.logoutCommand(), a.passwordCommand(), a.whoamiCommand())
-	root.AddCommand(a.versionCommand(), exitCodesTopic())
+	a.addCommands(root)
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -82,6 +75,42 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return root
+}
+
+// addCommands adds every command below its group.
+func (a *app) addCommands(root *cobra.Command) {
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	models, plans, clusters := &modelCommands{a}, &planCommands{a}, &clusterCommands{a}
+	providers, accounts := &providerCommands{a}, &accountCommands{a}
+	add(
+		"model", models.applyCommand(), models.diffCommand(), models.getCommand(), models.describeCommand(),
+		models.deleteCommand(), providers.imageCommand(),
+	)
+	add(
+		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(), a.followCommand(),
+		plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(), plans.pauseCommand(), plans.cancelCommand(),
+		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
+		clusters.schedulesCommand(),
+	)
+	add(
+		"cluster", clusters.nodeCommand(), plans.phaseCommand(), clusters.scaleCommand(), clusters.rotateCommand(),
+		clusters.kubeconfigCommand(), clusters.inventoryCommand(),
+	)
+	add(
+		"provider", providers.providerCommand(), providers.vmsCommand(), providers.disksCommand(),
+		models.capacityCommand(),
+	)
+	add("sign", accounts.signCommand(), accounts.verifyCommand(), accounts.keyCommand())
+	add(
+		"session", accounts.loginCommand(), accounts.logoutCommand(), accounts.passwordCommand(),
+		accounts.whoamiCommand(),
+	)
+	root.AddCommand(a.versionCommand(), exitCodesTopic())
 }
 
 // exact takes exactly the named arguments.

@@ -7,7 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-func (a *app) rotateCommand() *cobra.Command {
+func (a *clusterCommands) rotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Give a cluster other credentials",
@@ -18,7 +18,7 @@ func (a *app) rotateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) rotatePullCommand() *cobra.Command {
+func (a *clusterCommands) rotatePullCommand() *cobra.Command {
 	var options requestOptions
 	cmd := &cobra.Command{
 		Use:   "pull-password CLUSTER",

@@ -14,7 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) schedulesCommand() *cobra.Command {
+func (a *clusterCommands) schedulesCommand() *cobra.Command {
 	form := formTable
 	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		items, err := api.Schedules(cmd.Context())
@@ -63,7 +63,7 @@ func scheduleNames(ctx context.Context, c *client.Client, _ []string) []string {
 	return names
 }
 
-func (a *app) runScheduleCommand() *cobra.Command {
+func (a *clusterCommands) runScheduleCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use: "run NAME", Short: "Run the job of a schedule now", Args: exact("NAME"),
@@ -86,7 +86,7 @@ func (a *app) runScheduleCommand() *cobra.Command {
 }
 
 // awaitRun asks until the run has ended, and returns how.
-func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run wire.ScheduleRun) error {
+func (a *clusterCommands) awaitRun(ctx context.Context, api *client.Client, name string, run wire.ScheduleRun) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -119,7 +119,7 @@ func (a *app) awaitRun(ctx context.Context, api *client.Client, name string, run
 	}
 }
 
-func (a *app) suspendCommand(verb, short string, suspend bool) *cobra.Command {
+func (a *clusterCommands) suspendCommand(verb, short string, suspend bool) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: exact("NAME"), ValidArgsFunction: a.complete(0, scheduleNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {

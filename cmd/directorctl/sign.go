@@ -16,7 +16,7 @@ import (
 
 const opSign = "directorctl.sign"
 
-func (a *app) keyCommand() *cobra.Command {
+func (a *accountCommands) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "key", Short: "Make a key that signs release bundles and node images", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -64,7 +64,7 @@ func (a *app) keyCommand() *cobra.Command {
 }
 
 // newPassword reads a password, twice if a person writes it.
-func (a *app) newPassword(file string) (director.Secret, error) {
+func (a *accountCommands) newPassword(file string) (director.Secret, error) {
 	password, err := a.password(file, "Password of the key: ")
 	if err != nil || file != "" || !a.inIsTerminal() {
 		return password, err
@@ -76,7 +76,7 @@ func (a *app) newPassword(file string) (director.Secret, error) {
 	return password, err
 }
 
-func (a *app) signCommand() *cobra.Command {
+func (a *accountCommands) signCommand() *cobra.Command {
 	var keyFile, passwordFile, public, kubernetes string
 	cmd := &cobra.Command{
 		Use: "sign PATH", Short: "Sign a release bundle or a node image", Args: exact("PATH"),
@@ -134,7 +134,7 @@ func (a *app) signCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) verifyCommand() *cobra.Command {
+func (a *accountCommands) verifyCommand() *cobra.Command {
 	var trusted []string
 	var kubernetes string
 	cmd := &cobra.Command{
@@ -195,7 +195,7 @@ type signable struct {
 }
 
 // signable checks a bundle or an image as a whole.
-func (a *app) signable(ctx context.Context, path, kubernetes string) (signable, error) {
+func (a *accountCommands) signable(ctx context.Context, path, kubernetes string) (signable, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)
@@ -217,7 +217,7 @@ func (a *app) signable(ctx context.Context, path, kubernetes string) (signable, 
 	}, nil
 }
 
-func (a *app) signableImage(ctx context.Context, path, kubernetes string) (signable, error) {
+func (a *accountCommands) signableImage(ctx context.Context, path, kubernetes string) (signable, error) {
 	f, err := wanted{path: path, kubernetes: kubernetes}.open(ctx)
 	if err != nil {
 		return signable{}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *app) vmsCommand() *cobra.Command {
+func (a *providerCommands) vmsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "vms", Short: "Compare the ledger of VMs with the hypervisors, and resolve differences",
 		Long: "The director records every VM in its ledger before it creates it. These commands compare the ledger " +
@@ -29,7 +29,7 @@ func providerNames(ctx context.Context, c *client.Client, _ []string) []string {
 	return documentNames(ctx, c, model.KindProvider)
 }
 
-func (a *app) vmsListCommand() *cobra.Command {
+func (a *providerCommands) vmsListCommand() *cobra.Command {
 	form := formTable
 	var strangers bool
 	cmd := &cobra.Command{
@@ -85,7 +85,7 @@ func (a *app) printUnseen(list []wire.Compared) {
 	}
 }
 
-func (a *app) vmsAuditCommand() *cobra.Command {
+func (a *providerCommands) vmsAuditCommand() *cobra.Command {
 	form := formTable
 	var exit bool
 	cmd := &cobra.Command{
@@ -130,7 +130,7 @@ func (a *app) vmsAuditCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printAudit(v wire.Audit) {
+func (a *providerCommands) printAudit(v wire.Audit) {
 	vms, seen := 0, 0
 	for _, p := range v.Providers {
 		if p.Unseen == "" {
@@ -156,7 +156,7 @@ func (a *app) printAudit(v wire.Audit) {
 	a.printUnseen(v.Providers)
 }
 
-func (a *app) vmsAdoptCommand() *cobra.Command {
+func (a *providerCommands) vmsAdoptCommand() *cobra.Command {
 	var addresses []string
 	var options consent
 	form := formTable
@@ -221,7 +221,7 @@ func saidAddresses(cmd *cobra.Command, written []string) (wire.VMAdopt, error) {
 	return said, nil
 }
 
-func (a *app) vmsReclaimCommand() *cobra.Command {
+func (a *providerCommands) vmsReclaimCommand() *cobra.Command {
 	var disks bool
 	var options consent
 	form := formTable

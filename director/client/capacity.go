@@ -12,7 +12,7 @@ import (
 )
 
 // Check says everything that a plan for the request would be refused for.
-func (c *Client) Check(ctx context.Context, cluster string, r plan.Request) (wire.Checked, error) {
+func (c *clusterCalls) Check(ctx context.Context, cluster string, r plan.Request) (wire.Checked, error) {
 	var v wire.Checked
 	err := c.call(
 		ctx, request{method: http.MethodPost, path: "/clusters/" + cluster + "/check", body: wire.PlanRequestOf(r)}, &v,
@@ -21,7 +21,7 @@ func (c *Client) Check(ctx context.Context, cluster string, r plan.Request) (wir
 }
 
 // Capacity tells what the hosts of the providers, or of all, have left, and how many VMs of the size still fit.
-func (c *Client) Capacity(ctx context.Context, size model.VMSize, providers ...string) ([]wire.Capacity, error) {
+func (c *clusterCalls) Capacity(ctx context.Context, size model.VMSize, providers ...string) ([]wire.Capacity, error) {
 	q := providersQuery(providers)
 	q.Set("cpus", strconv.Itoa(size.CPUs))
 	q.Set("memory", size.Memory.String())
@@ -30,11 +30,11 @@ func (c *Client) Capacity(ctx context.Context, size model.VMSize, providers ...s
 }
 
 // ClusterCapacity tells how many more nodes of the cluster's pools fit on its provider.
-func (c *Client) ClusterCapacity(ctx context.Context, cluster string) ([]wire.Capacity, error) {
+func (c *clusterCalls) ClusterCapacity(ctx context.Context, cluster string) ([]wire.Capacity, error) {
 	return c.capacity(ctx, url.Values{"cluster": {cluster}})
 }
 
-func (c *Client) capacity(ctx context.Context, q url.Values) ([]wire.Capacity, error) {
+func (c *clusterCalls) capacity(ctx context.Context, q url.Values) ([]wire.Capacity, error) {
 	var v wire.Capacities
 	err := c.call(ctx, request{method: http.MethodGet, path: "/capacity", query: q}, &v)
 	return v.Items, err

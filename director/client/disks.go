@@ -14,7 +14,7 @@ type DiskFilter struct {
 }
 
 // Disks lists the disks that outlived their VMs. The hypervisors are asked, unless a plan is named.
-func (c *Client) Disks(ctx context.Context, f DiskFilter) (wire.Disks, error) {
+func (c *providerCalls) Disks(ctx context.Context, f DiskFilter) (wire.Disks, error) {
 	q := providersQuery(f.Providers)
 	for key, value := range map[string]string{"cluster": f.Cluster, "plan": f.Plan} {
 		if value != "" {
@@ -27,7 +27,7 @@ func (c *Client) Disks(ctx context.Context, f DiskFilter) (wire.Disks, error) {
 }
 
 // DeleteDisk destroys a kept disk with everything on it.
-func (c *Client) DeleteDisk(ctx context.Context, provider, id string) (wire.Disk, error) {
+func (c *providerCalls) DeleteDisk(ctx context.Context, provider, id string) (wire.Disk, error) {
 	var v wire.Disk
 	err := c.call(ctx, request{method: http.MethodDelete, path: "/providers/" + provider + "/disks/" + id}, &v)
 	return v, err

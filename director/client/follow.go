@@ -27,7 +27,7 @@ const silence = 60 * time.Second
 // returns the phase it ended in. gap, which may be nil, is told of events that the director does not keep any more.
 // When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil when
 // it is back. An error of each ends it.
-func (c *Client) Follow(
+func (c *planCalls) Follow(
 	ctx context.Context, id string, after int64, each func(wire.Event) error, gap func(wire.EventGap), lost func(error),
 ) (phase string, err error) {
 	err = c.follow(ctx, "/plans/"+id+"/events", nil, &after, func(event, data string) (bool, error) {
@@ -93,7 +93,7 @@ func (f StreamFilter) query() url.Values {
 }
 
 // Stream returns a part of the director's stream; ask after its Last for what follows.
-func (c *Client) Stream(ctx context.Context, f StreamFilter) (wire.Stream, error) {
+func (c *connection) Stream(ctx context.Context, f StreamFilter) (wire.Stream, error) {
 	var s wire.Stream
 	err := c.call(ctx, request{method: http.MethodGet, path: "/events", query: f.query()}, &s)
 	return s, err
@@ -102,7 +102,7 @@ func (c *Client) Stream(ctx context.Context, f StreamFilter) (wire.Stream, error
 // Watch calls each for every event of the director's stream, in order and once, and gap where the director does not
 // have any more what was missed. It ends with the context or with an error of each. lost is as in Follow; gap may be
 // nil, too.
-func (c *Client) Watch(
+func (c *connection) Watch(
 	ctx context.Context, f StreamFilter, each func(wire.StreamEvent) error, gap func(wire.StreamGap), lost func(error),
 ) error {
 	after := f.After
@@ -146,7 +146,7 @@ type callbackError struct{ err error }
 func (e *callbackError) Error() string { return e.err.Error() }
 
 // follow reads a stream until on says that it is over, and takes it up again behind after whenever it breaks.
-func (c *Client) follow(
+func (c *connection) follow(
 	ctx context.Context, path string, query url.Values, after *int64, on func(
 		event, data string,
 	) (over bool, err error), lost func(error),
@@ -194,7 +194,7 @@ func (c *Client) follow(
 }
 
 // stream reads one connection. after follows the ids of its messages; alive is called for every line.
-func (c *Client) stream(
+func (c *connection) stream(
 	ctx context.Context, path string, query url.Values, after *int64, on func(
 		event, data string,
 	) (bool, error), alive func(),

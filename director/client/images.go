@@ -18,7 +18,7 @@ import (
 const piece = 16 << 20
 
 // Images lists the images and the imported files.
-func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
+func (c *imageCalls) Images(ctx context.Context) ([]wire.Image, error) {
 	var l wire.Images
 	err := c.call(ctx, request{method: http.MethodGet, path: "/images"}, &l)
 	return l.Items, err
@@ -27,7 +27,7 @@ func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
 // SendFile uploads the content of r, from where an earlier try ended, and returns when all of it has arrived. When the
 // connection breaks, it continues at the offset that the director has, and calls lost, which may be nil. progress is
 // called with how much has arrived, and may be nil.
-func (c *Client) SendFile(
+func (c *imageCalls) SendFile(
 	ctx context.Context, q wire.UploadRequest, r io.ReaderAt, progress func(arrived int64), lost func(error),
 ) (wire.Upload, error) {
 	var u wire.Upload
@@ -81,7 +81,7 @@ func again(err error) bool {
 	return kind == director.KindUnavailable || kind == director.KindConflict || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func (c *Client) sendPiece(ctx context.Context, u *wire.Upload, r *io.SectionReader) error {
+func (c *imageCalls) sendPiece(ctx context.Context, u *wire.Upload, r *io.SectionReader) error {
 	var got wire.Upload
 	err := c.call(ctx, request{
 		method: http.MethodPatch, path: "/uploads/" + u.ID, body: r, contentType: wire.TypeUpload,
@@ -94,19 +94,19 @@ func (c *Client) sendPiece(ctx context.Context, u *wire.Upload, r *io.SectionRea
 }
 
 // AbortUpload throws an upload away.
-func (c *Client) AbortUpload(ctx context.Context, id string) error {
+func (c *imageCalls) AbortUpload(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/uploads/" + id}, nil)
 }
 
 // ImportImage makes an image of an upload, and returns when that is done.
-func (c *Client) ImportImage(
+func (c *imageCalls) ImportImage(
 	ctx context.Context, q wire.ImageImport, progress func(wire.ImageJob),
 ) (wire.ImageFile, error) {
 	return c.awaitImage(ctx, request{method: http.MethodPost, path: "/images", body: q}, progress)
 }
 
 // ConvertImage makes another image of an imported one, and returns when that is done.
-func (c *Client) ConvertImage(
+func (c *imageCalls) ConvertImage(
 	ctx context.Context, sum, compat string, progress func(wire.ImageJob),
 ) (wire.ImageFile, error) {
 	return c.awaitImage(
@@ -119,7 +119,7 @@ func (c *Client) ConvertImage(
 }
 
 // awaitImage repeats the same request until the work is done, also when the director restarts.
-func (c *Client) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
+func (c *imageCalls) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
 	const op, pause = "client.image", 300 * time.Millisecond
 	for failed := 0; ; {
 		var j wire.ImageJob
@@ -151,12 +151,12 @@ func (c *Client) awaitImage(ctx context.Context, r request, progress func(wire.I
 }
 
 // DeleteImageFile removes an imported file that nothing needs.
-func (c *Client) DeleteImageFile(ctx context.Context, sum string) error {
+func (c *imageCalls) DeleteImageFile(ctx context.Context, sum string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/images/" + sum}, nil)
 }
 
 // PruneImages deletes images that nothing needs, and of files only those that are older than olderThan.
-func (c *Client) PruneImages(ctx context.Context, olderThan time.Duration, rehearse bool) (wire.ImagesPruned, error) {
+func (c *imageCalls) PruneImages(ctx context.Context, olderThan time.Duration, rehearse bool) (wire.ImagesPruned, error) {
 	q := url.Values{"older_than": {strconv.FormatInt(int64(olderThan/time.Second), 10)}}
 	if rehearse {
 		q.Set("dry_run", "true")

@@ -18,7 +18,7 @@ func providersQuery(providers []string) url.Values {
 }
 
 // VMs lists the VMs of the providers, or of all, with strangers or without. The hypervisors are asked.
-func (c *Client) VMs(ctx context.Context, strangers bool, providers ...string) (wire.VMs, error) {
+func (c *providerCalls) VMs(ctx context.Context, strangers bool, providers ...string) (wire.VMs, error) {
 	q := providersQuery(providers)
 	if strangers {
 		q.Set("strangers", "true")
@@ -29,14 +29,14 @@ func (c *Client) VMs(ctx context.Context, strangers bool, providers ...string) (
 }
 
 // Audit compares the ledger with what the providers have, or all. It changes nothing.
-func (c *Client) Audit(ctx context.Context, providers ...string) (wire.Audit, error) {
+func (c *providerCalls) Audit(ctx context.Context, providers ...string) (wire.Audit, error) {
 	var v wire.Audit
 	err := c.call(ctx, request{method: http.MethodGet, path: "/vms/audit", query: providersQuery(providers)}, &v)
 	return v, err
 }
 
 // AdoptVM writes an orphan into the ledger again. said may be empty.
-func (c *Client) AdoptVM(ctx context.Context, provider, id string, said wire.VMAdopt) (wire.VM, error) {
+func (c *providerCalls) AdoptVM(ctx context.Context, provider, id string, said wire.VMAdopt) (wire.VM, error) {
 	var v wire.VM
 	err := c.call(
 		ctx, request{method: http.MethodPost, path: "/providers/" + provider + "/vms/" + id + "/adopt", body: said}, &v,
@@ -45,7 +45,7 @@ func (c *Client) AdoptVM(ctx context.Context, provider, id string, said wire.VMA
 }
 
 // ReclaimVM deletes an orphan, with its data disks or without.
-func (c *Client) ReclaimVM(ctx context.Context, provider, id string, dataDisks bool) (wire.VM, error) {
+func (c *providerCalls) ReclaimVM(ctx context.Context, provider, id string, dataDisks bool) (wire.VM, error) {
 	var v wire.VM
 	err := c.call(
 		ctx,

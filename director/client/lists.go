@@ -42,7 +42,7 @@ type PlanFilter struct {
 }
 
 // Plans lists plans, the newest first.
-func (c *Client) Plans(ctx context.Context, f PlanFilter) ([]wire.PlanSummary, error) {
+func (c *planCalls) Plans(ctx context.Context, f PlanFilter) ([]wire.PlanSummary, error) {
 	q := url.Values{}
 	if f.Cluster != "" {
 		q.Set("cluster", f.Cluster)

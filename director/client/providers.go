@@ -9,7 +9,7 @@ import (
 )
 
 // SetCredentials sets or changes the credentials of providers.
-func (c *Client) SetCredentials(
+func (c *providerCalls) SetCredentials(
 	ctx context.Context, name, user string, password director.Secret,
 ) (wire.Credentials, error) {
 	var v wire.Credentials
@@ -25,19 +25,19 @@ func (c *Client) SetCredentials(
 }
 
 // Credentials lists the credentials of providers, without their passwords.
-func (c *Client) Credentials(ctx context.Context) ([]wire.Credentials, error) {
+func (c *providerCalls) Credentials(ctx context.Context) ([]wire.Credentials, error) {
 	var v wire.CredentialsList
 	err := c.call(ctx, request{method: http.MethodGet, path: "/credentials"}, &v)
 	return v.Items, err
 }
 
 // DeleteCredentials deletes credentials that no provider names.
-func (c *Client) DeleteCredentials(ctx context.Context, name string) error {
+func (c *providerCalls) DeleteCredentials(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/credentials/" + name}, nil)
 }
 
 // TestProvider connects to the provider and looks at what the director needs of it.
-func (c *Client) TestProvider(ctx context.Context, name string) (wire.ProviderTest, error) {
+func (c *providerCalls) TestProvider(ctx context.Context, name string) (wire.ProviderTest, error) {
 	var v wire.ProviderTest
 	err := c.call(ctx, request{method: http.MethodPost, path: "/providers/" + name + "/test"}, &v)
 	return v, err

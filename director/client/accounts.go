@@ -1,0 +1,45 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (c *accountCalls) Login(ctx context.Context, user string, password director.Secret) (wire.Session, error) {
+	var s wire.Session
+	err := c.call(
+		ctx,
+		request{method: http.MethodPost, path: "/login", body: wire.Login{User: user, Password: password.Reveal()}}, &s,
+	)
+	return s, err
+}
+
+func (c *accountCalls) Logout(ctx context.Context) error {
+	return c.call(ctx, request{method: http.MethodPost, path: "/logout"}, nil)
+}
+
+func (c *accountCalls) Me(ctx context.Context) (wire.Me, error) {
+	var m wire.Me
+	err := c.call(ctx, request{method: http.MethodGet, path: "/me"}, &m)
+	return m, err
+}
+
+func (c *accountCalls) ChangePassword(ctx context.Context, current, next director.Secret) error {
+	return c.call(ctx, request{
+		method: http.MethodPost, path: "/password",
+		body: wire.PasswordChange{Current: current.Reveal(), New: next.Reveal()},
+	}, nil)
+}
+
+func (c *accountCalls) Version(ctx context.Context) (wire.Version, error) {
+	var v wire.Version
+	err := c.call(ctx, request{method: http.MethodGet, path: "/version"}, &v)
+	return v, err
+}
+
+func (c *accountCalls) Ready(ctx context.Context) error {
+	return c.call(ctx, request{method: http.MethodGet, path: "/readyz"}, nil)
+}

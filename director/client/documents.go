@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (c *documentCalls) Apply(ctx context.Context, text []byte, source string, dryRun bool) (wire.Applied, error) {
+	return c.ApplyIf(ctx, text, source, dryRun, "")
+}
+
+func (c *documentCalls) ApplyIf(
+	ctx context.Context, text []byte, source string, dryRun bool, tag string,
+) (wire.Applied, error) {
+	q := url.Values{}
+	if dryRun {
+		q.Set("dry_run", "true")
+	}
+	header := http.Header{}
+	if tag != "" {
+		header.Set("If-Match", tag)
+	}
+	if source != "" {
+		q.Set("source", source)
+	}
+	var a wire.Applied
+	err := c.call(
+		ctx,
+		request{
+			method: http.MethodPost, path: "/apply", query: q, body: text, contentType: "application/yaml",
+			header: header, once: true,
+		},
+		&a,
+	)
+	return a, err
+}
+
+func (c *documentCalls) Documents(ctx context.Context, kind model.Kind) ([]wire.Document, error) {
+	return all(func(q url.Values) ([]wire.Document, string, error) {
+		var d wire.Documents
+		err := c.call(ctx, request{method: http.MethodGet, path: "/documents/" + string(kind), query: q}, &d)
+		return d.Items, d.Continue, err
+	})
+}
+
+func (c *documentCalls) Document(ctx context.Context, ref model.Ref) (wire.Document, error) {
+	var d wire.Document
+	err := c.call(ctx, request{method: http.MethodGet, path: documentPath(ref)}, &d)
+	return d, err
+}
+
+func (c *documentCalls) DocumentYAML(ctx context.Context, ref model.Ref) ([]byte, error) {
+	path := documentPath(ref)
+	if ref.Name == "" {
+		path = "/documents/" + string(ref.Kind)
+	}
+	return c.text(ctx, request{method: http.MethodGet, path: path, accept: "application/yaml"})
+}
+
+func (c *documentCalls) DeleteDocument(ctx context.Context, ref model.Ref) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: documentPath(ref)}, nil)
+}
