@@ -9,7 +9,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -18,24 +17,6 @@ import (
 type Capacity interface {
 	// Capacity tells what hosts have left, and how many VMs of a size, or of the pools of a cluster, still fit.
 	Capacity(ctx context.Context, q providers.CapacityQuery) ([]providers.CapacityView, error)
-}
-
-// CheckView is what stands in the way of a plan.
-type CheckView struct {
-	Cluster   string
-	Operation plan.Operation // that would be planned; empty if none could be
-	Summary   string
-	Steps     int
-	Problems  []director.Field
-	Warnings  []string
-	Addresses []AddressCheck // how the addresses were looked at that a plan would give away
-}
-
-// AddressCheck is how the addresses of a network were looked at.
-type AddressCheck struct {
-	Network   string
-	Addresses int      // how many
-	Ways      []string // ledger, hypervisor, ssh port, arp
 }
 
 type checkInput struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -95,7 +96,7 @@ type slowPlans struct {
 	began, goOn chan struct{}
 }
 
-func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m api.Move) (plan.View, error) {
+func (s slowPlans) MovePlan(ctx context.Context, actor, id string, m planning.Move) (plan.View, error) {
 	close(s.began)
 	<-s.goOn
 	return s.Planning.MovePlan(ctx, actor, id, m)

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -82,39 +83,39 @@ func (s *server) planMoves(api huma.API) {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanSkip
 	}
-	move := func(ctx context.Context, actor, id string, m Move) (plan.View, error) {
+	move := func(ctx context.Context, actor, id string, m planning.Move) (plan.View, error) {
 		return s.Planning.MovePlan(ctx, actor, id, m)
 	}
 	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
 		func(ctx context.Context, a director.Actor, in *approveInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbApprove, Hash: in.Body.Hash})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbApprove, Hash: in.Body.Hash})
 		})
 	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No "+
 		"error if it is paused.",
 		func(ctx context.Context, a director.Actor, in *pauseInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbPause, Reason: orZero(in.Body).Reason})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbPause, Reason: orZero(in.Body).Reason})
 		})
 	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
 		func(ctx context.Context, a director.Actor, in *cancelInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbCancel, Now: orZero(in.Body).Now})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbCancel, Now: orZero(in.Body).Now})
 		})
 	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only "+
 		"the step that is named; finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *retryInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbRetry, Step: orZero(in.Body).Step})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbRetry, Step: orZero(in.Body).Step})
 		})
 	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
 		"or is done, cannot be skipped.",
 		func(ctx context.Context, a director.Actor, in *skipInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
 		})
 	verb(s, api, "undo", "Take back what a stopped plan did", "The last first, as far as its steps can be taken back.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbUndo})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbUndo})
 		})
 	verb(s, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
-			return move(ctx, a.User, in.ID, Move{Verb: VerbDiscard})
+			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbDiscard})
 		})
 }
 

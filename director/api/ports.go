@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 )
 
 // Ports are what the API offers beside authentication, by resource. Each must be set. All methods return
@@ -79,9 +80,9 @@ type Planning interface {
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
-	MovePlan(ctx context.Context, actor, id string, m Move) (plan.View, error)
+	MovePlan(ctx context.Context, actor, id string, m planning.Move) (plan.View, error)
 	// Check returns everything that a plan for the request would be refused for. Nothing is stored.
-	Check(ctx context.Context, cluster string, r plan.Request) (CheckView, error)
+	Check(ctx context.Context, cluster string, r plan.Request) (planning.CheckView, error)
 }
 
 // Archives is what the API offers of all that is known of a plan, for support.
@@ -132,27 +133,4 @@ type Access interface {
 	// ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate that is good for that
 	// long; zero lets the director choose.
 	ExportInventory(ctx context.Context, actor, cluster string, life time.Duration) (map[string][]byte, error)
-}
-
-// Verb is what a person can do to a plan.
-type Verb string
-
-// The verbs.
-const (
-	VerbApprove Verb = "approve" // agree to its start; Hash is the plan's that was read
-	VerbPause   Verb = "pause"   // no step starts any more, the running ones end, the cluster stays held
-	VerbCancel  Verb = "cancel"  // stop at the next step boundary, or end running steps too with Now
-	VerbRetry   Verb = "retry"   // go on: what failed, parked or was taken back runs again, or only Step
-	VerbSkip    Verb = "skip"    // go on without Step, for a Reason
-	VerbUndo    Verb = "undo"    // take back what its steps did, the last first
-	VerbDiscard Verb = "discard" // give it up, so that its cluster is free
-)
-
-// Move is a verb with what it needs.
-type Move struct {
-	Verb   Verb
-	Hash   string
-	Step   string
-	Reason string
-	Now    bool
 }

@@ -94,7 +94,7 @@ func TestVSphereSealedCredentials(t *testing.T) {
 		c, found := sealed[s.Credentials]
 		if !found {
 			return c, director.Errorf(
-				director.KindNotFound, "operations.credentials", "there are no credentials %q", s.Credentials,
+				director.KindNotFound, "planning.credentials", "there are no credentials %q", s.Credentials,
 			)
 		}
 		return c, nil

@@ -36,10 +36,10 @@ import (
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -171,7 +171,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		Director: db.DirectorID(), Store: engineStore{
 			db,
 		}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Current: operations.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
+		Current: planning.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
 		Observer: m,
 	})
 	if err != nil {
@@ -364,7 +364,7 @@ func (d *Daemon) environment(
 			if err != nil {
 				return nil, err
 			}
-			return operations.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
+			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
@@ -418,10 +418,10 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) ap
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
-		Nodes:     s.nodes, Planning: s.ops, Phases: s.phases, Capacity: s.capacity,
+		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
 		Images: s.images, Ledger: s.vms, Disks: s.disks,
-		Access:    access.New(s.db, s.ops, s.env, time.Now),
+		Access:    access.New(s.db, s.planning, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{
 			Vault: d.vault(s.db, box), Backends: s.env.Backends, Director: s.db.DirectorID(), Simulates: h.simulates(),

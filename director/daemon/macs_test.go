@@ -19,7 +19,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := d.services.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
+	first, err := d.services.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.services.ops.StartPlan(t.Context(), "admin", first.Plan.ID, first.Plan.Hash)
+	_, err = d.services.planning.StartPlan(t.Context(), "admin", first.Plan.ID, first.Plan.Hash)
 	if director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(err.Error(), node.Name+" would get the MAC address") ||
 		!strings.Contains(director.HintOf(err), "plan again") {

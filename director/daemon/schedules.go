@@ -26,7 +26,7 @@ func defaultSchedules() []model.Document {
 func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
 		schedule.PruneJob(
-			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.ops.UsedPrograms},
+			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.planning.UsedPrograms},
 			d.services.archives, time.Now,
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),

@@ -14,10 +14,10 @@ import (
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/nodes"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
@@ -35,10 +35,11 @@ type parts struct {
 	engine   *engine.Engine
 	files    *imagestore.Store
 	director planner.Director
-	types    []string                   // of providers that this director takes; any if nil
-	host     string                     // of this director
-	logsOf   func(instance string) bool // reports whether the logs of that director are where ours are; nil without peers
-	support  func(context.Context) archives.Support
+	types    []string // of providers that this director takes; any if nil
+	host     string   // of this director
+	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
+	logsOf  func(instance string) bool
+	support func(context.Context) archives.Support
 }
 
 // services are what can be asked of the director.
@@ -53,7 +54,7 @@ type services struct {
 	capacity *providers.Capacity
 	nodes    *nodes.Service
 	phases   *phases.Service
-	ops      *operations.Operations
+	planning *planning.Service
 }
 
 func newServices(p parts) services {
@@ -67,14 +68,14 @@ func newServices(p parts) services {
 		Store: p.db, Backends: p.env.Backends, Clusters: p.env, Director: p.director,
 		Bundles: snapshot.Bundles{Dirs: p.cfg.rules().Bundles, Gate: p.env.Gate},
 	})
-	ops := operations.New(operations.Config{
-		Store: p.db, Engine: p.engine, Reader: reader, Env: p.env, NewID: newPlanID, Now: time.Now, Log: p.log,
-		ProviderTypes: p.types, Confine: p.cfg.rules(), PlanLife: time.Duration(p.cfg.PlanLife),
-		Approval: operations.Approval(p.cfg.Approval),
-		Plans:    plans, Director: p.director, CreationsPerHour: p.cfg.CreationsPerHour,
+	making := planning.New(planning.Config{
+		Store: p.db, Engine: p.engine, Reader: reader, Plans: plans, Site: p.env, Gate: p.env.Gate,
+		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
+		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
+		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
 	})
 	members := nodes.New(nodes.Config{
-		Store: p.db, Worlds: reader, Clusters: p.env, Plans: ops, Director: p.db.DirectorID(),
+		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),
 		PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now, Log: p.log,
 	})
 	return services{
@@ -95,10 +96,10 @@ func newServices(p parts) services {
 			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,
 			Form: archives.Form{Plan: planForm, Event: eventForm}, Now: time.Now,
 		}),
-		ops:   ops,
-		nodes: members,
+		planning: making,
+		nodes:    members,
 		phases: phases.New(phases.Config{
-			Store: p.db, Worlds: reader, Plans: ops, Journal: plans, Nodes: members,
+			Store: p.db, Worlds: reader, Plans: making, Journal: plans, Nodes: members,
 			PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}

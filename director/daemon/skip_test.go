@@ -15,12 +15,11 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/kube"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
@@ -144,7 +143,7 @@ func openSkipping(t *testing.T) *skipping {
 	handlers[step.ReleasePush] = plan.HandlerFunc(func(context.Context, plan.Run) error { return nil })
 	p.engine, err = engine.New(t.Context(), engine.Config{
 		Director: p.db.DirectorID(), Instance: "second", Store: engineStore{p.db}, Handlers: handlers,
-		Log: p.log, Explain: explain, Current: operations.Current,
+		Log: p.log, Explain: explain, Current: planning.Current,
 	})
 	if err == nil {
 		err = p.engine.Start(t.Context())
@@ -167,14 +166,14 @@ func openSkipping(t *testing.T) *skipping {
 // them. It returns what was skipped, and what a person was not allowed to skip.
 func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bool) (skipped, refused []string) {
 	t.Helper()
-	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", r)
+	p, err := s.planning.MakePlan(t.Context(), "admin", "demo", r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	drop := func(step string) {
 		t.Helper()
-		_, err := s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
-			Verb: api.VerbSkip, Step: step, Reason: "a person knows better",
+		_, err := s.planning.MovePlan(t.Context(), "admin", p.Plan.ID, planning.Move{
+			Verb: planning.VerbSkip, Step: step, Reason: "a person knows better",
 		})
 		switch {
 		case err == nil:
@@ -190,7 +189,7 @@ func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bo
 			drop(step.ID)
 		}
 	}
-	if _, err := s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
+	if _, err := s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
 		t.Fatal(err)
 	}
 	for range len(p.Plan.Steps) {
@@ -330,7 +329,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	if m := kept(); m.KeptBy != "admin" || m.State != director.MachineDetached {
 		t.Errorf("the ledger says %+v", m)
 	}
-	if p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil || len(p.Plan.Steps) > 0 {
+	if p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil || len(p.Plan.Steps) > 0 {
 		t.Errorf("a plan of the unchanged document has the steps %v: %v", p.Plan.Steps, err)
 	}
 	s.apply(t, fewer.Replace(nextRelease()))
@@ -355,7 +354,7 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	s.agrees(t)
 	s.through(t, plan.Request{Operation: plan.NodeDelete, Nodes: []string{"demo-w-2"}, KeepVM: true}, none)
 	s.apply(t, fewer.Replace(nextRelease()))
-	if p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{
+	if p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{
 		Nodes: []string{"demo-w-2"},
 	}); err != nil ||
 		!slices.ContainsFunc(p.Plan.Steps, func(st plan.Step) bool { return st.ID == "vm.delete/demo-w-2" }) {

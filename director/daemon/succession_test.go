@@ -12,11 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/operations"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -33,12 +32,12 @@ func demoDocument() string {
 // begin makes a plan and starts it.
 func begin(t *testing.T, s services, r plan.Request) plan.View {
 	t.Helper()
-	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", r)
-	if err == nil && len(p.Plan.Approvals) > 0 && s.cfg.Approval != string(operations.ApprovalNone) {
-		_, err = s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{Verb: api.VerbApprove, Hash: p.Plan.Hash})
+	p, err := s.planning.MakePlan(t.Context(), "admin", "demo", r)
+	if err == nil && len(p.Plan.Approvals) > 0 && s.cfg.Approval != string(planning.ApprovalNone) {
+		_, err = s.planning.MovePlan(t.Context(), "admin", p.Plan.ID, planning.Move{Verb: planning.VerbApprove, Hash: p.Plan.Hash})
 	}
 	if err == nil {
-		p, err = s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+		p, err = s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -92,13 +91,13 @@ func living(t *testing.T, s services) []string {
 // wantStale expects that none of the verbs moves the plan on.
 func wantStale(t *testing.T, s services, id, step, says string) {
 	t.Helper()
-	for _, m := range []api.Move{
-		{Verb: api.VerbRetry},
-		{Verb: api.VerbRetry, Step: step},
-		{Verb: api.VerbUndo},
-		{Verb: api.VerbSkip, Step: step, Reason: "why not"},
+	for _, m := range []planning.Move{
+		{Verb: planning.VerbRetry},
+		{Verb: planning.VerbRetry, Step: step},
+		{Verb: planning.VerbUndo},
+		{Verb: planning.VerbSkip, Step: step, Reason: "why not"},
 	} {
-		_, err := s.ops.MovePlan(t.Context(), "admin", id, m)
+		_, err := s.planning.MovePlan(t.Context(), "admin", id, m)
 		if director.KindOf(err) != director.KindConflict || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s %s: got %v, want a conflict that says %q", m.Verb, m.Step, err, says)
 		}
@@ -154,7 +153,7 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	old = first
 	revive()
 	wantStale(t, s, first.Plan.ID, failed, "was started after it")
-	if _, err := s.ops.MovePlan(t.Context(), "admin", second.Plan.ID, api.Move{Verb: api.VerbRetry}); err != nil {
+	if _, err := s.planning.MovePlan(t.Context(), "admin", second.Plan.ID, planning.Move{Verb: planning.VerbRetry}); err != nil {
 		t.Errorf("the newest plan: %v", err)
 	}
 	wantPhase(t, ended(t, s, second.Plan.ID), plan.PhaseFailed)
@@ -245,14 +244,14 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 				t.Fatal(err)
 			}
-			p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{})
+			p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.mu.Lock()
 			m.do = tt.meanwhile
 			m.mu.Unlock()
-			_, err = s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
+			_, err = s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
 			deleted := strings.Contains(tt.name, "cluster is") // which discards the plan too
 			if director.KindOf(err) != director.KindConflict || err == nil ||
 				!deleted && !strings.Contains(err.Error(), tt.says) {
@@ -289,16 +288,16 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 		!strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
 		t.Errorf("a cluster with VMs: %v", err)
 	}
-	p, err := s.ops.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
+	p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{Operation: plan.ClusterDelete})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ops.MovePlan(t.Context(), "admin", p.Plan.ID, api.Move{
-		Verb: api.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups",
+	if _, err := s.planning.MovePlan(t.Context(), "admin", p.Plan.ID, planning.Move{
+		Verb: planning.VerbSkip, Step: "cluster.forget/demo", Reason: "the director hiccups",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ops.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
+	if _, err := s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
 		t.Fatal(err)
 	}
 	wantPhase(t, ended(t, s, p.Plan.ID), plan.PhaseDone)

@@ -58,7 +58,8 @@ func (s *Service) logElsewhere(ctx context.Context, id, stepID string, attempt i
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(p.Steps, func(x plan.Step) bool { return x.ID == stepID }); i < 0 || p.Steps[i].Kind != step.Play {
+	i := slices.IndexFunc(p.Steps, func(x plan.Step) bool { return x.ID == stepID })
+	if i < 0 || p.Steps[i].Kind != step.Play {
 		return nil
 	}
 	events, err := s.Store.Events(ctx, id, 0, math.MaxInt32)

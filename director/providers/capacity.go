@@ -98,9 +98,9 @@ func (c *Capacity) of(
 	}
 	document := "Provider/" + name
 	fit := func(pool string, s model.VMSize, more ...capacity.Bound) {
+		bounds := append(capacity.Bounds(v.Quota, v.Used, s, "spec.quota", document), more...)
 		f := Fit{Pool: pool, Size: s}
-		f.Count,
-			f.By = capacity.Fit(v.Hosts, s, append(capacity.Bounds(v.Quota, v.Used, s, "spec.quota", document), more...)...)
+		f.Count, f.By = capacity.Fit(v.Hosts, s, bounds...)
 		v.Fits = append(v.Fits, f)
 	}
 	if cluster == nil {

@@ -29,7 +29,7 @@ func (b Bundles) Dir(r model.Release) (string, error) {
 	dir, err := b.Dirs.Find(r.Bundle)
 	if errors.Is(err, confine.ErrOutside) {
 		return "", director.Errorf(
-			director.KindInvalid, "operations.release", "the release bundle is not allowed: %s", err,
+			director.KindInvalid, "snapshot.release", "the release bundle is not allowed: %s", err,
 		).
 			WithHint("move it there, or name its directory in bundleDirs of the director's configuration")
 	}
@@ -51,7 +51,7 @@ func (b Bundles) Read(r model.Release) (planner.Bundle, error) {
 	}
 	if got := opened.Release().Kubernetes; got != r.Kubernetes {
 		return planner.Bundle{}, &director.Error{
-			Kind: director.KindInvalid, Op: "operations.release",
+			Kind: director.KindInvalid, Op: "snapshot.release",
 			Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
 			Fields: []director.Field{
 				{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got},

@@ -11,7 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// kindMakesVM is the kind of the steps that make VMs; director/operations holds it to be the planner's.
+// kindMakesVM is the kind of the steps that make VMs; the tests of director/vms hold it to be step.VMEnsure.
 const kindMakesVM = "vm.ensure"
 
 type planMachineRow struct{ MachineID, PlanID, StepID string }

@@ -195,7 +195,7 @@ func (u Usage) MayGo(ref model.Ref) error {
 	if !used {
 		return nil
 	}
-	return director.Errorf(director.KindConflict, "operations.delete", "%s stays: %s", ref, r.Why).
+	return director.Errorf(director.KindConflict, "usage.delete", "%s stays: %s", ref, r.Why).
 		WithHint("%s", r.Hint)
 }
 

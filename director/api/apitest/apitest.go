@@ -23,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 )
 
 // LabelRuns is the label of a Cluster that says what its plans run into: "fail", "ask" or "hold". It happens once for
@@ -398,36 +399,36 @@ func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (plan.
 }
 
 // MovePlan does what the verb says, as far as tests of the API and the command line need it.
-func (o *Operations) MovePlan(_ context.Context, actor, id string, m api.Move) (plan.View, error) {
+func (o *Operations) MovePlan(_ context.Context, actor, id string, m planning.Move) (plan.View, error) {
 	return o.change(id, func(r *run) error {
 		ev := func(kind plan.EventKind) error {
 			return o.emit(r, plan.Event{Kind: kind, By: actor, Message: m.Reason})
 		}
 		switch m.Verb {
-		case api.VerbApprove:
+		case planning.VerbApprove:
 			return ev(plan.PlanApproved)
-		case api.VerbPause:
+		case planning.VerbPause:
 			return ev(plan.PlanPaused)
-		case api.VerbDiscard:
+		case planning.VerbDiscard:
 			return ev(plan.PlanDiscarded)
-		case api.VerbUndo:
+		case planning.VerbUndo:
 			err := ev(plan.PlanUndo)
 			o.settle(r)
 			return err
-		case api.VerbCancel:
+		case planning.VerbCancel:
 			if r.state.Phase.Ended() {
 				return nil
 			}
 			err := ev(plan.PlanCancel)
 			o.settle(r)
 			return err
-		case api.VerbSkip:
+		case planning.VerbSkip:
 			if err := o.emit(r, plan.Event{
 				Kind: plan.SkipAsked, Step: m.Step, By: actor, Message: m.Reason,
 			}); err != nil {
 				return err
 			}
-		case api.VerbRetry:
+		case planning.VerbRetry:
 		}
 		return o.goOn(r, actor)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 )
 
@@ -19,13 +20,13 @@ type Capacity struct{ *Operations }
 var _ api.Capacity = Capacity{}
 
 // Check finds three problems of a cluster with a label "crowded", and none of another.
-func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) (api.CheckView, error) {
+func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) (planning.CheckView, error) {
 	d, err := o.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
-	v := api.CheckView{
+	v := planning.CheckView{
 		Cluster: cluster, Operation: plan.ClusterCreate, Summary: "Create cluster " + cluster + ".", Steps: 9,
 	}
 	if err == nil {
-		v.Addresses = []api.AddressCheck{
+		v.Addresses = []planning.AddressCheck{
 			{Network: d.Cluster.Network, Addresses: 2, Ways: []string{"ledger", "hypervisor", "ssh port"}},
 		}
 	}

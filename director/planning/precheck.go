@@ -1,19 +1,13 @@
-package operations
+package planning
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/capacity"
-	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -23,28 +17,28 @@ import (
 )
 
 // opPrecheck is the operation of the error that holds every problem of a plan.
-const opPrecheck = "operations.precheck"
+const opPrecheck = "planning.precheck"
 
 // precheck looks at everything that would stop the plan half way, and returns all problems, with those that were found
 // before, in one invalid error, each with the field and what to do (requirement A7). Warnings do not stop it.
-func (o *Operations) precheck(
+func (s *Service) precheck(
 	ctx context.Context, w *snapshot.Snapshot, c plan.Content, problems []director.Field,
-) (warnings []string, looked []api.AddressCheck, err error) {
+) (warnings []string, looked []AddressCheck, err error) {
 	warnings, err = model.Validate(&w.Cluster.Document)
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings = append(warnings, o.overBudget(w.Provider.Metadata.Name, w.Provider.Provider, c)...)
-	problems = append(problems, o.checkImage(ctx, w.World)...)
+	warnings = append(warnings, s.overBudget(w.Provider.Metadata.Name, w.Provider.Provider, c)...)
+	problems = append(problems, s.checkImage(ctx, w.World)...)
 	facts, err := step.DecodeFacts(c)
 	if err != nil {
 		return nil, nil, err
 	}
 	if w.NoBundle == nil {
-		problems = append(problems, director.FieldsOf(o.Env.CheckInventory(facts))...)
+		problems = append(problems, director.FieldsOf(s.Site.CheckInventory(facts))...)
 	}
-	problems = append(problems, o.checkQuota(w)...)
-	host, looked, err := o.checkProvider(ctx, w, c, facts)
+	problems = append(problems, s.checkQuota(w)...)
+	host, looked, err := s.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{
 			Path: w.Provider.Ref().String(), Msg: director.MessageOf(err), Hint: director.HintOf(err),
@@ -54,45 +48,9 @@ func (o *Operations) precheck(
 	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
 }
 
-// of returns the SHA-256 of the file in hex, read at most once as long as size and time of change stay.
-func (c *checksums) of(ctx context.Context, path string) (string, error) {
-	f, err := confine.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	key := fileKey{path, info.Size(), info.ModTime()}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sum, ok := c.known[key]; ok {
-		return sum, nil
-	}
-	h := sha256.New()
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		_, _ = h.Write(buf[:n]) // a hash never fails
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	c.known[key] = hex.EncodeToString(h.Sum(nil))
-	return c.known[key], nil
-}
-
 // checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its
 // own quota.
-func (o *Operations) checkQuota(w *snapshot.Snapshot) []director.Field {
+func (s *Service) checkQuota(w *snapshot.Snapshot) []director.Field {
 	p := w.Provider.Provider
 	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
 		return nil
@@ -121,9 +79,9 @@ func (o *Operations) checkQuota(w *snapshot.Snapshot) []director.Field {
 }
 
 // checkProvider asks the hypervisor: reachable, room for what is new, and no stranger with one of our names.
-func (o *Operations) checkProvider(
+func (s *Service) checkProvider(
 	ctx context.Context, w *snapshot.Snapshot, c plan.Content, facts step.Facts,
-) ([]director.Field, []api.AddressCheck, error) {
+) ([]director.Field, []AddressCheck, error) {
 	b, err := w.Backend(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -132,8 +90,8 @@ func (o *Operations) checkProvider(
 	if err != nil {
 		return nil, nil, err
 	}
-	existing, out := o.namesakes(w.World, c, facts, vms)
-	addresses, looked, err := o.checkAddresses(ctx, w, b, claims(w.World, c, facts, existing))
+	existing, out := s.namesakes(w.World, c, facts, vms)
+	addresses, looked, err := s.checkAddresses(ctx, w, b, claims(w.World, c, facts, existing))
 	if err != nil {
 		return out, nil, err
 	}

@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"context"
@@ -12,22 +12,22 @@ import (
 )
 
 // world reads everything that a plan of the cluster is made from.
-func (o *Operations) world(ctx context.Context, cluster string) (planner.World, error) {
-	return o.Reader.World(ctx, cluster)
+func (s *Service) world(ctx context.Context, cluster string) (planner.World, error) {
+	return s.Reader.World(ctx, cluster)
 }
 
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
-func (o *Operations) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
-	s, err := o.Reader.Take(ctx, cluster)
+func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
+	w, err := s.Reader.Take(ctx, cluster)
 	if err == nil {
-		err = s.Observe(ctx, r)
+		err = w.Observe(ctx, r)
 	}
-	return s, err
+	return w, err
 }
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.
-func (o *Operations) Facts(ctx context.Context, cluster string) (step.Facts, error) {
-	w, err := o.world(ctx, cluster)
+func (s *Service) Facts(ctx context.Context, cluster string) (step.Facts, error) {
+	w, err := s.world(ctx, cluster)
 	if err != nil {
 		return step.Facts{}, err
 	}
@@ -37,7 +37,7 @@ func (o *Operations) Facts(ctx context.Context, cluster string) (step.Facts, err
 	facts := planner.FactsOf(w)
 	if len(facts.Nodes) == 0 {
 		return step.Facts{}, director.Errorf(
-			director.KindConflict, "operations.facts", "cluster %s has no machines yet", cluster,
+			director.KindConflict, "planning.facts", "cluster %s has no machines yet", cluster,
 		).
 			WithHint("start a plan for it first")
 	}
@@ -46,7 +46,7 @@ func (o *Operations) Facts(ctx context.Context, cluster string) (step.Facts, err
 
 // declareLost writes down what the plan was started with: from then on the host is asked nothing. It belongs to the
 // transaction of the start.
-func (o *Operations) declareLost(tx *store.Tx, p *plan.Plan, actor string) error {
+func (s *Service) declareLost(tx *store.Tx, p *plan.Plan, actor string) error {
 	if p.Request.LostHost == "" {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (o *Operations) declareLost(tx *store.Tx, p *plan.Plan, actor string) error
 		return err
 	}
 	h := director.LostHost{
-		Provider: facts.Document.Provider, Host: p.Request.LostHost, By: actor, Plan: p.ID, At: o.Now(),
+		Provider: facts.Document.Provider, Host: p.Request.LostHost, By: actor, Plan: p.ID, At: s.Now(),
 	}
 	if err := tx.LoseHost(h); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"log/slog"
@@ -10,10 +10,10 @@ import (
 	"github.com/director-kaas/kaas/director/snapshot"
 )
 
-// lab is the operations of a director in a lab.
+// lab is the planning of a director in a lab.
 type lab struct {
 	*servicetest.Lab
-	*Operations
+	*Service
 }
 
 func openLab(t *testing.T, clusters, workers int) *lab {
@@ -25,8 +25,9 @@ func openLab(t *testing.T, clusters, workers int) *lab {
 	})
 	o := New(Config{
 		Reader: reader,
-		Store:  l.Store, Director: l.Director, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}}, Env: l.Env,
+		Store:  l.Store, Director: l.Director.ID, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Confine: confine.Rules{Images: confine.Dirs{"/"}, Bundles: confine.Dirs{"/"}},
+		Site:    l.Env, Gate: l.Env.Gate,
 	})
 	return &lab{l, o}
 }

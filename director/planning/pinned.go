@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 		return nil
 	}
 	return director.Errorf(
-		director.KindConflict, "operations.start", "plan %s is out of date: while it was checked, %s", id,
+		director.KindConflict, "planning.start", "plan %s is out of date: while it was checked, %s", id,
 		strings.Join(changed, "; "),
 	).
 		WithHint("plan again: directorctl plan %s", b.cluster)
@@ -88,7 +88,7 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 // cluster's document is gone, or is another one by now. Going on would make machines again that the newer plan took
 // away, for a cluster that nobody sees.
 func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
-	const op = "operations.move"
+	const op = "planning.move"
 	tx, ok := etx.(*store.Tx)
 	if !ok {
 		return director.Errorf(director.KindInternal, op, "the engine works on another store")

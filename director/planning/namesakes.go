@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"github.com/director-kaas/kaas/director"
@@ -11,7 +11,7 @@ import (
 // namesakes tells which machines of the plan and of the cluster have their VMs, by name, and which names are taken by
 // VMs of others. A VM that a node leaves behind on another host is told apart by its stamp: the one that the plan
 // deletes, and one that was given up with its host.
-func (o *Operations) namesakes(
+func (s *Service) namesakes(
 	w planner.World, c plan.Content, facts step.Facts, vms []hypervisor.VM,
 ) (existing map[string]bool, problems []director.Field) {
 	existing = map[string]bool{}
@@ -30,7 +30,7 @@ func (o *Operations) namesakes(
 	}
 	for _, m := range c.Machines {
 		for _, vm := range byName[m.Name] {
-			own := vm.Stamp.Director == o.Director.ID
+			own := vm.Stamp.Director == s.Director
 			switch {
 			case own && vm.Stamp.Machine == m.ID:
 				existing[m.Name] = true
@@ -55,7 +55,7 @@ func (o *Operations) namesakes(
 	}
 	for _, m := range facts.Nodes { // those that the plan does not concern exist too
 		for _, vm := range byName[m.Name] {
-			if vm.Stamp == (director.Stamp{Director: o.Director.ID, Machine: m.ID}) && !goes[m.ID] {
+			if vm.Stamp == (director.Stamp{Director: s.Director, Machine: m.ID}) && !goes[m.ID] {
 				existing[m.Name] = true
 			}
 		}

@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"errors"
@@ -89,7 +89,7 @@ func TestCheckImage(t *testing.T) {
 			t.Parallel()
 			ops := New(Config{
 				Confine: confine.Rules{Images: confine.Dirs{"/nowhere", os.TempDir()}},
-				Env:     steps.Env{Imported: func(string) string { return "/nowhere/imported" }},
+				Site:    steps.Env{Imported: func(string) string { return "/nowhere/imported" }},
 			})
 			doc := func(kind model.Kind, name string) model.Stored {
 				return model.Stored{Document: model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}}

@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"cmp"
@@ -7,16 +7,33 @@ import (
 	"slices"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
+// CheckView is what stands in the way of a plan.
+type CheckView struct {
+	Cluster   string
+	Operation plan.Operation // that would be planned; empty if none could be
+	Summary   string
+	Steps     int
+	Problems  []director.Field
+	Warnings  []string
+	Addresses []AddressCheck // how the addresses were looked at that a plan would give away
+}
+
+// AddressCheck is how the addresses of a network were looked at.
+type AddressCheck struct {
+	Network   string
+	Addresses int      // how many
+	Ways      []string // ledger, hypervisor, ssh port, arp
+}
+
 // Check looks at everything that a plan for the request would be refused for, and returns all of it. Nothing is stored.
 // What could not be looked at because of something else that is wrong is not in it: an invalid document has no plan
 // whose room could be asked for.
-func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) (api.CheckView, error) {
-	v := api.CheckView{Cluster: cluster}
+func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (CheckView, error) {
+	v := CheckView{Cluster: cluster}
 	add := func(err error, at string) {
 		if err == nil {
 			return
@@ -32,27 +49,27 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		f := director.Field{Path: at, Msg: director.MessageOf(err), Hint: director.HintOf(err)}
 		v.Problems = append(v.Problems, f)
 	}
-	doc, err := o.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+	doc, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	if err != nil {
 		return v, err
 	}
-	holder, err := o.Store.Holder(ctx, cluster)
+	holder, err := s.Store.Holder(ctx, cluster)
 	if err != nil {
 		return v, err
 	}
 	if holder != "" {
-		add(o.Store.HeldBy(ctx, "operations.check", holder, cluster), doc.Ref().String())
+		add(s.Store.HeldBy(ctx, "planning.check", holder, cluster), doc.Ref().String())
 	}
-	w, err := o.seen(ctx, cluster, r)
+	w, err := s.seen(ctx, cluster, r)
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
 	add(err, "Release/"+doc.Cluster.Release)
 	prechecked := false
 	if err == nil {
-		content, err := o.draft(w.World, r)
+		content, err := s.draft(w.World, r)
 		if err == nil {
-			v.Addresses, err = o.check(ctx, w, &content)
+			v.Addresses, err = s.check(ctx, w, &content)
 		}
 		v.Operation, v.Summary, v.Warnings, v.Steps = content.Operation, content.Summary, content.Warnings,
 			len(content.Steps)
@@ -64,10 +81,10 @@ func (o *Operations) Check(ctx context.Context, cluster string, r plan.Request) 
 		return v, ctx.Err()
 	}
 	if w.Image.Image != nil { // what can be told without a plan
-		v.Problems = append(v.Problems, o.checkImage(ctx, w.World)...)
+		v.Problems = append(v.Problems, s.checkImage(ctx, w.World)...)
 	}
 	if w.Provider.Provider != nil && w.Cluster.Cluster != nil {
-		v.Problems = append(v.Problems, o.checkQuota(w)...)
+		v.Problems = append(v.Problems, s.checkQuota(w)...)
 		_, err := w.VMs(ctx)
 		add(err, w.Provider.Ref().String())
 	}

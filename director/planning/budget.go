@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func Allowances(name string, p *model.Provider, perHour int) []director.Allowanc
 
 // overBudget warns of a plan that makes more VMs than an allowance has in its span: it will wait on its way. The
 // warning is part of the plan, so it says nothing of what is left just now.
-func (o *Operations) overBudget(name string, p *model.Provider, c plan.Content) []string {
+func (s *Service) overBudget(name string, p *model.Provider, c plan.Content) []string {
 	count := 0
 	for _, s := range c.Steps {
 		if s.Kind == step.VMEnsure && !s.Back() {
@@ -33,7 +33,7 @@ func (o *Operations) overBudget(name string, p *model.Provider, c plan.Content) 
 		}
 	}
 	var out []string
-	for _, l := range Allowances(name, p, o.CreationsPerHour) {
+	for _, l := range Allowances(name, p, s.CreationsPerHour) {
 		if l.Most > 0 && count > l.Most {
 			out = append(
 				out,

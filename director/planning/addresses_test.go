@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
@@ -18,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/step"
+	"github.com/director-kaas/kaas/director/steps"
 )
 
 // crowd is a network on which hosts answer at some addresses.
@@ -30,13 +30,19 @@ func (c crowd) Answers(_ context.Context, m director.Machine) (bool, error) {
 	return slices.Contains(c.at, m.Address), nil
 }
 
+// crowdedBy returns env on a network on which hosts answer at the addresses.
+func crowdedBy(env steps.Env, at ...string) steps.Env {
+	env.Nodes = crowd{at: at}
+	return env
+}
+
 // Addresses that somebody else uses are found before anything is made: VMs that the hypervisor knows of, and hosts that
 // answer. The director's own VMs, made by an earlier try, are no strangers.
 func TestAddressesInUse(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)
 	ctx := t.Context()
-	l.Operations.Env.Nodes = crowd{at: []string{"10.64.0.5", "10.90.0.7"}}
+	l.Site = crowdedBy(l.Env, "10.64.0.5", "10.90.0.7")
 	b := sim.Open(l.World)
 	other := director.Stamp{Director: "another", Machine: "m9"}
 	// the address of the second worker, and one of nobody
@@ -122,7 +128,7 @@ func TestAddressesInUse(t *testing.T) {
 	}
 	ways := []string{"ledger", "hypervisor", "ssh port"}
 	if diff := cmp.Diff(
-		[]api.AddressCheck{{Network: "net", Addresses: 3, Ways: ways}, {Network: "nfs", Addresses: 1, Ways: ways}},
+		[]AddressCheck{{Network: "net", Addresses: 3, Ways: ways}, {Network: "nfs", Addresses: 1, Ways: ways}},
 		looked,
 	); diff != "" {
 		t.Error(diff)

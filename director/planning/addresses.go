@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -92,9 +91,9 @@ func mention(c *model.Cluster, m director.Machine, role string) string {
 // checkAddresses looks whether somebody else uses the addresses that the plan is to give away. That the ledger has not
 // given them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
 // looked for here.
-func (o *Operations) checkAddresses(
+func (s *Service) checkAddresses(
 	ctx context.Context, w *snapshot.Snapshot, b hypervisor.Backend, list []claim,
-) ([]director.Field, []api.AddressCheck, error) {
+) ([]director.Field, []AddressCheck, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -106,8 +105,8 @@ func (o *Operations) checkAddresses(
 			Hint: fmt.Sprintf("exclude it in spec.pool.exclude of Network/%s, or free it and check again", c.network),
 		})
 	}
-	inventory, seen := o.inventory(ctx, b)
-	owners := o.ownersOf(w, list, inventory)
+	inventory, seen := s.inventory(ctx, b)
+	owners := s.ownersOf(w, list, inventory)
 	ours, err := ourMACs(ctx, w)
 	if err != nil {
 		return nil, nil, err
@@ -119,15 +118,15 @@ func (o *Operations) checkAddresses(
 		}
 		look = append(look, c.of)
 	}
-	sight := o.Env.Look(ctx, look, ours)
-	checks := map[string]*api.AddressCheck{}
+	sight := s.Site.Look(ctx, look, ours)
+	checks := map[string]*AddressCheck{}
 	for i, c := range list {
 		if how := sight.Taken[c.of.Address]; how != "" && owners[i] == "" {
 			taken(c, how)
 		}
 		k := checks[c.network]
 		if k == nil {
-			k = &api.AddressCheck{Network: c.network, Ways: []string{"ledger"}}
+			k = &AddressCheck{Network: c.network, Ways: []string{"ledger"}}
 			if seen {
 				k.Ways = append(k.Ways, "hypervisor")
 			}
@@ -139,16 +138,16 @@ func (o *Operations) checkAddresses(
 			k.Ways = append(k.Ways, "arp")
 		}
 	}
-	var views []api.AddressCheck
+	var views []AddressCheck
 	for _, k := range checks {
 		views = append(views, *k)
 	}
-	slices.SortFunc(views, func(a, b api.AddressCheck) int { return cmp.Compare(a.Network, b.Network) })
+	slices.SortFunc(views, func(a, b AddressCheck) int { return cmp.Compare(a.Network, b.Network) })
 	return problems, views, ctx.Err()
 }
 
 // ownersOf says which VM of another owner has the address, by the index of the claim.
-func (o *Operations) ownersOf(
+func (s *Service) ownersOf(
 	w *snapshot.Snapshot, list []claim, inventory []hypervisor.UsedAddress,
 ) map[int]string {
 	used := map[netip.Addr][]hypervisor.UsedAddress{}
@@ -162,7 +161,7 @@ func (o *Operations) ownersOf(
 			continue
 		}
 		for _, u := range used[a] {
-			ours := c.of.ID != "" && u.Stamp == director.Stamp{Director: o.Director.ID, Machine: c.of.ID}
+			ours := c.of.ID != "" && u.Stamp == director.Stamp{Director: s.Director, Machine: c.of.ID}
 			if owners[i] == "" && !ours && sameNetwork(w.World, c.network, u.Network) {
 				owners[i] = fmt.Sprintf("VM %s on host %s has it", u.VM, u.Host)
 			}
@@ -185,7 +184,7 @@ func ourMACs(ctx context.Context, w *snapshot.Snapshot) (map[string]bool, error)
 }
 
 // inventory asks the hypervisor which addresses its VMs use; false if it does not tell.
-func (o *Operations) inventory(ctx context.Context, b hypervisor.Backend) ([]hypervisor.UsedAddress, bool) {
+func (s *Service) inventory(ctx context.Context, b hypervisor.Backend) ([]hypervisor.UsedAddress, bool) {
 	teller, ok := hypervisor.Capability[hypervisor.AddressTeller](b)
 	if !ok {
 		return nil, false
@@ -194,7 +193,7 @@ func (o *Operations) inventory(ctx context.Context, b hypervisor.Backend) ([]hyp
 	defer cancel()
 	used, err := teller.UsedAddresses(ctx)
 	if err != nil {
-		o.Log.WarnContext(ctx, "the hypervisor does not tell which addresses its VMs use", "err", err)
+		s.Log.WarnContext(ctx, "the hypervisor does not tell which addresses its VMs use", "err", err)
 		return nil, false
 	}
 	return used, true

@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"encoding/json"
@@ -11,19 +11,19 @@ import (
 
 // trusted looks at who signed what the plan brings to the registry and to providers. It warns of what is used without a
 // signature.
-func (o *Operations) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
+func (s *Service) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
 	makes := false
-	for _, s := range c.Steps {
-		makes = makes || s.Kind == step.ReleasePush || s.Kind == step.VMEnsure && !s.Back()
+	for _, st := range c.Steps {
+		makes = makes || st.Kind == step.ReleasePush || st.Kind == step.VMEnsure && !st.Back()
 		var p step.ImageParams
-		if s.Kind != step.ImageEnsure || json.Unmarshal(s.Params, &p) != nil {
+		if st.Kind != step.ImageEnsure || json.Unmarshal(st.Params, &p) != nil {
 			continue
 		}
-		path, err := o.imageFile(p.Image)
+		path, err := s.imageFile(p.Image)
 		if err != nil {
 			continue // the look at the file says what is wrong
 		}
-		reason, err := o.Env.Gate.Image(p.Image, path)
+		reason, err := s.Gate.Image(p.Image, path)
 		if err != nil {
 			problems = append(problems, director.Field{
 				Path: "Image/" + p.Document, Msg: director.MessageOf(err), Hint: director.HintOf(err),

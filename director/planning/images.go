@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 
 // checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the
 // disks. A director that simulates takes any file.
-func (o *Operations) checkImage(ctx context.Context, w planner.World) []director.Field {
+func (s *Service) checkImage(ctx context.Context, w planner.World) []director.Field {
 	im := w.Image.Image
 	one := func(field, hint, format string, args ...any) []director.Field {
 		return []director.Field{imageField(w, field, hint, format, args...)}
 	}
-	path, err := o.imageFile(*im)
+	path, err := s.imageFile(*im)
 	sum := ""
 	if err == nil {
-		sum, err = o.sums.of(ctx, path)
+		sum, err = s.sums.of(ctx, path)
 	}
 	switch {
 	case errors.Is(err, confine.ErrOutside):
@@ -50,7 +50,7 @@ func (o *Operations) checkImage(ctx context.Context, w planner.World) []director
 			"sha256", "the file is damaged or another one: copy it again, or correct the checksum: sha256sum "+path,
 			"the file has another checksum",
 		)
-	case slices.Contains(o.ProviderTypes, model.ProviderSim):
+	case slices.Contains(s.ProviderTypes, model.ProviderSim):
 		return nil // a rehearsal takes stand-ins
 	}
 	info, err := diskimage.InspectFile(ctx, path)
@@ -109,4 +109,13 @@ func fits(w planner.World, virtual int64) []director.Field {
 		small(fmt.Sprintf("workers[%d].disk", i), p.Disk)
 	}
 	return out
+}
+
+// imageFile returns where the file of the image is, with no link left to follow.
+func (s *Service) imageFile(im model.Image) (string, error) {
+	path := s.Site.ImagePath(im)
+	if im.Source == "" {
+		return path, nil // imported: the director's own directory
+	}
+	return s.Confine.Images.Find(path)
 }

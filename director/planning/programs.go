@@ -1,4 +1,4 @@
-package operations
+package planning
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // UsedPrograms returns the digests of the bundles whose programs nodes may still fetch: of the releases that clusters
 // run or are to run, and of plans that can go on. It fails if one of them cannot be told: then nobody knows which
 // programs are not used.
-func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) {
-	docs, err := o.Store.Documents(ctx, "")
+func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
+	docs, err := s.Store.Documents(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 			bundles[d.Metadata.Name] = *d.Release
 		case d.Cluster != nil:
 			names[d.Cluster.Release] = true
-			inst, ok, err := o.Store.Installed(ctx, d.Metadata.Name)
+			inst, ok, err := s.Store.Installed(ctx, d.Metadata.Name)
 			if err != nil {
 				return nil, err
 			}
@@ -41,13 +41,13 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 		bundle, known := bundles[name]
 		if !known {
 			return nil, director.Errorf(
-				director.KindConflict, "operations.programs",
+				director.KindConflict, "planning.programs",
 				"a cluster runs the release %s, which has no document, so it is not known which programs are used",
 				name,
 			).
 				WithHint("apply Release/%s again, or upgrade the cluster", name)
 		}
-		dir, err := snapshot.Bundles{Dirs: o.Confine.Bundles}.Dir(bundle)
+		dir, err := snapshot.Bundles{Dirs: s.Confine.Bundles}.Dir(bundle)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (o *Operations) UsedPrograms(ctx context.Context) (map[string]bool, error) 
 			phases = append(phases, p)
 		}
 	}
-	plans, err := o.Store.OpenPlans(ctx, phases...)
+	plans, err := s.Store.OpenPlans(ctx, phases...)
 	if err != nil {
 		return nil, err
 	}
