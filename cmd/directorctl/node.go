@@ -278,6 +278,12 @@ func (a *clusterCommands) printNodes(cluster string, v wire.Nodes) {
 			return
 		}
 	}
+	for _, n := range v.Items {
+		if n.Hint != "" {
+			say(a.out, "\nnext: %s\n", n.Hint)
+			return
+		}
+	}
 }
 
 // soonestEnd renders the date on which the first verified certificate of the node ends.
@@ -352,7 +358,7 @@ func (a *clusterCommands) repairNodes(
 		if err := unclear(v, cluster, move.LostHost); err != nil {
 			return err
 		}
-		say(a.out, "The nodes of Cluster/%s are healthy: nothing to do\n", cluster)
+		a.sayUnrepaired(cluster, v, names)
 		return nil
 	}
 	if err := a.request(ctx, api, cluster, r, options); err != nil {
@@ -362,6 +368,21 @@ func (a *clusterCommands) repairNodes(
 		say(a.out, "%d nodes need something else; then again: directorctl node repair %s\n", rest, cluster)
 	}
 	return nil
+}
+
+// sayUnrepaired says that no node, or none of the named ones, needs a repair, and what else those need that have a
+// problem.
+func (a *clusterCommands) sayUnrepaired(cluster string, v wire.Nodes, names []string) {
+	healthy := true
+	for _, n := range v.Items {
+		if n.Hint != "" && (len(names) == 0 || slices.Contains(names, n.Name)) {
+			healthy = false
+			say(a.out, "%s: %s\nnext: %s\n", n.Name, n.Problem, n.Hint)
+		}
+	}
+	if healthy {
+		say(a.out, "The nodes of Cluster/%s are healthy: nothing to do\n", cluster)
+	}
 }
 
 // unclear is why nodes that have no known trouble cannot be called well: a host or the cluster does not answer.

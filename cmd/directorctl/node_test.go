@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +49,34 @@ func TestRepairOf(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"h2"}, downHosts(v, "")); diff != "" || len(downHosts(v, "h2")) > 0 {
 		t.Errorf("silent hosts: %s", diff)
+	}
+}
+
+// A node that no operation on nodes mends is shown with the command that does, also by node repair.
+func TestNodesThatHaveNotJoined(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	a := &clusterCommands{&app{streams: streams{out: out}}}
+	v := wire.Nodes{Items: []wire.Node{
+		{Name: "demo-w-1"},
+		{Name: "demo-w-2", Problem: "it has not joined the cluster", Hint: "directorctl plan demo"},
+	}}
+	a.printNodes("demo", v)
+	a.sayUnrepaired("demo", v, nil)
+	a.sayUnrepaired("demo", v, []string{"demo-w-1"})
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(string(text), "\n\n")
+	want := "next: directorctl plan demo\n" +
+		"demo-w-2: it has not joined the cluster\nnext: directorctl plan demo\n" +
+		"The nodes of Cluster/demo are healthy: nothing to do\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s\nof:\n%s", diff, text)
 	}
 }

@@ -262,7 +262,7 @@ func nodesOf(v nodes.View) wire.Nodes {
 			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power,
 			KeptBy: n.KeptBy, HostLost: n.HostLost, HostDown: n.HostDown, Version: n.Version, Wanted: n.Wanted,
 			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason,
-			Problem: n.Problem, Repair: string(n.Repair),
+			Problem: n.Problem, Repair: string(n.Repair), Hint: n.Hint,
 		}
 		for _, c := range n.Certificates {
 			out.Items[i].Certificates = append(out.Items[i].Certificates, wire.Certificate{

@@ -1,5 +1,5 @@
-// Package nodes shows the nodes of clusters as the ledger, the hypervisor and the cluster itself have them, tells what a
-// drain would do, and repairs nodes on its own where a document asks for it.
+// Package nodes shows the nodes of clusters as the ledger, the hypervisor and the cluster itself have them, tells what
+// a drain would do, and repairs nodes on its own where a document asks for it.
 package nodes
 
 import (
@@ -46,6 +46,7 @@ type Node struct {
 	Reason                string         // why it is not ready
 	Problem               string         // what is wrong with it, for people; empty if nothing is
 	Repair                plan.Operation // what would mend that
+	Hint                  string         // the command that mends it where no operation on nodes does
 	Certificates          []Certificate  // that could be seen, the soonest end first
 }
 
@@ -194,15 +195,18 @@ func (s *Service) nodesOf(ctx context.Context, w planner.World) (View, error) {
 			n.Reason = seen.Reason + ": " + seen.Message
 		}
 		if !n.Spare {
-			n.Problem, n.Repair = problemOf(m, n, joined, v.Unseen == "")
+			n.Problem, n.Repair = problemOf(m, n, joined, v.Unseen == "", v.Plan != "")
+			if n.Problem == notJoined {
+				n.Hint = "directorctl plan " + cluster
+			}
 		}
 		v.Nodes = append(v.Nodes, n)
 	}
 	return v, nil
 }
 
-// Ill names the nodes of the cluster that are not well, each with what is wrong with it. Certificates that only end soon
-// do not make a node ill. unseen says why the cluster could not be asked.
+// Ill names the nodes of the cluster that are not well, each with what is wrong with it. Certificates that only end
+// soon do not make a node ill. unseen says why the cluster could not be asked.
 func (s *Service) Ill(ctx context.Context, cluster string) (ill []string, unseen string, err error) {
 	v, err := s.Nodes(ctx, cluster)
 	if err != nil {
@@ -211,7 +215,11 @@ func (s *Service) Ill(ctx context.Context, cluster string) (ill []string, unseen
 	for _, n := range v.Nodes {
 		switch soon, ended := endingCertificates(n.Certificates, s.Now()); {
 		case n.Problem != "" && (n.Problem != soon || ended):
-			ill = append(ill, n.Name+": "+n.Problem)
+			text := n.Name + ": " + n.Problem
+			if n.Hint != "" {
+				text += " (" + n.Hint + ")"
+			}
+			ill = append(ill, text)
 		case n.Version == "" && !n.Spare:
 			ill = append(ill, n.Name+": it is not in the cluster yet")
 		}
@@ -222,9 +230,13 @@ func (s *Service) Ill(ctx context.Context, cluster string) (ill []string, unseen
 	return ill, v.Unseen, nil
 }
 
+// notJoined is the problem of a VM that its plan left behind half way. No operation on nodes mends it: the next plan of
+// the cluster does.
+const notJoined = "it has not joined the cluster"
+
 // problemOf says what is wrong with a node and which operation mends it. The VM is looked at first: a node whose VM is
-// off has no other trouble yet.
-func problemOf(m director.Machine, n Node, joined, asked bool) (string, plan.Operation) {
+// off has no other trouble yet. busy reports whether a plan holds the cluster.
+func problemOf(m director.Machine, n Node, joined, asked, busy bool) (string, plan.Operation) {
 	member := m.Kubernetes != ""
 	switch {
 	case n.HostLost:
@@ -239,6 +251,8 @@ func problemOf(m director.Machine, n Node, joined, asked bool) (string, plan.Ope
 		return "its VM is gone", plan.NodeReplace
 	case n.Power == string(hypervisor.PowerOff):
 		return "its VM is switched off", plan.NodeRejoin
+	case !member && !busy:
+		return notJoined, ""
 	case !asked || !member:
 		return "", ""
 	case !joined:

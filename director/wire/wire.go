@@ -287,6 +287,7 @@ type Node struct {
 	Reason   string `json:"reason,omitempty" doc:"Why it is not ready, in the cluster's words."`
 	Problem  string `json:"problem,omitempty" doc:"What is wrong with it. Absent if nothing is."`
 	Repair   string `json:"repair,omitempty" doc:"Operation that would mend that."`
+	Hint     string `json:"hint,omitempty" doc:"Command that mends it where no operation on nodes does."`
 
 	Certificates []Certificate `json:"certificates,omitempty" doc:"Its certificates that can be seen without logging in to it, the soonest end first."`
 }
