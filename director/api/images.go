@@ -96,28 +96,13 @@ type jobOutput struct {
 	Body     wire.ImageJob
 }
 
-var errNoImages = director.Errorf(director.KindUnavailable, "api.images", "this director keeps no images").
-	WithHint("ask a director that does")
-
-// withImages is a handler for a director that keeps images.
-func withImages[I, O any](
-	s *server, handler func(context.Context, Images, director.Actor, *I) (*O, error),
-) func(context.Context, director.Actor, *I) (*O, error) {
-	return func(ctx context.Context, a director.Actor, in *I) (*O, error) {
-		if s.Images == nil {
-			return nil, errNoImages
-		}
-		return handler(ctx, s.Images, a, in)
-	}
-}
-
 func (s *server) images(api huma.API) {
 	tags := []string{"Images"}
 	operation(s, api, huma.Operation{
 		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags,
 		Summary:     "List the images and the imported files",
 		Description: "The documents of images by name, and then the imported files that none names, the newest first.",
-	}, director.ActRead, kindImage, withImages(s, s.listImages))
+	}, director.ActRead, kindImage, s.listImages)
 	s.uploads(api, tags)
 	operation(s, api, huma.Operation{
 		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags,
@@ -128,16 +113,16 @@ func (s *server) images(api huma.API) {
 			"signature of a trusted key the import is " +
 			"refused, unless unsigned says in words why.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
-	}, director.ActApply, kindImage, withImages(s, s.importImage))
+	}, director.ActApply, kindImage, s.importImage)
 	operation(s, api, huma.Operation{
 		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags,
 		Summary:     "Make another image of an imported one",
 		Description: "The new image has a checksum of its own. The old one stays.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActApply, kindImage,
-		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *conversionInput) (*jobOutput, error) {
-			return s.job(ctx)(im.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
-		}))
+		func(ctx context.Context, a director.Actor, in *conversionInput) (*jobOutput, error) {
+			return s.job(ctx)(s.Images.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
+		})
 	operation(s, api, huma.Operation{
 		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags,
 		Summary: "See how far the work on an image is",
@@ -146,27 +131,27 @@ func (s *server) images(api huma.API) {
 			http.StatusNotFound,
 		},
 	}, director.ActRead, kindImage,
-		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
-			return s.job(ctx)(im.Job(ctx, in.ID))
-		}))
+		func(ctx context.Context, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
+			return s.job(ctx)(s.Images.Job(ctx, in.ID))
+		})
 	operation(s, api, huma.Operation{
 		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags,
 		Summary: "Delete an imported file that nothing needs",
 		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
 	}, director.ActDelete, kindImage,
-		withImages(s, func(ctx context.Context, im Images, a director.Actor, in *imageFileInput) (*empty, error) {
-			return nil, im.DeleteFile(ctx, a.User, in.SHA256)
-		}))
+		func(ctx context.Context, a director.Actor, in *imageFileInput) (*empty, error) {
+			return nil, s.Images.DeleteFile(ctx, a.User, in.SHA256)
+		})
 	operation(s, api, huma.Operation{
 		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags,
 		Summary: "Delete what nobody needs",
 		Description: "On providers the images that no document, no VM and no plan that can go on names; on the " +
 			"director the imported files of which the same is true.",
-	}, director.ActDelete, kindImage, withImages(s, s.pruneImages))
+	}, director.ActDelete, kindImage, s.pruneImages)
 }
 
-func (s *server) listImages(ctx context.Context, im Images, _ director.Actor, _ *empty) (*body[wire.Images], error) {
-	views, err := im.List(ctx)
+func (s *server) listImages(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Images], error) {
+	views, err := s.Images.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,8 +168,8 @@ func (s *server) listImages(ctx context.Context, im Images, _ director.Actor, _ 
 	return &body[wire.Images]{list}, nil
 }
 
-func (s *server) importImage(ctx context.Context, im Images, a director.Actor, in *importInput) (*jobOutput, error) {
-	return s.job(ctx)(im.Import(ctx, director.ImageImport{
+func (s *server) importImage(ctx context.Context, a director.Actor, in *importInput) (*jobOutput, error) {
+	return s.job(ctx)(s.Images.Import(ctx, director.ImageImport{
 		Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
 		Unsigned: in.Body.Unsigned,
@@ -192,9 +177,9 @@ func (s *server) importImage(ctx context.Context, im Images, a director.Actor, i
 }
 
 func (s *server) pruneImages(
-	ctx context.Context, im Images, a director.Actor, in *pruneInput,
+	ctx context.Context, a director.Actor, in *pruneInput,
 ) (*body[wire.ImagesPruned], error) {
-	left, err := im.Prune(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
+	left, err := s.Images.Prune(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -209,15 +194,15 @@ func (s *server) uploads(api huma.API, tags []string) {
 			"nothing is added for a day is thrown away.",
 		Errors:        []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		DefaultStatus: http.StatusOK,
-	}, director.ActApply, kindImage, withImages(s, s.beginUpload))
+	}, director.ActApply, kindImage, s.beginUpload)
 	operation(s, api, huma.Operation{
 		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags,
 		Summary: "See how much of a file has arrived",
 		Errors:  []int{http.StatusNotFound},
 	}, director.ActApply, kindImage,
-		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*uploadOutput, error) {
-			return uploadAnswer(im.Upload(ctx, in.ID))
-		}))
+		func(ctx context.Context, _ director.Actor, in *uploadInput) (*uploadOutput, error) {
+			return uploadAnswer(s.Images.Upload(ctx, in.ID))
+		})
 	piece := huma.Operation{
 		OperationID: "add-to-upload", Method: http.MethodPatch, Path: "/uploads/{id}", Tags: tags,
 		Summary: "Send a piece of a file",
@@ -231,21 +216,21 @@ func (s *server) uploads(api huma.API, tags []string) {
 	piece.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		wire.TypeUpload: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
-	operation(s, api, piece, director.ActApply, kindImage, withImages(s, s.addToUpload))
+	operation(s, api, piece, director.ActApply, kindImage, s.addToUpload)
 	operation(s, api, huma.Operation{
 		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags,
 		Summary: "Throw an upload away",
 		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
 	}, director.ActApply, kindImage,
-		withImages(s, func(ctx context.Context, im Images, _ director.Actor, in *uploadInput) (*empty, error) {
-			return nil, im.AbortUpload(ctx, in.ID)
-		}))
+		func(ctx context.Context, _ director.Actor, in *uploadInput) (*empty, error) {
+			return nil, s.Images.AbortUpload(ctx, in.ID)
+		})
 }
 
 func (s *server) beginUpload(
-	ctx context.Context, im Images, a director.Actor, in *struct{ Body wire.UploadRequest },
+	ctx context.Context, a director.Actor, in *struct{ Body wire.UploadRequest },
 ) (*uploadOutput, error) {
-	return uploadAnswer(im.BeginUpload(ctx, director.ImageRequest{
+	return uploadAnswer(s.Images.BeginUpload(ctx, director.ImageRequest{
 		SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format,
 		Compat: in.Body.Compat, By: a.User,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
@@ -254,7 +239,7 @@ func (s *server) beginUpload(
 }
 
 func (s *server) addToUpload(
-	ctx context.Context, im Images, _ director.Actor, in *pieceInput,
+	ctx context.Context, _ director.Actor, in *pieceInput,
 ) (*uploadOutput, error) {
 	media, _, _ := strings.Cut(in.ContentType, ";")
 	if !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
@@ -264,7 +249,7 @@ func (s *server) addToUpload(
 	}
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
-	return uploadAnswer(im.WriteUpload(ctx, in.ID, in.Offset, in.piece))
+	return uploadAnswer(s.Images.WriteUpload(ctx, in.ID, in.Offset, in.piece))
 }
 
 func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {

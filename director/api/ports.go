@@ -31,7 +31,7 @@ type Ports struct {
 	Phases    Phases
 	Access    Access
 	Schedules Schedules
-	Images    Images // nil for a director that keeps none
+	Images    Images
 	Ledger    Ledger
 	Disks     Disks
 	Providers Providers
