@@ -179,7 +179,7 @@ func (b belonging) end(ctx context.Context, grace time.Duration) (int, error) {
 		}
 		select {
 		case <-ctx.Done():
-			// There is no time for good manners; one last round by force.
+			// There is no time left to ask: kill what remains.
 			if signal == syscall.SIGKILL {
 				return len(seen), ctx.Err()
 			}

@@ -139,7 +139,7 @@ func (d dependence) network(list []model.FieldChange) ([]director.Field, error) 
 	return out, nil
 }
 
-// provider keeps the director's sight of VMs and disks that it has there.
+// provider refuses changes after which the director could not find its VMs and disks there.
 func (d dependence) provider(list []model.FieldChange) ([]director.Field, error) {
 	name := d.is.Metadata.Name
 	machines, err := d.Machines(store.MachineFilter{Provider: name})

@@ -34,14 +34,14 @@ import (
 // The plans of these tests are the planner's own, and act through the steps' own handlers on a pretended hypervisor.
 // Only what needs a node, a registry or keys that take long to make is left out.
 
-// scene is a database and a world.
-type scene struct {
+// installation is a database and a world.
+type installation struct {
 	db    adapted
 	world *sim.World
-	fleet *roster // the nodes of the cluster, where a test has them
+	fleet *pretendCluster // the nodes of the cluster, where a test has them
 }
 
-// lab is what all scenes of a test share.
+// lab is what all installations of a test share.
 type lab struct {
 	image  model.Image
 	sealer *seal.Box
@@ -67,9 +67,9 @@ func newLab(t *testing.T) lab {
 }
 
 // plan returns the planner's plan for a cluster of one master and two workers, with the machines that there are.
-func (l lab) plan(t *testing.T, s scene, id string, op plan.Operation, cluster string) plan.Plan {
+func (l lab) plan(t *testing.T, s installation, id string, op plan.Operation, cluster string) plan.Plan {
 	t.Helper()
-	content, err := contentFor(l.sight(t, s, cluster), op)
+	content, err := contentFor(l.observe(t, s, cluster), op)
 	return planOf(t, id, content, err)
 }
 
@@ -84,8 +84,8 @@ func planOf(t *testing.T, id string, content plan.Content, err error) plan.Plan 
 	return plan.Plan{ID: id, CreatedAt: time.Unix(1, 0), CreatedBy: "t", Hash: plan.HashOf(content), Content: content}
 }
 
-// sight is the world as planners see it, with the documents of that cluster before it is changed.
-func (l lab) sight(t *testing.T, s scene, cluster string) planner.World {
+// observe is the world as planners see it, with the documents of that cluster before it is changed.
+func (l lab) observe(t *testing.T, s installation, cluster string) planner.World {
 	t.Helper()
 	stored := func(d model.Document) model.Stored {
 		model.Default(&d)
@@ -220,8 +220,8 @@ type oneBackend struct{ b hypervisor.Backend }
 
 func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error) { return o.b, nil }
 
-// handlers returns the steps' own handlers on the scene; those that need more than a hypervisor do nothing.
-func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
+// handlers returns the steps' own handlers on the installation; those that need more than a hypervisor do nothing.
+func (l lab) handlers(t *testing.T, s installation) map[string]plan.Handler {
 	t.Helper()
 	env := steps.Env{
 		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{
@@ -243,9 +243,9 @@ func (l lab) handlers(t *testing.T, s scene) map[string]plan.Handler {
 	return out
 }
 
-func newScene(t *testing.T) scene {
+func newInstallation(t *testing.T) installation {
 	t.Helper()
-	return scene{
+	return installation{
 		db: openStore(t, filepath.Join(t.TempDir(), "db")),
 		world: sim.NewWorld(sim.Host{
 			Name: "h1", CPUs: 64, Memory: 1 << 40, Disk: 1 << 44,
@@ -274,7 +274,7 @@ func runOn(t *testing.T, db engine.Store, id string, handlers map[string]plan.Ha
 }
 
 // beginReal stores the plan and starts it as the operations do: machines are reserved in the same transaction.
-func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
+func beginReal(t *testing.T, e *engine.Engine, s installation, p plan.Plan) {
 	t.Helper()
 	addPlan(t, s.db, p)
 	err := e.Begin(t.Context(), p.ID, "admin", func(tx engine.Tx, p *plan.Plan, _ *plan.State) error {
@@ -292,8 +292,8 @@ func beginReal(t *testing.T, e *engine.Engine, s scene, p plan.Plan) {
 	}
 }
 
-// end is what a scene came to, without what differs from run to run.
-func (s scene) end(t *testing.T) []string {
+// end is what a installation came to, without what differs from run to run.
+func (s installation) end(t *testing.T) []string {
 	t.Helper()
 	lines := s.lines(t)
 	if twins := s.world.Twins(); len(twins) > 0 {
@@ -303,7 +303,7 @@ func (s scene) end(t *testing.T) []string {
 }
 
 // lines is end where two VMs may have one name.
-func (s scene) lines(t *testing.T) []string {
+func (s installation) lines(t *testing.T) []string {
 	t.Helper()
 	lines := s.world.Inventory("")
 	for i, l := range lines {
@@ -321,25 +321,25 @@ func (s scene) lines(t *testing.T) []string {
 	return lines
 }
 
-// film is a store that keeps copies of the scene before and after every transaction that writes events.
+// film is a store that keeps copies of the installation before and after every transaction that writes events.
 type film struct {
 	adapted
-	t      *testing.T
-	dir    string
-	scene  scene
-	plan   string
-	mu     sync.Mutex
-	frames []frame
-	copies int
+	t            *testing.T
+	dir          string
+	installation installation
+	plan         string
+	mu           sync.Mutex
+	frames       []frame
+	copies       int
 }
 
-// frame is the scene at one moment: what a crash at it would leave.
+// frame is the installation at one moment: what a crash at it would leave.
 type frame struct {
 	name  string
 	seq   int64 // of the last event by then
 	db    string
 	world *sim.World
-	fleet *roster
+	fleet *pretendCluster
 }
 
 func (f *film) copy(name string, seq int64) frame {
@@ -348,7 +348,7 @@ func (f *film) copy(name string, seq int64) frame {
 	if _, err := f.SQL().Exec("VACUUM INTO ?", path); err != nil {
 		f.t.Error(err)
 	}
-	return frame{name: name, seq: seq, db: path, world: f.scene.world.Clone(), fleet: f.scene.fleet.clone()}
+	return frame{name: name, seq: seq, db: path, world: f.installation.world.Clone(), fleet: f.installation.fleet.clone()}
 }
 
 func (f *film) seq(ctx context.Context) int64 {
@@ -376,10 +376,10 @@ func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	return nil
 }
 
-// shoot runs the plan of the operation in a fresh scene, one step at a time, and returns the frames and the end.
+// shoot runs the plan of the operation in a fresh installation, one step at a time, and returns the frames and the end.
 func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 	t.Helper()
-	s := newScene(t)
+	s := newInstallation(t)
 	if op != plan.ClusterCreate {
 		e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 		beginReal(t, e, s, l.plan(t, s, "p0", plan.ClusterCreate, "demo"))
@@ -388,7 +388,7 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 			t.Fatal(err)
 		}
 	}
-	f := &film{adapted: s.db, t: t, dir: t.TempDir(), scene: s, plan: "p1"}
+	f := &film{adapted: s.db, t: t, dir: t.TempDir(), installation: s, plan: "p1"}
 	e := runOn(t, f, s.db.DirectorID(), l.handlers(t, s), 1)
 	beginReal(t, e, s, l.plan(t, s, "p1", op, "demo"))
 	if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone {
@@ -400,9 +400,8 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 	return f.frames, s.end(t)
 }
 
-// A director that dies before or after any write to the journal leaves a scene that its successor brings to the same
-// end, without twins and without repeating what was done. Frames before an outcome are those where an act was done and
-// nobody wrote it down.
+// A director may die before or after any write to the journal. Its successor brings the installation to the same end,
+// without twins, and repeats nothing that was done. A frame before an outcome shows an act that is done and not recorded.
 func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	for _, op := range life {
@@ -416,7 +415,7 @@ func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 			for _, f := range frames {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					s := scene{db: openStore(t, f.db), world: f.world}
+					s := installation{db: openStore(t, f.db), world: f.world}
 					_, before, err := s.db.Plan(t.Context(), "p1")
 					if err != nil {
 						t.Fatal(err)
@@ -451,8 +450,10 @@ func wrapped(
 	return out
 }
 
-// live runs the operations on one scene, each on what the one before it has left, and returns the ends.
-func (l lab) live(t *testing.T, s scene, e *engine.Engine, ops []plan.Operation, settle func(id string)) [][]string {
+// live runs the operations on one installation, each on what the one before it has left, and returns the ends.
+func (l lab) live(
+	t *testing.T, s installation, e *engine.Engine, ops []plan.Operation, settle func(id string),
+) [][]string {
 	t.Helper()
 	var ends [][]string
 	for i, op := range ops {
@@ -469,7 +470,7 @@ func (l lab) live(t *testing.T, s scene, e *engine.Engine, ops []plan.Operation,
 
 func (l lab) ends(t *testing.T, ops []plan.Operation) [][]string {
 	t.Helper()
-	s := newScene(t)
+	s := newInstallation(t)
 	return l.live(t, s, runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8), ops, func(string) {})
 }
 
@@ -477,7 +478,7 @@ func TestEachStepTwice(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	want := l.ends(t, life)
-	s := newScene(t)
+	s := newInstallation(t)
 	twice := wrapped(l.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
 		if err := h.Run(ctx, r); err != nil {
 			return err
@@ -506,7 +507,7 @@ func TestEachStepFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newInstallation(t)
 			var mu sync.Mutex
 			failed := map[string]bool{}
 			failing := wrapped(l.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
@@ -549,7 +550,7 @@ func TestEachStepFails(t *testing.T) {
 
 func TestTwoPlansAtOnce(t *testing.T) {
 	t.Parallel()
-	l, s := newLab(t), newScene(t)
+	l, s := newLab(t), newInstallation(t)
 	e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 16)
 	ids := []string{"a", "b"}
 	for _, id := range ids { // planned one after the other, so that the second one sees the first one's addresses
@@ -569,7 +570,7 @@ func TestTwoPlansAtOnce(t *testing.T) {
 // Two plans that were made from the same world want the same addresses: the second one must not start.
 func TestTwoPlansWithTheSameAddresses(t *testing.T) {
 	t.Parallel()
-	l, s := newLab(t), newScene(t)
+	l, s := newLab(t), newInstallation(t)
 	e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 16)
 	first, second := l.plan(t, s, "a", plan.ClusterCreate, "one"), l.plan(t, s, "b", plan.ClusterCreate, "two")
 	beginReal(t, e, s, first)

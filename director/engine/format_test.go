@@ -41,13 +41,13 @@ func TestPlanOfFormatOneRuns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	want := func() []string {
-		s := newScene(t)
+		s := newInstallation(t)
 		e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 		beginReal(t, e, s, l.plan(t, s, "new", plan.ClusterCreate, "demo"))
 		await(t, e, s.db, "new", ended)
 		return s.end(t)
 	}()
-	s := newScene(t)
+	s := newInstallation(t)
 	old := formatOne(t)
 	handlers := l.handlers(t, s)
 	handlers[step.ImageEnsure] = plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error {
@@ -94,7 +94,7 @@ func TestPlanOfFormatOneRuns(t *testing.T) {
 func TestPlanOfNewerFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	s := newScene(t)
+	s := newInstallation(t)
 	e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 	const hint = "upgrade this director to director v9.1.0 or a newer one, or discard the plan"
 	p := l.plan(t, s, "new", plan.ClusterCreate, "demo")

@@ -23,8 +23,8 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// besideLost opens the scene's back end without the hosts that were declared lost.
-type besideLost struct{ scene }
+// besideLost opens the installation's back end without the hosts that were declared lost.
+type besideLost struct{ installation }
 
 func (b besideLost) Backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
 	lost, err := b.db.LostHosts(ctx, provider)
@@ -35,8 +35,8 @@ func (b besideLost) Backend(ctx context.Context, provider string) (hypervisor.Ba
 	return sim.Open(b.world).Without(names...), err
 }
 
-// moving are the scene's handlers with those that need to know of lost hosts.
-func (l lab) moving(t *testing.T, s scene) map[string]plan.Handler {
+// moving are the installation's handlers with those that need to know of lost hosts.
+func (l lab) moving(t *testing.T, s installation) map[string]plan.Handler {
 	t.Helper()
 	out := l.handlers(t, s)
 	env := steps.Env{
@@ -52,9 +52,9 @@ func (l lab) moving(t *testing.T, s scene) map[string]plan.Handler {
 }
 
 // moved plans the move of the first worker to the other host.
-func (l lab) moved(t *testing.T, s scene, lost bool) (plan.Plan, string) {
+func (l lab) moved(t *testing.T, s installation, lost bool) (plan.Plan, string) {
 	t.Helper()
-	w := l.sight(t, s, "demo")
+	w := l.observe(t, s, "demo")
 	w.Installed = &planner.Installed{Generation: 1, Cluster: *w.Cluster.Cluster}
 	w.Cluster.Cluster.Workers[0].DataDisk = 1 << 30
 	i := slices.IndexFunc(w.Machines, func(m director.Machine) bool { return m.Name == "demo-w-1" })
@@ -71,7 +71,7 @@ func (l lab) moved(t *testing.T, s scene, lost bool) (plan.Plan, string) {
 }
 
 // comeBack brings the host back with all that runs there, and returns the end after two sweeps.
-func (s scene) comeBack(t *testing.T, host string) []string {
+func (s installation) comeBack(t *testing.T, host string) []string {
 	t.Helper()
 	s.world.SetReachable(host, true)
 	sweeps := fence.New(s.db.Store, besideLost{s}, s.db.DirectorID(), time.Now, slog.New(slog.DiscardHandler))
@@ -107,7 +107,7 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 	for name, lost := range map[string]bool{"to another host": false, "from a lost host": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, s := newLab(t), newScene(t)
+			l, s := newLab(t), newInstallation(t)
 			e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 			beginReal(t, e, s, l.plan(t, s, "p0", plan.ClusterCreate, "demo"))
 			await(t, e, s.db, "p0", ended)
@@ -126,7 +126,7 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f := &film{adapted: s.db, t: t, dir: t.TempDir(), scene: s, plan: "p1"}
+			f := &film{adapted: s.db, t: t, dir: t.TempDir(), installation: s, plan: "p1"}
 			e = runOn(t, f, s.db.DirectorID(), l.moving(t, s), 1)
 			beginReal(t, e, s, p)
 			if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone {
@@ -148,7 +148,7 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 					world := f.world.Clone()
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						s := scene{db: openStore(t, copyOf(t, f.db)), world: world}
+						s := installation{db: openStore(t, copyOf(t, f.db)), world: world}
 						if back {
 							s.world.SetReachable(host, true)
 						}

@@ -190,7 +190,7 @@ func eventually(ctx context.Context, cond func() bool) bool {
 	return true
 }
 
-// An invitation that comes twice, and at the same time, runs its step once, and the engine does not lose sight of it.
+// An invitation that comes twice, and at the same time, runs its step once, and the engine does not lose track of it.
 func TestDoubledInvitation(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		s := open(t)

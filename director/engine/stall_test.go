@@ -80,7 +80,7 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 	lease, silence := engine.DefaultLease/scale, engine.DefaultLease/2/scale
 	address := storetest.Postgres(t)
 	db, l, dir := openPostgres(t, address), newLab(t), t.TempDir()
-	s := scene{db: db, world: sim.NewWorld()}
+	s := installation{db: db, world: sim.NewWorld()}
 
 	var stalls []time.Duration
 	for d := time.Second; d <= 12*time.Second; d += time.Second / 2 {

@@ -21,7 +21,7 @@ const (
 )
 
 // at returns what the cluster's API, the hypervisor and the ledger say of the node, in one line.
-func (s scene) at(t *testing.T, name string) string {
+func (s installation) at(t *testing.T, name string) string {
 	t.Helper()
 	machines, err := s.db.Machines(t.Context(), store.MachineFilter{})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAFailedWorkerIsPutBack(t *testing.T) {
 	for strategy, steps := range tries {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, strategy)
+			y := newUpgradeLab(t, strategy)
 			s := y.created(t)
 			p := y.upgrade(t, s, "p1")
 			for _, step := range p.Steps {
@@ -99,7 +99,7 @@ func TestAFailedWorkerIsPutBack(t *testing.T) {
 	}
 }
 
-func (y yard) putBack(t *testing.T, s scene, step string, after, back bool) {
+func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, back bool) {
 	t.Helper()
 	p := y.upgrade(t, s, "p1")
 	f := &failing{steps: map[string]bool{step: true}, after: after}
@@ -159,7 +159,7 @@ func (y yard) putBack(t *testing.T, s scene, step string, after, back bool) {
 }
 
 // finished looks whether every node runs the new version, from the image that the strategy leads to.
-func (y yard) finished(t *testing.T, s scene) {
+func (y upgradeLab) finished(t *testing.T, s installation) {
 	t.Helper()
 	if n := s.world.Count(); n != 4 {
 		t.Errorf("there are %d VMs", n)
@@ -172,7 +172,7 @@ func (y yard) finished(t *testing.T, s scene) {
 }
 
 // gate is the step of the second worker that tells whether it is through.
-func (y yard) gate() string {
+func (y upgradeLab) gate() string {
 	if y.strategy == model.UpgradeReplace {
 		return "node.ready/demo-w-5"
 	}
@@ -185,7 +185,7 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 	for strategy := range tries {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, strategy)
+			y := newUpgradeLab(t, strategy)
 			gate := y.gate()
 			if strategy == model.UpgradeReplace {
 				gate = "drain/demo-w-2" // its way back is the longest
@@ -241,7 +241,7 @@ func TestUndoOfAnUpgradePutsBackWhatIsHalfWay(t *testing.T) {
 	for strategy := range tries {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, strategy)
+			y := newUpgradeLab(t, strategy)
 			s := y.created(t)
 			asks := wrapped(y.handlers(t, s), func(h plan.Handler, ctx context.Context, r plan.Run) error {
 				if r.Step.ID == y.gate() {
@@ -281,12 +281,12 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 	for strategy := range tries {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, strategy)
+			y := newUpgradeLab(t, strategy)
 			fails := map[string]bool{y.gate(): true}
 			if strategy == model.UpgradeReplace {
 				fails = map[string]bool{"drain/demo-w-2": true}
 			}
-			end := func(t *testing.T, s scene, e *engine.Engine) []string {
+			end := func(t *testing.T, s installation, e *engine.Engine) []string {
 				t.Helper()
 				got := await(t, e, s.db, "p1", func(
 					s plan.State,
@@ -300,7 +300,7 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 			}
 			s := y.created(t)
 			again := s.copy(t)
-			fl := &film{adapted: s.db, t: t, dir: t.TempDir(), scene: s, plan: "p1"}
+			fl := &film{adapted: s.db, t: t, dir: t.TempDir(), installation: s, plan: "p1"}
 			e := runOn(t, fl, s.db.DirectorID(), (&failing{steps: fails, after: true}).handlers(y.handlers(t, s)), 1)
 			beginReal(t, e, s, y.upgrade(t, s, "p1"))
 			want := end(t, s, e)
@@ -333,7 +333,7 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 				t.Fatalf("%d frames are too few", len(frames))
 			}
 			for _, f := range frames {
-				s := scene{world: f.world, fleet: f.fleet}
+				s := installation{world: f.world, fleet: f.fleet}
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
 					s.db = openStore(t, f.db)

@@ -21,13 +21,13 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	upgrade := w.outdated()
-	roster, err := w.roster(r.Nodes)
+	diff, err := w.compare(r.Nodes)
 	if err != nil {
 		return plan.Content{}, err
 	}
-	scale := len(roster.add)+len(roster.remove) > 0
+	scale := len(diff.add)+len(diff.remove) > 0
 	back := 0 // nodes that were taken out for a time: they come back after an upgrade, at its release
-	for _, m := range roster.add {
+	for _, m := range diff.add {
 		if Out(m.Machine) {
 			back++
 		}
@@ -40,7 +40,7 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 		)
 	}
 	switch {
-	case len(upgrade) > 0 && len(roster.add)-back+len(roster.remove) > 0 &&
+	case len(upgrade) > 0 && len(diff.add)-back+len(diff.remove) > 0 &&
 		w.Installed.Cluster.Release != w.Cluster.Cluster.Release:
 		return plan.Content{}, conflict("planner.apply", fmt.Sprintf(
 			"the document of cluster %s asks for another release and for other nodes at once", w.Cluster.Metadata.Name,
@@ -57,9 +57,9 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	if w.Installed.Generation != w.Cluster.Generation {
 		d.Operation = plan.ClusterScale
 		d.Summary = "Record the new document of cluster " + d.Cluster + ": no node is touched."
-		masters := mastersOf(roster.keep)
-		d.record(w.clusterParams(w.endpoint(masters), roster.keep))
-		d.Facts = encode(w.facts(roster.keep))
+		masters := mastersOf(diff.keep)
+		d.record(w.clusterParams(w.endpoint(masters), diff.keep))
+		d.Facts = encode(w.facts(diff.keep))
 		return d.done(), nil
 	}
 	d.Operation = plan.ClusterScale

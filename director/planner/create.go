@@ -18,7 +18,7 @@ func Create(w World) (plan.Content, error) {
 		return plan.Content{}, conflict("planner.create", "cluster "+w.Cluster.Metadata.Name+" is installed already",
 			"have its changes planned: directorctl plan "+w.Cluster.Metadata.Name)
 	}
-	r, err := w.roster(nil)
+	r, err := w.compare(nil)
 	if err != nil {
 		return plan.Content{}, err
 	}

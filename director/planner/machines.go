@@ -22,9 +22,9 @@ type sized struct {
 	vm      model.VMModel
 }
 
-// roster is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as
+// machineDiff is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as
 // in the document, then by number.
-type roster struct {
+type machineDiff struct {
 	keep   []sized // members that stay
 	add    []sized // that become members: rows of the ledger first, then new ones
 	remove []sized // that are too many, or of a pool that is gone
@@ -32,10 +32,10 @@ type roster struct {
 }
 
 // all returns the machines that the cluster has in the end, masters first.
-func (r roster) all() []sized { return mastersFirst(append(slices.Clone(r.keep), r.add...)) }
+func (r machineDiff) all() []sized { return mastersFirst(append(slices.Clone(r.keep), r.add...)) }
 
 // known returns all machines, also those that go: what an inventory names while it happens.
-func (r roster) known() []sized { return mastersFirst(append(r.all(), r.remove...)) }
+func (r machineDiff) known() []sized { return mastersFirst(append(r.all(), r.remove...)) }
 
 func mastersFirst(machines []sized) []sized {
 	slices.SortStableFunc(machines, func(a, b sized) int {
@@ -57,11 +57,11 @@ func (w World) Spare() map[string]bool {
 	return out
 }
 
-// roster compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number
+// compare compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number
 // and the next free address. Of what is too many, the nodes that first names go before others, and higher numbers
 // before lower ones. A VM that somebody keeps is never too many unless first names it; it comes back when the document
 // asks for more nodes.
-func (w World) roster(first []string) (roster, error) {
+func (w World) compare(first []string) (machineDiff, error) {
 	r := w.match(first)
 	if err := w.settle(r.add); err != nil {
 		return r, err
@@ -69,8 +69,8 @@ func (w World) roster(first []string) (roster, error) {
 	return r, w.takes(r.add)
 }
 
-// match is roster before new machines have addresses and hosts.
-func (w World) match(first []string) roster {
+// match is compare before new machines have addresses and hosts.
+func (w World) match(first []string) machineDiff {
 	serial := map[string]int{} // how many machines of the name there have been
 	existing := map[string][]director.Machine{}
 	for _, m := range w.Machines {
@@ -79,7 +79,7 @@ func (w World) match(first []string) roster {
 			existing[m.Pool] = append(existing[m.Pool], m)
 		}
 	}
-	var r roster
+	var r machineDiff
 	macs := w.macs()
 	for _, p := range w.pools() {
 		have := existing[p.name]
@@ -136,7 +136,7 @@ func (w World) pools() []pool {
 }
 
 // sort orders the machines of each pool by number.
-func (r roster) sort() {
+func (r machineDiff) sort() {
 	for _, list := range [][]sized{r.keep, r.add, r.remove} {
 		slices.SortStableFunc(list, func(a, b sized) int {
 			if a.Pool != b.Pool {

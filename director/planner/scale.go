@@ -14,12 +14,12 @@ import (
 // names go first.
 func Scale(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.scale"
-	roster, err := w.roster(r.Nodes)
+	diff, err := w.compare(r.Nodes)
 	if err != nil {
 		return plan.Content{}, err
 	}
 	for _, name := range r.Nodes {
-		if !slices.Contains(names(roster.remove), name) {
+		if !slices.Contains(names(diff.remove), name) {
 			if _, err := w.machine(op, name); err != nil {
 				return plan.Content{}, err
 			}
@@ -31,34 +31,34 @@ func Scale(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft(plan.ClusterScale)
 	d.Request = r
-	masters := mastersOf(roster.all())
-	joined, err := d.grow(roster.add)
+	masters := mastersOf(diff.all())
+	joined, err := d.grow(diff.add)
 	if err != nil {
 		return plan.Content{}, err
 	}
-	left, err := d.shrink(roster, r, joined)
+	left, err := d.shrink(diff, r, joined)
 	if err != nil {
 		return plan.Content{}, err
 	}
 	last := append(joined, left...)
-	if w.Cluster.Cluster.API.VIP.IsValid() && len(mastersOf(roster.add))+len(mastersOf(roster.remove)) > 0 {
-		last = append(last, d.balance(masters, mastersOf(roster.remove), last))
+	if w.Cluster.Cluster.API.VIP.IsValid() && len(mastersOf(diff.add))+len(mastersOf(diff.remove)) > 0 {
+		last = append(last, d.balance(masters, mastersOf(diff.remove), last))
 	}
-	d.record(w.clusterParams(w.endpoint(masters), roster.all()), last...)
+	d.record(w.clusterParams(w.endpoint(masters), diff.all()), last...)
 	var parts []string
-	if n := len(roster.add); n > 0 {
-		parts = append(parts, "add "+strings.Join(names(roster.add), ", "))
+	if n := len(diff.add); n > 0 {
+		parts = append(parts, "add "+strings.Join(names(diff.add), ", "))
 	}
-	if n := len(roster.remove); n > 0 {
-		parts = append(parts, "remove "+strings.Join(names(roster.remove), ", "))
+	if n := len(diff.remove); n > 0 {
+		parts = append(parts, "remove "+strings.Join(names(diff.remove), ", "))
 	}
 	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster, count(
 		len(masters), "master",
 	),
-		count(len(roster.all())-len(masters), "worker"), strings.Join(parts, "; "),
+		count(len(diff.all())-len(masters), "worker"), strings.Join(parts, "; "),
 		count(losses(len(masters)), "master"))
-	d.concerns(append(slices.Clone(roster.add), roster.remove...)...)
-	d.Facts = encode(w.facts(roster.known()))
+	d.concerns(append(slices.Clone(diff.add), diff.remove...)...)
+	d.Facts = encode(w.facts(diff.known()))
 	return d.done(), nil
 }
 
@@ -87,7 +87,7 @@ func (d *draft) grow(add []sized) ([]string, error) {
 }
 
 // shrink takes machines out: workers in a window, masters one by one.
-func (d *draft) shrink(r roster, ask plan.Request, needs []string) ([]string, error) {
+func (d *draft) shrink(r machineDiff, ask plan.Request, needs []string) ([]string, error) {
 	if len(r.remove) == 0 {
 		return nil, nil
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// roster is a cluster as its own API shows it. Pretended playbooks change it as the real ones do, and refuse what those
-// would refuse.
-type roster struct {
+// pretendCluster is a cluster as its own API shows it. Pretended playbooks change it as the real ones do, and refuse
+// what those refuse.
+type pretendCluster struct {
 	mu    sync.Mutex
 	nodes map[string]member
 	disks map[string]string // image that the VM of a node was made from
@@ -34,19 +34,21 @@ type member struct {
 	cordoned bool
 }
 
-func newRoster() *roster { return &roster{nodes: map[string]member{}, disks: map[string]string{}} }
+func newPretendCluster() *pretendCluster {
+	return &pretendCluster{nodes: map[string]member{}, disks: map[string]string{}}
+}
 
-func (f *roster) clone() *roster {
+func (f *pretendCluster) clone() *pretendCluster {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &roster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks)}
+	return &pretendCluster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks)}
 }
 
 // view returns a line for each node, sorted.
-func (f *roster) view() []string {
+func (f *pretendCluster) view() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
@@ -57,7 +59,7 @@ func (f *roster) view() []string {
 	return out
 }
 
-func (f *roster) play(r plan.Run) error {
+func (f *pretendCluster) play(r plan.Run) error {
 	var p step.PlayParams
 	facts, err := step.DecodeFacts(r.Plan.Content)
 	if err == nil {
@@ -111,7 +113,7 @@ func (f *roster) play(r plan.Run) error {
 }
 
 // handlers returns the lab's handlers with the fleet behind plays, VMs and the look at nodes.
-func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
+func (f *pretendCluster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
 	out := maps.Clone(in)
 	out[step.Play] = plan.HandlerFunc(func(_ context.Context, r plan.Run) error { return f.play(r) })
 	disk := func(kind string, after func(step.VMParams)) {
@@ -158,14 +160,14 @@ func (f *roster) handlers(in map[string]plan.Handler) map[string]plan.Handler {
 	return out
 }
 
-// yard is a lab with a cluster of one master and three workers that is to be upgraded by the strategy.
-type yard struct {
+// upgradeLab is a lab with a cluster of one master and three workers that is to be upgraded by the strategy.
+type upgradeLab struct {
 	lab
 	strategy string
 	next     model.Image
 }
 
-func newYard(t *testing.T, strategy string) yard {
+func newUpgradeLab(t *testing.T, strategy string) upgradeLab {
 	t.Helper()
 	text := []byte("the next node image")
 	sum := sha256.Sum256(text)
@@ -173,23 +175,23 @@ func newYard(t *testing.T, strategy string) yard {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return yard{
+	return upgradeLab{
 		newLab(t), strategy,
 		model.Image{Source: path, SHA256: hex.EncodeToString(sum[:]), Format: "qcow2", Kubernetes: newVersion},
 	}
 }
 
-func (y yard) sight(t *testing.T, s scene) planner.World {
+func (y upgradeLab) observe(t *testing.T, s installation) planner.World {
 	t.Helper()
-	w := y.lab.sight(t, s, "demo")
+	w := y.lab.observe(t, s, "demo")
 	w.Cluster.Cluster.Workers[0].Count = 3
 	w.Cluster.Cluster.Workers[0].DataDisk = model.GiB
 	return w
 }
 
-func (y yard) upgrade(t *testing.T, s scene, id string) plan.Plan {
+func (y upgradeLab) upgrade(t *testing.T, s installation, id string) plan.Plan {
 	t.Helper()
-	w := y.sight(t, s)
+	w := y.observe(t, s)
 	was := *w.Cluster.Cluster
 	w.Installed = &planner.Installed{Generation: 1, Cluster: was}
 	w.Release.Release = &model.Release{Bundle: "/next", Kubernetes: newVersion}
@@ -201,13 +203,13 @@ func (y yard) upgrade(t *testing.T, s scene, id string) plan.Plan {
 	return planOf(t, id, content, err)
 }
 
-// created returns a scene in which the cluster runs the old version.
-func (y yard) created(t *testing.T) scene {
+// created returns a installation in which the cluster runs the old version.
+func (y upgradeLab) created(t *testing.T) installation {
 	t.Helper()
-	s := newScene(t)
-	s.fleet = newRoster()
+	s := newInstallation(t)
+	s.fleet = newPretendCluster()
 	e := runOn(t, s.db, s.db.DirectorID(), y.handlers(t, s), 8)
-	content, err := planner.Create(y.sight(t, s))
+	content, err := planner.Create(y.observe(t, s))
 	beginReal(t, e, s, planOf(t, "p0", content, err))
 	if got := await(t, e, s.db, "p0", ended); got.Phase != plan.PhaseDone {
 		t.Fatalf("the creation is %s: %s", got.Phase, got.Message)
@@ -221,17 +223,17 @@ func (y yard) created(t *testing.T) scene {
 	return s
 }
 
-// copy returns a scene as s is now.
-func (s scene) copy(t *testing.T) scene {
+// copy returns a installation as s is now.
+func (s installation) copy(t *testing.T) installation {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	if _, err := s.db.SQL().Exec("VACUUM INTO ?", path); err != nil {
 		t.Fatal(err)
 	}
-	return scene{db: openStore(t, path), world: s.world.Clone(), fleet: s.fleet.clone()}
+	return installation{db: openStore(t, path), world: s.world.Clone(), fleet: s.fleet.clone()}
 }
 
-func (y yard) handlers(t *testing.T, s scene) map[string]plan.Handler {
+func (y upgradeLab) handlers(t *testing.T, s installation) map[string]plan.Handler {
 	t.Helper()
 	return s.fleet.handlers(y.lab.handlers(t, s))
 }
