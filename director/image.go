@@ -32,8 +32,8 @@ type Signed struct {
 	Signature string `json:"signature"`
 }
 
-// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that whoever has the
-// file finds its upload again.
+// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that everyone who has
+// the file finds its upload again.
 type ImageUpload struct {
 	ID     string
 	Name   string // of the file, for people

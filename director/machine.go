@@ -27,7 +27,7 @@ const (
 	MachineIntended MachineState = "intended" // reserved with its addresses; nothing may exist yet
 	MachinePresent  MachineState = "present"  // the hypervisor has it
 	MachineDeleting MachineState = "deleting" // a plan takes it away; something may still exist
-	// taken out of its cluster on purpose; its VM may be somebody else's to make anew.
+	// taken out of its cluster on purpose; its VM may be another's to recreate.
 	MachineDetached MachineState = "detached"
 	// MachineLost is the state of a tombstone: its VM was given up with its host, and may exist. It never runs again
 	// with this identity, and its addresses are given to no other machine until it was seen to be off.

@@ -22,8 +22,8 @@ func WithOnce(ctx context.Context, o Once) context.Context {
 	return context.WithValue(ctx, onceKey{}, o)
 }
 
-// OnceOf returns the request that ctx belongs to, if its caller gave it a key. Whoever does the work notes it in the
-// same transaction.
+// OnceOf returns the request that ctx belongs to, if its caller gave it a key. The one that does the work notes it in
+// the same transaction.
 func OnceOf(ctx context.Context) (Once, bool) {
 	o, ok := ctx.Value(onceKey{}).(Once)
 	return o, ok

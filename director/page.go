@@ -16,8 +16,8 @@ type Place struct {
 }
 
 // Scan shows what read returns to pick, part by part, until it has kept as many as the page wants, and returns the
-// place after the last of them. What a document is filtered by beside its name is in its text, so the database cannot
-// do it.
+// place after the last of them. What a document is filtered by, other than its name is in its text, so the database
+// cannot do it.
 func Scan[T any](
 	p Page, read func(Page) ([]T, *Place, error), place func(T) *Place, pick func([]T) ([]bool, error),
 ) (*Place, error) {

@@ -58,7 +58,7 @@ func (r *PhaseRequest) KeysOfHosts() map[string]string {
 	return keys
 }
 
-// PhaseState is where a task of an outer plan, or its part in one cluster, stands.
+// PhaseState is how far a task of an outer plan, or its part in one cluster, is.
 type PhaseState string
 
 // The states. Waiting and running continue when the task is requested, failed and parked when a person has mended the

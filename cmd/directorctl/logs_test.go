@@ -21,7 +21,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Following logs goes on where it was when the director was away, and prints nothing twice.
+// Following logs continues where it was when the director was away, and prints nothing twice.
 func TestLogsAreFollowedOverARestart(t *testing.T) {
 	t.Parallel()
 	ops := apitest.New(nil)

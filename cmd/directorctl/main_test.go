@@ -151,7 +151,7 @@ func exitStatus(err error) string {
 	return err.Error()
 }
 
-// release lets held plans go on.
+// release lets held plans continue.
 func release(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Value(opsKey{}).(*apitest.Operations).Release()
 }

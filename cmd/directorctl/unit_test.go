@@ -15,7 +15,7 @@ func TestEveryKindHasACode(t *testing.T) {
 	listed := map[int]bool{}
 	for _, row := range exitTable {
 		if listed[row.code] {
-			t.Errorf("the code %d stands twice in the table", row.code)
+			t.Errorf("the code %d is there twice in the table", row.code)
 		}
 		listed[row.code] = true
 	}

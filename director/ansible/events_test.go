@@ -11,7 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 )
 
-// Whatever is in the events file, its reader goes on with the next line.
+// Whatever is in the events file, its reader continues with the next line.
 func TestEventsThatAreNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -107,7 +107,7 @@ KbdInteractiveAuthentication no
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = messages.Close() // a session that goes on holds the other end
+		_ = messages.Close() // a session that continues holds the other end
 		<-drained
 		_ = cmd.Wait()
 	})

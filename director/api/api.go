@@ -59,7 +59,7 @@ type Config struct {
 	Manual http.Handler
 	// MetricsToken is the bearer token that Metrics asks for.
 	MetricsToken director.Secret
-	// Observer is told of requests; nil means that nobody is.
+	// Observer is told of requests; nil means that none is.
 	Observer Observer
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
 	Stopping context.Context

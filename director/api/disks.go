@@ -17,7 +17,7 @@ import (
 type Disks interface {
 	// List returns the disks that f selects.
 	List(ctx context.Context, f disks.Filter) (disks.View, error)
-	// Delete destroys a disk that nobody has; conflict says who has it.
+	// Delete destroys a disk that no machine has; conflict says who has it.
 	Delete(ctx context.Context, actor, provider, id string) (ledger.Disk, error)
 }
 
@@ -53,7 +53,7 @@ func (s *server) disks(api huma.API) {
 		OperationID: "delete-disk", Method: http.MethodDelete, Path: "/providers/{name}/disks/{disk}", Tags: tags,
 		Summary: "Destroy a kept disk",
 		Description: "The disk and everything on it is lost. Only a disk that no machine and no VM has. One that " +
-			"somebody else had attached is taken off the list, and not " +
+			"others had attached is taken off the list, and not " +
 			"destroyed. It can be repeated until the disk is gone.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActLedger, kindProvider,

@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Images is what the API offers of images beside their documents. All methods return *director.Error and are safe for
+// Images is what the API offers of images besides their documents. All methods return *director.Error and are safe for
 // concurrent use.
 type Images interface {
 	// List lists the documents of images by name, and then the imported files that none names, the newest first.
@@ -39,7 +39,7 @@ type Images interface {
 	Job(ctx context.Context, id string) (director.ImageJob, error)
 	// DeleteFile removes an imported file; conflict while something needs it. No error if it is gone.
 	DeleteFile(ctx context.Context, actor, sum string) error
-	// Prune removes what nobody needs: on providers, and of files those that were imported before the time.
+	// Prune removes what is not needed: on providers, and of files those that were imported before the time.
 	Prune(ctx context.Context, actor string, before time.Time, dryRun bool) ([]director.ImageLeft, error)
 }
 
@@ -144,8 +144,8 @@ func (s *server) images(api huma.API) {
 		})
 	operation(s, api, huma.Operation{
 		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags,
-		Summary: "Delete what nobody needs",
-		Description: "On providers the images that no document, no VM and no plan that can go on names; on the " +
+		Summary: "Delete what is not needed",
+		Description: "On providers the images that no document, no VM and no plan that can continue names; on the " +
 			"director the imported files of which the same is true.",
 	}, director.ActDelete, kindImage, s.pruneImages)
 }
@@ -190,7 +190,7 @@ func (s *server) uploads(api huma.API, tags []string) {
 	operation(s, api, huma.Operation{
 		OperationID: "begin-upload", Method: http.MethodPost, Path: "/uploads", Tags: tags,
 		Summary: "Begin to upload a file, or find how far it is",
-		Description: "The checksum is the id, so that whoever has the file finds its upload again. One to which " +
+		Description: "The checksum is the id, so that everyone who has the file finds its upload again. One to which " +
 			"nothing is added for a day is thrown away.",
 		Errors:        []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		DefaultStatus: http.StatusOK,

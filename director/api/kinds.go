@@ -27,7 +27,7 @@ var kinds = map[director.Kind]struct {
 	director.KindInternal:        {http.StatusInternalServerError, "A defect of the director"},
 }
 
-// kindOf is the way back for errors that are born in the HTTP layer with nothing but a status.
+// kindOf gives a kind to errors that are born in the HTTP layer with nothing but a status.
 func kindOf(status int) director.Kind {
 	switch status {
 	case http.StatusUnauthorized:
@@ -72,7 +72,7 @@ func (p *problem) Unwrap() error { return p.cause }
 // GetStatus returns the HTTP status.
 func (p *problem) GetStatus() int { return p.Status }
 
-// GetHeaders returns what the header says beside the body.
+// GetHeaders returns what the header says in addition to the body.
 func (p *problem) GetHeaders() http.Header {
 	h := http.Header{}
 	if p.retryAfter != "" {

@@ -20,8 +20,8 @@ type Ledger interface {
 	List(ctx context.Context, strangers bool, providers ...string) (vms.View, error)
 	// Audit compares the ledger with what the named providers have, or all. It changes nothing.
 	Audit(ctx context.Context, providers ...string) (ledger.Report, error)
-	// Adopt writes an orphan into the ledger again; conflict says why it cannot be. said are addresses that nobody may
-	// remember, and may be empty.
+	// Adopt writes an orphan into the ledger again; conflict says why it cannot be. said are addresses that may not be
+	// remembered, and may be empty.
 	Adopt(ctx context.Context, actor, provider, id string, said vms.Addresses) (director.Machine, error)
 	// Reclaim deletes an orphan; conflict says why it is none. Its data disks stay unless told.
 	Reclaim(ctx context.Context, actor, provider, id string, dataDisks bool) (hypervisor.VM, error)
@@ -64,7 +64,7 @@ func (s *server) ledger(api huma.API) {
 		Summary: "Compare the ledger of VMs with what the hypervisors have",
 		Description: "Orphans have our stamp and no row, ghosts a row and no VM, strangers the name of one of our " +
 			"nodes, twins the stamp of another VM; drift is a VM " +
-			"that is not as its row says. Orphan disks have our stamp and nobody in the ledger, ghost disks are " +
+			"that is not as its row says. Orphan disks have our stamp and no row in the ledger, ghost disks are " +
 			"kept there and are not to be found or not free. Clusters that a plan works on, or has left half way, " +
 			"are left out where they may differ. Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
@@ -80,7 +80,7 @@ func (s *server) ledger(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "reclaim-vm", Method: http.MethodPost, Path: "/providers/{name}/vms/{vm}/reclaim", Tags: tags,
 		Summary: "Delete an orphan",
-		Description: "Only a VM with our stamp that no row and no plan stands for. Its data disks stay unless " +
+		Description: "Only a VM with our stamp that no row and no plan knows. Its data disks stay unless " +
 			"data_disks is set. It can be repeated until the VM is gone.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActLedger, kindProvider, s.reclaimVm)

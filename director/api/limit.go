@@ -16,11 +16,11 @@ import (
 
 // loginLimit slows down the guessing of passwords: by user and network, by network alone, and by user over all
 // networks. A network is an IPv4 address or an IPv6 /64, which one machine has as a whole. It looks before it adds, so
-// who is refused costs no memory and pushes nobody out. The failures of who succeeds at last are forgotten; the network
-// goes on to count, or one own account would free the way to all others.
+// who is refused costs no memory and displaces no entry. The failures of who succeeds at last are forgotten; the
+// network continues to count, or one own account would let all others in.
 //
-// Nobody is locked out: a network from which a user has logged in does not suffer from what others try on the user, and
-// from elsewhere a try is at most userLongest away.
+// No user is locked out: a network from which a user has logged in does not suffer from what others try on the user,
+// and from elsewhere a try is at most userLongest away.
 type loginLimit struct {
 	now  func() time.Time
 	seed maphash.Seed // names are kept as hashes: a caller chooses how long they are

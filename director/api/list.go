@@ -18,7 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// ListInput is what every list takes beside its filters. It is exported because huma leaves other embedded fields out.
+// ListInput is what every list takes in addition to its filters. It is exported because huma leaves other embedded
+// fields out.
 type ListInput struct {
 	Continue string   `query:"continue" maxLength:"1024" doc:"Go on where an answer with this continue ended. The filters and the order must be the same."`
 	Sort     string   `query:"sort" maxLength:"32" doc:"Field to sort by; with a minus before it, the greatest first."`
@@ -97,7 +98,7 @@ func invalidQuery(name, msg, hint string) error {
 	})
 }
 
-// listAnswer is the answer of a list: all of its items, or the chosen fields of them, and where it goes on.
+// listAnswer is the answer of a list: all of its items, or the chosen fields of them, and where it continues.
 func listAnswer[T any](api huma.API, items []T, fields []string, next string) (*anyOf, error) {
 	if items == nil {
 		items = []T{}
@@ -119,7 +120,7 @@ func listAnswer[T any](api huma.API, items []T, fields []string, next string) (*
 	}}, nil
 }
 
-// linkNext says in the header where the list goes on, for bodies that have no room for it.
+// linkNext says in the header where the list continues, for bodies that have no room for it.
 func linkNext(ctx huma.Context, next string) {
 	if next == "" {
 		return
@@ -207,7 +208,7 @@ func listing[T any](api huma.API, op huma.Operation, others ...string) huma.Oper
 		"With fields, items hold those fields alone.")
 	op = describe[T](api, op, others...)
 	op.Responses["200"].Headers = map[string]*huma.Param{
-		"Link": {Description: "Where the list goes on, with rel=next.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"Link": {Description: "Where the list continues, with rel=next.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
 	return op
 }

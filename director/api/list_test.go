@@ -91,7 +91,7 @@ func TestChosenFields(t *testing.T) {
 	link := resp.Header.Get("Link")
 	if !strings.HasPrefix(link, "<"+wire.Prefix+"/documents/Cluster?") || !strings.Contains(link, "label=zone%3Da") ||
 		!strings.HasSuffix(link, `>; rel="next"`) {
-		t.Errorf("a list in YAML goes on at %q", link)
+		t.Errorf("a list in YAML continues at %q", link)
 	}
 }
 

@@ -136,7 +136,7 @@ func (s *server) work(ctx huma.Context, g *gin.Context, o director.Once, f again
 		s.repeat(ctx.Context(), g, rec, o, f)
 	} else {
 		g.Writer = rec
-		// After a panic nobody knows what was done: the claim stays, and runs out like that of a process that died.
+		// After a panic it is unknown what was done: the claim stays, and runs out like that of a process that died.
 		defer func() { g.Writer = out }()
 		next(huma.WithContext(ctx, director.WithOnce(ctx.Context(), o)))
 	}

@@ -25,9 +25,9 @@ func (s *server) phases(api huma.API) {
 		Summary: "Tell what an outer plan is about to do with a host, or has done",
 		Description: "Happens once for each task id: the same request again returns the same task and starts " +
 			"nothing twice, another request with the id is a " +
-			"conflict. What stands in the way from the beginning is a conflict too, and is not kept, so the id can " +
+			"conflict. What is in the way from the beginning is a conflict too, and is not kept, so the id can " +
 			"be used again. A cluster that another plan " +
-			"holds is waited for: the task goes on when somebody asks for it, here or at its place.",
+			"holds is waited for: the task continues when a person asks for it, here or at its place.",
 		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
@@ -40,7 +40,7 @@ func (s *server) phases(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags,
 		Summary:     "Get a task of an outer plan",
-		Description: "A task that waits goes on if it can now.", Errors: []int{http.StatusNotFound},
+		Description: "A task that waits continues if it can now.", Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *taskRef) (*body[wire.PhaseTask], error) {
 			v, err := s.Phases.Phase(ctx, in.TaskID)
@@ -90,7 +90,7 @@ func phaseNode(name string, v plan.View) wire.PhaseNode {
 		}
 		st := v.State.Step(step.ID)
 		if step.Back() && (st == nil || st.Status == plan.Pending) {
-			continue // nobody needs it so far
+			continue // it was not needed so far
 		}
 		n.StepsTotal++
 		if st == nil {

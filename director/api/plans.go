@@ -61,7 +61,7 @@ func (s *server) plans(api huma.API) {
 	s.planMoves(api)
 }
 
-// planMoves registers what can be done to a plan beside its start.
+// planMoves registers what can be done to a plan after its start.
 func (s *server) planMoves(api huma.API) {
 	type approveInput struct {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
@@ -99,7 +99,7 @@ func (s *server) planMoves(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *cancelInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbCancel, Now: orZero(in.Body).Now})
 		})
-	verb(s, api, "retry", "Let a stopped plan go on", "What failed, parked or was taken back runs again, or only "+
+	verb(s, api, "retry", "Let a stopped plan continue", "What failed, parked or was undone runs again, or only "+
 		"the step that is named; finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *retryInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbRetry, Step: orZero(in.Body).Step})
@@ -109,7 +109,7 @@ func (s *server) planMoves(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *skipInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
 		})
-	verb(s, api, "undo", "Take back what a stopped plan did", "The last first, as far as its steps can be taken back.",
+	verb(s, api, "undo", "Undo what a stopped plan did", "The last first, as far as its steps can be undone.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbUndo})
 		})

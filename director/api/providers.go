@@ -12,8 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Providers is what the API offers of providers beside their documents. All methods return *director.Error and are safe
-// for concurrent use.
+// Providers is what the API offers of providers besides their documents. All methods return *director.Error and are
+// safe for concurrent use.
 type Providers interface {
 	// SetCredentials seals and stores an account, or replaces the one of the name.
 	SetCredentials(

@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// Schedules is what the API offers of schedules beside their documents. All methods return *director.Error and are safe
-// for concurrent use.
+// Schedules is what the API offers of schedules besides their documents. All methods return *director.Error and are
+// safe for concurrent use.
 type Schedules interface {
 	// List lists every schedule by name, each with its newest runs, at most so many.
 	List(ctx context.Context, runs int) ([]schedules.View, error)
@@ -70,7 +70,7 @@ func (s *server) schedules(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "run-schedule", Method: http.MethodPost, Path: "/schedules/{name}/run", Tags: tags,
 		Summary: "Run the job of a schedule now",
-		Description: "Beside its slots, also if it is suspended. The run is the newest of the schedule, at the " +
+		Description: "Outside of its slots, also if it is suspended. The run is the newest of the schedule, at the " +
 			"place in Location.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActRun, kindSchedule,
@@ -92,7 +92,7 @@ func (s *server) suspension(api huma.API, tags []string, verb string, suspend bo
 	operation(s, api, huma.Operation{
 		OperationID: verb + "-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags,
 		Summary:     summary,
-		Description: "What was due while a schedule was suspended is not made up for. A run that works goes on.",
+		Description: "What was due while a schedule was suspended is not made up for. A run that works continues.",
 		Errors:      []int{http.StatusNotFound},
 	}, director.ActRun, kindSchedule,
 		func(ctx context.Context, a director.Actor, in *scheduleInput) (*body[wire.Schedule], error) {

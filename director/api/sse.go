@@ -16,7 +16,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// stalled is how long a reader may take nothing before its stream is given up. It comes back and goes on where it was.
+// stalled is how long a reader may take nothing before its stream is given up. It comes back and continues where it
+// was.
 const stalled = 30 * time.Second
 
 // sse writes messages of an event stream. It keeps nothing: what a slow reader has not taken stays in the store.
@@ -85,7 +86,7 @@ func (w *sse) send(event string, id int64, v any) {
 	w.print(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", head, event, data))
 }
 
-// alive breaks the silence. An id other than 0 moves the place from where a reader goes on.
+// alive breaks the silence. An id other than 0 moves the place from where a reader continues.
 func (w *sse) alive(id int64) {
 	if id != 0 {
 		w.print("id: " + strconv.FormatInt(id, 10) + "\n\n")

@@ -16,7 +16,7 @@ import (
 
 type streamInput struct {
 	After     int64    `query:"after" minimum:"0" doc:"Only events with a greater id; 0 for all that are kept."`
-	Tail      int      `query:"tail" minimum:"0" maximum:"1000" doc:"Begin so many events before the end. Without meaning beside after."`
+	Tail      int      `query:"tail" minimum:"0" maximum:"1000" doc:"Begin so many events before the end. Ignored together with after."`
 	Wait      int      `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
 	Kind      []string `query:"kind" maxItems:"20" doc:"Only what is about these kinds of things, separated by commas: kinds of documents, and Plan."`
 	Cluster   string   `query:"cluster" maxLength:"63" doc:"Only what is about this cluster and its plans."`
@@ -31,7 +31,7 @@ func (s *server) stream(api huma.API) {
 		Summary: "Follow what happens on the director",
 		Description: "Who did what, and how plans and steps move, over all directors that share the database, in " +
 			"one order. A stream sends each event " +
-			"with its id and does not end; it can be taken up again with Last-Event-ID. Whoever asks after an id of " +
+			"with its id and does not end; it can be taken up again with Last-Event-ID. A client that asks after an id of " +
 			"which not all that followed is " +
 			"kept gets a message of the type gap first, or the field gap, and then what there is.",
 		Errors: []int{http.StatusTooManyRequests},

@@ -22,7 +22,7 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// Files are the files that old plans and the old audit trail leave the database for. Each has its checksum beside it,
+// Files are the files that old plans and the old audit trail leave the database for. Each has its checksum next to it,
 // for sha256sum -c.
 type Files struct {
 	Store *store.Store
@@ -41,7 +41,7 @@ const recordName = "record.json"
 // errOther says that there is a file of that name with another content.
 var errOther = errors.New("there is another file of that name")
 
-// write makes the file with what fill writes, and its checksum beside it. The file has its name only once it is whole
+// write makes the file with what fill writes, and its checksum next to it. The file has its name only once it is whole
 // and on the disk. One of that name that an interrupted run has left is replaced; if last is true, only one with the
 // same content is, and errOther says that there is another.
 func (f Files) write(name string, at time.Time, last bool, fill func(io.Writer) error) (store.ArchiveFile, error) {

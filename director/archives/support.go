@@ -35,8 +35,8 @@ type archive struct {
 
 // Archive returns a function that writes all that is known of the plan as a tar.gz: the plan, its events, the logs of
 // all attempts that are here, the inventory, versions and the director's configuration. None of it should hold a
-// secret; all of it is searched for those of the cluster and of the director all the same. That somebody asked is in
-// the audit trail.
+// secret; all of it is searched for those of the cluster and of the director all the same. The request itself is in the
+// audit trail.
 func (s *Service) Archive(ctx context.Context, actor, id string) (func(io.Writer) error, error) {
 	if _, archived, err := s.Store.PlanArchived(ctx, id); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Service) Archive(ctx context.Context, actor, id string) (func(io.Writer
 		a := &archive{dir: "plan-" + id, tar: tar.NewWriter(zip), secrets: secrets, at: s.Now().UTC()}
 		err := s.fill(ctx, a, v, about, facts, ferr)
 		if err != nil {
-			return err // without the ends of tar and gzip, so that nobody takes it for whole
+			return err // without the ends of tar and gzip, so that it cannot pass for a whole one
 		}
 		return errors.Join(a.tar.Close(), zip.Close())
 	}, nil

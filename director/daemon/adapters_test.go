@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// The password of a vCenter is read anew at every login, from a file that nobody else can read, and is in no error.
+// The password of a vCenter is read again at every login, from a file that nobody else can read, and is in no error.
 func TestVSphereCredentials(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")

@@ -18,7 +18,7 @@ import (
 )
 
 // Over the API an archived plan is listed, shown and saved; the plan that its cluster needs next is not archived, and
-// the cluster goes on.
+// the cluster continues.
 func TestArchivedPlansOverTheAPI(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, demoDocuments)

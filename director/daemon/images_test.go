@@ -47,8 +47,8 @@ func imported(t *testing.T, api *client.Client, path, document string) wire.Imag
 	return file
 }
 
-// An image document moves on to an imported file while VMs of the old one live, and what nobody needs any more is taken
-// away (A2).
+// An image document moves on to an imported file while VMs of the old one live, and what is not needed any more is
+// taken away (A2).
 func TestImagesMoveOn(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, demoDocuments)

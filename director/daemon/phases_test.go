@@ -370,7 +370,7 @@ func TestPhasesThatAreNone(t *testing.T) {
 	}
 }
 
-// A director that died behind the record of a task, or behind the plan that it made, goes on when somebody asks; and
+// A director that died behind the record of a task, or behind the plan that it made, continues when a person asks; and
 // another plan is waited for.
 func TestPhasesGoOn(t *testing.T) {
 	t.Parallel()
@@ -397,7 +397,7 @@ func TestPhasesGoOn(t *testing.T) {
 		t.Fatalf("a second host while another plan holds the cluster: %+v, %v", task, err)
 	}
 
-	// The record is all that a director leaves which is killed now; the database is put back to that.
+	// The record is all that a director leaves which is killed now; the database is rolled back to that.
 	if err := d.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	if p, err = api.Plan(t.Context(), p.ID); err != nil {
 		t.Fatal(err)
 	}
-	if want := "demo-w-2: put back as before, and in use; of the workers 1 run v1.37.2, 1 are not begun"; !strings.Contains(
+	if want := "demo-w-2: rolled back, and in use; of the workers 1 run v1.37.2, 1 are not begun"; !strings.Contains(
 		p.Message, want,
 	) {
 		t.Errorf("it says %q, want %q", p.Message, want)
@@ -136,7 +136,7 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 		t.Context(), p.ID, "",
 	); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(director.HintOf(err), "directorctl plan demo") {
-		t.Errorf("a plan for a worker that was put back goes on: %v", err)
+		t.Errorf("a plan for a worker that was rolled back continues: %v", err)
 	}
 	if p, err = api.MakePlan(t.Context(), "demo", plan.Request{}); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func TestPullCredentials(t *testing.T) {
 }
 
 // The nodes of a cluster get another password while both are accepted; then the former one ends. Each step may run
-// again, and a rotation that stopped half way goes on with the password that some nodes have already.
+// again, and a rotation that stopped half way continues with the password that some nodes have already.
 func TestPullPasswordsRotate(t *testing.T) {
 	onBoth(t, func(t *testing.T, c Config) {
 		v := openVault(t, c)

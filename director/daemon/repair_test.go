@@ -111,7 +111,7 @@ func (c *clinic) plans() []string {
 	return ids
 }
 
-// A VM that is off is switched on, one that is off again is made anew, and then it is a person's turn. The budget ends
+// A VM that is off is switched on, one that is off again is recreated, and then it is a person's turn. The budget ends
 // repairs of others too.
 func TestAutomaticRepair(t *testing.T) {
 	t.Parallel()
@@ -132,10 +132,10 @@ func TestAutomaticRepair(t *testing.T) {
 	c.off("demo-w-1")
 	want("node.replace done", "")
 	if vm := c.vm("demo-w-1"); vm.ID == first.ID || vm.Power != hypervisor.PowerOn {
-		t.Errorf("the VM was not made anew: %+v", vm)
+		t.Errorf("the VM was not recreated: %+v", vm)
 	}
 	c.off("demo-w-1")
-	want("", "was made anew by plan")
+	want("", "was recreated by plan")
 	c.remove("demo-w-2")
 	want("node.replace done", "")
 	c.off("demo-master-1")
@@ -169,7 +169,7 @@ func TestAutomaticRepairKeepsOffOutages(t *testing.T) {
 	}
 }
 
-// Nothing is repaired that nobody has asked for.
+// Nothing is repaired without a request.
 func TestRepairIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	c := openClinic(t, "repair: {after: 1m}")

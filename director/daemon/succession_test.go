@@ -219,7 +219,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 			"what the cluster names", "Network/net has changed (now generation 2)",
 			apply("to: 10.88.0.99", "to: 10.88.0.150"),
 		},
-		{"the cluster is made anew", "Cluster/demo has changed (now generation 1)", func() error {
+		{"the cluster is recreated", "Cluster/demo has changed (now generation 1)", func() error {
 			err := d.docs.DeleteDocument(t.Context(), "admin", model.Ref{Kind: model.KindCluster, Name: "demo"})
 			return errors.Join(err, apply("", "")())
 		}},
@@ -269,7 +269,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 }
 
 // A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a
-// cluster of its name begins anew.
+// cluster of its name starts again.
 func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	t.Parallel()
 	d, err := start(t, simulating(t, demoDocuments), io.Discard)

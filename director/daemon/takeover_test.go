@@ -19,8 +19,8 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// A VM that somebody else has destroyed and made anew under the node's name is taken over by an unlock that knows its
-// host key, on a person's word.
+// A VM that others have destroyed and recreated under the node's name is taken over by an unlock that knows its host
+// key, on a person's word.
 func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	t.Parallel()
 	const node, key = takenNode, takenKey
@@ -64,7 +64,7 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 
 	task, err := api.AskPhase(t.Context(), "unlock", unlockWith(map[string]string{node: key + " root@new"}))
 	if err != nil || task.State != "waiting" || len(task.Clusters) != 1 || len(task.Clusters[0].Plans) != 1 ||
-		!strings.Contains(task.Message, "it takes the VM named "+node+" that somebody else has made") ||
+		!strings.Contains(task.Message, "it takes the VM named "+node+" made by others") ||
 		!strings.Contains(task.Message, "SHA256:") {
 		t.Fatalf("before a person has agreed: %+v, %v", task, err)
 	}

@@ -19,8 +19,8 @@ type Condition struct {
 // Any reports whether there is a condition at all.
 func (c Condition) Any() bool { return len(c.Tags) > 0 || c.Absent }
 
-// Check returns nil if the stored document fulfils the condition; nil stands for one that does not exist. Otherwise
-// stale says what is there now.
+// Check returns nil if the stored document fulfils the condition; nil means that there is none. Otherwise stale says
+// what is there now.
 func (c Condition) Check(ref model.Ref, stored *model.Stored) error {
 	e := &director.Error{
 		Kind: director.KindStale, Op: "documents.condition",

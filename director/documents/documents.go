@@ -34,7 +34,7 @@ type Config struct {
 	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without
 	// schedules.
 	CheckSchedule func(model.Schedule) []director.Field
-	// Applied is called after documents have changed; nil for nobody.
+	// Applied is called after documents have changed; nil for none.
 	Applied func()
 	// Answer is what a repeated request for an apply is answered with; nil for the changes themselves.
 	Answer func([]model.Change) any
@@ -78,7 +78,7 @@ func (s *Service) ApplyIf(
 	return changes, err
 }
 
-// validate checks each document by itself, and that none stands twice.
+// validate checks each document by itself, and that none is there twice.
 func (s *Service) validate(docs []model.Document) error {
 	var problems []director.Field
 	seen := map[model.Ref]bool{}
@@ -95,7 +95,7 @@ func (s *Service) validate(docs []model.Document) error {
 		problems = append(problems, s.checkConfined(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{
-				Path: ref.String(), Msg: "stands twice in what was applied", Hint: "keep one",
+				Path: ref.String(), Msg: "is there twice in what was applied", Hint: "keep one",
 			})
 		} else {
 			seen[ref] = true
@@ -104,8 +104,8 @@ func (s *Service) validate(docs []model.Document) error {
 	return director.Invalid("documents.apply", "nothing was applied: the documents have problems", problems)
 }
 
-// checkType refuses a provider that only pretends, unless all of this director does: nobody shall take its clusters for
-// real.
+// checkType refuses a provider that only pretends, unless all of this director does: its clusters must not pass for
+// real ones.
 func (s *Service) checkType(d *model.Document) []director.Field {
 	if d.Provider == nil || d.Provider.Type != model.ProviderSim || s.c.ProviderTypes == nil ||
 		slices.Contains(s.c.ProviderTypes, model.ProviderSim) {

@@ -59,7 +59,7 @@ spec:
   pods: {cidr: 10.244.0.0/16}
 `
 
-// edit is a change of a document: the text in the place of another.
+// edit is a change of a document: the text instead of another.
 type edit struct{ kind, name, old, replacement string }
 
 // refusedEdits has, for each field that model.EffectOf says is refused, a change of it.

@@ -80,7 +80,7 @@ func openFormer(t *testing.T) (*lab, plan.Plan) {
 	return l, p
 }
 
-// stays returns the documents that cannot be deleted, with why. What can be is put back.
+// stays returns the documents that cannot be deleted, with why. What can be deleted is stored again.
 func (l *lab) stays(t *testing.T, refs ...model.Ref) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -107,7 +107,7 @@ var formerRefs = []model.Ref{
 	{Kind: model.KindNetwork, Name: "beside"},
 }
 
-// What a plan needs for its way back stays as long as the plan can go on; one that was not started, or is over for
+// What a plan needs for its way back stays as long as the plan can continue; one that was not started, or is over for
 // good, needs nothing.
 func TestTheWayBackOfAPlanStays(t *testing.T) {
 	t.Parallel()

@@ -367,7 +367,7 @@ func (f *film) Update(ctx context.Context, fn func(engine.Tx) error) error {
 	if err := f.adapted.Update(ctx, fn); err != nil {
 		return err
 	}
-	if is := f.seq(ctx); is > was && is > 1 { // before the first there is nothing to go on with
+	if is := f.seq(ctx); is > was && is > 1 { // before the first there is nothing to continue with
 		if was > 0 {
 			f.frames = append(f.frames, before)
 		}

@@ -1,4 +1,4 @@
-// Package engine runs plans: it moves their steps on River's queue, writes the journal around every act and goes on
+// Package engine runs plans: it moves their steps on River's queue, writes the journal around every act and continues
 // where an earlier process stopped.
 //
 // The journal is the truth and River only carries invitations: a job says "step S of plan P may run as attempt N". A
@@ -34,7 +34,7 @@ type Tx interface {
 	Lapsed(ref plan.StepRef, now time.Time, prefix, owner string) (bool, error) // whether Lost still holds
 	Stop(planID string) error                                                   // ask holders to end running steps now
 	// TakeBudgets takes one of each budget for the step, or none: then it returns the one that is used up, and the step
-	// stands in its line.
+	// waits in its line.
 	TakeBudgets(ref plan.StepRef, budgets []string, limit func(string) int, now time.Time) (usedUp string, err error)
 	GiveBack(ref plan.StepRef) error
 	LeaveLine(ref plan.StepRef) error
@@ -71,14 +71,14 @@ type Config struct {
 	Handlers map[string]plan.Handler // by step kind
 	Workers  int                     // steps at once; 32 if zero
 	Lease    time.Duration           // how long a silent engine keeps its steps; DefaultLease if zero
-	// Interruptions is how many in a row that nobody wanted make a step wait for a person; 10 if zero.
+	// Interruptions is how many in a row that were not wanted make a step wait for a person; 10 if zero.
 	Interruptions int
 	Now           func() time.Time // time.Now if nil
 	Log           *slog.Logger
 	// Budget returns how many steps may hold the budget at once, over all plans; 0 is without bound. Nil bounds
 	// nothing.
 	Budget   func(budget string) int
-	Observer Observer // told what happens; nobody if nil
+	Observer Observer // told what happens; none if nil
 	// Current refuses to move on a plan that a person retries, skips a step of or undoes, within the transaction; nil
 	// refuses none.
 	Current func(Tx, *plan.Plan, *plan.State) error

@@ -220,7 +220,7 @@ func checkJournal(t *testing.T, s adapted, p plan.Plan, got plan.State) {
 	}
 }
 
-// The journal is cut after every event, as a crash would, and a fresh engine goes on: same end, no finished step
+// The journal is cut after every event, as a crash would, and a fresh engine continues: same end, no finished step
 // repeated, no step beside itself.
 func TestResumeAfterEveryEvent(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {

@@ -16,8 +16,8 @@ import (
 type absentees map[plan.StepRef]bool
 
 // inviteAgain queues every attempt that may start and had no invitation at this tick and at the one before: the queue
-// may have handed out an invitation that nobody could follow, and the journal is the truth. It returns what had none at
-// this tick. A step that waits in the line of a budget needs none: its turn is called.
+// may have handed out an invitation that could not be followed, and the journal is the truth. It returns what had none
+// at this tick. A step that waits in the line of a budget needs none: its turn is called.
 func (e *Engine) inviteAgain(ctx context.Context, before absentees) (absentees, error) {
 	now, err := e.uninvited(ctx)
 	if now == nil {

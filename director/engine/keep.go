@@ -11,8 +11,8 @@ import (
 // Several engines may work on one PostgreSQL. Each holds a lease on what it runs and renews it; each sees to what a
 // peer left behind:
 //
-//   - a running step whose lease has ended is interrupted and queued again, by whoever notices first;
-//   - a step that may start and has no invitation over two ticks is queued by everybody;
+//   - a running step whose lease has ended is interrupted and queued again, by the first to notice;
+//   - a step that may start and has no invitation over two ticks is queued by every engine;
 //   - what a peer had taken from the queue and not begun is queued again once the peer's signs of life stop.
 //
 // An engine that could not renew for most of a lease ends its own handlers before a peer may take their steps; so does
@@ -82,7 +82,7 @@ func (e *keeper) keep(ctx context.Context, renewed time.Time) {
 }
 
 // dropUnless ends every handler if the leases were not renewed lately: a peer may take their steps any moment. Alone on
-// its database an engine has nobody to fear and lets them work.
+// its database an engine has no peer, and lets them work.
 func (e *keeper) dropUnless(renewed time.Time) {
 	if !e.shared() || e.cfg.Now().Sub(renewed) < e.cfg.Lease-tickOf(e.cfg.Lease) {
 		return
@@ -192,7 +192,7 @@ func (e *keeper) requeue(ctx context.Context) error {
 	return e.cfg.Store.Update(ctx, func(tx Tx) error { return e.callNext(ctx, tx, nil) })
 }
 
-// reclaim interrupts the running steps that nobody holds any more.
+// reclaim interrupts the running steps that have no holder any more.
 func (e *keeper) reclaim(ctx context.Context) error {
 	prefix := e.cfg.Instance + "/"
 	now := e.leaseNow()

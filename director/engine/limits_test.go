@@ -132,7 +132,7 @@ func TestAWaitHasAnEnd(t *testing.T) {
 		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // a retry begins anew
+		for range 2 { // a retry starts again
 			runs.Store(0)
 			waiting := await(t, e, s, "p1", func(
 				s plan.State,

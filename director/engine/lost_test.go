@@ -140,7 +140,7 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 				t.Fatalf("%d frames are too few", len(f.frames))
 			}
 			for _, f := range f.frames {
-				for _, back := range []bool{false, true} { // the host comes back before the plan goes on
+				for _, back := range []bool{false, true} { // the host comes back before the plan continues
 					name := f.name
 					if back {
 						name += " and the host is back"

@@ -28,7 +28,7 @@ func (e *keeper) hear(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	conn := pooled.Hijack() // it listens, so nobody else may get it
+	conn := pooled.Hijack() // it listens, so it must not go back to the pool
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, "LISTEN "+e.cfg.Channel); err != nil {
 		return err

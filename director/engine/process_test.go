@@ -266,8 +266,8 @@ func layers(id string, n int) plan.Plan {
 	return p
 }
 
-// Three directors share a plan; the one that runs a step is killed in the middle of it. Another goes on before 15 s are
-// over, each step is done once, and none ran beside itself.
+// Three directors share a plan; the one that runs a step is killed in the middle of it. Another continues before 15 s
+// are over, each step is done once, and none ran beside itself.
 func TestKilledDirectorIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "one", "two", "three")

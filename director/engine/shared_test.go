@@ -133,7 +133,7 @@ func TestPeerTakesOver(t *testing.T) {
 	checkJournal(t, s, p, got)
 }
 
-// An engine whose database went away ends its handlers before a peer could take their steps, and goes on when it is
+// An engine whose database went away ends its handlers before a peer could take their steps, and continues when it is
 // back.
 func TestLostDatabaseEndsHandlers(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestLostDatabaseEndsHandlers(t *testing.T) {
 		return err == nil && st.Phase == plan.PhaseDone
 	}) {
 		_, st, err := s.Plan(t.Context(), "p1")
-		t.Errorf("the plan does not go on: %+v %v", st, err)
+		t.Errorf("the plan does not continue: %+v %v", st, err)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 )
 
 // stalling is the store of a director that can stand still: as long as the gate is closed, nothing of its engine gets
-// through. Time goes on by ahead.
+// through. Time continues by ahead.
 type stalling struct {
 	adapted
 	gate  *sync.RWMutex
@@ -57,8 +57,8 @@ func (s stalling) Renew(ctx context.Context, owner string, until time.Time) (hel
 	return s.adapted.Renew(ctx, owner, until)
 }
 
-// playing is an ansible-playbook that tells its process and waits until it may go on. It runs the playbook, which is a
-// script here.
+// playing is an ansible-playbook that tells its process and waits until it may continue. It runs the playbook, which is
+// a script here.
 const playing = `#!/bin/bash
 n=0
 emit() { n=$((n + 1)); printf '{"n":%d,%s\n' "$n" "${1#\{}" >>"$KAAS_EVENTS"; }
@@ -213,7 +213,7 @@ type stallDirector struct {
 	db        adapted
 	address   string // of the database
 	name, dir string
-	binary    string // in the place of ansible-playbook
+	binary    string // instead of ansible-playbook
 	lease     time.Duration
 	gate      *sync.RWMutex
 	ahead     *atomic.Int64

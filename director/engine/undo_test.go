@@ -70,7 +70,7 @@ var tries = map[string]map[string]bool{
 
 // Whatever step of a worker's upgrade fails, before its act or after it: the worker is Ready at the old version and
 // takes pods, or, once it was through its gate, its upgrade can be ended. Its neighbours stay where they are, and
-// another plan goes on from there.
+// another plan continues from there.
 func TestAFailedWorkerIsPutBack(t *testing.T) {
 	t.Parallel()
 	for strategy, steps := range tries {
@@ -122,7 +122,7 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 	err := e.Retry(t.Context(), "p1", "", "admin")
 	if !back {
 		if strings.Contains(got.Message, "put back") || err != nil {
-			t.Errorf("it cannot go on: %q, %v", got.Message, err)
+			t.Errorf("it cannot continue: %q, %v", got.Message, err)
 		}
 		await(t, e, s.db, "p1", ended) // it failed once more, or did not begin yet
 		f.mend(step)
@@ -139,14 +139,14 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 	if is := s.at(t, "demo-w-5"); is != "no node" || len(s.world.Twins()) > 0 || s.world.Count() != 4 {
 		t.Errorf("a successor is left: %s, %d VMs", is, s.world.Count())
 	}
-	want := "demo-w-2: put back as before, and in use; of the workers 1 run " + newVersion + ", 1 are not begun"
+	want := "demo-w-2: rolled back, and in use; of the workers 1 run " + newVersion + ", 1 are not begun"
 	if !strings.Contains(got.Message, want) ||
 		!strings.HasSuffix(got.Hint, "then go on from there: directorctl plan demo") {
 		t.Errorf("it says %q (%q), want %q", got.Message, got.Hint, want)
 	}
 	if director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(director.HintOf(err), "directorctl plan demo") {
-		t.Errorf("a plan whose node was put back goes on: %v", err)
+		t.Errorf("a plan whose node was rolled back continues: %v", err)
 	}
 	if err := e.Skip(t.Context(), "p1", step, "why not", "admin"); director.KindOf(err) != director.KindConflict {
 		t.Errorf("the failed step is left out: %v", err)
@@ -179,7 +179,7 @@ func (y upgradeLab) gate() string {
 	return "node.ready/demo-w-2"
 }
 
-// A step back that fails asks a person, and goes on when that person says so.
+// A rollback step that fails asks a person, and continues when that person says so.
 func TestAWayBackThatFailsParks(t *testing.T) {
 	t.Parallel()
 	for strategy := range tries {
@@ -208,7 +208,7 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 					got := await(t, e, s.db, "p1", parked)
 					if st := got.Step(step.ID); got.Phase != plan.PhaseParked || st.Status != plan.Parked ||
 						!strings.HasPrefix(
-							got.Message, step.ID+": demo-w-2 could not be put back: test: the disk is broken",
+							got.Message, step.ID+": demo-w-2 could not be rolled back: test: the disk is broken",
 						) ||
 						!strings.HasSuffix(got.Hint, "directorctl node replace demo demo-w-2") {
 						t.Fatalf("the plan is %s: %s (%s)", got.Phase, got.Message, got.Hint)
@@ -293,7 +293,7 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 				) bool {
 					return s.Phase.Ended() || s.Phase == plan.PhaseParked
 				})
-				if got.Phase != plan.PhaseFailed || !strings.Contains(got.Message, "put back as before") {
+				if got.Phase != plan.PhaseFailed || !strings.Contains(got.Message, "rolled back") {
 					t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
 				}
 				return append(s.end(t), s.fleet.view()...)

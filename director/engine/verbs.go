@@ -75,9 +75,9 @@ func (e *Engine) Approve(ctx context.Context, id, by string) error {
 	})
 }
 
-// Retry lets a paused, failed, parked or cancelled plan go on: what failed, parked or was taken back runs again,
-// finished steps do not. With step, only that one runs again, and the plan goes on if nothing else holds it. Steps of
-// nodes that were put back, or are on their way, do not run again: a plan with nothing else to do refuses.
+// Retry lets a paused, failed, parked or cancelled plan continue: what failed, parked or was undone runs again,
+// finished steps do not. With step, only that one runs again, and the plan continues if nothing else holds it. Steps of
+// nodes that were rolled back, or are on their way, do not run again: a plan with nothing else to do refuses.
 func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.current(tx, p, s); err != nil {
@@ -114,15 +114,15 @@ func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 	})
 }
 
-// putBack is the error of asking again for steps of a node that was put back. The plan was made for a node that had not
-// been touched, so another one is due.
+// putBack is the error of asking again for steps of a node that was rolled back. The plan was made for a node that had
+// not been touched, so another one is due.
 func putBack(p *plan.Plan, s *plan.State, step string) error {
-	what := "plan " + p.ID + " has nothing to try again: what failed was put back"
+	what := "plan " + p.ID + " has nothing to try again: what failed was rolled back"
 	if step != "" {
-		what = "step " + step + " cannot run again: its node was put back, or is on its way"
+		what = "step " + step + " cannot run again: its node was rolled back, or is on its way"
 	}
 	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Phase).
-		WithHint("mend the cause, and go on from where the cluster is: directorctl plan %s", p.Cluster)
+		WithHint("mend the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
 }
 
 // Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be
@@ -183,9 +183,9 @@ func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 	return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by})
 }
 
-// Undo takes back what the steps of a stopped plan did, the last first, as far as their kinds can. Nodes of a window
-// that are half way go back by the steps that the plan has for it; those that are through stay. Errors: conflict if the
-// plan moves or has come to its end, or if it has done nothing that can be taken back.
+// Undo undoes what the steps of a stopped plan did, the last first, as far as their kinds can. Nodes of a window that
+// are half way go back by the steps that the plan has for it; those that are through stay. Errors: conflict if the plan
+// moves or has come to its end, or if it has done nothing that can be undone.
 func (e *Engine) Undo(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, p *plan.Plan, s *plan.State) error {
 		if err := e.current(tx, p, s); err != nil {
@@ -194,7 +194,7 @@ func (e *Engine) Undo(ctx context.Context, id, by string) error {
 		if err := e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanUndo, By: by}); err != nil {
 			return err
 		}
-		undone := map[string]bool{} // by steps back
+		undone := map[string]bool{} // by rollback steps
 		for _, step := range p.Steps {
 			for _, u := range step.Undoes {
 				undone[u] = true
@@ -227,7 +227,7 @@ func (e *Engine) Undo(ctx context.Context, id, by string) error {
 		}
 		if asked == 0 && len(plan.Ready(p, s, e.cfg.Now())) == 0 {
 			return director.Errorf(
-				director.KindConflict, "engine.undo", "plan %s has done nothing that can be taken back", id,
+				director.KindConflict, "engine.undo", "plan %s has done nothing that can be undone", id,
 			).
 				WithHint("give it up with: directorctl discard %s", id)
 		}

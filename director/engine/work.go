@@ -247,8 +247,7 @@ func interruption(why string) ending {
 }
 
 // finish appends an event of the attempt, whatever it is, if every guard agrees. A retry becomes its last resort when
-// the attempts are used up. An event of an attempt that is no longer current is dropped: somebody else has the step
-// now.
+// the attempts are used up. An event of an attempt that is no longer current is dropped: others have the step now.
 func (e *Engine) finish(ctx context.Context, ref plan.StepRef, event ending, guards ...func(Tx) (bool, error)) error {
 	var wake, refused bool
 	var ev plan.Event
@@ -345,7 +344,7 @@ func (e *Engine) limited(step plan.Step, st *plan.StepState, end ending) plan.Ev
 	return ev
 }
 
-// whileUndoing returns the event that means for a step that is taken back what k means for one that runs.
+// whileUndoing returns the event that means for a step that is undone what k means for one that runs.
 func whileUndoing(k plan.EventKind) plan.EventKind {
 	switch k {
 	case plan.Succeeded:
@@ -356,14 +355,14 @@ func whileUndoing(k plan.EventKind) plan.EventKind {
 	return k
 }
 
-// stranded is the end of a step back that failed: the node is neither here nor there, so the plan keeps its cluster and
-// asks a person.
+// stranded is the end of a rollback step that failed: the node is neither here nor there, so the plan keeps its cluster
+// and asks a person.
 func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
-	ev.Kind, ev.Message = plan.NeedsHuman, step.Node+" could not be put back: "+ev.Message
+	ev.Kind, ev.Message = plan.NeedsHuman, step.Node+" could not be rolled back: "+ev.Message
 	if ev.Hint != "" {
 		ev.Hint += "; "
 	}
-	ev.Hint += fmt.Sprintf("mend the cause and go on: directorctl retry %s; or give the plan up and make the node "+
+	ev.Hint += fmt.Sprintf("mend the cause and continue: directorctl retry %s; or give the plan up and make the node "+
 		"anew: directorctl discard %s, directorctl node replace %s %s",
 		p.ID, p.ID, p.Cluster, step.Node)
 	return ev
@@ -393,8 +392,8 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 }
 
 // journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not
-// be lost, however long a disk is full. Should the lease end meanwhile, the step belongs to whoever took it over, and
-// finish drops the outcome.
+// be lost, however long a disk is full. Should the lease end meanwhile, the step belongs to the engine that took it
+// over, and finish drops the outcome.
 func (e *worker) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := e.finish(context.WithoutCancel(ctx), ref, ev)

@@ -176,9 +176,9 @@ func (s *Service) provenance(v *View, im model.Image) {
 	}
 }
 
-// Prune removes what nothing needs: on providers the images that no document, no VM and no plan that can go on names,
-// and on the director the files that were imported before the time and that no document and no such plan names. A dry
-// run changes nothing.
+// Prune removes what nothing needs: on providers the images that no document, no VM and no plan that can continue
+// names, and on the director the files that were imported before the time and that no document and no such plan names.
+// A dry run changes nothing.
 func (s *Service) Prune(
 	ctx context.Context, actor string, before time.Time, dryRun bool,
 ) ([]director.ImageLeft, error) {

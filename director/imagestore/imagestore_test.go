@@ -365,7 +365,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	}
 	_, err = b.store.Begin(t.Context(), imagestore.Request{SHA256: sum, Size: 1 << 21, Format: "qcow2"})
 	b.fails(err, director.KindConflict, "it has 1048576 bytes and not 2097152")
-	// What nobody goes on with is thrown away.
+	// What nobody continues with is thrown away.
 	b.now = b.now.Add(48 * time.Hour)
 	b.open(imagestore.Config{})
 	b.empty()

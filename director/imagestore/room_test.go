@@ -118,7 +118,8 @@ func (d *during) Read(p []byte) (int, error) {
 	return d.Reader.Read(p)
 }
 
-// An upload stops before it takes the reserve, also if others fill the disk meanwhile, and goes on when there is room.
+// An upload stops before it takes the reserve, also if others fill the disk meanwhile, and continues when there is
+// room.
 func TestUploadsLeaveTheReserve(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -87,7 +87,7 @@ func TestRollingOut(t *testing.T) {
 	})
 	c.want(t)
 
-	// Without it the rollout goes on. Back at the first template, the highest revision is the oldest one.
+	// Without it the rollout continues. Back at the first template, the highest revision is the oldest one.
 	if err := c.api.CoreV1().Nodes().Delete(t.Context(), "lost", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (s *session) tryPerson(name string) (*ldap.Entry, string, error) {
 	if name == "" {
 		found, err := s.search(s.c.UserBase, ldap.ScopeWholeSubtree, 1, s.c.UserFilter, "1.1")
 		if err == nil && len(found) == 0 {
-			err = errors.New("userFilter finds nobody below userBase")
+			err = errors.New("userFilter finds no one below userBase")
 		}
 		if err != nil {
 			return nil, "", &stageError{StageSearch, err, hintSearch(err, "userBase")}

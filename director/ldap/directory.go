@@ -48,7 +48,7 @@ func New(c Config) (*Directory, error) {
 func (d *Directory) Login(ctx context.Context, name string, password director.Secret) (Person, error) {
 	// A bind with an empty password succeeds without any check (RFC 4513, section 5.1.2).
 	if password.Reveal() == "" || !plausible(name) {
-		return Person{}, wrong(errors.New("an empty password, or a name that nobody can have"))
+		return Person{}, wrong(errors.New("an empty password, or a name that no one can have"))
 	}
 	return d.with(ctx, func(s *session) (Person, error) {
 		entry, err := s.person(name)
@@ -104,7 +104,7 @@ func wrong(why error) error {
 	}
 }
 
-// plausible reports whether somebody may have the name: it is neither empty nor endless and has no control characters.
+// plausible reports whether a person may have the name: it is neither empty nor endless and has no control characters.
 func plausible(name string) bool {
 	return name != "" && len(name) <= maxName && strings.TrimSpace(name) == name &&
 		!strings.ContainsFunc(name, unicode.IsControl)

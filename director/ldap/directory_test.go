@@ -210,7 +210,7 @@ func TestTestTellsTheStage(t *testing.T) {
 		"password":           {func(c *ldap.Config) { c.Password = "wrong" }, "", ldap.StageBind, "bindDN"},
 		"base":               {func(c *ldap.Config) { c.UserBase = "ou=nowhere," + ldaptest.Suffix }, "alice", ldap.StageSearch, "userBase"},
 		"person":             {nil, "mallory", ldap.StageSearch, "uid=mallory"},
-		"filter":             {func(c *ldap.Config) { c.UserFilter = "(objectClass=device)" }, "", ldap.StageSearch, "finds nobody"},
+		"filter":             {func(c *ldap.Config) { c.UserFilter = "(objectClass=device)" }, "", ldap.StageSearch, "finds no one"},
 		"group":              {nil, "alice", ldap.StageGroups, group("gone")},
 	}
 	for name, tt := range tests {

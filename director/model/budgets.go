@@ -57,7 +57,7 @@ func overBudget(text []byte, source string) []director.Field {
 }
 
 // marksOf counts the characters of a line that may begin a key or a value. It may count too many, in the text of a
-// script for example, and never too few: each mark stands for two values at most.
+// script for example, and never too few: each mark belongs to two values at most.
 func marksOf(line []byte) int {
 	n := 1
 	for i, c := range line {

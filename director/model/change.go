@@ -61,7 +61,7 @@ var effects = map[Kind]map[string]FieldEffect{
 			"spec.sim.verbs", "spec.sim.boot", "spec.sim.bootJitter", "spec.sim.seed"),
 	),
 	KindImage: merged(
-		of(Planned, "nodes that are made anew in an upgrade are made of it", "spec.sha256"),
+		of(Planned, "nodes that are recreated in an upgrade are made of it", "spec.sha256"),
 		of(
 			Later, "it is where the file is read, or what it holds", "spec.source", "spec.format", "spec.arch",
 			"spec.kubernetes",
@@ -91,7 +91,7 @@ var effects = map[Kind]map[string]FieldEffect{
 		of(Planned, "nodes are added, removed or upgraded", "spec.release", "spec.image", "spec.masters.count",
 			"spec.workers[]",
 			"spec.workers[].name", "spec.workers[].count"),
-		of(Planned, "nodes whose image is another one are made anew", "spec.maintenance.strategy"),
+		of(Planned, "nodes whose image is another one are recreated", "spec.maintenance.strategy"),
 		of(Later, "it is how later plans and repairs work", "spec.maintenance.maxUnavailable",
 			"spec.maintenance.maxUnavailablePerHost",
 			"spec.maintenance.drainTimeout", "spec.maintenance.deleteEmptyDirData", "spec.maintenance.evictUnmanaged",

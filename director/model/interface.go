@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// VMModel is what the VMs of a role have beside their size. It concerns VMs that are made from then on.
+// VMModel is what the VMs of a role have in addition to their size. It concerns VMs that are made from then on.
 type VMModel struct {
 	Interfaces   []Interface  `json:"interfaces,omitempty" doc:"Network adapters, one for each role. Without an entry for it, each node has the internal one, on spec.network."`
-	SSHKeys      []string     `json:"sshKeys,omitempty" doc:"Public keys of administrators of these nodes, beside those of the cluster." maxLength:"8192"`
-	HostAliases  []HostAlias  `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of these nodes, beside those of the cluster."`
-	NTP          []string     `json:"ntp,omitempty" doc:"Time servers of these nodes, in the place of those of spec.network."`
-	Repositories []Repository `json:"repositories,omitempty" doc:"Package repositories, beside those of the image."`
+	SSHKeys      []string     `json:"sshKeys,omitempty" doc:"Public keys of administrators of these nodes, in addition to those of the cluster." maxLength:"8192"`
+	HostAliases  []HostAlias  `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of these nodes, in addition to those of the cluster."`
+	NTP          []string     `json:"ntp,omitempty" doc:"Time servers of these nodes, instead of those of spec.network."`
+	Repositories []Repository `json:"repositories,omitempty" doc:"Package repositories, in addition to those of the image."`
 	Packages     []string     `json:"packages,omitempty" doc:"Packages that are installed at the first boot. It takes minutes, and needs a repository that the node reaches: put them into the image where that is possible."`
 	Scripts      []Script     `json:"scripts,omitempty" doc:"Scripts that are run once as root at the first boot, in order and after all else. One that fails does not stop the next; it stops the plan, with its name, its exit code and what it said last."`
 	Shares       []Share      `json:"shares,omitempty" doc:"Directories that live on an NFS server."`
@@ -46,7 +46,7 @@ func (m *VMModel) Interface(role string) *Interface {
 	return nil
 }
 
-// Further returns the adapters beside the internal one, in the order in which nodes have them.
+// Further returns the adapters after the internal one, in the order in which nodes have them.
 func (m *VMModel) Further() []Interface {
 	further := slices.DeleteFunc(slices.Clone(m.Interfaces), func(i Interface) bool { return i.Role == NICInternal })
 	slices.SortFunc(further, func(a, b Interface) int { return cmp.Compare(a.Role, b.Role) })
@@ -87,7 +87,7 @@ type placed struct {
 	network string
 }
 
-// networks returns every mention of a network beside spec.network.
+// networks returns every mention of a network other than spec.network.
 func (c *Cluster) networks() []placed {
 	var out []placed
 	for _, g := range c.groups() {

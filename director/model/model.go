@@ -135,7 +135,7 @@ type Image struct {
 	Arch       string `json:"arch,omitempty" doc:"CPU architecture." enum:"amd64" default:"amd64"`
 	// CleanUp is last, so that images without it look as they always did.
 	CleanUp CleanUp `json:"cleanUp,omitzero" doc:"What each VM takes off its disk at its first boot, of what the maker of a foreign image left there."`
-	// Unsigned is what lets an image in that nobody signed.
+	// Unsigned is what lets an image in without a signature.
 	Unsigned string `json:"unsigned,omitempty" doc:"Why the image is used without a signature, in words. Without them an image that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`
 }
 
@@ -156,7 +156,7 @@ type CleanUp struct {
 type Release struct {
 	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, below one of its bundleDirs; it holds release.yaml." required:"true" maxLength:"4096"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
-	// Unsigned is what lets a bundle in that nobody signed.
+	// Unsigned is what lets a bundle in without a signature.
 	Unsigned string `json:"unsigned,omitempty" doc:"Why the bundle is used without a signature, in words. Without them a bundle that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`
 }
 
@@ -174,7 +174,7 @@ type Network struct {
 	// What follows is younger than the rest, and last, so that networks without it look as they always did.
 	VLAN   int     `json:"vlan,omitempty" doc:"VLAN that the nodes are in. Mode bridge: the host's bridge tags with it. Mode portgroup: the port group must have it." min:"1" max:"4094"`
 	Switch string  `json:"switch,omitempty" doc:"What the existing bridge is, for mode bridge. Default: linux." enum:"linux,openvswitch"`
-	Routes []Route `json:"routes,omitempty" doc:"Further routes of the nodes on this network, beside the default route."`
+	Routes []Route `json:"routes,omitempty" doc:"Further routes of the nodes on this network, in addition to the default route."`
 }
 
 // Route leads to a range of addresses.
@@ -187,8 +187,8 @@ type Route struct {
 type AddressPool struct {
 	From    netip.Addr     `json:"from,omitzero" doc:"First address of the pool, if it is one range."`
 	To      netip.Addr     `json:"to,omitzero" doc:"Last address of that range."`
-	Exclude []AddressRange `json:"exclude,omitempty" doc:"Addresses inside the ranges that somebody else uses: 10.88.0.11, 10.88.0.20-10.88.0.29 or 10.88.0.32/28." maxItems:"1000"`
-	Ranges  []AddressRange `json:"ranges,omitempty" doc:"The ranges of the pool, written 10.88.0.10-10.88.0.99 or 10.88.0.128/26; beside from and to, or in their place." maxItems:"1000"`
+	Exclude []AddressRange `json:"exclude,omitempty" doc:"Addresses inside the ranges that others use: 10.88.0.11, 10.88.0.20-10.88.0.29 or 10.88.0.32/28." maxItems:"1000"`
+	Ranges  []AddressRange `json:"ranges,omitempty" doc:"The ranges of the pool, written 10.88.0.10-10.88.0.99 or 10.88.0.128/26; in addition to from and to, or instead of them." maxItems:"1000"`
 }
 
 // Cluster is a Kubernetes cluster as it should be.
@@ -204,7 +204,7 @@ type Cluster struct {
 	API         APIEndpoint    `json:"api,omitzero" doc:"The Kubernetes API's address."`
 	Etcd        Etcd           `json:"etcd,omitzero" doc:"Timing of etcd."`
 	Maintenance Maintenance    `json:"maintenance,omitzero" doc:"How nodes are worked on while the cluster runs."`
-	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node beside the director's own." maxLength:"8192"`
+	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node in addition to the director's own." maxLength:"8192"`
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
@@ -275,17 +275,17 @@ const (
 
 // Maintenance is how nodes of a running cluster are worked on.
 type Maintenance struct {
-	Strategy       string   `json:"strategy,omitempty" doc:"How nodes are upgraded. in_place: the new binaries are put on the VM. reconstitute: the VM is made anew from the new image and rejoins under its name. replace: a new node comes first, then the old one goes." enum:"in_place,reconstitute,replace" default:"in_place"`
+	Strategy       string   `json:"strategy,omitempty" doc:"How nodes are upgraded. in_place: the new binaries are put on the VM. reconstitute: the VM is recreated from the new image and rejoins under its name. replace: a new node comes first, then the old one goes." enum:"in_place,reconstitute,replace" default:"in_place"`
 	MaxUnavailable int      `json:"maxUnavailable,omitempty" doc:"Workers that may be out at once. Masters are always worked on one by one." default:"1" min:"1" max:"1000"`
 	PerHost        int      `json:"maxUnavailablePerHost,omitempty" doc:"Workers of one hypervisor host that may be out at once; 0 for no bound of its own." min:"0" max:"1000"`
 	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
 	DeleteEmptyDir bool     `json:"deleteEmptyDirData,omitempty" doc:"Whether drains evict pods whose local data (emptyDir) goes with them. Off, such pods block a drain."`
-	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing makes anew. Off, such pods block a drain."`
-	KeepFailed     bool     `json:"keepFailed,omitempty" doc:"Whether a worker whose upgrade fails is left as it is, for somebody to look at. Off, it is put back to what it ran before; unless the strategy is replace, by making its VM anew."`
+	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing recreates. Off, such pods block a drain."`
+	KeepFailed     bool     `json:"keepFailed,omitempty" doc:"Whether a worker whose upgrade fails is left as it is, for a person to look at. Off, it is rolled back to what it ran before; unless the strategy is replace, by recreating its VM."`
 	Repair         *Repair  `json:"repair,omitempty" doc:"Repair of nodes without being asked. Left out, it is off."`
 }
 
-// Repair is how nodes are mended that nobody has asked for.
+// Repair is how nodes are mended without a request.
 type Repair struct {
 	Auto         bool     `json:"auto,omitempty" doc:"Whether nodes that are not well are mended by themselves: by plans that a person could have made, one at a time."`
 	After        Duration `json:"after,omitempty" doc:"How long a node must have been ill before it is mended." default:"10m" min:"1m" max:"24h"`

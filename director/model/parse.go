@@ -154,7 +154,7 @@ func (d *decoder) keys(
 		at := join(path, short(k.Value))
 		switch {
 		case seen[k.Value]:
-			d.fail(k, at, "stands twice", "keep one")
+			d.fail(k, at, "is there twice", "keep one")
 		case !contains(known, k.Value):
 			d.fail(k, at, "is not a field here", suggest(k.Value, known))
 		default:
@@ -245,7 +245,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, target reflect.Value) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if seen[k.Value] {
-			d.fail(k, join(path, short(k.Value)), "stands twice", "keep one")
+			d.fail(k, join(path, short(k.Value)), "is there twice", "keep one")
 			continue
 		}
 		seen[k.Value] = true

@@ -22,8 +22,8 @@ var sizeUnits = []struct {
 	unit   Size
 }{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"Ti", TiB}, {"Gi", GiB}, {"Mi", MiB}}
 
-// ParseSize reads a size such as 4GiB or 4Gi. A number without a unit is refused: nobody remembers which unit was
-// meant.
+// ParseSize reads a size such as 4GiB or 4Gi. A number without a unit is refused: a later reader would have to guess
+// it.
 func ParseSize(s string) (Size, error) {
 	for _, u := range sizeUnits {
 		digits, ok := strings.CutSuffix(s, u.suffix)

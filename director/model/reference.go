@@ -24,7 +24,7 @@ func Reference() string {
 	b.WriteString(`# Model reference
 
 This page is generated from ` + "`director/model`" + ` by ` + "`make generate`" + `; do not edit it.
-[JSON Schemas](schemas) of the same types lie beside it.
+[JSON Schemas](schemas) of the same types are next to this page.
 
 Every document has the same envelope:
 

@@ -5,7 +5,7 @@ type Schedule struct {
 	Cron     string       `json:"cron" doc:"When: minute, hour, day of month, month and day of week, such as 30 2 * * *, or @hourly, @daily, @weekly, @monthly, @every 6h." required:"true"`
 	TimeZone string       `json:"timeZone,omitempty" doc:"Time zone of cron by its IANA name, such as Europe/Berlin." default:"UTC"`
 	Job      ScheduledJob `json:"job" doc:"What is done." required:"true"`
-	Suspend  bool         `json:"suspend,omitempty" doc:"No slot is run until this is taken back. What was due meanwhile is not made up for."`
+	Suspend  bool         `json:"suspend,omitempty" doc:"No slot is run until this is undone. What was due meanwhile is not made up for."`
 	Deadline Duration     `json:"deadline,omitempty" doc:"A slot that the director was not there for is still run if it is not longer ago than this." default:"1h" min:"1m" max:"168h"`
 }
 

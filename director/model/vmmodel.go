@@ -135,7 +135,7 @@ func (v *validator) masterSize(c *Cluster) {
 	}
 }
 
-// vmModel checks what VMs of one role have beside their size.
+// vmModel checks what VMs of one role have in addition to their size.
 func (v *validator) vmModel(at string, m *VMModel, persist []string) {
 	for i, key := range m.SSHKeys {
 		v.sshKey(fmt.Sprintf("%s.sshKeys[%d]", at, i), key)

@@ -17,7 +17,7 @@ type VSphere struct {
 	User              string   `json:"user,omitempty" doc:"Account, such as kaas@vsphere.local, whose password is in passwordFile."`
 	PasswordFile      string   `json:"passwordFile,omitempty" doc:"File on the director with the account's password and nothing else, readable by the director alone (mode 0600). It is read at every login."`
 	Thumbprint        string   `json:"thumbprint,omitempty" doc:"SHA-256 of the vCenter's certificate in hexadecimal digits, with or without colons, if no authority that the director knows has signed it. A connection that fails for it shows the one to compare."`
-	CAFile            string   `json:"caFile,omitempty" doc:"File on the director with the certificates of authorities in PEM form, beside the system's."`
+	CAFile            string   `json:"caFile,omitempty" doc:"File on the director with the certificates of authorities in PEM form, in addition to the system's."`
 	Datacenter        string   `json:"datacenter" doc:"The datacenter." required:"true"`
 	Cluster           string   `json:"cluster" doc:"The cluster of hosts." required:"true"`
 	ResourcePool      string   `json:"resourcePool,omitempty" doc:"Resource pool of the VMs. Default: the cluster's own."`
@@ -89,7 +89,7 @@ func (v *validator) account(s *VSphere) {
 	switch {
 	case s.Credentials != "" && s.User != "":
 		v.fail(
-			"spec.vsphere.user", "leave it out: the credentials have the account's name", "is given beside credentials",
+			"spec.vsphere.user", "leave it out: the credentials have the account's name", "is given together with credentials",
 		)
 	case s.Credentials == "" && s.User == "" && s.PasswordFile == "":
 		v.fail("spec.vsphere.credentials", set, "is empty, and there is no user with a passwordFile either")
@@ -104,7 +104,7 @@ func (v *validator) account(s *VSphere) {
 	if s.Credentials != "" && s.PasswordFile != "" {
 		v.fail(
 			"spec.vsphere.passwordFile", "leave it out: the credentials have the password",
-			"is given beside credentials",
+			"is given together with credentials",
 		)
 	}
 }

@@ -49,8 +49,8 @@ func newCertificates() *certificates {
 
 type certKey struct{ machine, name string }
 
-// fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often:
-// somebody may be at it.
+// fresh reports whether the certificate need not be looked at again. One that ends soon is looked at more often: it may
+// be in renewal.
 func fresh(c Certificate, now time.Time) bool {
 	span := certFresh
 	if c.Name == certKubeletClient && c.Ends.After(now.Add(certSoon)) {

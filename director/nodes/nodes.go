@@ -54,8 +54,8 @@ type Node struct {
 type Certificate struct {
 	Name      string // apiserver, etcd, kubelet, kubelet-client
 	Ends      time.Time
-	Seen      time.Time // when somebody looked last
-	Unchecked bool      // nobody relies on it: the kubelet has signed it itself
+	Seen      time.Time // when it was seen last
+	Unchecked bool      // nothing relies on it: the kubelet has signed it itself
 }
 
 // Worlds reads what is known of a cluster, and asks it and its hypervisor. *snapshot.Reader implements it.

@@ -26,7 +26,7 @@ type repairs struct {
 	said  map[string]string               // by cluster
 }
 
-// forget ends what is known of the cluster's nodes: nobody has looked at them, or somebody works on them.
+// forget ends what is known of the cluster's nodes: they were not looked at, or are being worked on.
 func (r *repairs) forget(cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Service) Repair(ctx context.Context, now time.Time) error {
 		case err != nil && director.KindOf(err) == director.KindInternal:
 			errs = append(errs, err)
 			continue
-		case err != nil: // the request does not fit the world: quorum, room, somebody else's VM
+		case err != nil: // the request does not fit the world: quorum, room, another's VM
 			why := append([]string{v.why, director.MessageOf(err)}, fieldTexts(err)...)
 			v = verdict{stop: true, why: strings.Join(why, "; ")}
 		}
@@ -128,7 +128,7 @@ func (s *Service) repairOne(ctx context.Context, cluster string, care model.Repa
 	}
 	w := ward{care: care, now: now}
 	for _, n := range v.Nodes {
-		// taken out, or somebody is at it; what is on a lost host is a person's to give up
+		// taken out, or being worked on; what is on a lost host is a person's to give up
 		if n.Version == "" || n.Cordoned || n.HostLost {
 			continue
 		}
@@ -181,9 +181,9 @@ func unsure(v View) string {
 	case v.Plan != "":
 		return "plan " + v.Plan + " holds the cluster"
 	case v.Unseen != "" && v.Unseen != pretends:
-		return "nobody knows how the nodes are: " + v.Unseen
+		return "the state of the nodes is unknown: " + v.Unseen
 	case slices.ContainsFunc(v.Nodes, func(n Node) bool { return n.Power == "" && !n.HostLost }):
-		return "nobody knows how the VMs are: the hypervisor cannot be asked"
+		return "the state of the VMs is unknown: the hypervisor cannot be asked"
 	}
 	return ""
 }
@@ -202,7 +202,7 @@ func (s *Service) mildest(ctx context.Context, cluster string, n Node) plan.Oper
 }
 
 // pastRepairs returns the automatic repairs of the last day. half says which other plan was left half way, or was made
-// just now by somebody who will want to start it: then it is not the time to make another one.
+// just now by a person who will want to start it: then it is not the time to make another one.
 func (s *Service) pastRepairs(
 	ctx context.Context, cluster string, now time.Time, courtesy time.Duration,
 ) (past []pastRepair, half string, err error) {

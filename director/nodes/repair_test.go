@@ -52,7 +52,7 @@ func TestDecideOnARepair(t *testing.T) {
 		},
 		"making anew was vain": {
 			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)},
-			stop: true, why: "w1 was made anew by plan p1 and is ill again",
+			stop: true, why: "w1 was recreated by plan p1 and is ill again",
 		},
 		"another one is ill too": {
 			ill:  []ailing{ill("w1", rejoin, 10), ill("w2", rejoin, 10)},
@@ -101,10 +101,10 @@ func TestUnsure(t *testing.T) {
 		"pretended":    {view: View{Nodes: on, Unseen: pretends}},
 		"a plan works": {view: View{Nodes: on, Plan: "p1"}, want: "plan p1 holds"},
 		"the API is away": {
-			view: View{Nodes: on, Unseen: "no answer"}, want: "nobody knows how the nodes are: no answer",
+			view: View{Nodes: on, Unseen: "no answer"}, want: "the state of the nodes is unknown: no answer",
 		},
 		"the hypervisor is so": {
-			view: View{Nodes: []Node{{Name: "w1"}}}, want: "nobody knows how the VMs are",
+			view: View{Nodes: []Node{{Name: "w1"}}}, want: "the state of the VMs is unknown",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

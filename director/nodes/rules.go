@@ -122,7 +122,7 @@ func (w ward) treat(a ailing) verdict {
 			return verdict{
 				stop: true,
 				why: fmt.Sprintf(
-					"%s was made anew by plan %s and is ill again (%s): a person has to look", a.node, last.plan,
+					"%s was recreated by plan %s and is ill again (%s): a person has to look", a.node, last.plan,
 					a.problem,
 				),
 			}

@@ -73,13 +73,13 @@ type View struct {
 	Plans map[string]plan.View // by id
 }
 
-// askTime bounds how long plans are made for one question. That goes on without the asker: what was begun is of use
+// askTime bounds how long plans are made for one question. That continues without the asker: what was begun is of use
 // to the next one.
 const askTime = 45 * time.Second
 
 // AskPhase takes a task of an outer plan (requirement D5). It is written down before anything is planned, and every
-// plan in the transaction that stores it, so that a director which dies anywhere in between goes on where it was when
-// somebody asks again.
+// plan in the transaction that stores it, so that a director which dies anywhere in between continues where it was when
+// a person asks again.
 func (s *Service) AskPhase(ctx context.Context, actor, id string, r director.PhaseRequest) (View, error) {
 	if err := check(r); err != nil {
 		return View{}, err
@@ -173,8 +173,7 @@ func textOf(r director.PhaseRequest) string {
 	return text
 }
 
-// accept finds what a new task is about, and refuses it for what stands in its way beside other plans: those it
-// waits for.
+// accept finds what a new task is about, and refuses it for what is in its way, other than plans: those it waits for.
 func (s *Service) accept(ctx context.Context, t *director.PhaseTask) error {
 	parts, err := s.parts(ctx, t.Request)
 	if err != nil {
@@ -188,7 +187,7 @@ func (s *Service) accept(ctx context.Context, t *director.PhaseTask) error {
 				"there is a host key for %s, which is not out of its cluster there", node,
 			).
 				WithHint(
-					"lock its host before its VM is made anew, or rejoin it: directorctl node rejoin CLUSTER %s "+
+					"lock its host before its VM is recreated, or rejoin it: directorctl node rejoin CLUSTER %s "+
 						"--host-key FILE",
 					node,
 				)
@@ -269,7 +268,7 @@ func (s *Service) add(ctx context.Context, t director.PhaseTask) (director.Phase
 	return s.Store.PhaseTask(ctx, t.ID)
 }
 
-// mayBegin checks what the phase asks of a cluster beside that no plan holds it.
+// mayBegin checks what the phase asks of a cluster, other than that no plan holds it.
 func (s *Service) mayBegin(ctx context.Context, r director.PhaseRequest, cluster string, nodes []string) error {
 	switch r.Phase {
 	case director.PhasePreNodeLock:
@@ -327,7 +326,7 @@ func (s *Service) allWell(ctx context.Context, cluster string) error {
 	}
 	if unseen != "" {
 		return director.Errorf(
-			director.KindConflict, op, "nobody knows how the nodes of cluster %s are: %s", cluster, unseen,
+			director.KindConflict, op, "the state of the nodes of cluster %s is unknown: %s", cluster, unseen,
 		).
 			WithHint("bring its Kubernetes API back first; see: directorctl node list %s", cluster)
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// move moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see where
-// it stands.
+// move moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see how far it
+// is.
 func (s *Service) move(ctx context.Context, t director.PhaseTask) (View, error) {
 	if t.Finished.IsZero() && s.moves.TryLock() {
 		defer s.moves.Unlock()
 		whole := context.WithoutCancel(ctx)
 		var err error
-		// somebody may have moved it before we had the lock
+		// others may have moved it before we had the lock
 		if t, err = s.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() {
 			err = s.moveParts(whole, &t)
 		}
@@ -66,7 +66,7 @@ func (s *Service) moveParts(ctx context.Context, t *director.PhaseTask) error {
 		}
 		if err := s.movePart(planning, t, p); errors.Is(err, context.DeadlineExceeded) {
 			p.State, p.Message, p.Hint = director.PhaseWaiting, "the cluster takes long to answer",
-				"it is tried again when somebody asks for the task"
+				"it is tried again when a person asks for the task"
 		} else if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 			return err
 		}
 	}
-	// Who has given up asking must not be surprised by a drain when somebody looks at the task days later.
+	// Who has given up asking must not be surprised by a drain when a person looks at the task days later.
 	if begun := len(p.Plans) > 1 ||
 		!state.StartedAt.IsZero(); !begun && s.PlanLife > 0 && s.Now().After(t.Started.Add(s.PlanLife)) {
 		endPart(p, director.PhaseFailed, fmt.Sprintf("given up after %s: %s", s.PlanLife, p.Message), askAnew)
@@ -137,7 +137,7 @@ func held(err error) bool {
 func waitForApproval(p *director.PhasePart, pl plan.Plan) {
 	p.State, p.Message = director.PhaseWaiting,
 		"plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
-	p.Hint = "somebody who has read it says: directorctl approve " + pl.ID
+	p.Hint = "a person who has read it says: directorctl approve " + pl.ID
 }
 
 // nextPlan makes the part's next plan and starts it.
@@ -225,14 +225,14 @@ func waitOr(p *director.PhasePart, err error) error {
 // instant is now, as exactly as the store keeps it: the same task looks the same however often it is asked for.
 func (s *Service) instant() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
 
-// askAnew is what is left to do about a part that cannot go on.
+// askAnew is what is left to do about a part that cannot continue.
 const askAnew = "ask again under another task id"
 
 func endPart(p *director.PhasePart, state director.PhaseState, msg, hint string) {
 	p.State, p.Message, p.Hint, p.Ended = state, msg, hint, true
 }
 
-// settlePart says where the part stands whose newest plan is in s.
+// settlePart says how far the part is whose newest plan is in s.
 func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 	id := newest.ID
 	msg := "plan " + id + " is " + string(s.Phase)
@@ -254,12 +254,12 @@ func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 	case plan.PhaseFailed, plan.PhaseCancelled:
 		p.State, p.Message = director.PhaseFailed, msg
 		p.Hint = joinedHint(
-			s.Hint, "mend what is wrong and go on: directorctl retry "+id+"; or give up: directorctl discard "+id,
+			s.Hint, "mend what is wrong and continue: directorctl retry "+id+"; or give up: directorctl discard "+id,
 		)
 		if slices.ContainsFunc(newest.Steps, func(step plan.Step) bool {
 			st := s.Step(step.ID)
 			return step.Back() && st != nil && st.Status == plan.Done
-		}) { // nodes were put back, and the plan's own hint says how to go on
+		}) { // nodes were rolled back, and the plan's own hint says how to continue
 			p.Hint = s.Hint
 		}
 	default:
@@ -274,8 +274,8 @@ func joinedHint(first, second string) string {
 	return first + "; " + second
 }
 
-// judge says where the task stands from where its parts stand: as long as anything moves it runs, and then the
-// worst counts.
+// judge derives how far the task is from how far its parts are: as long as anything moves it runs, and then the worst
+// counts.
 func (s *Service) judge(t *director.PhaseTask) {
 	order := []director.PhaseState{
 		director.PhaseDone, director.PhaseWaiting, director.PhaseParked, director.PhaseFailed, director.PhaseRunning,

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// The way back of a node in a window is the steps that undo others of it. It is frozen into the plan like all else, and
-// begins by itself when one of those others has failed. From then on the node goes no further in this plan: whoever has
-// mended the cause plans again.
+// The rollback of a node in a window is the steps that undo others of it. It is frozen into the plan like all else, and
+// begins by itself when one of those others has failed. From then on the node goes no further in this plan: once the
+// cause is mended, a person plans again.
 
-// undoMark is what the ids of steps back have before the subject: vm.remove-undo/demo-worker-1.
+// undoMark is what the ids of rollback steps have before the subject: vm.remove-undo/demo-worker-1.
 const undoMark = "-undo"
 
-// UndoPattern is an SQL pattern of the ids of steps back.
+// UndoPattern is an SQL pattern of the ids of rollback steps.
 const UndoPattern = "%" + undoMark + "/%"
 
-// UndoID returns the id of a step back of the class for the subject.
+// UndoID returns the id of a rollback step of the class for the subject.
 func UndoID(class, subject string) string { return class + undoMark + "/" + subject }
 
-// Back reports whether s is a step back: one that only runs to undo others.
+// Back reports whether s is a rollback step: one that only runs to undo others.
 func (s Step) Back() bool { return len(s.Undoes) > 0 }
 
-// checkBack returns an error if a step back undoes what does not stand before it in the same group, or what is a step
-// back itself.
+// checkBack returns an error if a rollback step undoes what does not come before it in the same group, or what is a
+// rollback step itself.
 func checkBack(s Step, before map[string]Step) error {
 	if marked := strings.Contains(s.ID, undoMark+"/"); marked != s.Back() {
 		return fmt.Errorf("plan: step %q must undo others if and only if its class ends with %s", s.ID, undoMark)
@@ -55,8 +55,8 @@ func checkBack(s Step, before map[string]Step) error {
 // begun reports whether the step has acted, or may have.
 func (s Status) begun() bool { return s != Pending && s != Skipped }
 
-// surveyBack finds the nodes that go back. It is only asked once something has failed, which spares plans that go well
-// the look at every step back.
+// surveyBack finds the nodes that are rolled back. It is only asked once something has failed, which spares plans that
+// go well the look at every rollback step.
 func (v *view) surveyBack(p *Plan, s *State) {
 	v.undone, v.backs = map[string]bool{}, map[string]*Step{}
 	for i := range p.Steps {
@@ -93,14 +93,14 @@ func (v *view) surveyBack(p *Plan, s *State) {
 	}
 }
 
-// backDue reports whether the step back may start: its node goes back and rests, what it undoes has begun, and the
-// steps back before it are done.
+// backDue reports whether the rollback step may start: its node is rolled back and rests, what it undoes has begun, and
+// the rollback steps before it are done.
 func (v *view) backDue(step *Step) bool {
 	g := v.groups[groupKey{step.Window, step.Node}]
 	return g.back && !g.leased && v.wanted(step) && v.backBefore(step)
 }
 
-// backBefore reports whether all that is wanted of the steps back before step is done.
+// backBefore reports whether all that is wanted of the rollback steps before step is done.
 func (v *view) backBefore(step *Step) bool {
 	for _, n := range step.Needs {
 		of := v.backs[n]
@@ -111,7 +111,7 @@ func (v *view) backBefore(step *Step) bool {
 	return true
 }
 
-// wanted reports whether there is something that the step back undoes.
+// wanted reports whether there is something that the rollback step undoes.
 func (v *view) wanted(step *Step) bool {
 	for _, u := range step.Undoes {
 		if v.status[u].begun() {
@@ -141,8 +141,8 @@ func Resumable(p *Plan, s *State) bool {
 	return moving(p, &next)
 }
 
-// Count returns how many steps of the plan are done or skipped, and how many there are. Steps back count from when they
-// are begun.
+// Count returns how many steps of the plan are done or skipped, and how many there are. Rollback steps count from when
+// they are begun.
 func Count(p *Plan, s *State) (done, total int) {
 	for i, st := range s.Steps {
 		if i < len(p.Steps) && p.Steps[i].Back() && st.Status == Pending {
@@ -159,7 +159,7 @@ func Count(p *Plan, s *State) (done, total int) {
 // standing says of a plan that stops how far the nodes of its windows are, for people; "" if no node went back.
 func standing(p *Plan, s *State) string {
 	v := survey(p, s)
-	under := map[groupKey]bool{} // those that are still on their way back
+	under := map[groupKey]bool{} // those that are still being rolled back
 	for id, step := range v.backs {
 		if v.wanted(step) && !v.status[id].Satisfied() {
 			under[groupKey{step.Window, step.Node}] = true
@@ -190,10 +190,10 @@ func standing(p *Plan, s *State) string {
 	}
 	var parts []string
 	if len(back) > 0 {
-		parts = append(parts, strings.Join(back, ", ")+": put back as before, and in use")
+		parts = append(parts, strings.Join(back, ", ")+": rolled back, and in use")
 	}
 	if len(between) > 0 {
-		parts = append(parts, strings.Join(between, ", ")+": not put back yet")
+		parts = append(parts, strings.Join(between, ", ")+": not rolled back yet")
 	}
 	if len(parts) == 0 {
 		return ""

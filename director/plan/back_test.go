@@ -41,13 +41,13 @@ func TestReturningPlansCheck(t *testing.T) {
 		"of another node": {
 			func(s []Step) { s[3].Undoes = []string{"upgrade/n1"} }, "no step of its node before it",
 		},
-		"of a step back": {
+		"of a rollback step": {
 			func(s []Step) { s[4].Undoes = []string{s[3].ID} }, "no step of its node before it",
 		},
 		"needs what goes forward": {
 			func(s []Step) { s[3].Needs = []string{"drain/n0"} }, "needs \"drain/n0\", which does not",
 		},
-		"needed by what goes on":   {func(s []Step) { s[10].Needs = []string{s[4].ID} }, "only runs after a failure"},
+		"needed by what continues": {func(s []Step) { s[10].Needs = []string{s[4].ID} }, "only runs after a failure"},
 		"without the mark":         {func(s []Step) { s[4].ID = "use/n0" }, "if and only if"},
 		"the mark and no way back": {func(s []Step) { s[10].ID = "verify-undo/x" }, "if and only if"},
 		"outside of a window":      {func(s []Step) { s[3].Window = "" }, "of no node in a window"},
@@ -76,7 +76,7 @@ func TestWayBack(t *testing.T) {
 			map[string]Status{"drain/n0": Done, "upgrade/n0": Running, "drain/n1": Done},
 			[]string{"upgrade/n1"},
 		},
-		"from the first of what the failed step left; the neighbour goes on": {
+		"from the first of what the failed step left; the neighbour continues": {
 			PhaseRunning,
 			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "drain/n1": Done},
 			[]string{"remake-undo/n0", "upgrade/n1"},
@@ -111,7 +111,7 @@ func TestWayBack(t *testing.T) {
 		"a parked step waits for a person, and nothing goes back": {
 			PhaseRunning, map[string]Status{"drain/n0": Parked, "drain/n1": Running}, nil,
 		},
-		"a plan that is taken back brings back what is half way alone": {
+		"a plan that is undone brings back what is half way alone": {
 			PhaseUndoing,
 			map[string]Status{
 				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Parked,
@@ -121,7 +121,7 @@ func TestWayBack(t *testing.T) {
 		"and waits for what still runs": {
 			PhaseUndoing, map[string]Status{"drain/n1": Done, "upgrade/n1": Running}, nil,
 		},
-		"a way back that was begun goes on in whatever phase it was stopped, and nothing new begins": {
+		"a way back that was begun continues in whatever phase it was stopped, and nothing new begins": {
 			PhaseRunning,
 			map[string]Status{"drain/n0": Done, "upgrade/n0": Waiting, "remake-undo/n0": Done},
 			[]string{"uncordon-undo/n0"},
@@ -165,26 +165,26 @@ func TestEndsAfterAWayBack(t *testing.T) {
 		want  EventKind
 		text  string
 	}{
-		"it goes on while it goes back": {PhaseRunning, with(map[string]Status{"remake-undo/n1": Done}), "", ""},
+		"it continues while it goes back": {PhaseRunning, with(map[string]Status{"remake-undo/n1": Done}), "", ""},
 		"put back": {
 			PhaseRunning, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanFailed,
-			"upgrade/n1: broke. n1: put back as before, and in use; of the w 1 run v2, 1 are not begun",
+			"upgrade/n1: broke. n1: rolled back, and in use; of the w 1 run v2, 1 are not begun",
 		},
-		"a step back that failed": {
+		"a rollback step that failed": {
 			PhaseRunning, with(map[string]Status{"remake-undo/n1": Parked}), PlanParked, "remake-undo/n1: broke",
 		},
 		"stopped by a person on its way": {
 			PhaseCancelling, with(map[string]Status{"remake-undo/n1": Done}), PlanFailed,
-			"upgrade/n1: broke. n1: not put back yet; of the w 1 run v2, 1 are not begun",
+			"upgrade/n1: broke. n1: not rolled back yet; of the w 1 run v2, 1 are not begun",
 		},
-		"a step back failed in an undo": {
+		"a rollback step failed in an undo": {
 			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Parked}), PlanFailed, "remake-undo/n1: broke",
 		},
 		"undone": {
 			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanUndone,
-			"everything that can be taken back is taken back",
+			"everything that can be undone is undone",
 		},
-		"steps back that nobody needed": {
+		"rollback steps that were not needed": {
 			PhaseRunning, map[string]Status{
 				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Done,
 				"uncordon/n1": Done,
@@ -229,13 +229,13 @@ func TestStepsBackCountWhenTheyAreNeeded(t *testing.T) {
 		t.Errorf("returning are %v", got)
 	}
 	if !Resumable(p, &s) {
-		t.Error("a way back that was stopped cannot go on")
+		t.Error("a way back that was stopped cannot continue")
 	}
 	s.Step("uncordon-undo/n0").Status = Done
 	if Resumable(p, &s) {
-		t.Error("a plan whose node was put back can go on")
+		t.Error("a plan whose node was rolled back can continue")
 	}
 	if CriticalPath(p.Steps) != 0 || p.Steps[3].Class() != "remake" {
-		t.Error("a step back is of another class, or counts in the estimate")
+		t.Error("a rollback step is of another class, or counts in the estimate")
 	}
 }

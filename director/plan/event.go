@@ -20,7 +20,7 @@ type Event struct {
 	NotBefore time.Time `json:"not_before,omitzero"`
 	// Deadline is when a step that is not ready stops waiting and asks a person.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Counted marks an interruption that nobody wanted: too many in a row wait for a person.
+	// Counted marks an interruption that were not wanted: too many in a row wait for a person.
 	Counted bool `json:"counted,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type StepState struct {
 	Status   Status `json:"status"`
 	Attempt  int    `json:"attempt"`  // of the current or last run; 0 before the first
 	Failures int    `json:"failures"` // plain errors so far, counted against Step.Attempts
-	// Interruptions are those in a row that nobody wanted.
+	// Interruptions are those in a row that were not wanted.
 	Interruptions int       `json:"interruptions,omitempty"`
 	Since         time.Time `json:"since,omitzero"` // of the status
 	StartedAt     time.Time `json:"started_at,omitzero"`

@@ -26,9 +26,9 @@ type Preparer interface {
 	Prepare(ctx context.Context, r Run) (prepared context.Context, release func(), err error)
 }
 
-// Undoer is implemented by handlers that can take back what Run did, or what it had half done. Undo must be idempotent,
-// and must not touch what Run found there. Its error means what Run's means, except that plan.Park fails it: a person
-// is asked either way.
+// Undoer is implemented by handlers that can undo what Run did, or what it had half done. Undo must be idempotent, and
+// must not touch what Run found there. Its error means what Run's means, except that plan.Park fails it: a person is
+// asked either way.
 type Undoer interface {
 	Undo(ctx context.Context, r Run) error
 }

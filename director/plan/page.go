@@ -52,12 +52,12 @@ var statusMeaning = map[Status]string{
 		"ready.",
 	Parked:  "It waits for a person: `directorctl retry` runs it again. Everything is kept.",
 	Done:    "It never runs again in this plan.",
-	Skipped: "A person said with `directorctl skip` that the plan goes on without it; the reason is in the journal.",
+	Skipped: "A person said with `directorctl skip` that the plan continues without it; the reason is in the journal.",
 	Failed: "A person mends the cause and runs `directorctl retry`, leaves it out with `directorctl skip`, takes " +
 		"everything back with `directorctl undo`, or gives up with `directorctl discard`.",
-	UndoDue: "The engine takes back what it did, once all that stands on it is taken back.",
-	Undoing: "Its handler takes back, under a lease. After a crash it is due again.",
-	Undone:  "What it did is taken back. `directorctl retry` would run it again.",
+	UndoDue: "The engine undoes what it did, once all that depends on it is undone.",
+	Undoing: "Its handler undoes it, under a lease. After a crash it is due again.",
+	Undone:  "What it did is undone. `directorctl retry` would run it again.",
 	Stuck:   "Taking back failed. A person mends the cause and runs `directorctl undo` again.",
 }
 
@@ -66,14 +66,14 @@ var phaseMeaning = map[Phase]string{
 	PhaseApproved: "A person has said that it may be started. It holds nothing yet.",
 	PhaseRunning:  "The engine runs its steps. It holds its cluster: no other plan can start there.",
 	PhasePaused: "No step starts any more and the running ones end. It still holds its cluster; `directorctl " +
-		"resume` goes on.",
+		"resume` continues.",
 	PhaseCancelling: "No step starts any more; the running ones end.",
-	PhaseCancelled:  "It was stopped between steps. `directorctl retry` goes on, `directorctl discard` gives up.",
+	PhaseCancelled:  "It was stopped between steps. `directorctl retry` lets it continue, `directorctl discard` gives up.",
 	PhaseParked:     "A step waits for a person, and nothing else can run. It still holds its cluster.",
 	PhaseFailed: "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is " +
 		"done.",
-	PhaseUndoing:   "The engine takes back what can be taken back, the last first. It holds its cluster.",
-	PhaseUndone:    "Everything that can be taken back is. Final.",
+	PhaseUndoing:   "The engine undoes what can be undone, the last first. It holds its cluster.",
+	PhaseUndone:    "Everything that can be undone is. Final.",
 	PhaseDone:      "Every step is done or skipped. Final.",
 	PhaseDiscarded: "Given up. Final.",
 }

@@ -60,16 +60,16 @@ type Request struct {
 	// LostHost is a person's word that this host of the nodes is off, or cut off for good: what runs on it never runs
 	// again.
 	LostHost string `json:"lost_host,omitempty"`
-	// HostKeys are the public SSH host keys of VMs that somebody else has made for nodes that rejoin, by node. It is a
-	// person's word that they are what they say.
+	// HostKeys are the public SSH host keys of VMs made by others for nodes that rejoin, by node. It is a person's word
+	// that they are what they say.
 	HostKeys map[string]string `json:"host_keys,omitempty"`
 }
 
-// Drain says how far a drain may go. The zero Drain evicts what a controller makes anew elsewhere, within the cluster's
+// Drain says how far a drain may go. The zero Drain evicts what a controller recreates elsewhere, within the cluster's
 // own time.
 type Drain struct {
 	Timeout        time.Duration `json:"timeout,omitempty"`
-	Unmanaged      bool          `json:"unmanaged,omitempty"`       // also pods that nothing makes anew
+	Unmanaged      bool          `json:"unmanaged,omitempty"`       // also pods that nothing recreates
 	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"` // also pods whose local data goes with them
 }
 
@@ -145,12 +145,12 @@ type Step struct {
 	Attempts int             `json:"attempts"`          // how often a plain error is tried in all
 	Timeout  time.Duration   `json:"timeout"`           // of one attempt
 	Estimate time.Duration   `json:"estimate"`          // not hashed
-	// UndoOnFailure takes the step back by itself when it has failed.
+	// UndoOnFailure undoes the step when it has failed, without a request.
 	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
-	// Undoes makes it a step back: it only runs when one of these steps of its node has failed, and only if one of them
-	// had begun. See back.go.
+	// Undoes makes it a rollback step: it only runs when one of these steps of its node has failed, and only if one of
+	// them had begun. See back.go.
 	Undoes []string `json:"undoes,omitempty"`
-	// Keep says that nobody takes back what it did, though its kind could: it was there before, or others rely on it by
+	// Keep says that what it did is not undone, though its kind could be: it was there before, or others rely on it by
 	// now.
 	Keep bool `json:"keep,omitempty"`
 	// Safety is what holds meanwhile if the step fails or waits for a person: a sentence without a final stop.
@@ -158,7 +158,7 @@ type Step struct {
 }
 
 // Class is what steps of different plans have in common: the part of the id before the subject. Estimates are kept by
-// it. A step back is of the class of those that do the same.
+// it. A rollback step is of the class of those that do the same.
 func (s Step) Class() string {
 	class, _, _ := strings.Cut(s.ID, "/")
 	return strings.TrimSuffix(class, undoMark)
@@ -198,8 +198,8 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
-// Check returns an error if step ids repeat, a need or a window is unknown, a step stands before one that it needs, or
-// a step back is out of place. A plan that passes has no cycle.
+// Check returns an error if step ids repeat, a need or a window is unknown, a step comes before one that it needs, or a
+// rollback step is out of place. A plan that passes has no cycle.
 func (c Content) Check() error {
 	seen := make(map[string]Step, len(c.Steps))
 	windows := map[string]bool{"": true}
@@ -214,7 +214,7 @@ func (c Content) Check() error {
 			return fmt.Errorf("plan: step %q is in window %q, which the plan does not have", s.ID, s.Window)
 		}
 		if _, twice := seen[s.ID]; twice {
-			return fmt.Errorf("plan: step %q stands twice", s.ID)
+			return fmt.Errorf("plan: step %q is there twice", s.ID)
 		}
 		for _, n := range s.Needs {
 			if _, stands := seen[n]; !stands {

@@ -7,9 +7,9 @@ import (
 
 // Ready returns the ids of the steps that the engine may start now, in the plan's order. While the plan runs these are
 // the steps that are pending or waiting with their time come, have all their needs done or skipped, and fit into their
-// window; and steps whose undo is due, with the steps back of nodes that go back. While it is being undone only the
-// latter two. Once a step has failed nothing new begins, except in groups of a window that are open: their nodes are
-// brought to their end, or back.
+// window; and steps whose undo is due, with the rollback steps of nodes that are rolled back. While it is being undone
+// only the latter two. Once a step has failed nothing new begins, except in groups of a window that are open: their
+// nodes are brought to their end, or back.
 func Ready(p *Plan, s *State, now time.Time) []string {
 	return ready(p, s, func(notBefore time.Time) bool { return !notBefore.After(now) })
 }
@@ -53,7 +53,7 @@ func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
 type view struct {
 	status     map[string]Status
 	skipped    map[string]*Step    // steps that a person had skipped
-	failed     bool                // some step failed, or was taken back after it had
+	failed     bool                // some step failed, or was undone after it had
 	dependents map[string][]string // the steps that need one, by its id
 	free       map[string]bool     // what unneeded has found
 	windows    map[string]Window
@@ -62,15 +62,15 @@ type view struct {
 	open       map[string]int      // open groups by window
 	onHost     map[groupKey]int    // open groups by window and host
 	returns    bool                // some node may go back
-	undone     map[string]bool     // the steps that steps back undo, once a node may go back
-	backs      map[string]*Step    // the steps back
+	undone     map[string]bool     // the steps that rollback steps undo, once a node may go back
+	backs      map[string]*Step    // the rollback steps
 }
 
 type groupKey struct{ window, of string }
 
 // group is the steps of one node in a window.
 type group struct {
-	begun, ended, failed bool // steps back do not count
+	begun, ended, failed bool // rollback steps do not count
 	leased               bool // a step that is none back runs
 	back                 bool // it goes back, or went
 }
@@ -144,7 +144,7 @@ func (v *view) add(step *Step, st StepState) {
 	g.failed = g.failed || st.Status.broken()
 }
 
-// broken reports whether a running plan cannot go on beside a step in s.
+// broken reports whether a running plan cannot continue while a step is in s.
 func (s Status) broken() bool {
 	return s == Failed || s == Stuck || s == UndoDue || s == Undoing || s == Undone
 }
@@ -171,7 +171,7 @@ func (v *view) needsMet(step *Step) bool {
 	return true
 }
 
-// admit reports whether the step may start beside what is open, and opens its group if so.
+// admit reports whether the step may start together with what is open, and opens its group if so.
 func (v *view) admit(step *Step) bool {
 	if step.Window == "" {
 		return !v.failed
@@ -192,7 +192,7 @@ func (v *view) admit(step *Step) bool {
 	return true
 }
 
-// unneeded reports whether nothing that stands on the step is still to be taken back.
+// unneeded reports whether nothing that depends on the step is still to be undone.
 func (v *view) unneeded(id string) bool {
 	if known, ok := v.free[id]; ok {
 		return known
@@ -211,7 +211,7 @@ func (v *view) unneeded(id string) bool {
 func Settle(p *Plan, s *State) (Event, bool) {
 	n := map[Status]int{}
 	var parked, broken, stranded *StepState
-	backs := 0 // steps back that nobody needed
+	backs := 0 // rollback steps that were not needed
 	for i := range s.Steps {
 		st := &s.Steps[i]
 		n[st.Status]++
@@ -246,7 +246,7 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		case stranded != nil:
 			return because(PlanFailed, stranded)
 		}
-		return Event{Kind: PlanUndone, Message: "everything that can be taken back is taken back"}, n[UndoDue] == 0
+		return Event{Kind: PlanUndone, Message: "everything that can be undone is undone"}, n[UndoDue] == 0
 	case n[Done]+n[Skipped]+backs == len(p.Steps):
 		return Event{Kind: PlanDone}, true
 	case moving(p, s):
@@ -267,7 +267,7 @@ func Settle(p *Plan, s *State) (Event, bool) {
 	return Event{}, false
 }
 
-// withHint adds to a hint how to go on after nodes were put back. Steps are not tried again then.
+// withHint adds to a hint how to continue after nodes were rolled back. Steps are not tried again then.
 func withHint(hint, cluster string) string {
 	hint = strings.TrimRight(strings.TrimSuffix(hint, "then retry the step"), ",; ")
 	if hint == "" {

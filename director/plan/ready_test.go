@@ -49,7 +49,7 @@ func TestWindow(t *testing.T) {
 		"as many groups open as the window is large": {
 			rolling(4, Window{ID: "w", Size: 2}), nil, []string{"drain/n0", "drain/n1"},
 		},
-		"an open group goes on, and takes its place": {
+		"an open group continues, and takes its place": {
 			rolling(4, Window{ID: "w", Size: 2}),
 			map[string]Status{"drain/n0": Done, "drain/n1": Running},
 			[]string{"upgrade/n0"},
@@ -164,19 +164,19 @@ func TestSettle(t *testing.T) {
 		"done and skipped": {
 			PhaseRunning, map[string]Status{"a": Done, "b": Skipped, "c": Done}, PlanDone,
 		},
-		"failed, the rest waits for it":    {PhaseRunning, map[string]Status{"a": Failed, "b": Done}, PlanFailed},
-		"failed beside what could start":   {PhaseRunning, map[string]Status{"a": Failed}, PlanFailed},
-		"taken back by itself":             {PhaseRunning, map[string]Status{"a": Undone, "b": Done}, PlanFailed},
-		"still to be taken back":           {PhaseRunning, map[string]Status{"a": UndoDue, "b": Done}, ""},
-		"parked, the rest waits for it":    {PhaseRunning, map[string]Status{"a": Parked, "b": Done}, PlanParked},
-		"parked beside what could start":   {PhaseRunning, map[string]Status{"a": Parked}, ""},
-		"paused stays paused":              {PhasePaused, map[string]Status{"a": Done}, ""},
-		"paused and failed":                {PhasePaused, map[string]Status{"a": Failed}, PlanFailed},
-		"paused and done":                  {PhasePaused, map[string]Status{"a": Done, "b": Done, "c": Done}, PlanDone},
-		"cancelling while something runs":  {PhaseCancelling, map[string]Status{"a": Running}, ""},
-		"cancelled":                        {PhaseCancelling, map[string]Status{"a": Done}, PlanCancelled},
-		"taking back failed":               {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undone}, PlanFailed},
-		"taking back goes on beside stuck": {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undoing}, ""},
+		"failed, the rest waits for it":      {PhaseRunning, map[string]Status{"a": Failed, "b": Done}, PlanFailed},
+		"failed beside what could start":     {PhaseRunning, map[string]Status{"a": Failed}, PlanFailed},
+		"taken back by itself":               {PhaseRunning, map[string]Status{"a": Undone, "b": Done}, PlanFailed},
+		"still to be undone":                 {PhaseRunning, map[string]Status{"a": UndoDue, "b": Done}, ""},
+		"parked, the rest waits for it":      {PhaseRunning, map[string]Status{"a": Parked, "b": Done}, PlanParked},
+		"parked beside what could start":     {PhaseRunning, map[string]Status{"a": Parked}, ""},
+		"paused stays paused":                {PhasePaused, map[string]Status{"a": Done}, ""},
+		"paused and failed":                  {PhasePaused, map[string]Status{"a": Failed}, PlanFailed},
+		"paused and done":                    {PhasePaused, map[string]Status{"a": Done, "b": Done, "c": Done}, PlanDone},
+		"cancelling while something runs":    {PhaseCancelling, map[string]Status{"a": Running}, ""},
+		"cancelled":                          {PhaseCancelling, map[string]Status{"a": Done}, PlanCancelled},
+		"taking back failed":                 {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undone}, PlanFailed},
+		"taking back continues beside stuck": {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undoing}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

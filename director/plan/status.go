@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Status is where a step stands.
+// Status is how far a step is.
 type Status string
 
 // The statuses of a step. Each says who moves it on and what a crash leaves.
@@ -17,10 +17,10 @@ const (
 	Waiting Status = "waiting"
 	Parked  Status = "parked"   // a person answers; everything is kept
 	Done    Status = "done"     // final
-	Skipped Status = "skipped"  // final: a person said, with a reason, that the plan goes on without it
+	Skipped Status = "skipped"  // final: a person said, with a reason, that the plan continues without it
 	Failed  Status = "failed"   // a person retries, skips, undoes or gives up
-	UndoDue Status = "undo_due" // the engine takes back what it did, once all that stands on it is taken back
-	// its handler takes back, under a lease; a crash leaves it so until the lease's end, then it is due again.
+	UndoDue Status = "undo_due" // the engine undoes what it did, once all that depends on it is undone
+	// its handler undoes it, under a lease; a crash leaves it so until the lease's end, then it is due again.
 	Undoing Status = "undoing"
 	Undone  Status = "undone" // taken back; a person may run it again
 	Stuck   Status = "stuck"  // taking back failed; a person asks for it again, or runs the step again
@@ -47,13 +47,13 @@ const (
 	Retried       EventKind = "retried"        // a person said: again
 	SkipAsked     EventKind = "skip_asked"     // a person said: without it; the message is the reason
 	UndoAsked     EventKind = "undo_asked"     // a person, or the plan itself after a failure, wants it taken back
-	UndoStarted   EventKind = "undo_started"   // committed before the handler takes back
+	UndoStarted   EventKind = "undo_started"   // committed before the handler undoes it
 	UndoSucceeded EventKind = "undo_succeeded" // the handler returned nil
 	UndoFailed    EventKind = "undo_failed"    // plan.Abort or plan.Park, or no attempts left
 )
 
 // keepsReason reports whether a step's message stays when the event brings none: why it failed is still wanted while it
-// is taken back.
+// is undone.
 func (e EventKind) keepsReason() bool {
 	return e == UndoAsked || e == UndoStarted || e == UndoSucceeded || e == Interrupted
 }
@@ -73,7 +73,7 @@ var edges = map[Status]map[EventKind]Status{
 		Noted: Running, Succeeded: Done, Retry: Waiting, NotReady: Waiting, Interrupted: Waiting,
 		Aborted: Failed, NeedsHuman: Parked,
 	},
-	// What waits, is parked or has failed may have left half of something, so it can be taken back too.
+	// What waits, is parked or has failed may have left half of something, so it can be undone too.
 	Waiting: {Started: Running, Aborted: Failed, SkipAsked: Skipped, UndoAsked: UndoDue},
 	Parked:  {Retried: Waiting, Aborted: Failed, SkipAsked: Skipped, UndoAsked: UndoDue},
 	Done:    {UndoAsked: UndoDue},
@@ -102,7 +102,7 @@ func (s Status) Satisfied() bool { return s == Done || s == Skipped }
 // Leased reports whether a handler acts on a step in s.
 func (s Status) Leased() bool { return s == Running || s == Undoing }
 
-// Phase is where a whole plan stands.
+// Phase is how far a whole plan is.
 type Phase string
 
 // The phases of a plan.
@@ -115,8 +115,8 @@ const (
 	PhaseCancelled  Phase = "cancelled"  // a person stopped it between steps; it can be resumed
 	PhaseParked     Phase = "parked"     // a step waits for a person and nothing else can run
 	PhaseFailed     Phase = "failed"     // a step failed and nothing else runs; it can be retried
-	PhaseUndoing    Phase = "undoing"    // the engine takes back what can be taken back
-	PhaseUndone     Phase = "undone"     // everything that can be taken back is; final
+	PhaseUndoing    Phase = "undoing"    // the engine undoes what can be undone
+	PhaseUndone     Phase = "undone"     // everything that can be undone is; final
 	PhaseDone       Phase = "done"       // every step is done or skipped; final
 	PhaseDiscarded  Phase = "discarded"  // given up, or replaced by a newer plan; final
 )

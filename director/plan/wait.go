@@ -23,7 +23,7 @@ type Line struct {
 	Users  []string // ids of the plans that have it
 }
 
-// Outside is what a plan's waits depend on beside its own journal.
+// Outside is what a plan's waits depend on, other than its own journal.
 type Outside struct {
 	Now     time.Time
 	Expires time.Time         // of a plan that has not started; zero for never

@@ -98,7 +98,7 @@ func TestAdapters(t *testing.T) {
 			p.NICs[1].DefaultRoute {
 			t.Errorf("the adapters are %+v", p.NICs)
 		}
-		// With the default route elsewhere, the way back to the director is one of its own.
+		// With the default route elsewhere, the path to the director is one of its own.
 		if len(p.Routes) != 1 || p.Routes[0].To.String() != "172.30.0.1/32" ||
 			p.Routes[0].Via != w.Network.Network.Gateway {
 			t.Errorf("the routes are %+v", p.Routes)
@@ -131,7 +131,7 @@ func runningAdapters(t *testing.T) World {
 	return w
 }
 
-// The way back of a worker may not need steps of the plan: its networks are there.
+// The rollback of a worker may not need steps of the plan: its networks are there.
 func TestAWorkerWithAdaptersHasAWayBack(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{model.UpgradeInPlace, model.UpgradeReconstitute, model.UpgradeReplace} {
@@ -142,7 +142,7 @@ func TestAWorkerWithAdaptersHasAWayBack(t *testing.T) {
 		c, err := Apply(w, plan.Request{})
 		steps := ids(t, c, err)
 		if len(backOf(c)) == 0 {
-			t.Errorf("%s: no way back in %v", strategy, steps)
+			t.Errorf("%s: no rollback in %v", strategy, steps)
 		}
 		if made := slices.Contains(steps, "network.ensure/front"); made != (strategy != model.UpgradeInPlace) {
 			t.Errorf("%s: the networks are made: %v", strategy, made)
@@ -150,7 +150,7 @@ func TestAWorkerWithAdaptersHasAWayBack(t *testing.T) {
 	}
 }
 
-// A node that is made anew has the adapters of its row; one that is new has those of the document, and its networks are
+// A node that is recreated has the adapters of its row; one that is new has those of the document, and its networks are
 // made.
 func TestAdaptersOfARunningCluster(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func TestAdaptersOfARunningCluster(t *testing.T) {
 	ids(t, c, err)
 	for _, s := range c.Steps {
 		if s.ID == "vm.ensure/demo-worker-1" && !strings.Contains(string(s.Params), `"10.91.0.2"`) {
-			t.Errorf("the VM that is made anew lost its adapter: %s", s.Params)
+			t.Errorf("the VM that is recreated lost its adapter: %s", s.Params)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (d *draft) boot(m sized, needs []string, in group) string {
 	return d.add(boot)
 }
 
-// underlays makes the networks of m's adapters beside the first, each once in the plan.
+// underlays makes the networks of m's further adapters, each once in the plan.
 func (d *draft) underlays(m sized) []string {
 	var ids []string
 	for _, n := range m.NICs {
@@ -231,12 +231,12 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, in group
 	return d.add(ensure)
 }
 
-// adopt takes over the VM that somebody else makes for m, which proves itself with the host key.
+// adopt takes over the VM that others make for m, which proves itself with the host key.
 func (d *draft) adopt(m sized, key string, needs []string, in group) string {
-	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s that somebody else has made for this "+
+	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s made by others for this "+
 		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
-	s := in.step(step.VMAdopt, m.Name, "Take over VM "+m.Name+" that somebody else has made")
+	s := in.step(step.VMAdopt, m.Name, "Take over VM "+m.Name+" made by others")
 	s.Needs, s.Params = needs, encode(step.AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
 	s.Effects = []plan.Effect{
 		{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"},
@@ -257,7 +257,7 @@ func (d *draft) deleteVM(m sized, needs []string, in group) string {
 	s := in.step(step.VMDelete, m.Name, "Delete VM "+m.Name)
 	params := d.w.vmParams(m)
 	lost := d.w.lost(m.Machine)
-	disks, doomed := d.disksLeft(m, s.Back() || lost) // nobody can delete what is on a lost host
+	disks, doomed := d.disksLeft(m, s.Back() || lost) // what is on a lost host cannot be deleted
 	params.DeleteData = doomed
 	m.DataDisk = 0
 	s.Needs, s.Params, s.Effects = needs, encode(params), append(vmEffects(m, "delete"), disks...)
@@ -270,7 +270,7 @@ func (d *draft) deleteVM(m sized, needs []string, in group) string {
 
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
 func (d *draft) removeVM(m sized, needs []string, in group) string {
-	s := in.step(step.VMRemove, m.Name, "Remove VM "+m.Name+" so that it can be made anew")
+	s := in.step(step.VMRemove, m.Name, "Remove VM "+m.Name+" so that it can be recreated")
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
 	s.Effects = []plan.Effect{
 		{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"},

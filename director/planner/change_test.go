@@ -128,7 +128,7 @@ var runningPlans = map[string]struct {
 		"vm.boot/demo-worker-1", "join/demo-worker-1",
 		"node.ready/demo-worker-1", "cluster.ready/demo",
 	}},
-	"a worker that somebody else has made anew": {
+	"a worker that others have recreated": {
 		1, 1, nil,
 		plan.Request{
 			Operation: plan.NodeRejoin, Nodes: []string{"demo-worker-1"},

@@ -111,7 +111,7 @@ func TestDataDisksAreKept(t *testing.T) {
 	}
 }
 
-// A way back that the plan takes by itself keeps the disk of the node that goes, whatever the request says.
+// A rollback keeps the disk of the node that goes, whatever the request says.
 func TestTheWayBackKeepsDisks(t *testing.T) {
 	t.Parallel()
 	w := withDisks(t)
@@ -132,7 +132,7 @@ func TestTheWayBackKeepsDisks(t *testing.T) {
 		}
 	}
 	if back == 0 {
-		t.Error("the plan has no way back")
+		t.Error("the plan has no rollback")
 	}
 }
 

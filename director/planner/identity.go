@@ -44,7 +44,7 @@ func MadeFor(clusterUID, name, id string) bool {
 const fewSerials = 20
 
 // NodeWithID returns which of the names the planner gave the machine id to, in the cluster of that uid; false if to
-// none of late.
+// none recently.
 func NodeWithID(clusterUID string, names []string, id string) (string, bool) {
 	for _, n := range names {
 		for serial := range fewSerials {

@@ -68,7 +68,7 @@ func macAmong(id string, has func(mac string) bool) string {
 	return macOf(macHash, id, 0)
 }
 
-// furtherNICs are the adapters beside the first that a machine of that id has by the document, without addresses.
+// furtherNICs are the further adapters that a machine of that id has by the document, without addresses.
 func furtherNICs(id string, vm model.VMModel, mac func(id string) string) []director.NIC {
 	var nics []director.NIC
 	for _, i := range vm.Further() {

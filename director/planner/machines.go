@@ -28,7 +28,7 @@ type machineDiff struct {
 	keep   []sized // members that stay
 	add    []sized // that become members: rows of the ledger first, then new ones
 	remove []sized // that are too many, or of a pool that is gone
-	spare  []sized // that would be too many, and whose VMs somebody keeps outside of the cluster
+	spare  []sized // that would be too many, and whose VMs are kept outside of the cluster
 }
 
 // all returns the machines that the cluster has in the end, masters first.
@@ -47,8 +47,8 @@ func mastersFirst(machines []sized) []sized {
 	return machines
 }
 
-// Spare returns the names of the machines whose VMs somebody keeps outside of the cluster, and that the document does
-// not ask for: plans leave them alone.
+// Spare returns the names of the machines whose VMs are kept outside of the cluster, and that the document does not ask
+// for: plans leave them alone.
 func (w World) Spare() map[string]bool {
 	out := map[string]bool{}
 	for _, m := range w.match(nil).spare {
@@ -59,8 +59,8 @@ func (w World) Spare() map[string]bool {
 
 // compare compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number
 // and the next free address. Of what is too many, the nodes that first names go before others, and higher numbers
-// before lower ones. A VM that somebody keeps is never too many unless first names it; it comes back when the document
-// asks for more nodes.
+// before lower ones. A VM that is kept outside of the cluster is never too many unless first names it; it becomes a
+// node again when the document asks for more.
 func (w World) compare(first []string) (machineDiff, error) {
 	r := w.match(first)
 	if err := w.settle(r.add); err != nil {
@@ -147,7 +147,7 @@ func (r machineDiff) sort() {
 	}
 }
 
-// kept reports whether somebody keeps the VM of m outside of the cluster, and no request names it to go.
+// kept reports whether the VM of m is kept outside of the cluster, and no request names it to go.
 func kept(m director.Machine, first []string) bool {
 	return m.KeptBy != "" && m.Kubernetes == "" && !slices.Contains(first, m.Name)
 }

@@ -96,7 +96,7 @@ func (w World) checkHosts(r plan.Request, machines []sized) error {
 }
 
 // moves returns what follows each of the machines on another host, by name; nothing for those that stay on theirs.
-// Errors: conflict if a host does not answer and nobody has said that it is lost, or if no host is left.
+// Errors: conflict if a host does not answer and it was not declared lost, or if no host is left.
 func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error) {
 	w := d.w
 	serial := map[string]int{}
@@ -109,7 +109,7 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 	for _, m := range machines {
 		if why := w.Down[m.Host]; why != "" && !w.lost(m.Machine) {
 			return nil, conflict(opMove, fmt.Sprintf(
-				"host %s of %s does not answer, so nobody knows whether its VM runs: %s", m.Host, m.Name, why,
+				"host %s of %s does not answer, so it is unknown whether its VM runs: %s", m.Host, m.Name, why,
 			),
 				fmt.Sprintf(
 					"bring the host back; or, if it is off or cut off for good, say so: directorctl node replace %s "+
@@ -256,7 +256,7 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 		d.Approvals = append(
 			d.Approvals,
 			fmt.Sprintf(
-				"it makes VM %s anew on host %s: what is on its root disk is lost", m.Name,
+				"it recreates VM %s on host %s: what is on its root disk is lost", m.Name,
 				cmp.Or(next.Host, "of the hypervisor's choice"),
 			),
 		)

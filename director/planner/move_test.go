@@ -105,11 +105,11 @@ func TestMovesAreRefused(t *testing.T) {
 	}{
 		"nobody has said that the host is lost": {
 			w: losing(onHosts(t, 1, 2), "h2", false), r: replacing("", "", "demo-worker-2"),
-			err: "nobody knows whether its VM runs",
+			err: "it is unknown whether its VM runs",
 		},
 		"and a target does not say it": {
 			w: losing(onHosts(t, 1, 2), "h2", false), r: replacing("h3", "", "demo-worker-2"),
-			err: "nobody knows whether its VM runs",
+			err: "it is unknown whether its VM runs",
 		},
 		"the host answers": {
 			w: onHosts(t, 1, 2), r: replacing("", "h2", "demo-worker-2"), err: "lost_host: host h2 answers",

@@ -140,7 +140,7 @@ func (d *draft) nodes(r plan.Request, machines []sized) error {
 	verb := map[plan.Operation]string{
 		plan.NodeCordon: "Cordon", plan.NodeUncordon: "Uncordon", plan.NodeDrain: "Drain",
 		plan.NodeDelete: "Take out of the cluster:",
-		plan.NodeRejoin: "Bring back into the cluster:", plan.NodeReplace: "Make anew:",
+		plan.NodeRejoin: "Bring back into the cluster:", plan.NodeReplace: "Recreate:",
 	}[r.Operation]
 	d.Summary = fmt.Sprintf("%s %s.", verb, list)
 	if len(d.Steps) == 0 {
@@ -233,7 +233,7 @@ func (d *draft) drain(m sized, how plan.Drain, needs []string, in group) string 
 }
 
 // takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no
-// more, or nobody knows. Neither is one of which a person has said so: a drain that fails would stop the plan before
+// more, or that is unknown. Neither is one of which a person has said so: a drain that fails would stop the plan before
 // the deletion.
 func (d *draft) takeOut(m sized, r plan.Request, needs []string, in group) string {
 	up := d.w.up(m.Name)
@@ -398,7 +398,7 @@ func (d *draft) join(m sized, again bool, needs []string, in group) (string, err
 	}
 	if m.Role == director.RoleMaster && others == 0 {
 		return "", conflict("planner.node", m.Name+" is the only master: there is no cluster that it could join again",
-			"restore the cluster from a backup of etcd, or delete it and create it anew")
+			"restore the cluster from a backup of etcd, or delete it and create it again")
 	}
 	boot := d.boot(m, needs, in)
 	name, title := "scale_out", "Join "+string(m.Role)+" "+m.Name
@@ -421,7 +421,7 @@ func (d *draft) join(m sized, again bool, needs []string, in group) (string, err
 	return d.ready(m, masters, image, []string{joined}, in), nil
 }
 
-// replace is node.replace: out, the VM made anew under the same name and addresses, and in again.
+// replace is node.replace: out, the VM recreated under the same name and addresses, and in again.
 func (d *draft) replace(m sized, r plan.Request, out map[string]bool, needs []string) (string, error) {
 	if m.Kubernetes != "" {
 		if err := d.quorum(m, out); err != nil {

@@ -23,8 +23,8 @@ type World struct {
 	Release  model.Stored
 	Bundle   Bundle // what the release's bundle holds
 	NoBundle error  // why Bundle is empty: a cluster can be deleted without it
-	// Releases are those that members run beside the document's, by version, and Images what VMs were made from, by the
-	// name on the provider: as far as there are documents of them. A worker is put back to these.
+	// Releases are those that members run, other than the document's, by version, and Images what VMs were made from,
+	// by the name on the provider: as far as there are documents of them. A worker is rolled back to these.
 	Releases map[string]Release
 	Images   map[string]NodeImage
 	Machines []director.Machine // of this cluster's uid, tombstones too
@@ -32,21 +32,21 @@ type World struct {
 	// over, by node.
 	Disks     []director.KeptDisk
 	Take      map[string]string
-	Seen      map[string]Seen // the nodes as the cluster's API shows them; nil if nobody has looked
-	Blind     string          // why somebody who looked saw nothing
+	Seen      map[string]Seen // the nodes as the cluster's API shows them; nil if it was not asked
+	Blind     string          // why it could not be asked
 	Used      map[netip.Addr]bool
 	MACs      map[string]bool     // of every adapter that the ledger has, of any cluster
 	Sharers   []string            // other clusters with machines on the same network
-	Underlays map[string]Underlay // of the adapters beside the first, by the name of the network
+	Underlays map[string]Underlay // of the further adapters, by the name of the network
 	Installed *Installed
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
-	Times map[string]time.Duration // what steps have taken of late, by class
+	Times map[string]time.Duration // what steps have taken recently, by class
 
 	macHash func(string) [3]byte // of the tests; nil for the usual one
 }
 
-// Underlay is a network that nodes are on beside their first.
+// Underlay is a network of a further adapter of nodes.
 type Underlay struct {
 	model.Stored
 	Used    map[netip.Addr]bool

@@ -40,13 +40,13 @@ func (d *draft) voices(m sized, out map[string]bool) voices {
 	return v
 }
 
-// blind refuses to touch a master while nobody knows how the others are.
+// blind refuses to touch a master while the others cannot be seen.
 func (d *draft) blind() error {
 	if d.w.Blind == "" {
 		return nil
 	}
 	return conflict(opQuorum, "the masters of cluster "+d.Cluster+
-		" cannot be seen, so nobody knows whether etcd would keep its quorum: "+d.w.Blind,
+		" cannot be seen, so it is unknown whether etcd would keep its quorum: "+d.w.Blind,
 		"bring the Kubernetes API back first; see: directorctl node list "+d.Cluster)
 }
 
@@ -54,7 +54,7 @@ func (d *draft) blind() error {
 // before; m is added to it.
 //
 // A member is removed by a majority of the members that there are, m among them if it is well, and afterwards a
-// majority of the others has to be well. Beside that, a majority of the masters that the document asks for stays: what
+// majority of the others has to be well. In addition, a majority of the masters that the document asks for stays: what
 // is taken out for a time is to come back to a cluster that can lose nothing more, and not to one that is a single
 // master by accident.
 func (d *draft) quorum(m sized, out map[string]bool) error { return d.quorumWith(m, out, 0) }
@@ -198,7 +198,7 @@ func whyNot(name, host string, asked int, away []director.Machine) (first, hint 
 		name, host,
 	)
 	if asked == 1 {
-		hint = "a cluster with one master stands still without it: work on this host without the director when that " +
+		hint = "a cluster with one master does nothing without it: work on this host without the director when that " +
 			"is allowed, and repair the cluster afterwards: directorctl node repair " + name
 	}
 	if len(away) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Who takes over a VM that somebody else has made says so, and is told which key that is about.
+// Who takes over a VM made by others says so, and is told which key that is about.
 func TestAnAdoptionIsAPersonsWord(t *testing.T) {
 	t.Parallel()
 	w := running(t, 3, 1, v)
@@ -23,13 +23,13 @@ func TestAnAdoptionIsAPersonsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(c.Approvals) != 1 ||
-		!strings.Contains(c.Approvals[0], "VM named demo-master-2 that somebody else has made") ||
+		!strings.Contains(c.Approvals[0], "VM named demo-master-2 made by others") ||
 		!strings.Contains(c.Approvals[0], "SHA256:") {
 		t.Errorf("it asks for %q", c.Approvals)
 	}
 	for _, s := range c.Steps {
 		if s.ID == "node.ready/demo-master-2" && strings.Contains(string(s.Params), `"image"`) {
-			t.Errorf("it records the image of a VM that somebody else has made: %s", s.Params)
+			t.Errorf("it records the image of a VM made by others: %s", s.Params)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestASecondHost(t *testing.T) {
 			3, 6, 2, []string{"demo-worker-1"}, nil, "h2", "3 workers would be out", again,
 		},
 		"the only master": {
-			1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "a cluster with one master stands still",
+			1, 3, 1, nil, nil, "h1", "would have 0 of the 1 master", "a cluster with one master does nothing",
 		},
 		"two of five masters on a host": {5, 3, 1, nil, nil, "h1", "", ""},
 		"two hosts of five masters": {

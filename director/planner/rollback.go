@@ -81,7 +81,7 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 	for _, why := range reasons {
 		d.warn(
 			fmt.Sprintf(
-				"should the upgrade of %s fail, a person has to mend it: it cannot be put back by itself, since %s",
+				"should the upgrade of %s fail, a person has to mend it: it cannot be rolled back by itself, since %s",
 				strings.Join(stuck[why], ", "), why,
 			),
 		)
@@ -89,7 +89,7 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 	if anew > 0 {
 		d.Approvals = append(
 			d.Approvals,
-			"should the upgrade of a worker fail, it makes its VM anew from the image that it was made from: what "+
+			"should the upgrade of a worker fail, it recreates its VM from the image that it was made from: what "+
 				"is on its root disk is lost then",
 		)
 	}

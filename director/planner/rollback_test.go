@@ -34,7 +34,7 @@ func former(w *World) {
 	}
 }
 
-// backOf returns the steps back of a plan by what they undo, each as "id <- needs: undoes".
+// backOf returns the rollback steps of a plan by what they undo, each as "id <- needs: undoes".
 func backOf(c plan.Content) []string {
 	var out []string
 	for _, s := range c.Steps {
@@ -133,7 +133,7 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 	if back.ImageName != "old-abababababab" || there.ImageName == back.ImageName ||
 		back.Machine.ID != there.Machine.ID || back.DataDisk != there.DataDisk {
 		t.Errorf(
-			"the VM is made anew from %s as %s; forward from %s as %s", back.ImageName, back.Machine.ID,
+			"the VM is recreated from %s as %s; forward from %s as %s", back.ImageName, back.Machine.ID,
 			there.ImageName, there.Machine.ID,
 		)
 	}
@@ -153,14 +153,14 @@ func TestTheWayBackLeadsToWhatTheWorkerRan(t *testing.T) {
 		old.Programs["kubelet"] != "s-"+v || facts.Kubernetes != "v1.38.0" {
 		t.Errorf("it joins by %+v with %+v: %v", join, old, err)
 	}
-	var was step.VMParams // the plan itself is not moved by its way back
+	var was step.VMParams // the plan itself is not moved by its rollback
 	params("vm.ensure/demo-worker-1", &was)
 	if was.ImageName != there.ImageName {
 		t.Errorf("one worker is made from %s, the next from %s", was.ImageName, there.ImageName)
 	}
 }
 
-// A new node image of the same release has a way back too: at the same version.
+// A new node image of the same release has a rollback too: at the same version.
 func TestAnImageUpgradeHasAWayBack(t *testing.T) {
 	t.Parallel()
 	w := running(t, 1, 1, v)
@@ -176,7 +176,7 @@ func TestAnImageUpgradeHasAWayBack(t *testing.T) {
 	}
 }
 
-func TestNoWayBackIsSaid(t *testing.T) {
+func TestAMissingRollbackIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*World)
@@ -184,7 +184,7 @@ func TestNoWayBackIsSaid(t *testing.T) {
 	}{
 		"no release": {
 			func(w *World) { w.Releases = nil },
-			"should the upgrade of demo-worker-1, demo-worker-2 fail, a person has to mend it: it cannot be put " +
+			"should the upgrade of demo-worker-1, demo-worker-2 fail, a person has to mend it: it cannot be rolled " +
 				"back by itself, since no Release document with a bundle is of v1.37.1",
 		},
 		"no image":   {func(w *World) { w.Images = nil }, "since no Image document is of old-abababababab"},
@@ -202,7 +202,7 @@ func TestNoWayBackIsSaid(t *testing.T) {
 				t.Errorf("it warns of %q, want %q", got, tt.want)
 			}
 			if got := backOf(c); len(got) > 0 {
-				t.Errorf("it has a way back: %v", got)
+				t.Errorf("it has a rollback: %v", got)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// What holds while a step has failed or waits for a person. Whoever is called at night wants to know this first.
+// What holds while a step has failed or waits for a person. A person who is called at night wants to know this first.
 const (
 	safeNothingYet  = "the cluster does not exist yet; nothing runs on it"
 	safeNoWorkloads = "the control plane may run already, but the cluster was never handed over; nothing of yours " +
@@ -24,7 +24,7 @@ const (
 	safeOut = "the cluster runs without this node; its pods have moved to others, or were given up where " +
 		"the plan says so"
 	safeUpgrading = "the other nodes run on; this one is cordoned and its pods have moved away"
-	safeBack      = "the other nodes run on; this worker is being put back to what it ran before"
+	safeBack      = "the other nodes run on; this worker is being rolled back to what it ran before"
 	safePulls     = "the cluster runs as before; its nodes pull with the former password or with the new one, and " +
 		"both are accepted"
 	safeShared = "the cluster runs; what all nodes share may still be as it was before"

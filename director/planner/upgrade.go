@@ -245,7 +245,7 @@ func (u *upgrade) summarize() {
 		d.Warnings = append(
 			d.Warnings,
 			u.masters[0].Name+
-				" is upgraded in place: it is the only master, and its VM cannot be made anew without losing etcd",
+				" is upgraded in place: it is the only master, and its VM cannot be recreated without losing etcd",
 		)
 	}
 	old := slices.Concat(u.oldMasters, u.oldWorkers)
@@ -266,7 +266,7 @@ func (u *upgrade) summarize() {
 	}
 	if emptied > 0 {
 		d.Approvals = append(d.Approvals, fmt.Sprintf(
-			"it makes %s anew: what is on their root disks is lost", count(emptied, "VM"),
+			"it recreates %s: what is on their root disks is lost", count(emptied, "VM"),
 		))
 	}
 }

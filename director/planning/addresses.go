@@ -22,7 +22,7 @@ import (
 // long for it.
 const inventoryTime = 10 * time.Second
 
-// claim is an address that a plan is to give to somebody who is not there yet.
+// claim is an address that a plan is to give to a machine that is not there yet.
 type claim struct {
 	at      string // field to point to
 	network string
@@ -30,8 +30,8 @@ type claim struct {
 }
 
 // claims returns the addresses of the machines whose VMs the plan makes and that do not exist yet, and the virtual
-// address as long as the cluster has no machine. A VM that somebody else makes, and that the plan takes over, answers
-// where it should.
+// address as long as the cluster has no machine. A VM that others make, and that the plan takes over, answers where it
+// should.
 func claims(w planner.World, c plan.Content, facts step.Facts, existing map[string]bool) []claim {
 	made := map[string]bool{}
 	for _, s := range c.Steps {
@@ -88,8 +88,8 @@ func mention(c *model.Cluster, m director.Machine, role string) string {
 	return fmt.Sprintf("%s.interfaces[%d].network", at, i)
 }
 
-// checkAddresses looks whether somebody else uses the addresses that the plan is to give away. That the ledger has not
-// given them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
+// checkAddresses looks whether others use the addresses that the plan is to give away. That the ledger has not given
+// them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
 // looked for here.
 func (s *Service) checkAddresses(
 	ctx context.Context, w *snapshot.Snapshot, b hypervisor.Backend, list []claim,

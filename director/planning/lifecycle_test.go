@@ -55,7 +55,7 @@ func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 	}
 }
 
-// A plan that nobody started in time is no longer what somebody agreed to.
+// A plan that nobody started in time is no longer what a person agreed to.
 func TestAPlanExpires(t *testing.T) {
 	t.Parallel()
 	s := openLab(t, 0, 0)

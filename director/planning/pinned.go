@@ -86,7 +86,7 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 
 // Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the
 // cluster's document is gone, or is another one by now. Going on would make machines again that the newer plan took
-// away, for a cluster that nobody sees.
+// away, for a cluster without a document.
 func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	const op = "planning.move"
 	tx, ok := etx.(*store.Tx)
@@ -102,7 +102,7 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	}
 	if made := step.ClusterUID(p.Content); made != "" && uid != made {
 		return director.Errorf(
-			director.KindConflict, op, "plan %s cannot go on: the cluster %s that it was made for was deleted", p.ID,
+			director.KindConflict, op, "plan %s cannot continue: the cluster %s that it was made for was deleted", p.ID,
 			p.Cluster,
 		).
 			WithHint("give it up: directorctl discard %s", p.ID)
@@ -113,7 +113,7 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	}
 	if newest != p.ID {
 		return director.Errorf(
-			director.KindConflict, op, "plan %s cannot go on: plan %s of cluster %s was started after it", p.ID, newest,
+			director.KindConflict, op, "plan %s cannot continue: plan %s of cluster %s was started after it", p.ID, newest,
 			p.Cluster,
 		).
 			WithHint(

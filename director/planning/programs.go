@@ -13,7 +13,7 @@ import (
 )
 
 // UsedPrograms returns the digests of the bundles whose programs nodes may still fetch: of the releases that clusters
-// run or are to run, and of plans that can go on. It fails if one of them cannot be told: then nobody knows which
+// run or are to run, and of plans that can continue. It fails if one of them cannot be told: then it is unknown which
 // programs are not used.
 func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 	docs, err := s.Store.Documents(ctx, "")
@@ -57,7 +57,7 @@ func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 		}
 		used[digest] = true
 	}
-	// also those that were not started: nodes that they put back fetch programs that no start brings again
+	// also those that were not started: nodes that they roll back fetch programs that no start brings again
 	var phases []plan.Phase
 	for _, p := range plan.Phases() {
 		if p != plan.PhaseDone && p != plan.PhaseUndone && p != plan.PhaseDiscarded {

@@ -158,7 +158,7 @@ func list(t *testing.T, dir string) []string {
 	return out
 }
 
-// Old plans lose their events and logs; what can go on, and what is young, loses nothing.
+// Old plans lose their events and logs; what can continue, and what is young, loses nothing.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "2026-06-01T03:00:00Z")

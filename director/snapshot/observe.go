@@ -104,7 +104,7 @@ func (r *Reader) View(ctx context.Context, w planner.World) (hypervisor.Backend,
 	return hosts.Without(slices.Sorted(maps.Keys(w.Lost))...), nil
 }
 
-// lookTime bounds a look at a cluster: whoever asks for a plan waits for it.
+// lookTime bounds a look at a cluster: the person who asks for a plan waits for it.
 const lookTime = 20 * time.Second
 
 // Nodes asks the installed cluster for its nodes; nil from one that only pretends.

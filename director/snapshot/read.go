@@ -32,8 +32,8 @@ func OnNetwork(machines []director.Machine, network, uid string) (used map[netip
 	return used, sharers
 }
 
-// readNetworks reads the networks beside the first: those of the document, and those that machines of the cluster are
-// on. One of the latter may have no document any more; then nothing can be done about it, and nothing has to be.
+// readNetworks reads the further networks: those of the document, and those that machines of the cluster are on. One of
+// the latter may have no document any more; then nothing can be done about it, and nothing has to be.
 func (s *Snapshot) readNetworks(ctx context.Context) error {
 	neighbours := s.Neighbours()
 	s.Used, s.Sharers = OnNetwork(neighbours, s.Cluster.Cluster.Network, s.Cluster.UID)
@@ -67,8 +67,8 @@ func (s *Snapshot) readNetworks(ctx context.Context) error {
 	return nil
 }
 
-// readFormers finds the documents of what members run beside the cluster's own release, and of what their VMs were made
-// from. A bundle that cannot be read is left out: the planner says what cannot be done without it.
+// readFormers finds the documents of what members run, other than the cluster's own release, and of what their VMs were
+// made from. A bundle that cannot be read is left out: the planner says what cannot be done without it.
 func (s *Snapshot) readFormers(context.Context) error {
 	wanted, from := map[string]bool{}, map[string]bool{}
 	for _, m := range s.Machines {
@@ -78,7 +78,7 @@ func (s *Snapshot) readFormers(context.Context) error {
 		}
 	}
 	if len(from) == 0 {
-		return nil // there is nobody to put back
+		return nil // there is no node to roll back
 	}
 	images := map[string]planner.NodeImage{}
 	for _, d := range s.of(model.KindImage) {

@@ -24,9 +24,9 @@ type Facts struct {
 	Nodes      []plan.MachineSpec `json:"nodes"`    // masters first, by name
 	// Moves are the machines that follow those of the same name on another host.
 	Moves []plan.MachineSpec `json:"moves,omitempty"`
-	// Former are the releases that nodes are put back to, by version.
+	// Former are the releases that nodes are rolled back to, by version.
 	Former map[string]ReleaseFacts `json:"former,omitempty"`
-	// Networks are those beside the first that nodes are on, by name.
+	// Networks are the further networks of nodes, by name.
 	Networks map[string]model.Network `json:"networks,omitempty"`
 }
 

@@ -84,14 +84,14 @@ type VMParams struct {
 	Hosts      []model.HostAlias `json:"hosts,omitempty"`
 	ImageName  string            `json:"image_name"` // on the provider
 	CleanUp    model.CleanUp     `json:"clean_up,omitzero"`
-	// NICs are the networks of the machine's adapters beside the first, in their order.
+	// NICs are the networks of the machine's further adapters, in their order.
 	NICs   []NICParams   `json:"nics,omitempty"`
 	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere
-	// VM is what the document says of the VM beside its size; its adapters are in NICs.
+	// VM is what the document says of the VM in addition to its size; its adapters are in NICs.
 	VM model.VMModel `json:"vm,omitzero"`
 }
 
-// NICParams is what an adapter of a VM beside its first is connected to.
+// NICParams is what an further adapter of a VM is connected to.
 type NICParams struct {
 	Role         string        `json:"role"`
 	Network      model.Network `json:"network"`
@@ -101,7 +101,7 @@ type NICParams struct {
 // AdoptParams are the parameters of vm.adopt.
 type AdoptParams struct {
 	VMParams
-	HostKey string `json:"host_key"` // public, of the VM that somebody else makes
+	HostKey string `json:"host_key"` // public, of the VM that others make
 }
 
 // NetworkParams are the parameters of network.ensure and network.delete.
@@ -151,7 +151,7 @@ type NodeParams struct {
 	Version  string                `json:"version,omitempty"`
 	Image    string                `json:"image,omitempty"` // that its VM was made from; empty if it stays what it was
 	State    director.MachineState `json:"state,omitempty"` // that the row has afterwards
-	Keep     bool                  `json:"keep,omitempty"`  // the VM stays on purpose, kept by whoever made the plan
+	Keep     bool                  `json:"keep,omitempty"`  // the VM stays on purpose, kept by the person who made the plan
 	KeptBy   string                `json:"-"`               // known when the step runs
 }
 

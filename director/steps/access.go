@@ -45,8 +45,8 @@ type SSHLogin struct {
 // trust says by whose certificates a machine is reached.
 type trust struct {
 	Cluster string `json:"cluster"` // uid, whose authority signs them
-	// Adopted is set for a VM that somebody else has made: it need not know its own principal, and may know the
-	// director's former key alone.
+	// Adopted is set for a VM made by others: it need not know its own principal, and may know the director's former
+	// key alone.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
@@ -79,8 +79,8 @@ func (a SSHAccess) Guest(ctx context.Context, uid, machine string) (cloudinit.Us
 	}, nil
 }
 
-// AuthorizedKey returns the line of authorized_keys with which a VM that somebody else makes lets the director of the
-// cluster in.
+// AuthorizedKey returns the line of authorized_keys with which a VM that others make lets the director of the cluster
+// in.
 func (a SSHAccess) AuthorizedKey(ctx context.Context, uid string) (string, error) {
 	authority, err := a.Authority(ctx, uid)
 	if err != nil {

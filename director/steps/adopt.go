@@ -14,7 +14,7 @@ import (
 // adoptPatience is how long people may take to make a VM.
 const adoptPatience = 7 * 24 * time.Hour
 
-// vmAdopt takes over the VM that somebody else has made for the machine. It waits until there is one.
+// vmAdopt takes over the VM made by others for the machine. It waits until there is one.
 func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) error {
 	const again, op = 10 * time.Second, "vm.adopt"
 	m := p.Machine
@@ -25,7 +25,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 	a, ok := hypervisor.Capability[hypervisor.Adopter](b)
 	if !ok {
 		return director.Errorf(
-			director.KindInvalid, op, "provider %s cannot take over a VM that somebody else has made", m.Provider,
+			director.KindInvalid, op, "provider %s cannot take over a VM made by others", m.Provider,
 		).
 			WithHint("have the director make it: discard this plan and rejoin the node without a host key")
 	}
@@ -35,7 +35,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 	}
 	vm, err := a.Adopt(ctx, e.stamp(m.ID), m.Name, disks)
 	if err != nil && director.KindOf(err) == director.KindNotFound {
-		return plan.AfterWithin(adoptPatience, again, "waits for somebody to make VM "+m.Name)
+		return plan.AfterWithin(adoptPatience, again, "waits until others have made VM "+m.Name)
 	}
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 	return e.Ledger.SetMachine(ctx, m.ID, director.MachinePresent, vm.Host, string(vm.ID))
 }
 
-// adoptedKey returns the host key of the VM that somebody else has made for the machine, and "" if its VM is our own.
+// adoptedKey returns the host key of the VM made by others for the machine, and "" if its VM is our own.
 func (e Env) adoptedKey(ctx context.Context, machine string) (string, error) {
 	key, err := keyring{e.Secrets, e.Sealer}.read(ctx, machine, SecretAdopted)
 	return string(key), err

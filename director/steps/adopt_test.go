@@ -97,8 +97,8 @@ func (b booting) Script(_ context.Context, _ director.Machine, _, script string)
 	return nil
 }
 
-// A VM that somebody else has made is taken over with its host key, gets its persisted directories back, and is the
-// director's from then on; the one that follows it has the director's own key again.
+// A VM made by others is taken over with its host key, gets its persisted directories back, and is the director's from
+// then on; the one that follows it has the director's own key again.
 func TestAdoptedVM(t *testing.T) {
 	t.Parallel()
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMBe3Lkx1Wd8XFJdJ5dEhvmEEHsLQYmoLY4n0UfLZkYi"
@@ -123,7 +123,7 @@ func TestAdoptedVM(t *testing.T) {
 
 	if o := plan.OutcomeOf(
 		adopt(),
-	); o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for somebody to make VM demo-w-1") {
+	); o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits until others have made VM demo-w-1") {
 		t.Fatalf("before there is one: %+v", o)
 	}
 	id := world.AddStranger("demo-w-1")

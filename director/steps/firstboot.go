@@ -51,8 +51,8 @@ func describe(g *cloudinit.Guest, p step.VMParams) {
 const healthLimit = 20 * time.Second
 
 // firstBoot holds a node that has booted to its document: its first-boot scripts have succeeded, and it is well. A VM
-// that somebody else has made was given no scripts; whether it is well is asked of it too. A step that is tried again
-// runs the scripts again that have failed.
+// made by others was given no scripts; whether it is well is asked of it too. A step that is tried again runs the
+// scripts again that have failed.
 func (e vmSteps) firstBoot(ctx context.Context, r plan.Run, p step.VMParams, key string, adopted bool) error {
 	if !adopted && len(p.VM.Scripts)+len(p.VM.Shares) > 0 {
 		if err := e.scripts(ctx, r, p, key); err != nil {

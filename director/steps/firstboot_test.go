@@ -139,7 +139,7 @@ func TestFirstBoot(t *testing.T) {
 			tt.guest.reports = []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{bad}}}
 			tt.guest.ill = 0
 			if err := (vmSteps{env}).firstBoot(t.Context(), r, p, "", true); err != nil {
-				t.Errorf("a VM that somebody else has made was asked for scripts: %v", err)
+				t.Errorf("a VM made by others was asked for scripts: %v", err)
 			}
 		})
 	}

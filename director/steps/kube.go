@@ -25,7 +25,7 @@ func (e kubeSteps) kubeReady(ctx context.Context, r plan.Run, p step.ClusterPara
 }
 
 // kubeTraffic waits until no rollout of kube-proxy or of the pod network is in the way of traffic: a node whose
-// kube-proxy is just being exchanged goes on sending to pods that a drain has moved.
+// kube-proxy is just being exchanged continues sending to pods that a drain has moved.
 func (e kubeSteps) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) {
 		missing, err := client.RollingOut(ctx)

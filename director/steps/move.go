@@ -21,7 +21,7 @@ type Moves interface {
 	MoveMachine(ctx context.Context, id string, lost bool, next director.Machine, now time.Time) error
 }
 
-// hostLost reports whether somebody has declared the machine's host lost.
+// hostLost reports whether the machine's host was declared lost.
 func (e vmSteps) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error) {
 	if e.Moves == nil || m.Host == "" {
 		return false, nil
@@ -30,7 +30,7 @@ func (e vmSteps) hostLost(ctx context.Context, m plan.MachineSpec) (bool, error)
 	return slices.ContainsFunc(lost, func(h director.LostHost) bool { return h.Host == m.Host }), err
 }
 
-// onLostHost refuses work on a VM whose host was declared lost: nobody knows whether it runs.
+// onLostHost refuses work on a VM whose host was declared lost: it is unknown whether it runs.
 func (e vmSteps) onLostHost(ctx context.Context, m plan.MachineSpec) error {
 	lost, err := e.hostLost(ctx, m)
 	if err != nil || !lost {

@@ -309,7 +309,7 @@ func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
 	return e.secretVars(ctx, uid, nil)
 }
 
-// secretVars is SecretVars with the variables of one run beside them: a run has one file of extra variables.
+// secretVars is SecretVars with the variables of one run added: a run has one file of extra variables.
 func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {

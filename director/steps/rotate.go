@@ -14,8 +14,8 @@ type Pulls interface {
 	EndAnonymousPulls(ctx context.Context, uid string) error
 }
 
-// pullRenew makes another password beside the one that the nodes have. One that an earlier plan made, and that some
-// nodes may have by now, is kept: runs give it to nodes from then on.
+// pullRenew makes another password, valid together with the one that the nodes have. One that an earlier plan made, and
+// that some nodes may have by now, is kept: runs give it to nodes from then on.
 func (e Env) pullRenew(ctx context.Context, _ plan.Run, p step.PullParams) error {
 	_, err := e.makePull(ctx, p.UID, SecretPullNext)
 	return err

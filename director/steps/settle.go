@@ -81,8 +81,8 @@ func (e vmSteps) takeHostKey(ctx context.Context, m director.Machine, given, nex
 	return err
 }
 
-// forgetSeed takes away what the machine has read at its first boot: it holds scripts and a host key, and whoever may
-// look at the hypervisor can read it.
+// forgetSeed takes away what the machine has read at its first boot: it holds scripts and a host key, and everyone who
+// may look at the hypervisor can read it.
 func (e vmSteps) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, hostKey string) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Sight is what was seen at addresses that should be nobody's.
+// Sight is what was seen at addresses that should be free.
 type Sight struct {
 	Taken map[string]string // how a host shows itself, by address
 	ARP   map[string]bool   // addresses on networks that the director itself is on, where silence means more
 }
 
-// The bounds of a look: whoever asks for a plan waits for it.
+// The bounds of a look: the person who asks for a plan waits for it.
 const (
 	lookTime     = 8 * time.Second
 	looksAtOnce  = 256
 	neighborTime = 300 * time.Millisecond
 )
 
-// Look asks the networks themselves whether somebody is at the addresses of the machines, which do not exist yet. ours
+// Look asks the networks themselves whether a host is at the addresses of the machines, which do not exist yet. ours
 // are the MACs that the ledger knows: what the kernel remembers of a machine that has just been deleted is no sighting.
 // It is a best effort in bounded time: a host that drops packets is seen only on a network that the director is on
 // itself.
@@ -104,10 +104,10 @@ const (
 	neighborHeader    = 12 // struct ndmsg
 	neighborAddress   = 1  // NDA_DST
 	neighborHardware  = 2  // NDA_LLADDR
-	neighborReachable = 2  // NUD_REACHABLE: it has answered of late. Entries that are only remembered have other states
+	neighborReachable = 2  // NUD_REACHABLE: it has answered recently. Entries that are only remembered have other states
 )
 
-// neighbors returns the MACs of the hosts that have answered ARP of late.
+// neighbors returns the MACs of the hosts that have answered ARP recently.
 func neighbors() (map[netip.Addr]string, error) {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETNEIGH, syscall.AF_INET)
 	if err != nil {

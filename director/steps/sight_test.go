@@ -31,7 +31,7 @@ func attribute(kind uint16, value ...byte) []byte {
 	return b
 }
 
-// Only who has answered of late is a neighbour: what is remembered, asked for or given up is not.
+// Only who has answered recently is a neighbour: what is remembered, asked for or given up is not.
 func TestNeighbors(t *testing.T) {
 	t.Parallel()
 	address, mac := attribute(neighborAddress, 10, 1, 0, 9), attribute(neighborHardware, 0x52, 0x54, 0, 1, 2, 0xaf)

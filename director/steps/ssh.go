@@ -51,8 +51,7 @@ func (s sshNodes) CloudInit(ctx context.Context, m director.Machine, hostKey str
 	if err != nil {
 		return "", err
 	}
-	// A machine that somebody else has made need not have a cloud-init: that makes its directory before anything else
-	// runs.
+	// A machine made by others need not have a cloud-init: that makes its directory before anything else runs.
 	out, err := node.run(
 		ctx, `test -d /run/cloud-init || echo '{"v1": {}}'; cat /run/cloud-init/result.json 2>/dev/null || true`,
 	)
@@ -68,7 +67,7 @@ func hostKeyError(m director.Machine, err error) error {
 		m.Address, err,
 	).
 		WithHint(
-			"another host has the address, or somebody has made the VM anew: look at its console; if it is so, " +
+			"another host has the address, or others have recreated the VM: look at its console; if it is so, " +
 				"rejoin it with its --host-key",
 		)
 }

@@ -160,7 +160,7 @@ func (n realNode) serve(t *testing.T) {
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = messages.Close() // a session that goes on holds the other end
+		_ = messages.Close() // a session that continues holds the other end
 		<-drained
 		_ = cmd.Wait()
 	})

@@ -96,8 +96,7 @@ type Nodes interface {
 	// FirstBoot tells how the first-boot scripts of the machine went; nothing for a machine that has none. again starts
 	// those that have not succeeded once more, and does not wait for them.
 	FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error)
-	// NextHostKey has the machine make a host key beside the one that it shows, and returns its public part. Another
-	// call returns the same.
+	// NextHostKey has the machine make a second host key, and returns its public part. Another call returns the same.
 	NextHostKey(ctx context.Context, m director.Machine, hostKey string) (string, error)
 	// TakeHostKey has the machine show its next host key from now on. It may take a moment.
 	TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error
@@ -128,11 +127,11 @@ type Env struct {
 	Moves    Moves // of VMs from lost hosts to others; nil for a director that loses none
 	Disks    Disks // of disks that outlive their VMs; nil for a director that writes none down
 	Clusters Clusters
-	Pulls    Pulls // nobody keeps it if nil
+	Pulls    Pulls // not kept if nil
 	Secrets  Secrets
 	Sealer   pki.Sealer
 	Backends Backends
-	Images   Images                     // nobody keeps it if nil
+	Images   Images                     // not kept if nil
 	Imported func(sha256 string) string // path of an imported image
 	Confine  *confine.Rules             // where images and bundles may lie; anywhere if nil
 	Gate     *provenance.Gate           // which images and bundles are used; all if nil
@@ -169,12 +168,12 @@ type vmSteps struct{ Env }
 // kubeSteps look at a cluster through its API, and record what it is.
 type kubeSteps struct{ Env }
 
-// RegistryName stands for the director's registry in the names of images, on every node of every director: node images
-// carry the release's images under it, and each node is told which address is behind it. An address in the names would
-// tie images to one director for ever.
+// RegistryName is the name of the director's registry in the names of images, on every node of every director: node
+// images carry the release's images under it, and each node is told which address is behind it. An address in the names
+// would tie images to one director for ever.
 const RegistryName = "kaas.internal"
 
-// RegistryPrefix stands before every image's name in the registry.
+// RegistryPrefix comes before every image's name in the registry.
 const RegistryPrefix = "kaas"
 
 // Handlers returns a handler for every kind that planners write.
@@ -209,7 +208,7 @@ func Handlers(env Env) map[string]plan.Handler {
 	}
 }
 
-// undoable is a handler with a way back.
+// undoable is a handler that can undo its step.
 func undoable[P any](do, takeBack func(context.Context, plan.Run, P) error) plan.Handler {
 	return plan.Undoable{Do: handler(do).Run, TakeBack: handler(takeBack).Run}
 }
@@ -404,7 +403,7 @@ func (e Env) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) 
 const calicoManifest = "manifests/calico.yaml"
 
 // checked returns the directory of a copy of what plays read from the bundle: checked against the digest that the plan
-// was made for, and where nobody but the director writes. A bundle may have been replaced since the plan was made.
+// was made for, and where only the director writes. A bundle may have been replaced since the plan was made.
 func (e Env) checked(ctx context.Context, f step.Facts) (string, error) {
 	if f.Bundle == "" || f.Digest == "" || e.Artifacts == "" {
 		return f.Bundle, nil // plans of old have no digest
@@ -469,7 +468,7 @@ const (
 	SecretHostKey = "ssh-host" // of a machine; without the private part once the machine has made its own
 	// SecretNextHostKey is the public host key that a machine has made, until it has shown it.
 	SecretNextHostKey = "ssh-host-next"
-	SecretAdopted     = "ssh-host-adopted" // public host key of a VM that somebody else has made for a machine
+	SecretAdopted     = "ssh-host-adopted" // public host key of a VM made by others for a machine
 	SecretSSH         = "ssh"              // of the director, from the time before clusters had authorities
 	// SecretSSHAuthority is of a cluster: it signs the certificates of who logs in to its nodes.
 	SecretSSHAuthority = "ssh-user-ca"

@@ -94,7 +94,7 @@ func (e vmSteps) present(
 	return b.Get(ctx, have[0].ID)
 }
 
-// longestWait is how long a step waits before it looks at the creation budget again: somebody may have raised it.
+// longestWait is how long a step waits before it looks at the creation budget again: it may have been raised.
 const longestWait = 5 * time.Minute
 
 // creationPatience is how long a step may wait for its turn: a large plan takes days under a small budget, which is
@@ -200,7 +200,7 @@ func (e vmSteps) vmSpec(ctx context.Context, uid string, p step.VMParams) (hyper
 	return spec, err
 }
 
-// furtherNIC returns an adapter beside the first, with its own address.
+// furtherNIC returns an further adapter, with its own address.
 func furtherNIC(m plan.MachineSpec, p step.NICParams) (hypervisor.NIC, error) {
 	for _, n := range m.NICs {
 		if n.Role != p.Role {
@@ -244,8 +244,8 @@ func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKe
 	return keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
 }
 
-// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM that somebody else
-// has made is told nothing about its data disk at boot, so that is mounted then.
+// vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM made by others is
+// told nothing about its data disk at boot, so that is mounted then.
 func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
 	if err := e.wasMade(ctx, r, p.Machine); err != nil {
 		return err
@@ -386,8 +386,7 @@ func (e vmSteps) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) erro
 	return e.Ledger.BuryMachine(ctx, p.Machine.ID, e.Now())
 }
 
-// vmUndo takes back what vm.ensure did. The data disk of a machine that was never a node holds nobody's data, and goes
-// too.
+// vmUndo undoes what vm.ensure did. The data disk of a machine that was never a node holds no data, and goes too.
 func (e vmSteps) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
 	p.DeleteData = nil
 	member, err := e.member(ctx, p.Machine.ID)

@@ -36,7 +36,7 @@ func history(t *testing.T, s *Store, id, cluster string, at int64, kinds ...plan
 	}
 }
 
-// Only plans that are over for good leave the database, by age or number, and none that something that goes on names.
+// Only plans that are over for good leave the database, by age or number, and none that something that continues names.
 func TestArchivable(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()

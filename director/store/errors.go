@@ -53,11 +53,11 @@ type fault struct {
 var (
 	diskFull = fault{
 		director.KindExhausted, "the database cannot write",
-		"free space on the database's disk; nothing was lost, and the plan goes on by itself",
+		"free space on the database's disk; nothing was lost, and the plan continues by itself",
 	}
 	locked = fault{
 		director.KindUnavailable, "the database is locked by another process",
-		"end whatever else has the database open, such as a backup or a shell; the plan goes on by itself",
+		"end whatever else has the database open, such as a backup or a shell; the plan continues by itself",
 	}
 	readOnly = fault{
 		director.KindUnavailable, "the database can only be read",
@@ -65,7 +65,7 @@ var (
 	}
 	noConnection = fault{
 		director.KindUnavailable, "the database cannot be reached",
-		"check that the PostgreSQL server runs and can be reached from the director; the plan goes on by itself",
+		"check that the PostgreSQL server runs and can be reached from the director; the plan continues by itself",
 	}
 	crowded = fault{
 		director.KindUnavailable, "the database has too many connections",

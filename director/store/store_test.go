@@ -188,7 +188,7 @@ func TestLedger(t *testing.T) {
 		if err := s.RemoveVM(
 			ctx, "m1",
 		); err != nil || now1().State != director.MachineIntended || now1().VMID != "" || now1().Address != m.Address {
-			t.Errorf("after its VM was removed to be made anew: %+v, %v", now1(), err)
+			t.Errorf("after its VM was removed to be recreated: %+v, %v", now1(), err)
 		}
 		if err := s.SetMachine(ctx, "m1", director.MachinePresent, "h1", "vm1"); err != nil {
 			t.Fatal(err)

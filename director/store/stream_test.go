@@ -210,7 +210,7 @@ func TestPruneStream(t *testing.T) {
 	})
 }
 
-// A reader who goes on from the last id that it saw misses nothing, however many write at once.
+// A reader who continues from the last id that it saw misses nothing, however many write at once.
 func TestStreamIsInTheOrderOfCommits(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		stores, each := []*Store{open(), open(), open()}, 30

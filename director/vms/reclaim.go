@@ -50,7 +50,7 @@ func (s *Service) owned(ctx context.Context, op, provider, id string) (hyperviso
 	return b, vm, nil
 }
 
-// Reclaim deletes an orphan: a VM with our stamp that no row and no plan stands for. Its data disks stay unless told. A
+// Reclaim deletes an orphan: a VM with our stamp that no row and no plan knows. Its data disks stay unless told. A
 // tombstone is committed before the hypervisor is asked, so that no plan can take up its identity meanwhile; a reclaim
 // that was cut off is repeated.
 func (s *Service) Reclaim(ctx context.Context, actor, provider, id string, dataDisks bool) (hypervisor.VM, error) {

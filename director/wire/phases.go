@@ -14,10 +14,10 @@ type PhaseRequest struct {
 	Host      string `json:"host,omitempty" doc:"For pre_node_lock and post_node_unlock: all nodes on this hypervisor host. Exactly one of host and node." maxLength:"253"`
 	Node      string `json:"node,omitempty" doc:"For pre_node_lock and post_node_unlock: this node alone." maxLength:"80"`
 	Provider  string `json:"provider,omitempty" doc:"Whose host it is. Needed where several providers have a host of the name." maxLength:"64"`
-	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is recreated elsewhere, within spec.maintenance.drainTimeout."`
 	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
 
-	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For post_node_unlock: the public SSH host keys of VMs that the outer plan has made anew, by node. They are taken over, and not made."`
+	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For post_node_unlock: the public SSH host keys of VMs that the outer plan has recreated, by node. They are taken over, and not made."`
 }
 
 // Request converts what was asked for.

@@ -203,8 +203,8 @@ type Machine struct {
 	State       string `json:"state" doc:"intended, present or deleting."`
 	CPUs        int    `json:"cpus,omitempty"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
-	// Interfaces are the adapters beside the first.
-	Interfaces []Interface `json:"interfaces,omitempty" doc:"Its network adapters beside the first, whose address is the machine's."`
+	// Interfaces are the further adapters.
+	Interfaces []Interface `json:"interfaces,omitempty" doc:"Its network further adapters, whose address is the machine's."`
 }
 
 // Interface is a network adapter of a machine.
@@ -224,18 +224,18 @@ type PlanRequest struct {
 	DeleteData bool              `json:"delete_data,omitempty" doc:"Also destroy the data disks of VMs that go. The plan names each of them for approval; without it they are kept."`
 	AdoptDisks map[string]string `json:"adopt_disks,omitempty" doc:"The kept disks that new nodes take over: ids of disks by node." maxProperties:"1000"`
 	Undrained  bool              `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
-	Drain      *Drain            `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is made anew elsewhere, within spec.maintenance.drainTimeout."`
+	Drain      *Drain            `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is recreated elsewhere, within spec.maintenance.drainTimeout."`
 
 	Host     string `json:"host,omitempty" doc:"For node.replace: the hypervisor host that the nodes are made on. Left out, they stay on theirs, or the director chooses if that was declared lost." maxLength:"253"`
 	LostHost string `json:"lost_host,omitempty" doc:"For node.replace: the word of a person that this host of the nodes is off, or cut off for good. Its VMs are given up: the director never starts them again, and powers them off if it sees them." maxLength:"253"`
 
-	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs that somebody else has made in the place of nodes, by node. The VM of the name is then taken over, and not made."`
+	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs made by others instead of nodes, by node. The VM of the name is then taken over, and not made."`
 }
 
 // Drain says how far a drain may go.
 type Drain struct {
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" doc:"How long pods may take to leave." minimum:"0" maximum:"86400"`
-	Unmanaged      bool    `json:"unmanaged,omitempty" doc:"Also evict pods that nothing makes anew."`
+	Unmanaged      bool    `json:"unmanaged,omitempty" doc:"Also evict pods that nothing recreates."`
 	DeleteEmptyDir bool    `json:"delete_emptydir,omitempty" doc:"Also evict pods whose local data goes with them."`
 }
 
@@ -340,7 +340,7 @@ type PlanPause struct {
 
 // PlanRetry lets a stopped plan go on.
 type PlanRetry struct {
-	Step string `json:"step,omitempty" doc:"Id of the only step to run again. Left out, all that failed, parked or was taken back."`
+	Step string `json:"step,omitempty" doc:"Id of the only step to run again. Left out, all that failed, parked or was undone."`
 }
 
 // PlanSkip lets a plan go on without a step.
@@ -432,7 +432,7 @@ type Step struct {
 	Title           string          `json:"title"`
 	Node            string          `json:"node,omitempty" doc:"The node it concerns; absent for the cluster."`
 	Needs           []string        `json:"needs" doc:"Steps that must be done first."`
-	Undoes          []string        `json:"undoes,omitempty" doc:"Of a step back: the steps of its node that it undoes. It only runs when one of those has failed."`
+	Undoes          []string        `json:"undoes,omitempty" doc:"Of a rollback step: the steps of its node that it undoes. It only runs when one of those has failed."`
 	Params          json.RawMessage `json:"params,omitempty" doc:"What its kind needs; never a secret."`
 	Effects         []Effect        `json:"effects"`
 	Window          string          `json:"window,omitempty" doc:"The window that its node is handled in."`

@@ -243,7 +243,7 @@ class CallbackModule(CallbackBase):
         self._emit('no_hosts', msg='the play matches no host')
 
     def v2_playbook_on_no_hosts_remaining(self):
-        self._emit('no_hosts', msg='no host is left to go on with')
+        self._emit('no_hosts', msg='no host is left to continue with')
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         self._emit('task_start', action=_short(task.action), **self._task(task))

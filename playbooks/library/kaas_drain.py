@@ -12,7 +12,7 @@ description:
   - Before the first pod is evicted it fails when one can never be, namely without a controller, with emptyDir data, or behind a budget that
     allows nothing even when all its pods are healthy. Budgets that allow nothing just now are waited for.
   - A drain that fails uncordons the node again, unless somebody else had cordoned it. An annotation keeps who did, so this also holds for
-    a drain that goes on where one was cut off.
+    a drain that continues where one was cut off.
   - C(cordoned) and C(uncordoned) do only that.
 options:
   name:

@@ -192,7 +192,7 @@ class Etcd:
             self.sleep(PAUSE)
 
     def doomed(self):
-        """Return the members to remove; raise Failure when the others could not go on without them."""
+        """Return the members to remove; raise Failure when the others could not continue without them."""
         members = self.members()
         mine = self.mine(members)
         if not mine:

@@ -28,7 +28,7 @@ options:
     type: str
     default: "0755"
   ca:
-    description: PEM of a CA that is trusted beside the system's.
+    description: PEM of a CA that is trusted in addition to the system's.
     type: str
     default: ""
   authorization:

@@ -233,7 +233,7 @@ class Member:
             return
         joined = False
         if action == "auto":
-            # Whoever began as the first master goes on as it: its own API server may be what answers.
+            # Whoever began as the first master continues as it: its own API server may be what answers.
             began = (read_json(args["state_file"]) or {}).get("action")
             joined = began == "join" or (began != "init" and self.ready(args["endpoint"]))
             action = "join" if joined else "init"

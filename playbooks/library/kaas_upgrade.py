@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: kaas_upgrade
-short_description: Upgrades what kubeadm looks after, and goes on with what was begun
+short_description: Upgrades what kubeadm looks after, and continues with what was begun
 description:
   - Looks at what really runs (the cluster's configuration, the images in the static pods' manifests, the kubelets' versions, the addons)
     and not at markers, so a half-done upgrade is simply gone on with and a finished one is left alone.
@@ -217,7 +217,7 @@ class Upgrade:
         rc, out, err = run([self.args["kubeadm"]] + list(argv), timeout=patience * self.args["timeout"],
                            pass_fds=() if self.lock_fd is None else (self.lock_fd,))
         if rc != 0:
-            raise Failure("%s failed: %s" % (self.did[-1], kubeadm_says(out, err)), "Mend what the message names and run again: it goes on where it stopped",
+            raise Failure("%s failed: %s" % (self.did[-1], kubeadm_says(out, err)), "Mend what the message names and run again: it continues where it stopped",
                           rc=rc, stdout=clean(out), stderr=clean(err))
 
     # actions

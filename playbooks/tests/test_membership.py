@@ -108,7 +108,7 @@ class Etcd(Case):
         self.assertEqual(self.names(), ["m1"])
 
     def test_stale_members(self):
-        # A machine that was made anew: its name at an old address, its address under an old name, a learner that never started.
+        # A machine that was recreated: its name at an old address, its address under an old name, a learner that never started.
         self.cluster(members=[member(1), member(3), member(2, peerURLs=["https://10.0.0.99:2380"], clientURLs=["https://10.0.0.99:2379"], down=True)])
         self.assertEqual(len(self.ensure("absent")["removed"]), 1)
         self.cluster(members=[member(1), member(3), {"ID": 7, "peerURLs": ["https://10.0.0.2:2380"], "isLearner": True, "down": True}])

@@ -159,7 +159,7 @@ class Upgrade(Case):
         self.program("kubeadm", "case $1 in version) echo %s ;; *) echo 'error: the node is full' >&2; exit 1 ;; esac" % NEW)
         got = self.ensure("master")
         self.assertIn("kubeadm upgrade apply failed: error: the node is full", got["msg"])
-        self.assertIn("goes on where it stopped", got["hint"])
+        self.assertIn("continues where it stopped", got["hint"])
 
     def test_config_keeps_the_version_until_it_is_applied(self):
         self.world()

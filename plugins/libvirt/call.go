@@ -10,7 +10,7 @@ import (
 )
 
 // call runs act with a connection to h. It returns when act does or when the context ends; libvirt's own calls cannot
-// be interrupted, so act may then go on for a while in the background. A connection that breaks is made anew once,
+// be interrupted, so act may then go on for a while in the background. A connection that breaks is recreated once,
 // since everything here may be done twice.
 func call[T any](ctx context.Context, h *host, op string, act func(c *virt.Connect) (T, error)) (T, error) {
 	type result struct {

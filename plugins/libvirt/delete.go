@@ -97,8 +97,8 @@ func (b *domains) shutdown(ctx context.Context, op string, h *host, id hyperviso
 	}
 }
 
-// deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call goes on
-// from there.
+// deleteDomain deletes the domain with all that goes with it. Each line may be the last one, and the next call
+// continues from there.
 func (b *domains) deleteDomain(
 	op string, h *host, c *virt.Connect, id hypervisor.ID, o hypervisor.DeleteOptions,
 ) error {

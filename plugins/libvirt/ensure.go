@@ -107,7 +107,7 @@ func (b *domains) choose(ctx context.Context, op string, s hypervisor.Spec, aske
 	return best, nil
 }
 
-// ensure is Ensure on the chosen host. Each line may be the last one, and the next call goes on from there.
+// ensure is Ensure on the chosen host. Each line may be the last one, and the next call continues from there.
 func (b *domains) ensure(
 	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec,
 ) (hypervisor.VM, error) {
@@ -441,7 +441,7 @@ func (p *pool) growth(files *pool, s hypervisor.Spec, base *image) (int64, error
 }
 
 // copyRoot makes the root disk in a pool of its own, where it cannot be linked to the image. A copy whose end is not
-// written down was cut off, and is made anew.
+// written down was cut off, and is recreated.
 func (b *domains) copyRoot(p *pool, s hypervisor.Spec, base *image) error {
 	if !p.copies() {
 		return nil

@@ -95,7 +95,7 @@ func TestLabVolumes(t *testing.T) {
 	}
 	t.Logf("Ensure of a VM whose data disk exists: %s", time.Since(start).Round(time.Millisecond))
 	if after := read(data, 1<<20); !bytes.Equal(before, after) {
-		t.Error("the data disk was made anew")
+		t.Error("the data disk was recreated")
 	}
 	start = time.Now()
 	if err := b.Delete(ctx, vm.ID, hypervisor.DeleteOptions{
@@ -402,7 +402,7 @@ func TestLabVolumeGroup(t *testing.T) {
 		return tail(p.conn, v, 1<<20)
 	})
 	if err != nil || len(bytes.Trim(content, "\x00")) > 0 {
-		t.Errorf("a new data disk holds %d bytes of somebody else's, %v", len(bytes.Trim(content, "\x00")), err)
+		t.Errorf("a new data disk holds %d bytes of another's, %v", len(bytes.Trim(content, "\x00")), err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package libvirt runs VMs on hosts with libvirt and QEMU.
 //
-// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it
+// What belongs to a machine is found again by its stamp alone, so a director that died at any line continues where it
 // was:
 //
 //   - The domain's UUID is computed from the stamp. The domain is defined first, so that half a machine is already

@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
 
-// cable carries the connections to a libvirt's socket until it is cut. The hypervisor goes on behind it.
+// cable carries the connections to a libvirt's socket until it is cut. The hypervisor continues behind it.
 type cable struct {
 	socket, to string
 	mu         sync.Mutex

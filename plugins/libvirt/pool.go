@@ -22,7 +22,7 @@ func consoleName(s director.Stamp) string { return volumePrefix(s) + "console.lo
 // copiedName is a volume beside the seed which says that the root disk's copy of the image is complete.
 func copiedName(s director.Stamp) string { return volumePrefix(s) + "root.complete" }
 
-// blankingName is a volume beside the seed which says that a new data disk may still hold what somebody else has left.
+// blankingName is a volume beside the seed which says that a new data disk may still hold what others have left.
 func blankingName(disk string) string { return disk + ".blanking" }
 
 // rootName and dataName are those of volumes in the pool of disks.

@@ -140,7 +140,7 @@ func TestVolumeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if volumes, err = b.ListVolumes(t.Context(), s.Key.Director); err != nil || len(volumes) > 0 {
-		t.Errorf("a disk with somebody else's data was kept: %+v, %v", volumes, err)
+		t.Errorf("a disk with another's data was kept: %+v, %v", volumes, err)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Delete implements hypervisor.Backend. The VM goes last, so that a half-done Delete is still listed. Only the disk
 // that came with the image is destroyed with it: every other one is detached first, the director's data disks as well
-// as disks that somebody else has attached, such as the volumes of a storage driver, which are never deleted. Of a VM
-// that was adopted no disk is destroyed: they are its maker's.
+// as disks that others have attached, such as the volumes of a storage driver, which are never deleted. Of a VM that
+// was adopted no disk is destroyed: they are its maker's.
 func (b *machines) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteOptions) error {
 	const op = "vsphere.delete"
 	return b.alone(ctx, op, machineKey(o.Owner), func() error {

@@ -40,7 +40,7 @@ func (b *machines) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor
 	return vm, err
 }
 
-// ensure is Ensure under the machine's lock. Each line may be the last one, and the next call goes on from there.
+// ensure is Ensure under the machine's lock. Each line may be the last one, and the next call continues from there.
 func (b *machines) ensure(ctx context.Context, op string, s hypervisor.Spec) (hypervisor.VM, error) {
 	p, err := b.place(ctx, op)
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *machines) nameIsFree(ctx context.Context, op string, p *place, s hyperv
 		}
 		if m.uuid == "" { // it has no configuration yet
 			return director.Errorf(director.KindUnavailable, op, "vCenter is making a VM named %s", s.Name).
-				WithHint("this may be an earlier try that goes on; it is looked at again")
+				WithHint("this may be an earlier try that continues; it is looked at again")
 		}
 		if out, err := b.leftOut(ctx, p, m); err != nil {
 			return err

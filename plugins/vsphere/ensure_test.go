@@ -237,8 +237,7 @@ func TestCopyIsAStranger(t *testing.T) {
 	}
 }
 
-// Disks that somebody else has attached outlive the VM, and a data disk that vCenter has moved comes back under its
-// name.
+// Disks that others have attached outlive the VM, and a data disk that vCenter has moved comes back under its name.
 func TestDeleteKeepsWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).withImage(t)

@@ -180,7 +180,7 @@ func (b *images) templateNameIsFree(ctx context.Context, op string, p *place, na
 		}
 		if m.uuid == "" { // it has no configuration yet
 			return director.Errorf(director.KindUnavailable, op, "vCenter is making the template %s", name).
-				WithHint("this may be an earlier try that goes on; it is looked at again")
+				WithHint("this may be an earlier try that continues; it is looked at again")
 		}
 	}
 	return director.Errorf(

@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/hypervisortest"
 )
 
-// vCenter hears of an upload while it goes on, or it would end the lease of a slow one.
+// vCenter hears of an upload while it continues, or it would end the lease of a slow one.
 func TestUploadKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t).open(t)

@@ -32,11 +32,11 @@ const (
 	keyClone    = "kaas.clone"  // linked or full
 	keyReason   = "kaas.reason" // why so
 	keyDisks    = "kaas.disks"  // its data disks: serials, and serial@machine for one that it took over
-	keyMoved    = "kaas.moved"  // data disks on their way back, while the VM is deleted
+	keyMoved    = "kaas.moved"  // data disks being rolled back, while the VM is deleted
 	keyGroup    = "kaas.group"
 	// yes if it never shares a host with another one of its group that says so, leaving while it is deleted.
 	keyApart   = "kaas.apart"
-	keyAdopted = "kaas.adopted" // yes if somebody else has made it: its root disk is theirs
+	keyAdopted = "kaas.adopted" // yes if others have made it: its root disk is theirs
 
 	keyTemplate = "kaas.template" // templates: the image's name
 	keySum      = "kaas.sha256"   // of the image's file

@@ -95,7 +95,7 @@ func (c *conn) client(ctx context.Context, op string) (*vim25.Client, error) {
 	return c.vim, nil
 }
 
-// login makes a session, unless somebody else has made one since the caller looked at logins.
+// login makes a session, unless others have made one since the caller looked at logins.
 func (c *conn) login(ctx context.Context, op string, seen int) error {
 	select {
 	case <-c.turn:

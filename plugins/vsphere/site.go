@@ -249,7 +249,7 @@ func (p *place) group(ctx context.Context, name string) (*object.Folder, error) 
 	}
 	f, err := p.childFolder(ctx, name)
 	if err == nil && f == nil {
-		// somebody else has, since we looked
+		// others have, since we looked
 		if f, err = p.folder.CreateFolder(ctx, name); hasFault[types.DuplicateName](err) {
 			f, err = p.childFolder(ctx, name)
 		}

@@ -64,7 +64,7 @@ func plainSnapshots(all []taken) []hypervisor.Snapshot {
 	return out
 }
 
-// find returns the snapshot of the name, one of ours before somebody else's, or nil.
+// find returns the snapshot of the name, one of ours before another's, or nil.
 func findTaken(all []taken, name string) *taken {
 	s, found := hypervisor.FindSnapshot(plainSnapshots(all), name)
 	if !found {

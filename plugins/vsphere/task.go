@@ -17,7 +17,7 @@ const (
 )
 
 // wait returns when the task has ended, with what it made. It asks for the task itself, and not through a filter that
-// would be gone with the session. When the context ends, the task is asked to stop; it may go on nevertheless.
+// would be gone with the session. When the context ends, the task is asked to stop; it may continue nevertheless.
 func wait(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReference) (types.AnyType, error) {
 	for pause := firstLook; ; pause = min(lastLook, pause*3/2) {
 		found, err := retrieve(ctx, vim, types.PropertyFilterSpec{

@@ -1,6 +1,6 @@
 // Package vsphere runs VMs on vCenter.
 //
-// What belongs to a machine is found again by its stamp alone, so a director that died at any line goes on where it
+// What belongs to a machine is found again by its stamp alone, so a director that died at any line continues where it
 // was:
 //
 //   - The VM's instance UUID is computed from the stamp, and its extraConfig carries the stamp. Both are part of the
@@ -12,7 +12,7 @@
 //     before the VM goes.
 //   - Images are templates. One that was cut off while it was brought is no template yet.
 //   - Delete unsets the mark, detaches, and destroys the VM last.
-//   - A VM that somebody else has made gets our stamp, our UUID and the mark in one call when it is adopted.
+//   - A VM made by others gets our stamp, our UUID and the mark in one call when it is adopted.
 //
 // One session serves everything; see session.go.
 package vsphere
@@ -52,7 +52,7 @@ var (
 type Config struct {
 	URL        string           // https://vcenter.example.org/sdk; the scheme and the path may be left out
 	Thumbprint string           // SHA-256 of vCenter's certificate, if no authority vouches for it
-	CAFile     string           // certificates of authorities in PEM form, beside the system's
+	CAFile     string           // certificates of authorities in PEM form, in addition to the system's
 	Files      confine.Dirs     // that CAFile may lie in
 	Networks   confine.Networks // addresses that vCenter and its hosts may have
 

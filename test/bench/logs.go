@@ -25,7 +25,7 @@ const logPoll = 500 * time.Millisecond
 
 // logs follows the log of one run of a playbook on 5,000 hosts with 100 tasks. No operation has such a run: the plan is
 // written into the database of a director that does not run, with the facts of a cluster of 5,000 nodes that the
-// planner made, and the director goes on with it at its start.
+// planner made, and the director continues with it at its start.
 func logs(ctx context.Context, b *bench) ([]row, error) {
 	const (
 		tasks    = 100

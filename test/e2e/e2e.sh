@@ -12,7 +12,7 @@
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
 # same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
 #
-# KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then goes on with the part that begins so.
+# KAAS_E2E_KEEP=1 keeps the lab and the files of a run that ended, to look at; KAAS_E2E_FROM="a worker less" then continues with the part that begins so.
 # KAAS_E2E_LEAVE_OUT="upgrades|an outer" leaves out the parts that begin so. KAAS_E2E_STRATEGY=reconstitute, or replace, upgrades nodes in that way.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -170,7 +170,7 @@ func (s *suite) createsOverAKill(t *testing.T) {
 			t.Errorf("process %s of the killed director's run is still there", pid)
 		}
 	}
-	s.await(t, 30*time.Second, "the plan goes on after the kill", func() bool {
+	s.await(t, 30*time.Second, "the plan continues after the kill", func() bool {
 		return status(s.plan(t, id), "control_plane/") == "running"
 	})
 	t.Logf("going on %.1f s after kill -9", time.Since(killed).Seconds())

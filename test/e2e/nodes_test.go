@@ -15,7 +15,7 @@ import (
 )
 
 // TestNodes is a cluster of the older minor on real VMs and what happens to its nodes: a worker is drained, taken out
-// and brought back, an outer plan locks one and makes its VM anew, there is one more, somebody destroys a VM, there is
+// and brought back, an outer plan locks one and recreates its VM, there is one more, somebody destroys a VM, there is
 // one less, and all of them are upgraded to the next minor under a running service, with a worker that fails and over a
 // kill -9 of the director (B3-B7, B12, D5).
 func TestNodes(t *testing.T) {
@@ -27,11 +27,11 @@ func TestNodes(t *testing.T) {
 		{"the CIS benchmark finds no failure in the older minor", s.meetsTheBenchmark},
 		{"a drain that a budget blocks gives the node back", s.blockedDrain},
 		{"takes a worker out and brings it back", s.outAndBackIn},
-		{"an outer plan takes a worker out, and its VM is made anew", s.outerPlan},
+		{"an outer plan takes a worker out, and its VM is recreated", s.outerPlan},
 		{"one worker more", s.oneWorkerMore},
 		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
 		{"a worker less, by name", s.lastWorkerLess},
-		{"a worker that cannot be upgraded is put back, under a running service", s.failsAndIsPutBack},
+		{"a worker that cannot be upgraded is rolled back, under a running service", s.failsAndIsPutBack},
 		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"the CIS benchmark finds no failure after the upgrade", s.meetsTheBenchmark},
 		{"deletes everything", s.deletesEverything},
@@ -137,7 +137,8 @@ func (s *suite) well(t *testing.T) int {
 }
 
 // service is a replicated service that answers with the name of its pod, on the nodes named by the selector, behind a
-// budget. A pod that is to end goes on answering until every kube-proxy knows, which takes emulated nodes some seconds.
+// budget. A pod that is to end continues answering until every kube-proxy knows, which takes emulated nodes some
+// seconds.
 func service(image, name string, replicas int, budget bool, where string) string {
 	text := fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -216,7 +217,7 @@ func (s *suite) blockedDrain(t *testing.T) {
 	}
 	s.wantNodes(t, "demo-master-1", "demo-worker-1") // schedulable again
 
-	// Somebody loosens the budget, and the parked plan goes on.
+	// Somebody loosens the budget, and the parked plan continues.
 	s.kubectl(t, "delete", "pdb", "held")
 	s.ctl(t, "retry", id, "--wait")
 	if v := s.plan(t, id); v.Phase != "done" {
@@ -315,14 +316,14 @@ func (s *suite) failsAndIsPutBack(t *testing.T) {
 		if code == 0 || v.Phase != "failed" {
 			t.Fatalf("the plan is %s, want failed", v.Phase)
 		}
-		for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": put back as before"} {
+		for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": rolled back"} {
 			if !strings.Contains(out, word) {
 				t.Errorf("the end does not say %q", word)
 			}
 		}
 	})
 	if got, want := s.kubelet(t, worker), "v"+s.minors[0]+"."; !strings.HasPrefix(got, want) {
-		t.Errorf("the kubelet that was put back is %s, want %s", got, want)
+		t.Errorf("the kubelet that was rolled back is %s, want %s", got, want)
 	}
 	if got, want := s.kubelet(t, "demo-master-1"), "v"+s.minors[1]+"."; !strings.HasPrefix(got, want) {
 		t.Errorf("the master's kubelet is %s, want %s", got, want)
@@ -407,7 +408,7 @@ func (s *suite) underService(t *testing.T, work func()) {
 	s.kubectl(t, "apply", "-f", file)
 	s.kubectl(t, "rollout", "status", "deployment/web", "--timeout=10m")
 	addresses := []string{"10.88.0.10"} // of the first master: whoever asks there is not to notice anything
-	// unless its VM is made anew, or another one: a balancer before the nodes would see that
+	// unless its VM is recreated, or another one: a balancer before the nodes would see that
 	if strategy != "" {
 		for n := range 9 {
 			addresses = append(addresses, fmt.Sprintf("10.88.0.%d", 11+n))

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// takenOver is how long a peer may take to go on with what a director left that is gone. It is the promise of
+// takenOver is how long a peer may take to continue with what a director left that is gone. It is the promise of
 // docs/operate/high-availability.md.
 const takenOver = 15 * time.Second
 
@@ -222,7 +222,7 @@ func (f *fleet) checkLogs(t *testing.T, id string, through int, hit wire.Event) 
 }
 
 // Two whole directors share a PostgreSQL and a pretended world. What is started through one is seen and followed
-// through the other; the first is killed, or stands still, in the middle of a playbook, and the other goes on.
+// through the other; the first is killed, or stands still, in the middle of a playbook, and the other continues.
 func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

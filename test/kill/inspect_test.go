@@ -187,7 +187,7 @@ func resumed(t *testing.T, events []plan.Event, starts []time.Time) []time.Durat
 	slices.Sort(times)
 	for _, d := range times {
 		if d > goingOn {
-			t.Errorf("a restart took %s to go on, more than %s", d, goingOn)
+			t.Errorf("a restart took %s to continue, more than %s", d, goingOn)
 		}
 	}
 	return times

@@ -49,7 +49,7 @@ func ended(t *testing.T, outcome <-chan error) {
 	case err := <-outcome:
 		must(t, err)
 	case <-time.After(2 * time.Minute):
-		t.Fatal("the plan does not go on")
+		t.Fatal("the plan does not continue")
 	}
 }
 
@@ -66,8 +66,8 @@ func whole(t *testing.T, r *rig.Rig, c *client.Client, made string) {
 	inspect(t, r, nil)
 }
 
-// Somebody holds the database's write lock for longer than the director waits for it. Nothing is lost and the plan goes
-// on.
+// Somebody holds the database's write lock for longer than the director waits for it. Nothing is lost and the plan
+// continues.
 func TestDatabaseLockedByAnother(t *testing.T) {
 	r, c := setup(t, nil)
 	outcome := started(t, c, "one")
@@ -84,7 +84,7 @@ func TestDatabaseLockedByAnother(t *testing.T) {
 	whole(t, r, c, "one")
 }
 
-// The disk of the state fills up in the middle of a plan. The plan goes on by itself once there is space again.
+// The disk of the state fills up in the middle of a plan. The plan continues by itself once there is space again.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give the director a small disk of its own")

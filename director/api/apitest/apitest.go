@@ -210,7 +210,7 @@ func (o *Operations) Nodes(_ context.Context, cluster string) (nodes.View, error
 	}}, nil
 }
 
-// certificates are of a master: the kubelet's own end first, and nobody relies on them.
+// certificates are of a master: the kubelet's own end first, and nothing relies on them.
 func certificates() []nodes.Certificate {
 	seen := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []nodes.Certificate{
@@ -480,7 +480,7 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 	}
 }
 
-// Progress returns where the plan stands.
+// Progress returns how far the plan is.
 func (o *Operations) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
 	v, err := o.Plan(ctx, id)
 	return v.State.Phase, v.State.Seq, err

@@ -20,8 +20,7 @@ type Disks struct {
 
 var _ api.Disks = (*Disks)(nil)
 
-// NewDisks returns disks on provider lab: one that is kept, one that was taken over, and one that somebody else had
-// attached.
+// NewDisks returns disks on provider lab: one that is kept, one that was taken over, and one that others had attached.
 func NewDisks() *Disks {
 	disk := func(id, node string, state ledger.DiskState) ledger.Disk {
 		return ledger.Disk{

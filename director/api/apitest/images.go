@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// Images is a real store of images beside an in-memory director. It implements api.Images.
+// Images is a real store of images next to an in-memory director. It implements api.Images.
 type Images struct {
 	Operations *Operations
 	Store      *imagestore.Store

@@ -89,6 +89,6 @@ func TestRender(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(page), "2. ") {
-		t.Errorf("a reason stands twice:\n%s", page)
+		t.Errorf("a reason is there twice:\n%s", page)
 	}
 }

@@ -69,7 +69,7 @@ func fill(t *testing.T, w *sim.World, vms int) {
 // A world that was not closed is found as it was, as after kill -9 of its director.
 func TestWorldOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
-	for name, vms := range map[string]int{"few": 7, "so many that the file is written anew": 900} {
+	for name, vms := range map[string]int{"few": 7, "so many that the file is written again": 900} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "world.jsonl")
@@ -137,7 +137,7 @@ func TestProcessesShareAWorld(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	const vms, rounds = 20, 20 // enough lines for the file to be written anew
+	const vms, rounds = 20, 20 // enough lines for the file to be written again
 	for range rounds {
 		var all sync.WaitGroup
 		for _, w := range worlds {
@@ -178,7 +178,7 @@ func TestProcessesShareAWorld(t *testing.T) {
 		}
 	}
 	if lines, err := os.ReadFile(path); err != nil || bytes.Count(lines, []byte("\n")) > 4*rounds*vms {
-		t.Errorf("the file was never written anew: %d lines, %v", bytes.Count(lines, []byte("\n")), err)
+		t.Errorf("the file was never written again: %d lines, %v", bytes.Count(lines, []byte("\n")), err)
 	}
 }
 

@@ -5,7 +5,7 @@
 #   roll.sh --run up7 --cluster demo --upgrade ./upgrade-host.sh hv1 hv2 hv3
 #
 # The command gets the name of the host, returns when the host is upgraded and back, and can be run again. directorctl must be logged in.
-# Whatever stops the script: run it again with the same --run, and it goes on where it was. The director remembers the tasks by their ids.
+# Whatever stops the script: run it again with the same --run, and it continues where it was. The director remembers the tasks by their ids.
 # The exit code is that of the directorctl phase that stopped it (directorctl help exit-codes), or that of the command.
 set -euo pipefail
 

@@ -280,7 +280,7 @@ class Plays(unittest.TestCase):
         def verify():
             self.assertEqual((self.names("nodes"), self.names("members")), (["m1", "m2"], ["m1", "m2", "m3"]))
             self.assertIn('kubernetesVersion: "%s"' % NEW, self.things("configmaps")[0]["data"]["ClusterConfiguration"])
-        # As an upgrade brings a master back whose VM was made anew. Another master uploads the new configuration, and asks its own API server.
+        # As an upgrade brings a master back whose VM was recreated. Another master uploads the new configuration, and asks its own API server.
         self.prove_cut("rejoin_master", "m1", begin, verify)
 
     def test_upgrade_worker(self):
@@ -442,7 +442,7 @@ class Plays(unittest.TestCase):
         def verify():
             self.assertEqual([(item["status"]["nodeInfo"]["machineID"], item["status"]["nodeInfo"]["kubeletVersion"]) for item in self.things("nodes")],
                              [("machine-of-this", OLD)])
-        # As an upgrade puts a worker back whose VM was made anew: the cluster is newer, the image and the inventory are of the former release.
+        # As an upgrade puts a worker back whose VM was recreated: the cluster is newer, the image and the inventory are of the former release.
         self.prove_cut("rejoin_worker", "w1", lambda: self.begin(installed=OLD, nodes=[node("w1", machine=STALE, ready="Unknown")]), verify,
                        kubernetes_version=OLD, release_binaries_url="")
 

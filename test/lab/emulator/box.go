@@ -184,8 +184,8 @@ func (b *box) fillRoot() error {
 	return nil
 }
 
-// runc is in the place of runc where the machine does not allow to protect processes from being killed for want of
-// memory: with their score it would not start them.
+// runc is instead of runc where the machine does not allow to protect processes from being killed for want of memory:
+// with their score it would not start them.
 const runc = `#!/bin/sh
 for word; do
     [ "$before" != --bundle ] || sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$word/config.json"
