@@ -17,7 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/planning"
 )
 
-// Ports are what the API offers beside authentication, by resource. Each must be set. All methods return
+// Ports are what the API offers except for authentication, by resource. Each must be set. All methods return
 // *director.Error and are safe for concurrent use. actor is the name of the user who asks, for the audit trail. Lists
 // return at most Page.Limit items and the place to continue from, which is nil at the end; what is empty in a query
 // does not narrow them, and an order that a list does not know is invalid.
@@ -79,7 +79,7 @@ type Planning interface {
 	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
-	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it where it stands.
+	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it now.
 	MovePlan(ctx context.Context, actor, id string, m planning.Move) (plan.View, error)
 	// Check returns everything that a plan for the request would be refused for. Nothing is stored.
 	Check(ctx context.Context, cluster string, r plan.Request) (planning.CheckView, error)

@@ -40,7 +40,7 @@ type Machine struct {
 	Name, Role, Pool, Address, Host, VMID, State string
 	CPUs                                         int
 	Memory                                       model.Size
-	NICs                                         []director.NIC // beside the first
+	NICs                                         []director.NIC // all but the first
 }
 
 // Service lists clusters. It is safe for concurrent use.

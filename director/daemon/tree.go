@@ -11,18 +11,18 @@ import (
 
 // planTree is what plans keep by its hash: the playbooks, with the templates of the inventories that are made for them.
 func planTree() fs.FS {
-	return beside{root: playbooks.FS(), name: inventory.TemplatesDir, sub: inventorytemplates.FS()}
+	return joined{root: playbooks.FS(), name: inventory.TemplatesDir, sub: inventorytemplates.FS()}
 }
 
-// beside is a tree that has another tree in a directory of its root.
-type beside struct {
+// joined is a tree that has another tree in a directory of its root.
+type joined struct {
 	root fs.FS
 	name string
 	sub  fs.FS
 }
 
 // Open opens a file of either tree.
-func (b beside) Open(name string) (fs.File, error) {
+func (b joined) Open(name string) (fs.File, error) {
 	if name == b.name {
 		return b.sub.Open(".")
 	}
@@ -33,7 +33,7 @@ func (b beside) Open(name string) (fs.File, error) {
 }
 
 // ReadDir lists a directory in the order of names.
-func (b beside) ReadDir(name string) ([]fs.DirEntry, error) {
+func (b joined) ReadDir(name string) ([]fs.DirEntry, error) {
 	if name == b.name {
 		return fs.ReadDir(b.sub, ".")
 	}

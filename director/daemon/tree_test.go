@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/playbooks"
 )
 
-// What a plan keeps holds the templates too, so another template is another tree, which is unpacked beside the former
+// What a plan keeps holds the templates too, so another template is another tree, which is unpacked joined the former
 // one.
 func TestPlansKeepTheirTemplates(t *testing.T) {
 	t.Parallel()
@@ -24,14 +24,14 @@ func TestPlansKeepTheirTemplates(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	unpack := func(tree beside) (hash, path string) {
+	unpack := func(tree joined) (hash, path string) {
 		hash, path, err := ansible.Unpack(tree, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return hash, path
 	}
-	now := planTree().(beside)
+	now := planTree().(joined)
 	hash, path := unpack(now)
 	next := now
 	next.sub = fstest.MapFS{"hosts.ini.tmpl": {Data: []byte("[another]\n")}}

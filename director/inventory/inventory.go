@@ -162,16 +162,16 @@ func clusterData(in Input) map[string]any {
 		"Workers": byRole(in.Nodes, director.RoleWorker),
 		"KeyFile": "", "KnownHosts": "", "Networks": len(in.Networks) > 0,
 	}
-	beside := `{{ inventory_dir }}/`
+	dir := `{{ inventory_dir }}/`
 	data["KnownHosts"] = quoted(
-		`-o UserKnownHostsFile="` + beside +
+		`-o UserKnownHostsFile="` + dir +
 			`known_hosts" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`,
 	)
 	if in.KeyFile != "" {
 		if path.IsAbs(in.KeyFile) {
-			beside = ""
+			dir = ""
 		}
-		data["KeyFile"] = quoted(beside + in.KeyFile)
+		data["KeyFile"] = quoted(dir + in.KeyFile)
 	}
 	return data
 }

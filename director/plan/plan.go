@@ -217,7 +217,7 @@ func (c Content) Check() error {
 			return fmt.Errorf("plan: step %q is there twice", s.ID)
 		}
 		for _, n := range s.Needs {
-			if _, stands := seen[n]; !stands {
+			if _, there := seen[n]; !there {
 				return fmt.Errorf("plan: step %q needs %q, which does not stand before it", s.ID, n)
 			}
 		}

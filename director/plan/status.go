@@ -22,7 +22,7 @@ const (
 	UndoDue Status = "undo_due" // the engine undoes what it did, once all that depends on it is undone
 	// its handler undoes it, under a lease; a crash leaves it so until the lease's end, then it is due again.
 	Undoing Status = "undoing"
-	Undone  Status = "undone" // taken back; a person may run it again
+	Undone  Status = "undone" // undone; a person may run it again
 	Stuck   Status = "stuck"  // taking back failed; a person asks for it again, or runs the step again
 )
 
@@ -46,7 +46,7 @@ const (
 	NeedsHuman    EventKind = "needs_human"    // plan.Park
 	Retried       EventKind = "retried"        // a person said: again
 	SkipAsked     EventKind = "skip_asked"     // a person said: without it; the message is the reason
-	UndoAsked     EventKind = "undo_asked"     // a person, or the plan itself after a failure, wants it taken back
+	UndoAsked     EventKind = "undo_asked"     // a person, or the plan itself after a failure, wants it undone
 	UndoStarted   EventKind = "undo_started"   // committed before the handler undoes it
 	UndoSucceeded EventKind = "undo_succeeded" // the handler returned nil
 	UndoFailed    EventKind = "undo_failed"    // plan.Abort or plan.Park, or no attempts left

@@ -51,7 +51,7 @@ func (w World) dataDisks(m sized) []dataDisk {
 }
 
 // disksLeft says what becomes of the data disks of m, whose VM goes for good: they are kept, unless the request says
-// otherwise. What a plan takes back by itself keeps them whatever the request says.
+// otherwise. What a plan undoes keeps them whatever the request says.
 func (d *draft) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []string) {
 	for _, disk := range d.w.dataDisks(m) {
 		e := plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: disk.String()}

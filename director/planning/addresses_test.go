@@ -36,8 +36,8 @@ func crowdedBy(env steps.Env, at ...string) steps.Env {
 	return env
 }
 
-// Addresses that somebody else uses are found before anything is made: VMs that the hypervisor knows of, and hosts that
-// answer. The director's own VMs, made by an earlier try, are no strangers.
+// Addresses that others use are found before anything is made: VMs that the hypervisor knows of, and hosts that answer.
+// The director's own VMs, made by an earlier try, are no strangers.
 func TestAddressesInUse(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 3)

@@ -11,7 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// CheckView is what stands in the way of a plan.
+// CheckView is what keeps a plan from working.
 type CheckView struct {
 	Cluster   string
 	Operation plan.Operation // that would be planned; empty if none could be

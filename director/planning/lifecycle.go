@@ -20,7 +20,7 @@ type Approval string
 const (
 	ApprovalNone  Approval = "none"  // the start itself is the agreement
 	ApprovalAny   Approval = "any"   // anybody who may run plans, also who made it
-	ApprovalOther Approval = "other" // somebody else than who made it
+	ApprovalOther Approval = "other" // another person than the one who made it
 )
 
 // StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
@@ -106,7 +106,7 @@ func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error 
 			director.KindConflict, "planning.start", "plan %s has to be approved first: %s", p.ID,
 			strings.Join(p.Approvals, "; "),
 		).
-			WithHint("somebody who has read it says: directorctl approve %s", p.ID)
+			WithHint("a person who has read it says: directorctl approve %s", p.ID)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (s *Service) supersede(ctx context.Context, actor, cluster, by string) erro
 	}
 	for _, id := range ids {
 		err := s.Engine.Discard(ctx, id, actor, "plan "+by+" was made in its place")
-		// somebody has just started it: then the new plan will be refused
+		// it has just been started: then the new plan will be refused
 		if err != nil && director.KindOf(err) != director.KindConflict {
 			return err
 		}

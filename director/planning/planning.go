@@ -27,7 +27,7 @@ type Plans interface {
 	Plan(ctx context.Context, id string) (plan.View, error)
 }
 
-// Site is what the pre-checks look at beside documents and hypervisors. steps.Env implements it.
+// Site is what the pre-checks look at, other than documents and hypervisors. steps.Env implements it.
 type Site interface {
 	// Look asks the networks themselves which addresses of the machines, which do not exist yet, are taken. ours are
 	// the MAC addresses of the director's machines.

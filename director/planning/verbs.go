@@ -16,9 +16,9 @@ const (
 	VerbApprove Verb = "approve" // agree to its start; Hash is the plan's that was read
 	VerbPause   Verb = "pause"   // no step starts any more, the running ones end, the cluster stays held
 	VerbCancel  Verb = "cancel"  // stop at the next step boundary, or end running steps too with Now
-	VerbRetry   Verb = "retry"   // go on: what failed, parked or was taken back runs again, or only Step
+	VerbRetry   Verb = "retry"   // go on: what failed, parked or was undone runs again, or only Step
 	VerbSkip    Verb = "skip"    // go on without Step, for a Reason
-	VerbUndo    Verb = "undo"    // take back what its steps did, the last first
+	VerbUndo    Verb = "undo"    // undo what its steps did, the last first
 	VerbDiscard Verb = "discard" // give it up, so that its cluster is free
 )
 

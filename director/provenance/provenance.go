@@ -114,7 +114,7 @@ func (g *Gate) Image(im model.Image, path string) (Reason, error) {
 		}
 		signed, sum = f.Signed, f.Origin.SHA256 // the director made it of what was signed
 	} else {
-		signed, err = g.beside(path)
+		signed, err = g.nextTo(path)
 	}
 	if err != nil {
 		return Reason{}, about(what, err)
@@ -125,8 +125,8 @@ func (g *Gate) Image(im model.Image, path string) (Reason, error) {
 	return reason, about(what, err)
 }
 
-// beside reads the signed text of an image and its signature from the files next to it.
-func (g *Gate) beside(path string) (director.Signed, error) {
+// nextTo reads the signed text of an image and its signature from the files next to it.
+func (g *Gate) nextTo(path string) (director.Signed, error) {
 	read := func(name string) (string, error) {
 		real, err := g.Images.Find(name)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,7 @@ type Addresses struct {
 
 // Adopt writes an orphan into the ledger again, if the cluster that it was made for exists: then the next plan of the
 // cluster sees it. A VM that is in the ledger already is written down where it is now. said are the addresses of an
-// orphan that nobody remembers; others than those that somebody does are refused.
+// orphan of which no record is left; those that contradict a record are refused.
 //
 // The row is the one that the VM had, as the tombstone or the newest plan that names it tells. Without either, the
 // stamp itself proves the cluster and the node's name; then only the addresses are missing. Nothing is taken from the
@@ -184,7 +184,7 @@ func fill(op, provider string, vm hypervisor.VM, m *director.Machine, said Addre
 		return nil
 	}
 	return director.Errorf(
-		director.KindInvalid, op, "nobody remembers the address of VM %s (%s) on network %s", vm.ID, vm.Name,
+		director.KindInvalid, op, "there is no record of the address of VM %s (%s) on network %s", vm.ID, vm.Name,
 		strings.Join(missing, ", "),
 	).
 		WithHint(

@@ -34,7 +34,7 @@ func (s *Service) owned(ctx context.Context, op, provider, id string) (hyperviso
 		return fail(director.Errorf(
 			director.KindConflict, op, "VM %s (%s) on %s %s: it is not ours", vm.ID, vm.Name, provider, whose,
 		).
-			WithHint("it is left as it is; whoever it belongs to removes it by hand"))
+			WithHint("it is left as it is; its owner removes it by hand"))
 	}
 	same, err := b.List(ctx, hypervisor.Filter{Director: s.director, Machine: vm.Stamp.Machine})
 	if err != nil {

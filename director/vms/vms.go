@@ -175,8 +175,7 @@ func home(clusters []model.Stored, provider string, vm hypervisor.VM) model.Stor
 	return model.Stored{}
 }
 
-// family is home also for a VM that somebody has renamed, with the node's name. It looks at every name of every
-// cluster.
+// family is home also for a VM that was renamed, with the node's name. It looks at every name of every cluster.
 func family(clusters []model.Stored, provider string, vm hypervisor.VM) (model.Stored, string) {
 	if c := home(clusters, provider, vm); c.UID != "" {
 		return c, vm.Name

@@ -178,7 +178,7 @@ func TestAdopt(t *testing.T) {
 	vm3 := l.MakeVM(t, three)
 	l.Forget(t, three)
 	_, err = adopt(vm3, "")
-	servicetest.WantKind(t, err, director.KindInvalid, "nobody remembers the address", "--address")
+	servicetest.WantKind(t, err, director.KindInvalid, "there is no record of the address", "--address")
 	_, err = adopt(vm3, "192.0.2.1")
 	servicetest.WantKind(t, err, director.KindInvalid, "not an address of Network/net")
 	_, err = adopt(vm3, one.Address)

@@ -93,7 +93,7 @@ type Images struct {
 	Items []Image `json:"items"`
 }
 
-// ImageLeft is something of an image that nobody needs.
+// ImageLeft is something of an image that is not needed.
 type ImageLeft struct {
 	Provider string `json:"provider,omitempty" doc:"Where it is; absent for a file on the director."`
 	Name     string `json:"name,omitempty" doc:"On the provider."`

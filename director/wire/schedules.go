@@ -27,7 +27,7 @@ type ScheduleRun struct {
 	Job        string     `json:"job"`
 	By         string     `json:"by,omitempty" doc:"Who asked for it; absent for a slot of the schedule."`
 	Status     string     `json:"status" doc:"running, done, failed, interrupted or missed."`
-	Missed     int        `json:"missed,omitempty" doc:"How many slots a missed run stands for."`
+	Missed     int        `json:"missed,omitempty" doc:"How many slots a missed run is about."`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	Message    string     `json:"message,omitempty" doc:"What was done, or what went wrong."`

@@ -24,11 +24,11 @@ type Problem struct {
 	Kind      string         `json:"kind" doc:"The class of the problem; programs should look at this alone."`
 	Hint      string         `json:"hint,omitempty" doc:"What to do next."`
 	Errors    []ProblemField `json:"errors,omitempty" doc:"Every place of the input that is wrong."`
-	Holder    *Holder        `json:"holder,omitempty" doc:"The plan that stands in the way, for conflicts with one."`
+	Holder    *Holder        `json:"holder,omitempty" doc:"The plan that is in the way, for conflicts with one."`
 	RequestID string         `json:"request_id,omitempty" doc:"Names the request in the director's log."`
 }
 
-// Holder is the plan that stands in the way of what was asked.
+// Holder is the plan that is in the way of what was asked.
 type Holder struct {
 	Plan      string    `json:"plan" doc:"Its id."`
 	Cluster   string    `json:"cluster" doc:"What it holds."`
@@ -47,7 +47,7 @@ type ProblemField struct {
 	Hint     string `json:"hint,omitempty" doc:"What would be right."`
 }
 
-// ProblemTypePrefix stands before the kind in Problem.Type.
+// ProblemTypePrefix comes before the kind in Problem.Type.
 const ProblemTypePrefix = "urn:kaas:problem:"
 
 // AsError returns the problem as the error that caused it. Kinds that this version does not know become internal.
@@ -273,7 +273,7 @@ type Node struct {
 	Address string `json:"address,omitempty"`
 	Host    string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
 	// HostLost is of the host, and not of the node.
-	HostLost bool   `json:"host_lost,omitempty" doc:"Somebody has declared its host lost."`
+	HostLost bool   `json:"host_lost,omitempty" doc:"Its host was declared lost."`
 	HostDown string `json:"host_down,omitempty" doc:"Why its host does not answer. Absent if it does, or was declared lost."`
 	State    string `json:"state" doc:"Of the machine: intended, present, deleting or detached."`
 	Power    string `json:"power,omitempty" doc:"Of the VM: on, off or missing. Absent if the hypervisor could not be asked."`
@@ -297,7 +297,7 @@ type Certificate struct {
 	Name      string    `json:"name" doc:"apiserver, etcd, kubelet or kubelet-client."`
 	EndsAt    time.Time `json:"ends_at" doc:"Until when it is good."`
 	SeenAt    time.Time `json:"seen_at" doc:"When it was looked at last."`
-	Unchecked bool      `json:"unchecked,omitempty" doc:"The kubelet has signed it itself and nobody checks it, so its end is no problem."`
+	Unchecked bool      `json:"unchecked,omitempty" doc:"The kubelet has signed it itself and nothing checks it, so its end is no problem."`
 }
 
 // Nodes is the nodes of a cluster: masters first, then by pool and number.
@@ -494,7 +494,7 @@ type Events struct {
 type StreamEvent struct {
 	ID      int64     `json:"id" doc:"Orders what happens on the director, with gaps."`
 	At      time.Time `json:"at"`
-	Source  string    `json:"source" enum:"audit,plan" doc:"audit: somebody did something. plan: a plan or a step moved."`
+	Source  string    `json:"source" enum:"audit,plan" doc:"audit: a user or a program did something. plan: a plan or a step moved."`
 	Kind    string    `json:"kind" doc:"Of the thing that it is about: a kind of document, or Plan."`
 	Name    string    `json:"name"`
 	Cluster string    `json:"cluster,omitempty" doc:"Absent for what belongs to none."`

@@ -11,7 +11,7 @@ description:
     disruption budgets, until nothing is left or O(timeout) has passed. Pods of daemon sets and mirror pods stay.
   - Before the first pod is evicted it fails when one can never be, namely without a controller, with emptyDir data, or behind a budget that
     allows nothing even when all its pods are healthy. Budgets that allow nothing just now are waited for.
-  - A drain that fails uncordons the node again, unless somebody else had cordoned it. An annotation keeps who did, so this also holds for
+  - A drain that fails uncordons the node again, unless a person else had cordoned it. An annotation keeps who did, so this also holds for
     a drain that continues where one was cut off.
   - C(cordoned) and C(uncordoned) do only that.
 options:

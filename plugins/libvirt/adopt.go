@@ -37,7 +37,7 @@ func (b *domains) Adopt(
 	})
 }
 
-// adoptable chooses the VM of the name that nobody else owns.
+// adoptable chooses the VM of the name without another owner.
 func adoptable(op string, all []hypervisor.VM, key director.Stamp, name string) (hypervisor.VM, error) {
 	var found []hypervisor.VM
 	for _, vm := range all {

@@ -25,7 +25,7 @@ func (b *domains) delete(ctx, work context.Context, op string, id hypervisor.ID,
 	if err != nil && director.KindOf(err) != director.KindNotFound {
 		return err
 	}
-	if err != nil { // gone; so are its volumes, unless somebody removed the domain by hand
+	if err != nil { // gone; so are its volumes, unless the domain was removed by hand
 		if string(id) != domainUUID(o.Owner) {
 			return nil
 		}

@@ -71,14 +71,14 @@ func halted(op, name, host string, state virt.DomainState, reason int) error {
 				"free space in its storage pool, and resume it with virsh",
 			)
 		}
-		return wrong("is paused", "somebody has paused it, or a backup runs: resume it with virsh")
+		return wrong("is paused", "a person has paused it, or a backup runs: resume it with virsh")
 	case virt.DOMAIN_CRASHED:
 		return wrong("has crashed", "look at its log on the host, below /var/log/libvirt")
 	case virt.DOMAIN_SHUTOFF:
 		if r := virt.DomainShutoffReason(reason); r == virt.DOMAIN_SHUTOFF_CRASHED || r == virt.DOMAIN_SHUTOFF_FAILED {
 			return wrong("ended by itself", "look at its log on the host, below /var/log/libvirt")
 		}
-		return wrong("is off", "somebody has switched it off, or its host has restarted")
+		return wrong("is off", "a person has switched it off, or its host has restarted")
 	default:
 		return wrong(fmt.Sprintf("is in state %d", state), "look at it with virsh")
 	}

@@ -42,7 +42,7 @@ func (d *domain) vm(h *host) hypervisor.VM {
 	}
 }
 
-// power starts or stops the domain at once. No error if it is so already, or if somebody else was quicker.
+// power starts or stops the domain at once. No error if it is so already, or if another was quicker.
 func (d *domain) power(on bool) error {
 	if d.active == on {
 		return nil

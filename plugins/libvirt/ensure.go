@@ -135,7 +135,7 @@ func (b *domains) makeOnce(ctx context.Context, op string, h *host, c *virt.Conn
 		if d.mark.stamp() != s.Key {
 			return director.Errorf(director.KindConflict, op,
 				"the VM %s on host %s has our UUID %s and another stamp", d.name, h.Name, id).
-				WithHint("somebody changed its metadata; restore the stamp, or remove the VM by hand")
+				WithHint("a person changed its metadata; restore the stamp, or remove the VM by hand")
 		}
 		if d.made() {
 			return nil
@@ -510,7 +510,7 @@ func (p *pool) copied(s hypervisor.Spec, want volume) (bool, error) {
 }
 
 // blank makes a data disk in a volume group, where a new volume holds what an old one has left: its ends, where a file
-// system would be known by, are overwritten before anybody sees it. A mark beside the seed says that this is not done
+// system would be known by, are overwritten before it is attached. A mark next to the seed says that this is not done
 // yet.
 func (b *domains) blank(ctx context.Context, p *pool, want volume) error {
 	mark := blankingName(want.name)

@@ -119,7 +119,7 @@ func byCode(code virt.ErrorNumber) (kind director.Kind, hint string, known bool)
 	return "", "", false
 }
 
-// unanswered tells whether the code says that libvirt was not reached, or let nobody in.
+// unanswered tells whether the code says that libvirt was not reached, or let no one in.
 func unanswered(code virt.ErrorNumber) bool {
 	switch code {
 	case virt.ERR_NO_CONNECT, virt.ERR_INVALID_CONN, virt.ERR_RPC, virt.ERR_GNUTLS_ERROR, virt.ERR_SSH, virt.ERR_LIBSSH,

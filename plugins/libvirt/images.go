@@ -72,7 +72,7 @@ func imageVolumes(names []string, image string) (disks, marks []string) {
 }
 
 // EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent, and a small
-// volume beside the image says that it is complete.
+// volume next to the image says that it is complete.
 func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "libvirt.ensure_image"
 	if err := s.Validate(op); err != nil {

@@ -7,7 +7,7 @@
 //     listed, and its metadata carries the stamp and, once every disk is complete, the mark made.
 //   - Volumes are named kaas.<director>.<machine>.<use>, because libvirt keeps no metadata with volumes. The root
 //     disk is a qcow2 clone that is linked to the image's volume; in a pool of another one it is a full copy of it.
-//   - Delete takes the volumes away first and the domain last. Data disks stay, and an empty volume beside the
+//   - Delete takes the volumes away first and the domain last. Data disks stay, and an empty volume next to the
 //     seeds says by its name whose they were:
 //     <disk>.kept.<cluster>.<pool>.<node>.
 //

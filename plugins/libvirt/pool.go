@@ -19,10 +19,10 @@ import (
 func seedName(s director.Stamp) string    { return volumePrefix(s) + "seed.iso" }
 func consoleName(s director.Stamp) string { return volumePrefix(s) + "console.log" }
 
-// copiedName is a volume beside the seed which says that the root disk's copy of the image is complete.
+// copiedName is a volume next to the seed which says that the root disk's copy of the image is complete.
 func copiedName(s director.Stamp) string { return volumePrefix(s) + "root.complete" }
 
-// blankingName is a volume beside the seed which says that a new data disk may still hold what others have left.
+// blankingName is a volume next to the seed which says that a new data disk may still hold what others have left.
 func blankingName(disk string) string { return disk + ".blanking" }
 
 // rootName and dataName are those of volumes in the pool of disks.
@@ -35,7 +35,7 @@ func volumePrefix(s director.Stamp) string { return "kaas." + s.Director + "." +
 
 var (
 	dataVolume = regexp.MustCompile(`^kaas\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.data\.([A-Za-z0-9_-]+)\.(?:qcow2|raw)$`)
-	// keptVolume is a volume beside the seeds that says what a data disk was for.
+	// keptVolume is a volume next to the seeds that says what a data disk was for.
 	keptVolume = regexp.MustCompile(
 		`^(kaas\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.data\.[A-Za-z0-9_-]+\.(?:qcow2|raw))\.kept\.([A-Za-z0-9_.-]*)$`,
 	)

@@ -65,7 +65,7 @@ func (b *domains) removeSeed(
 		return err
 	}
 	size, err := vol.GetInfo()
-	if err == nil { // whoever has the file open reads zeros
+	if err == nil { // a process that has the file open reads zeros
 		n := int64(size.Capacity) //nolint:gosec // a few KiB
 		err = b.upload(ctx, c, vol, source{r: io.LimitReader(zero{}, n), size: n})
 	}

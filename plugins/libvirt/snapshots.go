@@ -297,7 +297,7 @@ func (r *rootDisk) lone(file string) bool {
 }
 
 // merge takes the active file up into those below that nothing else needs. Only QEMU can: of a VM that is off the files
-// stay until the next call. Whoever else takes snapshots counts on the files as they are.
+// stay until the next call. Others who take snapshots count on the files as they are.
 func (r *rootDisk) merge(ctx context.Context) error {
 	for r.domain.active && !slices.ContainsFunc(r.have, func(s taken) bool { return !s.Ours }) {
 		below := r.layers[r.active()]

@@ -67,7 +67,7 @@ func (b *machines) adopt(
 	return b.vm(ctx, p, m)
 }
 
-// adoptable returns the VM of the name that nobody else owns, or the one that is ours already. In vCenter names are
+// adoptable returns the VM of the name without another owner, or the one that is ours already. In vCenter names are
 // unique in a folder alone: a VM below the provider's folder goes before one that is elsewhere in the datacenter.
 func (b *machines) adoptable(
 	ctx context.Context, op string, p *place, key director.Stamp, name string,

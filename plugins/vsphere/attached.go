@@ -56,7 +56,7 @@ func (b *dataDisks) attached(ctx context.Context, p *place, m *machine) ([]hyper
 	return out, nil
 }
 
-// A label is a file beside the data disk: its name says what the disk was for, for those who only see a list of files,
+// A label is a file next to the data disk: its name says what the disk was for, for those who only see a list of files,
 // and its text too.
 var labelFile = regexp.MustCompile(`^([^.]+)\.([^.]+)\.([^.]+)\.kept\.(.*)\.txt$`)
 

@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// consoleFile is beside the VM's other files.
+// consoleFile is next to the VM's other files.
 const consoleFile = "kaas-console.log"
 
 // consolePort is a serial port that writes to a file, or nil if the machine has one.

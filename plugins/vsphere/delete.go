@@ -26,7 +26,7 @@ func (b *machines) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.De
 			if string(id) != vmUUID(o.Owner) || !o.DataDisks {
 				return nil
 			}
-			if p, err = b.place(ctx, op); err != nil { // somebody removed the VM by hand
+			if p, err = b.place(ctx, op); err != nil { // the VM was removed by hand
 				return err
 			}
 			return b.deleteKept(ctx, op, p, o.Owner)
@@ -112,8 +112,8 @@ func (b *machines) shutdown(ctx context.Context, op string, p *place, m *machine
 
 // detach takes every disk but the root disk off the machine (of one that was adopted, that too) and unsets its mark:
 // from here on it is half a machine. A data disk of ours that was moved, as vCenter does when it moves a VM to another
-// datastore, is brought back under its name; where it is stands in the VM's settings before it is detached, so that a
-// crash does not lose sight of it.
+// datastore, is brought back under its name; where it is is written into the VM's settings before it is detached, so
+// that a crash does not lose sight of it.
 func (b *machines) detach(ctx context.Context, op string, p *place, m *machine, owner director.Stamp) error {
 	all, err := devices(ctx, p, m)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Inventory is what the account may see in vCenter, for whoever writes a Provider: every name is one that Config takes.
+// Inventory is what the account may see in vCenter, for the writer of a Provider: every name is one that Config takes.
 type Inventory struct {
 	Version     string // of vCenter
 	Datacenters []InventoryDatacenter

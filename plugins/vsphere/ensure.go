@@ -60,7 +60,7 @@ func (b *machines) ensure(ctx context.Context, op string, s hypervisor.Spec) (hy
 			director.KindConflict, op, "the VM %s has our UUID %s and another stamp", m.name, m.uuid,
 		).
 			WithHint(
-				"somebody changed kaas.director or kaas.machine in its advanced settings; restore them, or remove " +
+				"a person changed kaas.director or kaas.machine in its advanced settings; restore them, or remove " +
 					"the VM by hand",
 			)
 	}
@@ -148,7 +148,7 @@ func (b *machines) clone(
 		return nil, err
 	}
 	if _, err := wait(ctx, p.vim, res.Returnval); hasFault[types.DuplicateName](err) {
-		// Somebody was faster since we looked: another director with the same machine, or a stranger.
+		// Another was faster since we looked: another director with the same machine, or a stranger.
 		if m, found := lookup(ctx, p, vmUUID(s.Key)); m != nil || found != nil {
 			return m, found
 		}
@@ -183,7 +183,7 @@ func (b *machines) cloneSlot(ctx context.Context, op string, c *cloning) (func()
 	return b.slots.provision(ctx, op, host, cost)
 }
 
-// nameIsFree returns conflict if another VM has the name where the VM is to be, or beside the groups' folders.
+// nameIsFree returns conflict if another VM has the name where the VM is to be, or next to the groups' folders.
 func (b *machines) nameIsFree(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
 	group, err := p.knownGroup(ctx, s.Group)
 	if err != nil {

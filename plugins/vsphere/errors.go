@@ -98,7 +98,7 @@ func (b *center) translate(ctx context.Context, op, what string, err error) erro
 	return &director.Error{Kind: m.kind, Op: op, Msg: what + ": " + m.msg, Hint: m.hint, Err: err}
 }
 
-// meaning is what a fault means to whoever asked.
+// meaning is what a fault means to the one who asked.
 type meaning struct {
 	kind      director.Kind
 	msg, hint string
@@ -257,7 +257,7 @@ func (c *conn) dialError(ctx context.Context, op string, err error) error {
 			confine.NetworksHint
 	case strings.Contains(text, "thumbprint does not match"):
 		e.Kind, e.Msg = director.KindInvalid, c.url.Host+" shows another certificate than the pinned one"
-		e.Hint = "somebody may be in between; if the certificate was renewed, pin the new one: thumbprint: " +
+		e.Hint = "another machine may be in between; if the certificate was renewed, pin the new one: thumbprint: " +
 			c.fingerprint(ctx)
 	case soap.IsCertificateUntrusted(err) || strings.Contains(text, "x509:") || strings.Contains(text, "certificate"):
 		e.Kind, e.Msg = director.KindInvalid, "the certificate of "+c.url.Host+" is not trusted"

@@ -42,7 +42,7 @@ func (m *machine) diskSize() (int64, error) {
 			director.KindInvalid, "vsphere.template", "the template %s does not say how large its disk is", m.name,
 		).
 			WithHint(
-				"somebody changed kaas.size in its advanced settings; delete the template, and import the image anew",
+				"a person changed kaas.size in its advanced settings; delete the template, and import the image anew",
 			)
 	}
 	return n, nil
@@ -64,7 +64,7 @@ func (b *images) template(ctx context.Context, op string, p *place, name string)
 }
 
 // EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent. The file is
-// converted beside the director, since vCenter wants to know how much will come.
+// converted where the director runs, since vCenter wants to know how much will come.
 func (b *images) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "vsphere.ensure_image"
 	if err := s.Validate(op); err != nil {
@@ -299,8 +299,8 @@ func (b *images) replica(
 				return err
 			}
 		}
-		// It was copied by one call, so it is whole, whoever made it: an earlier try that was cut off here, or another
-		// director at this moment.
+		// It was copied by one call, so it is whole, however it was made: an earlier try that was cut off here, or
+		// another director at this moment.
 		if err = b.seal(ctx, op, p, m); err != nil {
 			now, again := readMachine(ctx, p.vim, m.ref)
 			if again != nil || now == nil || !now.complete() {

@@ -125,8 +125,8 @@ func machineOf(o types.ObjectContent) *machine {
 	return m
 }
 
-// stamp is who owns the VM: nobody of ours if its UUID does not agree, as in a copy that a person has made of one of
-// our VMs.
+// stamp is who owns the VM: none of ours if its UUID does not agree, as in a copy that a person has made of one of our
+// VMs.
 func (m *machine) stamp() director.Stamp {
 	s := director.Stamp{Director: m.extra[keyDirector], Machine: m.extra[keyMachine]}
 	if s.Director == "" || s.Machine == "" || vmUUID(s) != m.uuid {

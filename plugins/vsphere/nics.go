@@ -60,7 +60,7 @@ func nicLines(s hypervisor.Spec, groups []*portGroup) string {
 }
 
 // adapters tells on which of the director's networks the machine's adapters are; on another one it is called by the
-// port group's name. It is nil if the machine's settings do not say how they are to be: it was made by somebody else.
+// port group's name. It is nil if the machine's settings do not say how they are to be: it was made by others.
 func (b *center) adapters(ctx context.Context, p *place, m *machine) ([]hypervisor.Adapter, error) {
 	made := m.extra[keyNICs]
 	if made == "" || m.nics == nil {

@@ -105,7 +105,7 @@ func (x *probing) hosts(ctx context.Context, p *place) {
 	case on:
 		x.add("", "DRS", "on: it keeps masters apart", nil)
 	default:
-		x.add("", "DRS", "off: the director chooses the hosts, and nobody keeps masters apart later", nil)
+		x.add("", "DRS", "off: the director chooses the hosts, and nothing keeps masters apart later", nil)
 	}
 }
 

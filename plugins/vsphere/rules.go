@@ -29,8 +29,8 @@ func (b *center) apart(ctx context.Context, p *place, group string) ([]*machine,
 }
 
 // keepApart brings the DRS rule of the group in step with the machines that say that they share no host. Every VM does
-// this after it was made, and after it was marked as leaving, so whoever comes last sees them all. A rule of fewer than
-// two VMs is none.
+// this after it was made, and after it was marked as leaving, so the last one sees them all. A rule of fewer than two
+// VMs is none.
 func (b *machines) keepApart(ctx context.Context, op string, p *place, group string) error {
 	return b.alone(ctx, op, groupKey(group), func() error {
 		members, err := b.apart(ctx, p, group)

@@ -34,7 +34,7 @@ func guestinfo(op string, s hypervisor.Seed) ([]types.BaseOptionValue, error) {
 		}
 		meta["network"], meta["network.encoding"] = network, packing
 	}
-	// The guest takes the rest out when it has read it: a host key and scripts are nothing for whoever may look at the
+	// The guest takes the rest out when it has read it: a host key and scripts are not for those who may look at the
 	// VM's settings.
 	meta["cleanup-guestinfo"] = []string{"userdata"}
 	text, err := yaml.Marshal(meta)

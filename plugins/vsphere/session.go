@@ -52,7 +52,7 @@ type conn struct {
 	closed  bool
 	refusal *refusal
 
-	around func(soap.RoundTripper) soap.RoundTripper // seam for tests: what stands between us and vCenter
+	around func(soap.RoundTripper) soap.RoundTripper // seam for tests: what is between us and vCenter
 }
 
 // refusal remembers that vCenter did not take an account.

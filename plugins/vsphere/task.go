@@ -48,7 +48,7 @@ func wait(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReferen
 	}
 }
 
-// cancelTask asks vCenter to stop a task that nobody waits for any more.
+// cancelTask asks vCenter to stop a task that has no one waiting for it any more.
 func cancelTask(ctx context.Context, vim *vim25.Client, ref types.ManagedObjectReference) {
 	if ctx.Err() == nil {
 		return

@@ -5,7 +5,7 @@
 //
 //   - The VM's instance UUID is computed from the stamp, and its extraConfig carries the stamp. Both are part of the
 //     one call that clones it, so a VM is never without them. A VM with our stamp and another UUID is a
-//     copy that somebody made, and not ours.
+//     copy that a person made, and not ours.
 //   - Everything else is one more call: data disks are attached and the mark kaas.made is set together. Then
 //     the VM is powered on.
 //   - Data disks are files kaas-data/<director>.<machine>.<serial>.vmdk of a datastore. Delete detaches them

@@ -12,29 +12,29 @@ import (
 )
 
 // hardWords are words and phrases that make sentences hard to read, each with how often the pages and the Go code may
-// still have it. Numbers only go down: rewrite the sentence, then lower the number.
+// have it: "nobody" is a user of the system. Rewrite a sentence that has one.
 var hardWords = []struct {
 	word        string
 	pages, code int
 }{
-	{word: "made anew", pages: 2, code: 17},
-	{word: "make anew", code: 2},
-	{word: "somebody", pages: 6, code: 74},
-	{word: "nobody", pages: 2, code: 65},
-	{word: "put back", pages: 3, code: 21},
-	{word: "puts back", pages: 1},
-	{word: "way back", pages: 2, code: 10},
-	{word: "take back", code: 3},
-	{word: "takes back", pages: 3, code: 11},
-	{word: "taken back", pages: 5, code: 24},
-	{word: "of late", code: 5},
-	{word: "beside", pages: 25, code: 66},
-	{word: "stands", pages: 7, code: 37},
-	{word: "in the place of", pages: 3, code: 7},
-	{word: "gone on with", pages: 1, code: 1},
-	{word: "goes on", pages: 5, code: 29},
+	{word: "made anew"},
+	{word: "make anew"},
+	{word: "somebody"},
+	{word: "nobody", code: 2},
+	{word: "put back"},
+	{word: "puts back"},
+	{word: "way back"},
+	{word: "take back"},
+	{word: "takes back"},
+	{word: "taken back"},
+	{word: "of late"},
+	{word: "beside", pages: 1},
+	{word: "stands"},
+	{word: "in the place of"},
+	{word: "gone on with"},
+	{word: "goes on", pages: 1},
 	{word: "has it do"},
-	{word: "whoever", pages: 5, code: 21},
+	{word: "whoever"},
 }
 
 // countWords returns how often each of the hard words is in the texts.

@@ -128,7 +128,7 @@ func simulate(model *simulator.Model) {
 	making := new(sync.RWMutex)
 	ctx.Map.Handler = func(ctx *simulator.Context, m *simulator.Method) (mo.Reference, types.BaseMethodFault) {
 		switch m.Name {
-		case "RetrievePropertiesEx": // nobody sees a VM before it has its settings
+		case "RetrievePropertiesEx": // no one sees a VM before it has its settings
 			making.RLock()
 			defer making.RUnlock()
 		case "CloneVM_Task":
@@ -163,8 +163,8 @@ func (s *searchIndex) FindChild(ctx *simulator.Context, req *types.FindChild) (r
 	return res
 }
 
-// cloneFolder stands for a folder during one clone, and gives the new VM the settings of the clone's specification. The
-// simulator (v0.52 to v0.54) writes them to a copy that it drops.
+// cloneFolder takes the place of a folder during one clone, and gives the new VM the settings of the clone's
+// specification. The simulator (v0.52 to v0.54) writes them to a copy that it drops.
 type cloneFolder struct {
 	*simulator.Folder
 	ref    types.ManagedObjectReference
@@ -191,8 +191,8 @@ func (f *cloneFolder) CreateVMTask(ctx *simulator.Context, c *types.CreateVM_Tas
 	return res
 }
 
-// importPool stands for a resource pool during one import. It keeps clones out until the VM is made: the simulator
-// (v0.54) locks the pool and then the folder for an import, and the folder and then the pool for a clone.
+// importPool takes the place of a resource pool during one import. It keeps clones out until the VM is made: the
+// simulator (v0.54) locks the pool and then the folder for an import, and the folder and then the pool for a clone.
 type importPool struct {
 	*simulator.ResourcePool
 	Self   types.ManagedObjectReference // what the simulator locks for the call, instead of the pool
@@ -213,7 +213,7 @@ func (p *importPool) ImportVApp(ctx *simulator.Context, req *types.ImportVApp) s
 	return res
 }
 
-// browser lists the disks of a datastore's directory and tells their capacity, and other files to whoever asks for no
+// browser lists the disks of a datastore's directory and tells their capacity, and other files to a request without a
 // kind. The simulator's own tells none, and (v0.54) dies when a file goes between its listing and the look at it.
 type browser struct {
 	*simulator.HostDatastoreBrowser
