@@ -11,14 +11,32 @@ const (
 	RoleUser  UserRole = "user"  // sees clusters and their plans
 )
 
+// UserRoles returns every role in a fixed order.
+func UserRoles() []UserRole { return []UserRole{RoleAdmin, RoleUser} }
+
 // User is a local user.
 type User struct {
 	Name         string
 	Role         UserRole
-	PasswordHash string // never leaves auth and store
-	MustChange   bool   // until the password is changed, only that is allowed
+	PasswordHash string    // never leaves auth and store
+	MustChange   bool      // until the password is changed, only that is allowed
+	PasswordSet  time.Time // zero for passwords of older directors
+	Disabled     time.Time // since when the user may do nothing; zero for enabled
+	LastLogin    time.Time
 	Created      time.Time
 	Updated      time.Time
+}
+
+// UserEdit is a change of a user in one transaction. What is left in it is stored.
+type UserEdit struct {
+	User      User
+	LastAdmin bool   // no other admin is enabled
+	Delete    bool   // remove the user with all tokens
+	EndTokens bool   // end the user's tokens
+	Keep      string // hash of a token that EndTokens leaves; empty for none
+
+	// Actor and Action are for the audit trail. Nothing is audited without an action.
+	Actor, Action string
 }
 
 // Token is a bearer token as it is kept.
@@ -27,7 +45,12 @@ type Token struct {
 	User    string
 	Created time.Time
 	Expires time.Time
+	Address string    // from where it was asked for
+	Used    time.Time // roughly; zero for never
 }
+
+// ID names the token to people. It tells nothing about the token itself.
+func (t Token) ID() string { return t.Hash[:min(len(t.Hash), 16)] }
 
 // Actor is an authenticated user.
 type Actor struct {
@@ -55,13 +78,14 @@ const (
 	ActLedger     Action = "ledger"     // adopt and reclaim VMs
 	// ActCredentials is to set and delete the credentials of providers.
 	ActCredentials Action = "credentials"
+	ActUsers       Action = "users" // create, see, change and delete users, and end their sessions
 )
 
 // Actions returns every action in a fixed order.
 func Actions() []Action {
 	return []Action{
 		ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger,
-		ActCredentials,
+		ActCredentials, ActUsers,
 	}
 }
 

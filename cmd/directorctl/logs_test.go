@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
@@ -25,7 +23,7 @@ import (
 func TestLogsAreFollowedOverARestart(t *testing.T) {
 	t.Parallel()
 	ops := apitest.New(nil)
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
+	svc, err := auth.New(&apitest.Users{}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

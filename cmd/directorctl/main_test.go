@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/crypto/bcrypt"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
@@ -64,7 +64,8 @@ func setupScript(env *testscript.Env) error {
 	ops.Async = true
 	schedules := &apitest.Schedules{Operations: ops, Next: time.Date(2030, 7, 1, 1, 15, 0, 0, time.UTC)}
 	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
+	users := &apitest.Users{}
+	svc, err := auth.New(users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		return err
 	}
@@ -90,6 +91,7 @@ func setupScript(env *testscript.Env) error {
 	ports.Schedules, ports.Images, ports.Ledger = schedules, apitest.Images{Operations: ops, Store: images},
 		apitest.NewLedger(ops)
 	ports.Disks = apitest.NewDisks()
+	ports.Users = identity.New(identity.Config{Store: users, Passwords: svc, Now: time.Now})
 	ports.Providers, ports.Capacity = &apitest.Providers{Operations: ops}, apitest.Capacity{Operations: ops}
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(

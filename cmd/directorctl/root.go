@@ -64,6 +64,7 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "provider", Title: "Hypervisors:"},
 		&cobra.Group{ID: "sign", Title: "Sign what clusters are made from:"},
 		&cobra.Group{ID: "session", Title: "Session:"},
+		&cobra.Group{ID: "users", Title: "Who may use the director:"},
 	)
 	a.addCommands(root)
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.
@@ -110,6 +111,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		"session", accounts.loginCommand(), accounts.logoutCommand(), accounts.passwordCommand(),
 		accounts.whoamiCommand(),
 	)
+	users := &userCommands{a}
+	add("users", users.usersCommand(), users.adminCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 }
 

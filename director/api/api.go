@@ -26,8 +26,10 @@ import (
 
 // Auth is what the API asks of director/auth. All methods return *director.Error and are safe for concurrent use.
 type Auth interface {
-	// Login returns a new token for the user with the password, or unauthenticated.
-	Login(ctx context.Context, user string, password director.Secret) (director.Secret, director.Actor, error)
+	// Login returns a new token for the user with the password, or unauthenticated. address is where it comes from.
+	Login(
+		ctx context.Context, user string, password director.Secret, address string,
+	) (director.Secret, director.Actor, error)
 	// Authenticate returns whose token it is, or unauthenticated.
 	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
 	// Logout ends the actor's token.
@@ -69,6 +71,8 @@ type Config struct {
 	Proxies []netip.Prefix
 	// Now is the clock of the login limit; nil means time.Now.
 	Now func() time.Time
+	// Recheck is how often the token behind an open stream is looked at; 0 means 10 seconds.
+	Recheck time.Duration
 	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means
 	// none.
 	Fallback http.Handler
@@ -82,6 +86,9 @@ const (
 
 // defaultStreams is more than a director has watchers, and few enough for its memory and its file descriptors.
 const defaultStreams = 256
+
+// recheckEvery bounds how long a stream outlives its token.
+const recheckEvery = 10 * time.Second
 
 type server struct {
 	Config
@@ -111,6 +118,9 @@ func build(c Config) (http.Handler, huma.API) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Recheck == 0 {
+		c.Recheck = recheckEvery
+	}
 	if c.Streams == 0 {
 		c.Streams = defaultStreams
 	}
@@ -119,6 +129,7 @@ func build(c Config) (http.Handler, huma.API) {
 	engine := s.engine()
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
 	s.sessions(api)
+	s.users(api)
 	s.documents(api)
 	s.clusters(api)
 	s.plans(api)
@@ -248,13 +259,15 @@ func (s *server) abort(g *gin.Context, err error) {
 
 // authenticate lets a request through only with a good token.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	actor, err := s.Auth.Authenticate(ctx.Context(), bearerToken(ctx.Header("Authorization")))
+	token := bearerToken(ctx.Header("Authorization"))
+	actor, err := s.Auth.Authenticate(ctx.Context(), token)
 	if err != nil {
 		_ = s.problem(ctx.Context(), err) // for the log
 		s.abort(humagin.Unwrap(ctx), err)
 		return
 	}
-	note(ctx.Context()).user = actor.User
+	n := note(ctx.Context())
+	n.user, n.token = actor.User, token
 	next(huma.WithValue(ctx, actorKey{}, actor))
 }
 

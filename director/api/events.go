@@ -173,11 +173,32 @@ func gapBefore(events []wire.Event, after int64) *wire.EventGap {
 	return &wire.EventGap{After: after, Through: events[0].Seq - 1}
 }
 
-// untilStop ends with the request or with the server.
+// untilStop ends with the request, with the server, or with the token of the request: a disabled user gets nothing more
+// of what the request asked for.
 func (s *server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.Stopping, cancel)
+	if token := note(ctx).token; token != "" {
+		go s.untilRevoked(ctx, cancel, token)
+	}
 	return ctx, func() { stop(); cancel() }
+}
+
+// untilRevoked cancels when the token is no longer good. A database that cannot be asked is no reason to.
+func (s *server) untilRevoked(ctx context.Context, cancel context.CancelFunc, token director.Secret) {
+	tick := time.NewTicker(s.Recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := s.Auth.Authenticate(ctx, token); director.KindOf(err) == director.KindUnauthenticated {
+			cancel()
+			return
+		}
+	}
 }
 
 // unlimited lifts the server's write timeout from a long answer.

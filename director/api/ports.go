@@ -8,6 +8,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
+	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
@@ -36,6 +37,33 @@ type Ports struct {
 	Disks     Disks
 	Providers Providers
 	Capacity  Capacity
+	Users     Users
+}
+
+// Users is what the API offers of users and their sessions.
+type Users interface {
+	// List lists users whose names begin with the prefix; the usual order is by name.
+	List(ctx context.Context, prefix string, p director.Page) ([]director.User, *director.Place, error)
+	// Get returns one user, or not_found.
+	Get(ctx context.Context, name string) (director.User, error)
+	// Create makes a user with a one-time password; conflict if there is one of the name.
+	Create(
+		ctx context.Context, actor, name string, role director.UserRole,
+	) (director.User, identity.OneTime, error)
+	// Reset gives a user a new one-time password and ends all sessions.
+	Reset(ctx context.Context, actor, name string) (director.User, identity.OneTime, error)
+	// Disable ends all sessions and refuses new ones; conflict for the last admin.
+	Disable(ctx context.Context, actor, name string) (director.User, error)
+	// Enable lets the user log in again.
+	Enable(ctx context.Context, actor, name string) (director.User, error)
+	// SetRole gives the user another role; conflict for the last admin.
+	SetRole(ctx context.Context, actor, name string, role director.UserRole) (director.User, error)
+	// Delete removes the user with all sessions; conflict for the last admin.
+	Delete(ctx context.Context, actor, name string) error
+	// Sessions lists the sessions of the user that have not ended.
+	Sessions(ctx context.Context, name string) ([]director.Token, error)
+	// Revoke ends one session of the user, or is not_found.
+	Revoke(ctx context.Context, actor, name, id string) error
 }
 
 // Documents is what the API offers of documents.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -21,6 +22,7 @@ type requestNote struct {
 	id      string
 	user    string
 	address string
+	token   director.Secret // never logged
 }
 
 type noteKey struct{}

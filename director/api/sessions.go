@@ -64,7 +64,7 @@ func (s *server) login(
 	if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
 		return nil, err
 	}
-	token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password))
+	token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password), note(ctx).address)
 	if err != nil {
 		return nil, err
 	}

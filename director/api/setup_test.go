@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/crypto/bcrypt"
+	"time"
 
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -52,7 +52,7 @@ func (s *syncBuffer) String() string {
 func setup(t *testing.T, adjust ...func(*api.Config)) *bundle {
 	t.Helper()
 	b := &bundle{ops: apitest.New(nil), users: &apitest.Users{}, log: &syncBuffer{}}
-	svc, err := auth.New(b.users, auth.Config{Cost: bcrypt.MinCost})
+	svc, err := auth.New(b.users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +66,7 @@ func setup(t *testing.T, adjust ...func(*api.Config)) *bundle {
 		Ports: b.ops.Ports(), Auth: svc, Version: "test", Stopping: stopping,
 		Log: slog.New(slog.NewJSONHandler(io.MultiWriter(b.log, t.Output()), nil)),
 	}
+	c.Users = identity.New(identity.Config{Store: b.users, Passwords: svc, Now: time.Now})
 	for _, f := range adjust {
 		f(&c)
 	}

@@ -1,8 +1,8 @@
 // Package auth knows who asks and what they may do: local users with passwords, opaque bearer tokens, and one pure
 // rule.
 //
-// A password is kept as a bcrypt hash of its SHA-256, a token as its SHA-256 alone, because it is random and long.
-// Neither can be read back from the store.
+// A password is kept as an argon2id hash, a token as its SHA-256 alone, because it is random and long. Neither can be
+// read back from the store.
 package auth
 
 import (
@@ -11,13 +11,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"runtime"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/crypto/bcrypt"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -32,27 +29,30 @@ const MinPassword = 12
 const maxPassword = 256
 
 // Store keeps users and tokens. Get and List return copies. All methods are safe for concurrent use and return
-// *director.Error; Get returns not_found for what is absent, Put creates or replaces, Delete is no error if already
-// gone.
-//
-// It has eight methods because users and tokens are two tables with one transaction around none of them.
+// *director.Error; Get and Edit return not_found for what is absent, Delete is no error if already gone.
 type Store interface {
 	GetUser(ctx context.Context, name string) (director.User, error)
-	PutUser(ctx context.Context, u director.User) error
-	DeleteUser(ctx context.Context, name string) error
-	ListUsers(ctx context.Context) ([]director.User, error)
+	// AddUser stores a new user; conflict if there is one of the name.
+	AddUser(ctx context.Context, u director.User, actor string) error
+	// EditUser reads, changes and stores a user in one transaction.
+	EditUser(ctx context.Context, name string, edit func(*director.UserEdit) error) error
+	// UserPage lists users whose names begin with the prefix.
+	UserPage(ctx context.Context, prefix string, p director.Page) ([]director.User, *director.Place, error)
 
 	GetToken(ctx context.Context, hash string) (director.Token, error)
-	PutToken(ctx context.Context, t director.Token) error
+	// AddToken stores a token if the user is enabled and has the same password as in seen, and is stale otherwise.
+	AddToken(ctx context.Context, t director.Token, seen director.User) error
+	// TouchToken notes when the token was last used.
+	TouchToken(ctx context.Context, hash string, at time.Time) error
 	DeleteToken(ctx context.Context, hash string) error
-	// ListTokens returns the tokens of a user, or of all for "".
-	ListTokens(ctx context.Context, user string) ([]director.Token, error)
+	// PruneTokens removes tokens that expired before the time.
+	PruneTokens(ctx context.Context, before time.Time) error
 }
 
 // Config sets what New may leave to defaults.
 type Config struct {
 	TokenTTL time.Duration    // how long a token is good for; 0 means 12 hours
-	Cost     int              // of bcrypt; 0 means 11
+	Hash     Params           // of argon2id; zero means DefaultParams
 	Now      func() time.Time // the clock; nil means time.Now
 	// OneTimeTTL is how long a one-time password is good for; 0 means 24 hours.
 	OneTimeTTL time.Duration
@@ -62,23 +62,22 @@ type Config struct {
 
 // Service authenticates. It is safe for concurrent use.
 type Service struct {
+	*hasher
 	store Store
 	ttl   time.Duration
-	cost  int
 	now   func() time.Time
 	once  time.Duration
 	told  func(user string)
-	busy  chan struct{} // bounds how many passwords are hashed at once
-	dummy []byte        // compared for users that do not exist, so that the answer takes as long
+	dummy string // compared for users that do not exist, so that the answer takes as long
+
+	mu    sync.Mutex
+	swept time.Time // when ended tokens were last removed
 }
 
-// New returns a service over store. It fails only for a bcrypt cost out of range.
+// New returns a service over store. It fails only for parameters out of range.
 func New(store Store, c Config) (*Service, error) {
 	if c.TokenTTL == 0 {
 		c.TokenTTL = 12 * time.Hour
-	}
-	if c.Cost == 0 {
-		c.Cost = 11
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -89,46 +88,19 @@ func New(store Store, c Config) (*Service, error) {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
 	}
-	dummy, err := bcrypt.GenerateFromPassword(digest("nobody"), c.Cost)
+	h, err := newHasher(c.Hash)
 	if err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, err
 	}
 	return &Service{
-		store: store, ttl: c.TokenTTL, cost: c.Cost, now: c.Now, once: c.OneTimeTTL, told: c.Changed,
-		busy: make(chan struct{}, runtime.GOMAXPROCS(0)), dummy: dummy,
+		hasher: h, store: store, ttl: c.TokenTTL, now: c.Now, once: c.OneTimeTTL, told: c.Changed,
+		dummy: h.params.hash("nobody"),
 	}, nil
-}
-
-// digest shortens a password of any length to what bcrypt takes, without zero bytes.
-func digest(password string) []byte {
-	sum := sha256.Sum256([]byte(password))
-	return []byte(base64.RawStdEncoding.EncodeToString(sum[:]))
 }
 
 func hashOf(token director.Secret) string {
 	sum := sha256.Sum256([]byte(token.Reveal()))
 	return hex.EncodeToString(sum[:])
-}
-
-func (s *Service) hash(ctx context.Context, password string) (string, error) {
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	b, err := bcrypt.GenerateFromPassword(digest(password), s.cost)
-	return string(b), err
-}
-
-func (s *Service) matches(ctx context.Context, hash []byte, password string) (bool, error) {
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	return bcrypt.CompareHashAndPassword(hash, digest(password)) == nil, nil
 }
 
 // CheckPassword returns an invalid error if the password may not be used. field names it in the error.
@@ -157,7 +129,7 @@ func CheckPassword(field string, password director.Secret) error {
 func (s *Service) EnsureAdmin(
 	ctx context.Context, initial director.Secret,
 ) (oneTime director.Secret, created bool, err error) {
-	users, err := s.store.ListUsers(ctx)
+	users, _, err := s.store.UserPage(ctx, "", director.Page{Limit: 1})
 	if err != nil || len(users) > 0 {
 		return "", false, err
 	}
@@ -168,19 +140,29 @@ func (s *Service) EnsureAdmin(
 	} else if err := CheckPassword("initial password", password); err != nil {
 		return "", false, err
 	}
-	hash, err := s.hash(ctx, password.Reveal())
+	hash, err := s.Hash(ctx, password)
 	if err != nil {
-		return "", false, fmt.Errorf("auth: %w", err)
+		return "", false, err
 	}
 	now := s.now().UTC()
 	u := director.User{
-		Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: oneTime != "", Created: now,
-		Updated: now,
+		Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: oneTime != "", PasswordSet: now,
+		Created: now, Updated: now,
 	}
-	if err := s.store.PutUser(ctx, u); err != nil {
+	if err := s.store.AddUser(ctx, u, firstStart); err != nil {
 		return "", false, err
 	}
 	return oneTime, true, nil
+}
+
+// firstStart is who makes the first user, for the audit trail.
+const firstStart = "director"
+
+// OneTime returns a random password for the user's next login, its hash, and when it ends.
+func (s *Service) OneTime(ctx context.Context) (password director.Secret, hash string, expires time.Time, err error) {
+	password = director.Secret(random(18))
+	hash, err = s.Hash(ctx, password)
+	return password, hash, s.now().UTC().Add(s.once), err
 }
 
 func random(bytes int) string {
@@ -196,52 +178,86 @@ func wrongPassword() error {
 }
 
 // Login returns a new token for the user with the password. An unknown user and a wrong password give the same error,
-// after about the same time.
+// after about the same time. address is where the login comes from, for the list of sessions.
 func (s *Service) Login(
-	ctx context.Context, name string, password director.Secret,
+	ctx context.Context, name string, password director.Secret, address string,
 ) (director.Secret, director.Actor, error) {
+	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
 	u, err := s.store.GetUser(ctx, name)
-	hash := []byte(u.PasswordHash)
+	hash := u.PasswordHash
 	if err != nil {
 		if director.KindOf(err) != director.KindNotFound {
-			return "", director.Actor{}, err
+			return fail(err)
 		}
 		hash = s.dummy
 	}
-	ok, matchErr := s.matches(ctx, hash, password.Reveal())
-	if matchErr != nil {
-		return "", director.Actor{}, director.Errorf(director.KindUnavailable, "auth.login", "too many logins at once").
-			WithHint("try again")
-	}
-	if err != nil || !ok {
-		return "", director.Actor{}, wrongPassword()
-	}
-	if s.expired(u) {
-		return "", director.Actor{}, director.Errorf(
+	ok, matchErr := s.matches(ctx, hash, password)
+	switch {
+	case matchErr != nil:
+		return fail(matchErr)
+	case err != nil || !ok:
+		return fail(wrongPassword())
+	case !u.Disabled.IsZero():
+		return fail(director.Errorf(director.KindUnauthenticated, "auth.login", "the user is disabled").
+			WithHint("ask an administrator to enable it"))
+	case s.expired(u):
+		return fail(director.Errorf(
 			director.KindUnauthenticated, "auth.login", "the one-time password has expired",
-		).
-			WithHint("start the director again: it writes a new one to its file")
+		).WithHint("ask an administrator for a new one; a restart of the director makes one for %s", AdminName))
+	}
+	if u, err = s.rehash(ctx, u, password); err != nil {
+		return fail(err)
 	}
 	s.sweep(ctx)
 	token := director.Secret("kaas_" + random(32))
 	now := s.now().UTC()
-	t := director.Token{Hash: hashOf(token), User: u.Name, Created: now, Expires: now.Add(s.ttl)}
-	if err := s.store.PutToken(ctx, t); err != nil {
-		return "", director.Actor{}, err
+	t := director.Token{Hash: hashOf(token), User: u.Name, Created: now, Expires: now.Add(s.ttl), Address: address}
+	switch err := s.store.AddToken(ctx, t, u); director.KindOf(err) {
+	case director.KindStale, director.KindNotFound: // disabled, deleted or reset since the password was compared
+		return fail(wrongPassword())
+	default:
+		if err != nil {
+			return fail(err)
+		}
 	}
 	return token, actorOf(u, t), nil
 }
 
-// sweep removes tokens that have ended. A failure leaves them for the next login: they are refused anyway.
-func (s *Service) sweep(ctx context.Context) {
-	tokens, err := s.store.ListTokens(ctx, "")
-	if err != nil {
-		return
+// rehash stores the password with the parameters of today, unless the hash has them.
+func (s *Service) rehash(ctx context.Context, u director.User, password director.Secret) (director.User, error) {
+	if s.current(u.PasswordHash) {
+		return u, nil
 	}
-	for _, t := range tokens {
-		if !s.now().Before(t.Expires) {
-			_ = s.store.DeleteToken(ctx, t.Hash)
+	hash, err := s.Hash(ctx, password)
+	if err != nil {
+		return u, err
+	}
+	was := u.PasswordHash
+	err = s.store.EditUser(ctx, u.Name, func(e *director.UserEdit) error {
+		if e.User.PasswordHash == was { // otherwise the password was changed meanwhile
+			e.User.PasswordHash = hash
+			e.User.PasswordSet = s.passwordSet(e.User)
 		}
+		u = e.User
+		return nil
+	})
+	return u, err
+}
+
+// sweepEvery is how often a login removes the tokens that have ended.
+const sweepEvery = time.Minute
+
+// sweep removes tokens that have ended. A failure leaves them for a later login: they are refused anyway.
+func (s *Service) sweep(ctx context.Context) {
+	s.mu.Lock()
+	now := s.now()
+	due := now.Sub(s.swept) >= sweepEvery
+	if due {
+		s.swept = now
+	}
+	s.mu.Unlock()
+	if due {
+		_ = s.store.PruneTokens(ctx, now)
 	}
 }
 
@@ -269,14 +285,34 @@ func (s *Service) Authenticate(ctx context.Context, token director.Secret) (dire
 	case !s.now().Before(t.Expires):
 		return fail("the token has expired")
 	}
+	s.touch(ctx, t)
 	u, err := s.store.GetUser(ctx, t.User)
 	switch {
 	case director.KindOf(err) == director.KindNotFound:
 		return fail("the token is not valid")
 	case err != nil:
 		return director.Actor{}, err
+	case !u.Disabled.IsZero():
+		return fail("the user is disabled")
 	}
 	return actorOf(u, t), nil
+}
+
+// touchEvery is how exact the time of the last use of a token is; touchWithin bounds what a request waits for it.
+const (
+	touchEvery  = 5 * time.Minute
+	touchWithin = 200 * time.Millisecond
+)
+
+// touch notes that the token is used. A failure is no reason to refuse a request.
+func (s *Service) touch(ctx context.Context, t director.Token) {
+	now := s.now()
+	if now.Sub(t.Used) < touchEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, touchWithin)
+	defer cancel()
+	_ = s.store.TouchToken(ctx, t.Hash, now)
 }
 
 // Logout ends the actor's token. No error if it has ended.
@@ -292,14 +328,11 @@ func (s *Service) Confirm(ctx context.Context, a director.Actor, password direct
 	if err != nil {
 		return err
 	}
-	ok, err := s.matches(ctx, []byte(u.PasswordHash), password.Reveal())
-	if err != nil {
-		return director.Errorf(director.KindUnavailable, op, "too many logins at once").WithHint("try again")
+	ok, err := s.matches(ctx, u.PasswordHash, password)
+	if err == nil && !ok {
+		err = director.Invalid(op, "the password is wrong", []director.Field{{Path: "password", Msg: "is wrong"}})
 	}
-	if !ok {
-		return director.Invalid(op, "the password is wrong", []director.Field{{Path: "password", Msg: "is wrong"}})
-	}
-	return nil
+	return err
 }
 
 // ChangePassword replaces the actor's password and ends all other tokens of the user.
@@ -308,10 +341,9 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 	if err != nil {
 		return err
 	}
-	ok, err := s.matches(ctx, []byte(u.PasswordHash), current.Reveal())
+	ok, err := s.matches(ctx, u.PasswordHash, current)
 	if err != nil {
-		return director.Errorf(director.KindUnavailable, "auth.password", "too many logins at once").
-			WithHint("try again")
+		return err
 	}
 	if !ok {
 		return director.Invalid("auth.password", "the current password is wrong", []director.Field{
@@ -326,24 +358,22 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 			Path: "new", Msg: "is the current password", Hint: "choose another one",
 		}})
 	}
-	hash, err := s.hash(ctx, next.Reveal())
-	if err != nil {
-		return fmt.Errorf("auth: %w", err)
-	}
-	u.PasswordHash, u.MustChange, u.Updated = hash, false, s.now().UTC()
-	if err := s.store.PutUser(ctx, u); err != nil {
-		return err
-	}
-	s.told(u.Name)
-	tokens, err := s.store.ListTokens(ctx, u.Name)
+	hash, err := s.Hash(ctx, next)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, t := range tokens {
-		if t.Hash != a.TokenHash {
-			errs = append(errs, s.store.DeleteToken(ctx, t.Hash))
+	err = s.store.EditUser(ctx, a.User, func(e *director.UserEdit) error {
+		if e.User.PasswordHash != u.PasswordHash {
+			return director.Errorf(director.KindStale, "auth.password", "the password was changed meanwhile").
+				WithHint("log in again")
 		}
+		now := s.now().UTC()
+		e.User.PasswordHash, e.User.MustChange, e.User.PasswordSet, e.User.Updated = hash, false, now, now
+		e.EndTokens, e.Keep, e.Actor, e.Action = true, a.TokenHash, a.User, "change password"
+		return nil
+	})
+	if err == nil {
+		s.told(a.User)
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
@@ -35,7 +33,7 @@ func setup(t *testing.T) (*auth.Service, *apitest.Users, *clock) {
 	t.Helper()
 	users := &apitest.Users{}
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	s, err := auth.New(users, auth.Config{Cost: bcrypt.MinCost, TokenTTL: time.Hour, Now: c.now})
+	s, err := auth.New(users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}, TokenTTL: time.Hour, Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +58,14 @@ func TestFirstStart(t *testing.T) {
 	if again, created, err := s.EnsureAdmin(ctx, ""); err != nil || created || again != "" {
 		t.Errorf("a second start made another admin: %v, %v", created, err)
 	}
-	token, actor, err := s.Login(ctx, auth.AdminName, once)
+	token, actor, err := s.Login(ctx, auth.AdminName, once, "192.0.2.1")
 	if err != nil || !actor.MustChange || actor.Role != director.RoleAdmin {
 		t.Fatalf("login: %+v, %v", actor, err)
 	}
 	if err := s.Require(actor, director.ActRead, director.Object{}); director.KindOf(err) != director.KindForbidden {
 		t.Errorf("a one-time password is good for more than its change: %v", err)
 	}
-	other, _, err := s.Login(ctx, auth.AdminName, once)
+	other, _, err := s.Login(ctx, auth.AdminName, once, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +78,10 @@ func TestFirstStart(t *testing.T) {
 	}
 	_, err = s.Authenticate(ctx, other)
 	wantKind(t, err, director.KindUnauthenticated)
-	_, _, err = s.Login(ctx, auth.AdminName, once)
+	_, _, err = s.Login(ctx, auth.AdminName, once, "192.0.2.1")
 	wantKind(t, err, director.KindUnauthenticated)
 
-	all, _ := users.ListUsers(ctx)
+	all, _, _ := users.UserPage(ctx, "", director.Page{})
 	if strings.Contains(all[0].PasswordHash, "correct") {
 		t.Error("the password is kept in the clear")
 	}
@@ -106,7 +104,7 @@ func TestInitialPassword(t *testing.T) {
 	if err != nil || !created || once != "" {
 		t.Fatalf("EnsureAdmin: %v, %v", created, err)
 	}
-	if _, actor, err := s.Login(ctx, auth.AdminName, "given by a file"); err != nil || actor.MustChange {
+	if _, actor, err := s.Login(ctx, auth.AdminName, "given by a file", "192.0.2.1"); err != nil || actor.MustChange {
 		t.Errorf("login: %+v, %v", actor, err)
 	}
 }
@@ -118,14 +116,14 @@ func TestLogin(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	_, _, wrong := s.Login(ctx, auth.AdminName, "wrong horse battery")
+	_, _, wrong := s.Login(ctx, auth.AdminName, "wrong horse battery", "192.0.2.1")
 	wantKind(t, wrong, director.KindUnauthenticated)
-	_, _, nobody := s.Login(ctx, "nobody", "correct horse battery")
+	_, _, nobody := s.Login(ctx, "nobody", "correct horse battery", "192.0.2.1")
 	wantKind(t, nobody, director.KindUnauthenticated)
 	if wrong.Error() != nobody.Error() {
 		t.Errorf("the answers tell who exists: %q, %q", wrong, nobody)
 	}
-	token, actor, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	token, actor, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +139,7 @@ func TestLogin(t *testing.T) {
 	_, err = s.Authenticate(ctx, token)
 	wantKind(t, err, director.KindUnauthenticated)
 
-	second, actor2, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	second, actor2, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +155,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("a second logout: %v", err)
 	}
 
-	third, _, err := s.Login(ctx, auth.AdminName, "correct horse battery")
+	third, _, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +174,7 @@ func TestChangePasswordRefuses(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, now); err != nil {
 		t.Fatal(err)
 	}
-	_, actor, err := s.Login(ctx, auth.AdminName, now)
+	_, actor, err := s.Login(ctx, auth.AdminName, now, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +199,7 @@ func TestChangePasswordRefuses(t *testing.T) {
 	if err := s.ChangePassword(ctx, actor, now, long); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.Login(ctx, auth.AdminName, long[:199]+"y")
+	_, _, err = s.Login(ctx, auth.AdminName, long[:199]+"y", "192.0.2.1")
 	wantKind(t, err, director.KindUnauthenticated)
 }
 

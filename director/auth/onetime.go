@@ -2,14 +2,20 @@ package auth
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
 )
 
-// A one-time password is as old as its user: nothing but its change touches the user.
-func (s *Service) expires(u director.User) time.Time { return u.Updated.Add(s.once) }
+// passwordSet is when the user's password was set. Older directors kept no time for it, and changed nothing else.
+func (s *Service) passwordSet(u director.User) time.Time {
+	if u.PasswordSet.IsZero() {
+		return u.Updated
+	}
+	return u.PasswordSet
+}
+
+func (s *Service) expires(u director.User) time.Time { return s.passwordSet(u).Add(s.once) }
 
 func (s *Service) expired(u director.User) bool { return u.MustChange && !s.now().Before(s.expires(u)) }
 
@@ -19,7 +25,7 @@ func (s *Service) expired(u director.User) bool { return u.MustChange && !s.now(
 func (s *Service) EnsureOneTime(
 	ctx context.Context, keep func(password director.Secret, expires time.Time) error,
 ) (pending bool, err error) {
-	users, err := s.store.ListUsers(ctx)
+	users, _, err := s.store.UserPage(ctx, "", director.Page{Limit: 1})
 	if err != nil {
 		return false, err
 	}
@@ -30,18 +36,29 @@ func (s *Service) EnsureOneTime(
 		if director.KindOf(err) == director.KindNotFound {
 			return false, nil
 		}
-		if err != nil || !s.expired(admin) {
+		if err != nil || !s.expired(admin) || !admin.Disabled.IsZero() {
 			return admin.MustChange, err
 		}
 	}
-	password := director.Secret(random(18))
-	hash, err := s.hash(ctx, password.Reveal())
+	was := admin.PasswordHash
+	password, hash, _, err := s.OneTime(ctx)
 	if err != nil {
-		return false, fmt.Errorf("auth: %w", err)
+		return false, err
 	}
-	admin.PasswordHash, admin.MustChange, admin.Updated = hash, true, now
+	admin.PasswordHash, admin.MustChange, admin.PasswordSet, admin.Updated = hash, true, now, now
 	if err := keep(password, s.expires(admin)); err != nil {
 		return false, err
 	}
-	return true, s.store.PutUser(ctx, admin)
+	if len(users) == 0 {
+		return true, s.store.AddUser(ctx, admin, firstStart)
+	}
+	return true, s.store.EditUser(ctx, AdminName, func(e *director.UserEdit) error {
+		if e.User.PasswordHash != was {
+			return director.Errorf(director.KindStale, "auth.password", "another director has set the first password").
+				WithHint("start this director again")
+		}
+		e.User.PasswordHash, e.User.MustChange, e.User.PasswordSet, e.User.Updated = hash, true, now, now
+		e.EndTokens, e.Actor, e.Action = true, firstStart, "set one-time password"
+		return nil
+	})
 }

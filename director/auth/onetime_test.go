@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
@@ -18,7 +16,7 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var changed []string
 	s, err := auth.New(&apitest.Users{}, auth.Config{
-		Cost: bcrypt.MinCost, Now: c.now, OneTimeTTL: time.Hour,
+		Hash: auth.Params{MemoryKiB: 64, Passes: 1}, Now: c.now, OneTimeTTL: time.Hour,
 		Changed: func(user string) { changed = append(changed, user) },
 	})
 	if err != nil {
@@ -48,15 +46,15 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	ensure(true, 1)
 	ensure(true, 1)
 	c.add(time.Hour)
-	_, _, err = s.Login(ctx, auth.AdminName, kept[0])
+	_, _, err = s.Login(ctx, auth.AdminName, kept[0], "192.0.2.1")
 	wantKind(t, err, director.KindUnauthenticated)
 	if director.HintOf(err) == "" {
 		t.Errorf("no next action: %v", err)
 	}
 	ensure(true, 2)
-	_, _, err = s.Login(ctx, auth.AdminName, kept[0])
+	_, _, err = s.Login(ctx, auth.AdminName, kept[0], "192.0.2.1")
 	wantKind(t, err, director.KindUnauthenticated)
-	_, actor, err := s.Login(ctx, auth.AdminName, kept[1])
+	_, actor, err := s.Login(ctx, auth.AdminName, kept[1], "192.0.2.1")
 	if err != nil || !actor.MustChange {
 		t.Fatalf("%+v, %v", actor, err)
 	}
@@ -65,7 +63,7 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	}
 	c.add(1000 * time.Hour)
 	ensure(false, 2)
-	if _, _, err := s.Login(ctx, auth.AdminName, "correct horse battery"); err != nil {
+	if _, _, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1"); err != nil {
 		t.Errorf("a password of one's own has expired: %v", err)
 	}
 }

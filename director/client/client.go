@@ -42,6 +42,7 @@ type Client struct {
 	planCalls
 	imageCalls
 	providerCalls
+	userCalls
 }
 
 // accountCalls log in and out.
@@ -98,7 +99,7 @@ func New(c Config) (*Client, error) {
 	}
 	return &Client{
 		conn, accountCalls{conn}, documentCalls{conn}, clusterCalls{conn}, planCalls{conn}, imageCalls{conn},
-		providerCalls{conn},
+		providerCalls{conn}, userCalls{conn},
 	}, nil
 }
 

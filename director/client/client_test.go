@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/crypto/bcrypt"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
@@ -42,7 +41,7 @@ spec: {release: r, provider: p, image: i, network: n, workers: [{name: w, count:
 // start serves the real API over TLS and returns it with the CA that its clients need.
 func start(t *testing.T, ops *apitest.Operations, wrap func(http.Handler) http.Handler) (*httptest.Server, []byte) {
 	t.Helper()
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
+	svc, err := auth.New(&apitest.Users{}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

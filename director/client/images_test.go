@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
@@ -69,7 +67,7 @@ func withImages(t *testing.T, wrap func(http.Handler) http.Handler) (*client.Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close(t.Context()) })
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Cost: bcrypt.MinCost})
+	svc, err := auth.New(&apitest.Users{}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
+	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
@@ -131,11 +132,11 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	identity, err := d.openIdentity(ctx, db)
+	server, err := d.openIdentity(ctx, db)
 	if err != nil {
 		return err
 	}
-	push, err := d.startRegistry(ctx, db, box, identity)
+	push, err := d.startRegistry(ctx, db, box, server)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	m := d.metrics(db, build)
-	env, err := d.environment(ctx, db, box, identity, push, m, hands)
+	env, err := d.environment(ctx, db, box, server, push, m, hands)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,13 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
 	d.startServing(ctx, db, env)
-	return d.startAPI(ctx, db, d.ports(box, hands, scheduler), service, identity, build, m)
+	users := identity.New(identity.Config{
+		Store: db, Passwords: service, Now: time.Now, Changed: d.passwordChanged,
+	})
+	if err := d.startRescue(ctx, users); err != nil {
+		return err
+	}
+	return d.startAPI(ctx, db, d.ports(box, hands, scheduler, users), service, server, build, m)
 }
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
@@ -389,11 +396,7 @@ func (d *Daemon) environment(
 }
 
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
-	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife), Changed: func(user string) {
-		if user == auth.AdminName {
-			d.forgetOneTime(context.WithoutCancel(ctx))
-		}
-	}})
+	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife), Changed: d.passwordChanged})
 	if err != nil {
 		return nil, err
 	}
@@ -413,14 +416,16 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 }
 
 // ports puts what the API offers behind its ports.
-func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler) api.Ports {
+func (d *Daemon) ports(
+	box *seal.Box, h hands, scheduler *schedule.Scheduler, users *identity.Service,
+) api.Ports {
 	s := d.services
 	return api.Ports{
 		Documents: d.docs,
 		Clusters:  s.clusters,
 		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
-		Images: s.images, Ledger: s.vms, Disks: s.disks,
+		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users,
 		Access:    access.New(s.db, s.planning, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

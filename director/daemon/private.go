@@ -92,6 +92,13 @@ func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out i
 	return err
 }
 
+// passwordChanged removes the file with the first password as soon as it is not the password of admin any more.
+func (d *Daemon) passwordChanged(user string) {
+	if user == auth.AdminName {
+		d.forgetOneTime(context.Background())
+	}
+}
+
 func (d *Daemon) forgetOneTime(ctx context.Context) {
 	if err := ignoreGone(os.Remove(d.path(oneTimeFile))); err != nil {
 		d.log.WarnContext(

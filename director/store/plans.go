@@ -265,9 +265,10 @@ type Tx struct {
 	planTx
 	documentTx
 	machineTx
+	userTx
 }
 
-func newTx(t *txn) *Tx { return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}} }
+func newTx(t *txn) *Tx { return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}} }
 
 // planTx writes plans, their events and leases.
 type planTx struct{ *txn }
@@ -277,6 +278,9 @@ type documentTx struct{ *txn }
 
 // machineTx writes the ledger.
 type machineTx struct{ *txn }
+
+// userTx changes users.
+type userTx struct{ *txn }
 
 // txn is what every part of a transaction works on.
 type txn struct {

@@ -45,6 +45,7 @@ const (
 	lockStream
 	lockCreations
 	lockMACs
+	lockUsers
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

@@ -10,9 +10,11 @@ import (
 )
 
 type userRow struct {
-	Name, Role, Password string
-	MustChange           bool
-	CreatedAt, UpdatedAt int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
+	Name                            string `gorm:"primaryKey"`
+	Role, Password                  string
+	MustChange                      bool
+	PasswordAt, DisabledAt, LoginAt int64
+	CreatedAt, UpdatedAt            int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
 }
 
 func (userRow) TableName() string { return "users" }
@@ -20,19 +22,38 @@ func (userRow) TableName() string { return "users" }
 func (r userRow) toDomain() director.User {
 	return director.User{
 		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt), LastLogin: instant(r.LoginAt),
 		Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
 	}
 }
 
+func userRowOf(u director.User) userRow {
+	return userRow{
+		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled), LoginAt: micros(u.LastLogin),
+		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
+	}
+}
+
 type tokenRow struct {
-	Hash, UserName       string
-	CreatedAt, ExpiresAt int64 `gorm:"autoCreateTime:false"`
+	Hash, UserName, Address      string
+	CreatedAt, ExpiresAt, UsedAt int64 `gorm:"autoCreateTime:false"`
 }
 
 func (tokenRow) TableName() string { return "tokens" }
 
 func (r tokenRow) toDomain() director.Token {
-	return director.Token{Hash: r.Hash, User: r.UserName, Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt)}
+	return director.Token{
+		Hash: r.Hash, User: r.UserName, Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt),
+		Address: r.Address, Used: instant(r.UsedAt),
+	}
+}
+
+func tokenRowOf(t director.Token) tokenRow {
+	return tokenRow{
+		Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires),
+		Address: t.Address, UsedAt: micros(t.Used),
+	}
 }
 
 // GetUser returns the user, or not_found.
@@ -44,10 +65,7 @@ func (s *userStore) GetUser(ctx context.Context, name string) (director.User, er
 
 // PutUser creates or replaces the user. Tokens of the user stay.
 func (s *userStore) PutUser(ctx context.Context, u director.User) error {
-	row := userRow{
-		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
-		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
-	}
+	row := userRowOf(u)
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, UpdateAll: true,
 	}).Create(
@@ -85,7 +103,7 @@ func (s *userStore) GetToken(ctx context.Context, hash string) (director.Token, 
 
 // PutToken creates or replaces the token.
 func (s *userStore) PutToken(ctx context.Context, t director.Token) error {
-	row := tokenRow{Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires)}
+	row := tokenRowOf(t)
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true,
 	}).Create(

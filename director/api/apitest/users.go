@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 )
 
-// Users keeps users and tokens in memory, as auth.Store wants them kept. Its zero value is empty.
+// Users keeps users and tokens in memory, as auth.Store and identity.Store want them kept. Its zero value is empty.
 type Users struct {
 	mu     sync.Mutex
 	users  map[string]director.User
@@ -41,6 +42,44 @@ func (s *Users) PutUser(_ context.Context, u director.User) error {
 	return nil
 }
 
+// AddUser stores a new user; conflict if there is one of the name.
+func (s *Users) AddUser(_ context.Context, u director.User, _ string) error {
+	defer s.lock()()
+	if _, ok := s.users[u.Name]; ok {
+		return director.Errorf(director.KindConflict, "apitest.user", "user %s exists already", u.Name)
+	}
+	s.users[u.Name] = u
+	return nil
+}
+
+// EditUser reads, changes and stores a user.
+func (s *Users) EditUser(_ context.Context, name string, edit func(*director.UserEdit) error) error {
+	defer s.lock()()
+	u, ok := s.users[name]
+	if !ok {
+		return notFound("there is no user %s", name)
+	}
+	e := director.UserEdit{User: u, LastAdmin: true}
+	for _, other := range s.users {
+		if other.Name != name && other.Role == director.RoleAdmin && other.Disabled.IsZero() {
+			e.LastAdmin = false
+		}
+	}
+	if err := edit(&e); err != nil {
+		return err
+	}
+	s.users[name] = e.User
+	if e.Delete {
+		delete(s.users, name)
+	}
+	for hash, t := range s.tokens {
+		if t.User == name && (e.Delete || e.EndTokens && hash != e.Keep) {
+			delete(s.tokens, hash)
+		}
+	}
+	return nil
+}
+
 // DeleteUser removes the user.
 func (s *Users) DeleteUser(_ context.Context, name string) error {
 	defer s.lock()()
@@ -48,15 +87,23 @@ func (s *Users) DeleteUser(_ context.Context, name string) error {
 	return nil
 }
 
-// ListUsers returns every user by name.
-func (s *Users) ListUsers(context.Context) ([]director.User, error) {
+// UserPage lists users by name.
+func (s *Users) UserPage(
+	_ context.Context, prefix string, p director.Page,
+) ([]director.User, *director.Place, error) {
 	defer s.lock()()
 	var out []director.User
 	for _, u := range s.users {
-		out = append(out, u)
+		if strings.HasPrefix(u.Name, prefix) && (p.After == nil || u.Name > p.After.Name) {
+			out = append(out, u)
+		}
 	}
 	slices.SortFunc(out, func(a, b director.User) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
+	if p.Limit > 0 && len(out) > p.Limit {
+		out = out[:p.Limit]
+		return out, &director.Place{Name: out[p.Limit-1].Name, Value: out[p.Limit-1].Name}, nil
+	}
+	return out, nil, nil
 }
 
 // GetToken returns the token, or not_found.
@@ -69,10 +116,24 @@ func (s *Users) GetToken(_ context.Context, hash string) (director.Token, error)
 	return t, nil
 }
 
-// PutToken creates or replaces the token.
-func (s *Users) PutToken(_ context.Context, t director.Token) error {
+// AddToken stores the token if the user is as in seen.
+func (s *Users) AddToken(_ context.Context, t director.Token, seen director.User) error {
 	defer s.lock()()
+	u, ok := s.users[t.User]
+	if !ok || u.PasswordHash != seen.PasswordHash || !u.Disabled.IsZero() {
+		return director.Errorf(director.KindStale, "apitest.token", "user %s was changed meanwhile", t.User)
+	}
 	s.tokens[t.Hash] = t
+	return nil
+}
+
+// TouchToken notes when the token was last used.
+func (s *Users) TouchToken(_ context.Context, hash string, at time.Time) error {
+	defer s.lock()()
+	if t, ok := s.tokens[hash]; ok {
+		t.Used = at
+		s.tokens[hash] = t
+	}
 	return nil
 }
 
@@ -80,6 +141,29 @@ func (s *Users) PutToken(_ context.Context, t director.Token) error {
 func (s *Users) DeleteToken(_ context.Context, hash string) error {
 	defer s.lock()()
 	delete(s.tokens, hash)
+	return nil
+}
+
+// RevokeToken removes the token of the user with the id.
+func (s *Users) RevokeToken(_ context.Context, user, id, _ string, _ time.Time) error {
+	defer s.lock()()
+	for hash, t := range s.tokens {
+		if t.User == user && t.ID() == id {
+			delete(s.tokens, hash)
+			return nil
+		}
+	}
+	return notFound("there is no session %s of user %s", id, user)
+}
+
+// PruneTokens removes tokens that expired before the time.
+func (s *Users) PruneTokens(_ context.Context, before time.Time) error {
+	defer s.lock()()
+	for hash, t := range s.tokens {
+		if !t.Expires.After(before) {
+			delete(s.tokens, hash)
+		}
+	}
 	return nil
 }
 
