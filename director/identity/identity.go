@@ -57,7 +57,7 @@ type OneTime struct {
 var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 
 // reserved are names under which the director itself acts.
-var reserved = []string{"automatic", "director", "fencing", "nobody", "root", "schedule", "system", "unknown"}
+var reserved = []string{"automatic", "director", "fencing", "root", "schedule", "system", "unknown"}
 
 func checkName(name string) []director.Field {
 	switch {

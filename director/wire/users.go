@@ -20,7 +20,7 @@ type User struct {
 // Users is a part of the list of users.
 type Users struct {
 	Items    []User `json:"items"`
-	Continue string `json:"continue,omitempty" doc:"Where the list goes on; absent at its end."`
+	Continue string `json:"continue,omitempty" doc:"Where the list continues; absent at its end."`
 }
 
 // NewUser asks for a user.
