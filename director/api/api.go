@@ -96,6 +96,15 @@ type server struct {
 	streams chan struct{} // holds an entry for each open stream
 }
 
+// documentRoutes are the operations on documents and on the files of images.
+type documentRoutes struct{ *server }
+
+// clusterRoutes are the operations on clusters, providers and what is on them.
+type clusterRoutes struct{ *server }
+
+// planRoutes are the operations on plans, on outer plans' phases and on schedules.
+type planRoutes struct{ *server }
+
 // frameworkOnce guards huma's package variable for errors, which is the same for all servers of a process.
 var frameworkOnce sync.Once
 
@@ -128,20 +137,21 @@ func build(c Config) (http.Handler, huma.API) {
 	s := &server{Config: c, limit: newLoginLimit(c.Now), streams: make(chan struct{}, c.Streams)}
 	engine := s.engine()
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
+	documents, clusters, plans := &documentRoutes{s}, &clusterRoutes{s}, &planRoutes{s}
 	s.sessions(api)
 	s.users(api)
-	s.documents(api)
-	s.clusters(api)
-	s.plans(api)
-	s.phases(api)
+	documents.documents(api)
+	clusters.clusters(api)
+	plans.plans(api)
+	plans.phases(api)
 	s.events(api)
 	s.stream(api)
-	s.schedules(api)
-	s.images(api)
-	s.disks(api)
-	s.ledger(api)
-	s.providers(api)
-	s.capacity(api)
+	plans.schedules(api)
+	documents.images(api)
+	clusters.disks(api)
+	clusters.ledger(api)
+	clusters.providers(api)
+	clusters.capacity(api)
 	return engine, api
 }
 

@@ -32,8 +32,8 @@ type capacityInput struct {
 	Disk     string   `query:"disk" maxLength:"20" default:"30GiB" doc:"Disk of a VM."`
 }
 
-func (s *server) capacity(api huma.API) {
-	operation(s, api, huma.Operation{
+func (s *clusterRoutes) capacity(api huma.API) {
+	operation(s.server, api, huma.Operation{
 		OperationID: "check-cluster", Method: http.MethodPost, Path: "/clusters/{name}/check",
 		Tags:    []string{"Clusters"},
 		Summary: "Say everything that a plan would be refused for",
@@ -59,7 +59,7 @@ func (s *server) capacity(api huma.API) {
 			}
 			return &body[wire.Checked]{out}, nil
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-capacity", Method: http.MethodGet, Path: "/capacity", Tags: []string{
 			"Providers",
 		}, Summary: "Tell what hosts have left, and what still fits",

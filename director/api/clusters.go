@@ -79,52 +79,52 @@ func schemaOf[T any](api huma.API) *huma.Schema {
 	return api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }
 
-func (s *server) clusters(api huma.API) {
+func (s *clusterRoutes) clusters(api huma.API) {
 	tags := []string{"Clusters"}
-	operation(s, api, listing[wire.Clusters](api, huma.Operation{
+	operation(s.server, api, listing[wire.Clusters](api, huma.Operation{
 		OperationID: "list-clusters", Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
 		Description: "Sorted by name.",
 	}), director.ActRead, kindCluster,
 		func(ctx context.Context, _ director.Actor, in *listClustersInput) (*anyOf, error) {
 			return s.listClusters(ctx, api, in)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags,
 		Summary: "Get the state of a cluster",
 		Errors:  []int{http.StatusNotFound},
 	}, director.ActRead, kindCluster, s.getCluster)
-	operation(s, api, takesKeys(huma.Operation{
+	operation(s.server, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
 		Summary: "Freeze a plan for a cluster",
 		Description: "Nothing happens to the cluster until the plan is started. A plan without steps means that " +
 			"nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
 	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster, s.makePlan)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags,
 		Summary: "Show the nodes of a cluster",
 		Description: "What the director knows of each, what the hypervisor says of its VM, and what the cluster " +
 			"itself says. The cluster is asked; it may take seconds.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindCluster, s.listNodes)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "rehearse-drain", Method: http.MethodGet, Path: "/clusters/{name}/nodes/{node}/drain", Tags: tags,
 		Summary:     "Tell what a drain of a node would move away, and what would block it",
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindCluster, s.rehearseDrain)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
 		Summary:   "Mint a kubeconfig with a client certificate of its own",
 		Errors:    []int{http.StatusNotFound, http.StatusConflict},
 		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
 	}, director.ActKubeconfig, kindCluster, s.mintKubeconfig)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get",
 		Errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActInventory, kindCluster, s.getInventory)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "export-inventory", Method: http.MethodPost, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Export what a person runs playbooks of the cluster with",
 		Description: "The inventory with the keys of the cluster's authorities and an SSH key whose certificate " +
@@ -134,7 +134,7 @@ func (s *server) clusters(api huma.API) {
 	}, director.ActSecrets, kindCluster, s.exportInventory)
 }
 
-func (s *server) getCluster(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+func (s *clusterRoutes) getCluster(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
 	view, err := s.Clusters.ClusterView(ctx, in.Name)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *server) getCluster(ctx context.Context, _ director.Actor, in *clusterIn
 	return &body[wire.Cluster]{clusterOf(view)}, nil
 }
 
-func (s *server) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
+func (s *clusterRoutes) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
 	view, err := s.Planning.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (s *server) makePlan(ctx context.Context, a director.Actor, in *planInput) 
 	return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
 }
 
-func (s *server) listNodes(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
+func (s *clusterRoutes) listNodes(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {
 	v, err := s.Nodes.Nodes(ctx, in.Name)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s *server) listNodes(ctx context.Context, _ director.Actor, in *clusterInp
 	return &body[wire.Nodes]{nodesOf(v)}, nil
 }
 
-func (s *server) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
+func (s *clusterRoutes) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
 	list, err := s.Nodes.Rehearse(ctx, in.Name, in.Node)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *server) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeIn
 	return &body[wire.Evictions]{out}, nil
 }
 
-func (s *server) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
+func (s *clusterRoutes) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
 	text, err := s.Access.Kubeconfig(
 		ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second,
 	)
@@ -180,7 +180,7 @@ func (s *server) mintKubeconfig(ctx context.Context, a director.Actor, in *kubec
 	return &rawText{ContentType: typeYAML, Body: text}, nil
 }
 
-func (s *server) getInventory(
+func (s *clusterRoutes) getInventory(
 	ctx context.Context, _ director.Actor, in *inventoryInput,
 ) (*body[wire.Inventory], error) {
 	if in.Secrets {
@@ -194,7 +194,7 @@ func (s *server) getInventory(
 	return inventoryBody(files, err)
 }
 
-func (s *server) exportInventory(
+func (s *clusterRoutes) exportInventory(
 	ctx context.Context, a director.Actor, in *exportInput,
 ) (*body[wire.Inventory], error) {
 	// A stolen token must not be a way to try passwords without a limit.
@@ -220,7 +220,7 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 	return &body[wire.Inventory]{out}, nil
 }
 
-func (s *server) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
+func (s *clusterRoutes) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
 	filters := []any{in.NamePrefix, in.Label, in.Status, in.Phase}
 	q := clusters.Query{
 		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status,

@@ -32,9 +32,9 @@ type diskInput struct {
 	Disk string `path:"disk" maxLength:"128" doc:"Id of the disk."`
 }
 
-func (s *server) disks(api huma.API) {
+func (s *clusterRoutes) disks(api huma.API) {
 	tags := []string{"Kept disks"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-disks", Method: http.MethodGet, Path: "/disks", Tags: tags,
 		Summary: "List the disks that outlived their VMs",
 		Description: "Data disks stay when their VMs go, and so do disks that others had attached. The hypervisors " +
@@ -49,7 +49,7 @@ func (s *server) disks(api huma.API) {
 			}
 			return &body[wire.Disks]{wire.Disks{Items: disksOf(v.Items), Providers: comparedOf(v.Providers)}}, nil
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-disk", Method: http.MethodDelete, Path: "/providers/{name}/disks/{disk}", Tags: tags,
 		Summary: "Destroy a kept disk",
 		Description: "The disk and everything on it is lost. Only a disk that no machine and no VM has. One that " +

@@ -67,7 +67,7 @@ func wantsYAML(accept string) bool {
 	return yaml >= 0 && (json < 0 || yaml < json)
 }
 
-func (s *server) documents(api huma.API) {
+func (s *documentRoutes) documents(api huma.API) {
 	tags := []string{"Documents"}
 	apply := huma.Operation{
 		OperationID: "apply", Method: http.MethodPost, Path: "/apply", Tags: tags,
@@ -88,16 +88,16 @@ func (s *server) documents(api huma.API) {
 	apply = takesKeys(apply, func(_ context.Context, witness string) (int, string, any, error) {
 		return http.StatusOK, "", json.RawMessage(witness), nil
 	})
-	operation(s, api, apply, director.ActApply, "", s.apply)
+	operation(s.server, api, apply, director.ActApply, "", s.apply)
 
-	operation(s, api, listing[wire.Documents](api, huma.Operation{
+	operation(s.server, api, listing[wire.Documents](api, huma.Operation{
 		OperationID: "list-documents", Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
 		Description: "Sorted by name, created_at or updated_at.",
 	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
 		return s.listDocuments(ctx, api, in)
 	})
 
-	operation(s, api, describe[wire.Document](api, huma.Operation{
+	operation(s.server, api, describe[wire.Document](api, huma.Operation{
 		OperationID: "get-document", Method: http.MethodGet, Path: "/documents/{kind}/{name}", Tags: tags,
 		Summary:     "Get one document",
 		Description: "The ETag names the version that was read, for If-Match and If-None-Match.",
@@ -106,7 +106,7 @@ func (s *server) documents(api huma.API) {
 		return s.getDocument(ctx, api, in)
 	})
 
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-document", Method: http.MethodDelete, Path: "/documents/{kind}/{name}", Tags: tags,
 		Summary: "Delete a document that nothing uses",
 		Description: "The machines of a cluster are never deleted by this: make a plan with the operation " +
@@ -119,7 +119,7 @@ func (s *server) documents(api huma.API) {
 	})
 }
 
-func (s *server) apply(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
+func (s *documentRoutes) apply(ctx context.Context, a director.Actor, in *applyInput) (*body[wire.Applied], error) {
 	if !takesDocuments(in.ContentType) {
 		p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)
 		p.Detail, p.RequestID = "documents are "+typeYAML+" or "+typeJSON, requestID(ctx)
@@ -137,7 +137,7 @@ func (s *server) apply(ctx context.Context, a director.Actor, in *applyInput) (*
 	return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
 }
 
-func (s *server) storeDocuments(
+func (s *documentRoutes) storeDocuments(
 	ctx context.Context, user string, text []byte, in *applyInput, c documents.Condition,
 ) ([]model.Change, error) {
 	if c.Any() {
@@ -146,7 +146,7 @@ func (s *server) storeDocuments(
 	return s.Documents.Apply(ctx, user, text, in.Source, in.DryRun)
 }
 
-func (s *server) getDocument(ctx context.Context, api huma.API, in *getInput) (*anyOf, error) {
+func (s *documentRoutes) getDocument(ctx context.Context, api huma.API, in *getInput) (*anyOf, error) {
 	stored, err := s.Documents.Document(ctx, in.ref())
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func documentOf(stored model.Stored) (wire.Document, error) {
 	return d, err
 }
 
-func (s *server) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
+func (s *documentRoutes) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
 	filters := []any{in.Kind, in.NamePrefix, in.Label}
 	q := documents.Query{Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label}
 	var err error

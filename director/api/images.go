@@ -96,15 +96,15 @@ type jobOutput struct {
 	Body     wire.ImageJob
 }
 
-func (s *server) images(api huma.API) {
+func (s *documentRoutes) images(api huma.API) {
 	tags := []string{"Images"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-images", Method: http.MethodGet, Path: "/images", Tags: tags,
 		Summary:     "List the images and the imported files",
 		Description: "The documents of images by name, and then the imported files that none names, the newest first.",
 	}, director.ActRead, kindImage, s.listImages)
 	s.uploads(api, tags)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "import-image", Method: http.MethodPost, Path: "/images", Tags: tags,
 		Summary: "Make an image of an upload",
 		Description: "The file is checked, converted to qcow2 if it is none, and kept by its checksum, which a " +
@@ -114,7 +114,7 @@ func (s *server) images(api huma.API) {
 			"refused, unless unsigned says in words why.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActApply, kindImage, s.importImage)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "convert-image", Method: http.MethodPost, Path: "/images/{sha256}/convert", Tags: tags,
 		Summary:     "Make another image of an imported one",
 		Description: "The new image has a checksum of its own. The old one stays.",
@@ -123,7 +123,7 @@ func (s *server) images(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *conversionInput) (*jobOutput, error) {
 			return s.job(ctx)(s.Images.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags,
 		Summary: "See how far the work on an image is",
 		Description: "A director that was started again does not know its jobs any more: ask for the same import " +
@@ -134,7 +134,7 @@ func (s *server) images(api huma.API) {
 		func(ctx context.Context, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
 			return s.job(ctx)(s.Images.Job(ctx, in.ID))
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags,
 		Summary: "Delete an imported file that nothing needs",
 		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
@@ -142,7 +142,7 @@ func (s *server) images(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *imageFileInput) (*empty, error) {
 			return nil, s.Images.DeleteFile(ctx, a.User, in.SHA256)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "prune-images", Method: http.MethodPost, Path: "/images/prune", Tags: tags,
 		Summary: "Delete what is not needed",
 		Description: "On providers the images that no document, no VM and no plan that can continue names; on the " +
@@ -150,7 +150,7 @@ func (s *server) images(api huma.API) {
 	}, director.ActDelete, kindImage, s.pruneImages)
 }
 
-func (s *server) listImages(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Images], error) {
+func (s *documentRoutes) listImages(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Images], error) {
 	views, err := s.Images.List(ctx)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (s *server) listImages(ctx context.Context, _ director.Actor, _ *empty) (*b
 	return &body[wire.Images]{list}, nil
 }
 
-func (s *server) importImage(ctx context.Context, a director.Actor, in *importInput) (*jobOutput, error) {
+func (s *documentRoutes) importImage(ctx context.Context, a director.Actor, in *importInput) (*jobOutput, error) {
 	return s.job(ctx)(s.Images.Import(ctx, director.ImageImport{
 		Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
@@ -176,7 +176,7 @@ func (s *server) importImage(ctx context.Context, a director.Actor, in *importIn
 	}))
 }
 
-func (s *server) pruneImages(
+func (s *documentRoutes) pruneImages(
 	ctx context.Context, a director.Actor, in *pruneInput,
 ) (*body[wire.ImagesPruned], error) {
 	left, err := s.Images.Prune(ctx, a.User, s.Now().Add(-time.Duration(in.OlderThan)*time.Second), in.DryRun)
@@ -186,8 +186,8 @@ func (s *server) pruneImages(
 	return &body[wire.ImagesPruned]{wire.ImagesPruned{DryRun: in.DryRun, Items: wire.ImagesLeftOf(left)}}, nil
 }
 
-func (s *server) uploads(api huma.API, tags []string) {
-	operation(s, api, huma.Operation{
+func (s *documentRoutes) uploads(api huma.API, tags []string) {
+	operation(s.server, api, huma.Operation{
 		OperationID: "begin-upload", Method: http.MethodPost, Path: "/uploads", Tags: tags,
 		Summary: "Begin to upload a file, or find how far it is",
 		Description: "The checksum is the id, so that everyone who has the file finds its upload again. One to which " +
@@ -195,7 +195,7 @@ func (s *server) uploads(api huma.API, tags []string) {
 		Errors:        []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 		DefaultStatus: http.StatusOK,
 	}, director.ActApply, kindImage, s.beginUpload)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-upload", Method: http.MethodGet, Path: "/uploads/{id}", Tags: tags,
 		Summary: "See how much of a file has arrived",
 		Errors:  []int{http.StatusNotFound},
@@ -216,8 +216,8 @@ func (s *server) uploads(api huma.API, tags []string) {
 	piece.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		wire.TypeUpload: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
-	operation(s, api, piece, director.ActApply, kindImage, s.addToUpload)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, piece, director.ActApply, kindImage, s.addToUpload)
+	operation(s.server, api, huma.Operation{
 		OperationID: "abort-upload", Method: http.MethodDelete, Path: "/uploads/{id}", Tags: tags,
 		Summary: "Throw an upload away",
 		Errors:  []int{http.StatusConflict}, DefaultStatus: http.StatusNoContent,
@@ -227,7 +227,7 @@ func (s *server) uploads(api huma.API, tags []string) {
 		})
 }
 
-func (s *server) beginUpload(
+func (s *documentRoutes) beginUpload(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.UploadRequest },
 ) (*uploadOutput, error) {
 	return uploadAnswer(s.Images.BeginUpload(ctx, director.ImageRequest{
@@ -238,7 +238,7 @@ func (s *server) beginUpload(
 	}))
 }
 
-func (s *server) addToUpload(
+func (s *documentRoutes) addToUpload(
 	ctx context.Context, _ director.Actor, in *pieceInput,
 ) (*uploadOutput, error) {
 	media, _, _ := strings.Cut(in.ContentType, ";")
@@ -260,7 +260,7 @@ func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {
 }
 
 // job renders a job; how it failed is a problem in it, and not the answer's.
-func (s *server) job(ctx context.Context) func(director.ImageJob, error) (*jobOutput, error) {
+func (s *documentRoutes) job(ctx context.Context) func(director.ImageJob, error) (*jobOutput, error) {
 	return func(j director.ImageJob, err error) (*jobOutput, error) {
 		if err != nil {
 			return nil, err

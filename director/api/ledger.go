@@ -50,16 +50,16 @@ type reclaimInput struct {
 
 const kindProvider = "Provider"
 
-func (s *server) ledger(api huma.API) {
+func (s *clusterRoutes) ledger(api huma.API) {
 	tags := []string{"Ledger of VMs"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-vms", Method: http.MethodGet, Path: "/vms", Tags: tags,
 		Summary: "List VMs as the ledger and the hypervisors have them",
 		Description: "The hypervisors are asked; a provider that does not answer is named, and its VMs are shown as " +
 			"the ledger has them.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindProvider, s.listVms)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "audit-vms", Method: http.MethodGet, Path: "/vms/audit", Tags: tags,
 		Summary: "Compare the ledger of VMs with what the hypervisors have",
 		Description: "Orphans have our stamp and no row, ghosts a row and no VM, strangers the name of one of our " +
@@ -69,7 +69,7 @@ func (s *server) ledger(api huma.API) {
 			"are left out where they may differ. Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindProvider, s.auditVms)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "adopt-vm", Method: http.MethodPost, Path: "/providers/{name}/vms/{vm}/adopt", Tags: tags,
 		Summary: "Write an orphan into the ledger again",
 		Description: "For a VM with our stamp whose cluster still exists; the next plan of the cluster sees it. A " +
@@ -77,7 +77,7 @@ func (s *server) ledger(api huma.API) {
 			"now. Nothing happens to the VM itself.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActLedger, kindProvider, s.adoptVm)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "reclaim-vm", Method: http.MethodPost, Path: "/providers/{name}/vms/{vm}/reclaim", Tags: tags,
 		Summary: "Delete an orphan",
 		Description: "Only a VM with our stamp that no row and no plan knows. Its data disks stay unless " +
@@ -86,7 +86,7 @@ func (s *server) ledger(api huma.API) {
 	}, director.ActLedger, kindProvider, s.reclaimVm)
 }
 
-func (s *server) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
+func (s *clusterRoutes) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
 	v, err := s.Ledger.List(ctx, in.Strangers, in.Provider...)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *server) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*
 	return &body[wire.VMs]{out}, nil
 }
 
-func (s *server) auditVms(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
+func (s *clusterRoutes) auditVms(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
 	r, err := s.Ledger.Audit(ctx, in.Provider...)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *server) auditVms(ctx context.Context, _ director.Actor, in *auditInput)
 	return &body[wire.Audit]{out}, nil
 }
 
-func (s *server) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
+func (s *clusterRoutes) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
 	said := orZero(in.Body)
 	m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, vms.Addresses{First: said.Address, Further: said.Addresses})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *server) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) 
 	return &body[wire.VM]{vmOf(vms.Item{Provider: in.Name, Owner: vms.OwnerLedger, VM: vm, Machine: m})}, nil
 }
 
-func (s *server) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
+func (s *clusterRoutes) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
 	vm, err := s.Ledger.Reclaim(ctx, a.User, in.Name, in.VM, orZero(in.Body).DataDisks)
 	if err != nil {
 		return nil, err

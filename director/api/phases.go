@@ -12,7 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (s *server) phases(api huma.API) {
+func (s *planRoutes) phases(api huma.API) {
 	type askInput struct {
 		Body wire.PhaseRequest
 	}
@@ -20,7 +20,7 @@ func (s *server) phases(api huma.API) {
 		TaskID string `path:"task_id" maxLength:"128" doc:"The caller's own id of the task."`
 	}
 	tags := []string{"Phases"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "ask-phase", Method: http.MethodPost, Path: "/phases", Tags: tags,
 		Summary: "Tell what an outer plan is about to do with a host, or has done",
 		Description: "Happens once for each task id: the same request again returns the same task and starts " +
@@ -37,7 +37,7 @@ func (s *server) phases(api huma.API) {
 			}
 			return &created[wire.PhaseTask]{Location: prefixed("/phases/" + v.ID), Body: phaseOf(v)}, nil
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags,
 		Summary:     "Get a task of an outer plan",
 		Description: "A task that waits continues if it can now.", Errors: []int{http.StatusNotFound},

@@ -29,15 +29,15 @@ type listPlansInput struct {
 	Limit     int      `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many."`
 }
 
-func (s *server) plans(api huma.API) {
+func (s *planRoutes) plans(api huma.API) {
 	tags := []string{"Plans"}
-	operation(s, api, listing[wire.Plans](api, huma.Operation{
+	operation(s.server, api, listing[wire.Plans](api, huma.Operation{
 		OperationID: "list-plans", Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
 		Description: "Sorted by created_at, started_at, finished_at, cluster or phase.",
 	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*anyOf, error) {
 		return s.listPlans(ctx, api, in)
 	})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags,
 		Summary: "Get a plan with the state of its run",
 		Errors:  []int{http.StatusNotFound},
@@ -53,7 +53,7 @@ func (s *server) plans(api huma.API) {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
 	}
-	verb(s, api, "start", "Start a plan",
+	verb(s.server, api, "start", "Start a plan",
 		"The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.",
 		func(ctx context.Context, a director.Actor, in *startInput) (plan.View, error) {
 			return s.Planning.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
@@ -62,7 +62,7 @@ func (s *server) plans(api huma.API) {
 }
 
 // planMoves registers what can be done to a plan after its start.
-func (s *server) planMoves(api huma.API) {
+func (s *planRoutes) planMoves(api huma.API) {
 	type approveInput struct {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
@@ -86,34 +86,34 @@ func (s *server) planMoves(api huma.API) {
 	move := func(ctx context.Context, actor, id string, m planning.Move) (plan.View, error) {
 		return s.Planning.MovePlan(ctx, actor, id, m)
 	}
-	verb(s, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
+	verb(s.server, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
 		func(ctx context.Context, a director.Actor, in *approveInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbApprove, Hash: in.Body.Hash})
 		})
-	verb(s, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No "+
+	verb(s.server, api, "pause", "Start no further steps", "The running steps end, and the plan keeps its cluster. No "+
 		"error if it is paused.",
 		func(ctx context.Context, a director.Actor, in *pauseInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbPause, Reason: orZero(in.Body).Reason})
 		})
-	verb(s, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
+	verb(s.server, api, "cancel", "Stop a plan between steps", "No error if it has ended.",
 		func(ctx context.Context, a director.Actor, in *cancelInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbCancel, Now: orZero(in.Body).Now})
 		})
-	verb(s, api, "retry", "Let a stopped plan continue", "What failed, parked or was undone runs again, or only "+
+	verb(s.server, api, "retry", "Let a stopped plan continue", "What failed, parked or was undone runs again, or only "+
 		"the step that is named; finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *retryInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbRetry, Step: orZero(in.Body).Step})
 		})
-	verb(s, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
+	verb(s.server, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
 		"or is done, cannot be skipped.",
 		func(ctx context.Context, a director.Actor, in *skipInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
 		})
-	verb(s, api, "undo", "Undo what a stopped plan did", "The last first, as far as its steps can be undone.",
+	verb(s.server, api, "undo", "Undo what a stopped plan did", "The last first, as far as its steps can be undone.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbUndo})
 		})
-	verb(s, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
+	verb(s.server, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbDiscard})
 		})
@@ -126,7 +126,7 @@ func planOf(v plan.View) wire.Plan {
 	return p
 }
 
-func (s *server) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
+func (s *planRoutes) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
 	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix, in.Archived}
 	q := journal.Query{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
 	for _, p := range in.Phase {

@@ -42,19 +42,19 @@ type providerRef struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the provider."`
 }
 
-func (s *server) providers(api huma.API) {
+func (s *clusterRoutes) providers(api huma.API) {
 	tags := []string{"Providers"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-credentials", Method: http.MethodGet, Path: "/credentials", Tags: tags,
 		Summary: "List the credentials of providers, without their passwords",
 	}, director.ActRead, kindCredentials, s.listCredentials)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "set-credentials", Method: http.MethodPut, Path: "/credentials/{name}", Tags: tags,
 		Summary: "Set or change the credentials of providers",
 		Description: "The password is sealed, and never shown again. Providers that name the credentials take a " +
 			"change up at their next login; nothing else changes.",
 	}, director.ActCredentials, kindCredentials, s.setCredentials)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-credentials", Method: http.MethodDelete, Path: "/credentials/{name}", Tags: tags,
 		Summary: "Delete credentials that no provider names",
 		Errors:  []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
@@ -62,7 +62,7 @@ func (s *server) providers(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *credentialsRef) (*empty, error) {
 			return nil, s.Providers.DeleteCredentials(ctx, a.User, in.Name)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "test-provider", Method: http.MethodPost, Path: "/providers/{name}/test", Tags: tags,
 		Summary: "Connect to a provider and say what is wrong",
 		Description: "Everything that the director needs of the provider is looked at, each thing by itself. " +
@@ -71,7 +71,7 @@ func (s *server) providers(api huma.API) {
 	}, director.ActRead, kindProvider, s.testProvider)
 }
 
-func (s *server) listCredentials(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
+func (s *clusterRoutes) listCredentials(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
 	list, err := s.Providers.ListCredentials(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *server) listCredentials(ctx context.Context, _ director.Actor, _ *empty
 	return &body[wire.CredentialsList]{out}, nil
 }
 
-func (s *server) setCredentials(
+func (s *clusterRoutes) setCredentials(
 	ctx context.Context, a director.Actor, in *credentialsInput,
 ) (*body[wire.Credentials], error) {
 	c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
@@ -93,7 +93,7 @@ func (s *server) setCredentials(
 	return &body[wire.Credentials]{credentialsOf(providers.CredentialsView{Credentials: c})}, nil
 }
 
-func (s *server) testProvider(
+func (s *clusterRoutes) testProvider(
 	ctx context.Context, _ director.Actor, in *providerRef,
 ) (*body[wire.ProviderTest], error) {
 	probes, err := s.Providers.TestProvider(ctx, in.Name)

@@ -38,9 +38,9 @@ const (
 	scheduleRuns       = 50
 )
 
-func (s *server) schedules(api huma.API) {
+func (s *planRoutes) schedules(api huma.API) {
 	tags := []string{"Schedules"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-schedules", Method: http.MethodGet, Path: "/schedules", Tags: tags,
 		Summary: "List the schedules with their next slots and last runs",
 	}, director.ActRead, kindSchedule,
@@ -55,7 +55,7 @@ func (s *server) schedules(api huma.API) {
 			}
 			return &body[wire.Schedules]{list}, nil
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-schedule", Method: http.MethodGet, Path: "/schedules/{name}", Tags: tags,
 		Summary: "Get a schedule with its last runs",
 		Errors:  []int{http.StatusNotFound},
@@ -67,7 +67,7 @@ func (s *server) schedules(api huma.API) {
 			}
 			return &body[wire.Schedule]{scheduleOf(v)}, nil
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "run-schedule", Method: http.MethodPost, Path: "/schedules/{name}/run", Tags: tags,
 		Summary: "Run the job of a schedule now",
 		Description: "Outside of its slots, also if it is suspended. The run is the newest of the schedule, at the " +
@@ -88,8 +88,8 @@ func (s *server) schedules(api huma.API) {
 }
 
 // suspension registers one of the two verbs that suspend and resume a schedule.
-func (s *server) suspension(api huma.API, tags []string, verb string, suspend bool, summary string) {
-	operation(s, api, huma.Operation{
+func (s *planRoutes) suspension(api huma.API, tags []string, verb string, suspend bool, summary string) {
+	operation(s.server, api, huma.Operation{
 		OperationID: verb + "-schedule", Method: http.MethodPost, Path: "/schedules/{name}/" + verb, Tags: tags,
 		Summary:     summary,
 		Description: "What was due while a schedule was suspended is not made up for. A run that works continues.",
