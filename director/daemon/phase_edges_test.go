@@ -74,7 +74,7 @@ func TestPhasesWaitForApproval(t *testing.T) {
 	for range 3 {
 		task, err := api.AskPhase(t.Context(), "unlock", request)
 		if err != nil || task.State != "waiting" ||
-			!strings.Contains(task.Message, "has to be approved first: it makes 5 VMs anew") ||
+			!strings.Contains(task.Message, "has to be approved first: it recreates 5 VMs") ||
 			len(task.Clusters[0].Plans) != 1 {
 			t.Fatalf("before it was approved: %+v, %v", task, err)
 		}

@@ -115,8 +115,9 @@ func (v *validator) clusterAgainst(c *Cluster, all Set) {
 			}
 		}
 	}
+	vms := &vmValidator{v}
 	for _, name := range c.Networks() {
-		v.addressesAgainst(c, name, all[Ref{KindNetwork, name}].Network, all)
+		vms.addressesAgainst(c, name, all[Ref{KindNetwork, name}].Network, all)
 	}
-	v.routesAgainst(c, all)
+	vms.routesAgainst(c, all)
 }

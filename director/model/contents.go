@@ -105,7 +105,7 @@ func (v *validator) pem(at string, value any) {
 
 // clusterContents checks what a cluster's document brings into the files of its nodes.
 func (v *validator) clusterContents(c *Cluster) {
-	v.aliases("spec.hostAliases", c.Hosts)
+	(&vmValidator{v}).aliases("spec.hostAliases", c.Hosts)
 	for i, name := range c.API.Names {
 		if _, err := netip.ParseAddr(name); err != nil {
 			v.match(fmt.Sprintf("spec.api.names[%d]", i), name, apiName, "a host name or an address", 253)

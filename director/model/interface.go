@@ -159,7 +159,7 @@ func (c *Cluster) drawn(network string) (count int, at string) {
 }
 
 // interfaces checks the adapters of one role by themselves.
-func (v *validator) interfaces(c *Cluster, at string, m *VMModel) {
+func (v *vmValidator) interfaces(c *Cluster, at string, m *VMModel) {
 	roles, networks, routes := map[string]int{}, map[string]int{c.Network: -1}, 0
 	for i, n := range m.Interfaces {
 		here := fmt.Sprintf("%s.interfaces[%d]", at, i)
@@ -196,7 +196,7 @@ func (v *validator) interfaces(c *Cluster, at string, m *VMModel) {
 }
 
 // addresses checks that the document gives no address away twice.
-func (v *validator) addresses(c *Cluster) {
+func (v *vmValidator) addresses(c *Cluster) {
 	for _, network := range c.Networks() {
 		seen := map[netip.Addr]string{}
 		for _, f := range c.fixed(network) {
@@ -209,7 +209,7 @@ func (v *validator) addresses(c *Cluster) {
 }
 
 // addressesAgainst holds the addresses of the cluster on one network against the network, and against other clusters.
-func (v *validator) addressesAgainst(c *Cluster, name string, n *Network, all Set) {
+func (v *vmValidator) addressesAgainst(c *Cluster, name string, n *Network, all Set) {
 	taken := map[netip.Addr]Ref{}
 	for ref, other := range all {
 		if ref.Kind != KindCluster || ref == v.ref {
@@ -241,7 +241,7 @@ func (v *validator) addressesAgainst(c *Cluster, name string, n *Network, all Se
 }
 
 // routesAgainst checks that the default route has a gateway.
-func (v *validator) routesAgainst(c *Cluster, all Set) {
+func (v *vmValidator) routesAgainst(c *Cluster, all Set) {
 	for _, g := range c.groups() {
 		for i, n := range g.vm.Interfaces {
 			if network := all[Ref{

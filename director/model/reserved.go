@@ -56,7 +56,7 @@ func millis(cpu string) int {
 
 // reserved checks that at least half of the VM is left for pods: a kubelet whose reservations leave nothing does not
 // start.
-func (v *validator) reserved(at string, r Reserved, vm VMSize) {
+func (v *vmValidator) reserved(at string, r Reserved, vm VMSize) {
 	for _, part := range []struct {
 		name string
 		Resources

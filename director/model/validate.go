@@ -72,6 +72,9 @@ type validator struct {
 	failed   int // problems, with those that are not kept
 }
 
+// vmValidator validates what documents say of VMs: sizes, adapters, and what is on them.
+type vmValidator struct{ *validator }
+
 func (v *validator) invalid() error {
 	if more := v.failed - len(v.problems); more > 0 {
 		v.problems = append(v.problems, director.Field{
@@ -275,14 +278,15 @@ func (v *validator) network(n *Network) {
 }
 
 func (v *validator) cluster(c *Cluster) {
+	vms := &vmValidator{v}
 	v.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
-	v.reserved("spec.masters.reserved", c.Masters.Reserved, c.Masters.VMSize)
-	v.masterSize(c)
+	vms.reserved("spec.masters.reserved", c.Masters.Reserved, c.Masters.VMSize)
+	vms.masterSize(c)
 	for _, g := range c.groups() {
-		v.interfaces(c, g.at, g.vm)
-		v.vmModel(g.at, g.vm, g.persist)
+		vms.interfaces(c, g.at, g.vm)
+		vms.vmModel(g.at, g.vm, g.persist)
 	}
-	v.addresses(c)
+	vms.addresses(c)
 	v.workers(c)
 	if c.Masters.Count > 1 && !c.API.VIP.IsValid() {
 		v.fail(
@@ -299,11 +303,12 @@ func (v *validator) cluster(c *Cluster) {
 		)
 	}
 	for i, key := range c.SSHKeys {
-		v.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)
+		vms.sshKey(fmt.Sprintf("spec.sshKeys[%d]", i), key)
 	}
 }
 
 func (v *validator) workers(c *Cluster) {
+	vms := &vmValidator{v}
 	names := map[string]int{}
 	for i, p := range c.Workers {
 		at := fmt.Sprintf("spec.workers[%d]", i)
@@ -316,7 +321,7 @@ func (v *validator) workers(c *Cluster) {
 		}
 		names[p.Name] = i
 		v.size(at, p.VMSize, p.Persist)
-		v.reserved(at+".reserved", p.Reserved, p.VMSize)
+		vms.reserved(at+".reserved", p.Reserved, p.VMSize)
 		for j, taint := range p.Taints {
 			v.match(
 				fmt.Sprintf("%s.taints[%d]", at, j), taint, taintPattern,

@@ -125,7 +125,7 @@ var (
 )
 
 // masterSize warns of a size that numbers have the better of.
-func (v *validator) masterSize(c *Cluster) {
+func (v *vmValidator) masterSize(c *Cluster) {
 	p := Preset(c.Masters.Size, c.WorkerCount())
 	if p != (VMSize{}) && (p.CPUs != c.Masters.CPUs || p.Memory != c.Masters.Memory) {
 		v.warn(
@@ -136,7 +136,7 @@ func (v *validator) masterSize(c *Cluster) {
 }
 
 // vmModel checks what VMs of one role have in addition to their size.
-func (v *validator) vmModel(at string, m *VMModel, persist []string) {
+func (v *vmValidator) vmModel(at string, m *VMModel, persist []string) {
 	for i, key := range m.SSHKeys {
 		v.sshKey(fmt.Sprintf("%s.sshKeys[%d]", at, i), key)
 	}
@@ -175,7 +175,7 @@ func (v *validator) vmModel(at string, m *VMModel, persist []string) {
 	}
 }
 
-func (v *validator) scripts(at string, m *VMModel) {
+func (v *vmValidator) scripts(at string, m *VMModel) {
 	names, sum := map[string]int{}, 0
 	for i, s := range m.Scripts {
 		here := fmt.Sprintf("%s.scripts[%d]", at, i)
@@ -202,7 +202,7 @@ func (v *validator) scripts(at string, m *VMModel) {
 	}
 }
 
-func (v *validator) shares(at string, m *VMModel, persist []string) {
+func (v *vmValidator) shares(at string, m *VMModel, persist []string) {
 	inside := func(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 	for i, s := range m.Shares {
 		here := fmt.Sprintf("%s.shares[%d]", at, i)
@@ -241,13 +241,13 @@ func (v *validator) shares(at string, m *VMModel, persist []string) {
 	}
 }
 
-func (v *validator) sshKey(at, key string) {
+func (v *vmValidator) sshKey(at, key string) {
 	if len(strings.Fields(key)) < 2 || strings.ContainsAny(key, "\n\r") {
 		v.fail(at, "one line: type, key, comment", "is not a public key in authorized_keys form")
 	}
 }
 
-func (v *validator) aliases(at string, list []HostAlias) {
+func (v *vmValidator) aliases(at string, list []HostAlias) {
 	for i, a := range list {
 		here := fmt.Sprintf("%s[%d]", at, i)
 		if len(a.Names) == 0 {

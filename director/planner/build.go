@@ -17,8 +17,11 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// draft is a plan that is being written.
-type draft struct {
+// draft is a plan that is being written. Its methods write what operations consist of.
+type draft struct{ *builder }
+
+// builder adds steps to a plan.
+type builder struct {
 	*plan.Content
 	w       World
 	masters []director.Machine // members; a master that the plan replaces gives way to its successor
@@ -27,7 +30,7 @@ type draft struct {
 }
 
 // in returns a draft of the same plan whose steps are about another world, such as that of a former release.
-func (d *draft) in(w World) *draft {
+func (d *builder) in(w World) *builder {
 	other := *d
 	other.w = w
 	return &other
@@ -50,24 +53,24 @@ func (g group) step(kind, node, title string) plan.Step {
 }
 
 func (w World) draft(op plan.Operation) *draft {
-	return &draft{
+	return &draft{&builder{
 		w: w, masters: w.masters(),
 		Content: &plan.Content{
 			Format: plan.Format, DirectorVersion: w.Director.Version, Operation: op, Cluster: w.Cluster.Metadata.Name,
 			Playbooks: w.Director.Playbooks, Models: w.refs(),
 		},
-	}
+	}}
 }
 
 // concerns names machines that the plan makes, works on or takes away.
-func (d *draft) concerns(machines ...sized) {
+func (d *builder) concerns(machines ...sized) {
 	for _, m := range machines {
 		d.Machines = append(d.Machines, planMachine(m.Machine))
 	}
 }
 
 // done returns the finished content. A step whose class has run before gets the time that it took as its estimate.
-func (d *draft) done() plan.Content {
+func (d *builder) done() plan.Content {
 	for i := range d.Steps {
 		if took, known := d.w.Times[d.Steps[i].Class()]; known {
 			d.Steps[i].Estimate = took.Round(time.Millisecond)
@@ -77,7 +80,7 @@ func (d *draft) done() plan.Content {
 	return *d.Content
 }
 
-func (d *draft) add(s plan.Step) string {
+func (d *builder) add(s plan.Step) string {
 	s.Needs = unique(s.Needs)
 	if s.Back() {
 		class, subject, _ := strings.Cut(s.ID, "/")
@@ -111,7 +114,7 @@ const (
 )
 
 // play adds the run of a playbook to the group, and returns the step's id. So do the other builders of one step.
-func (d *draft) play(p playbook, needs []string, in group) string {
+func (d *builder) play(p playbook, needs []string, in group) string {
 	node := ""
 	if len(p.limit) == 1 {
 		node = p.limit[0]
@@ -127,7 +130,7 @@ func (d *draft) play(p playbook, needs []string, in group) string {
 	return d.add(s)
 }
 
-func (d *draft) releasePush() string {
+func (d *builder) releasePush() string {
 	w, c := d.w, d.w.Cluster.Cluster
 	return d.add(plan.Step{
 		ID: step.ReleasePush + "/" + c.Release, Kind: step.ReleasePush,
@@ -146,7 +149,7 @@ func (d *draft) releasePush() string {
 	})
 }
 
-func (d *draft) imageEnsure() string {
+func (d *builder) imageEnsure() string {
 	c := d.w.Cluster.Cluster
 	return d.add(plan.Step{
 		ID: step.ImageEnsure + "/" + c.Image, Kind: step.ImageEnsure,
@@ -160,7 +163,7 @@ func (d *draft) imageEnsure() string {
 }
 
 // boot makes the VM of m, or switches it on if it is there, and waits until it is up.
-func (d *draft) boot(m sized, needs []string, in group) string {
+func (d *builder) boot(m sized, needs []string, in group) string {
 	vm := d.w.vmParams(m)
 	if !in.rollsBack() {
 		vm.TakeDisk = d.w.Take[m.Name]
@@ -182,7 +185,7 @@ func (d *draft) boot(m sized, needs []string, in group) string {
 }
 
 // underlays makes the networks of m's further adapters, each once in the plan.
-func (d *draft) underlays(m sized) []string {
+func (d *builder) underlays(m sized) []string {
 	var ids []string
 	for _, n := range m.NICs {
 		u, known := d.w.Underlays[n.Network]
@@ -211,7 +214,7 @@ func networkStep(kind, title, name string, doc model.Stored, effect plan.Effect)
 	}
 }
 
-func (d *draft) ensure(m sized, params json.RawMessage, needs []string, in group) string {
+func (d *builder) ensure(m sized, params json.RawMessage, needs []string, in group) string {
 	ensure := in.step(step.VMEnsure, m.Name, "Make VM "+m.Name)
 	ensure.Needs, ensure.Params, ensure.Effects, ensure.Budgets = needs, params, vmEffects(m, "create"),
 		clones(m.Provider, m.Host)
@@ -232,7 +235,7 @@ func (d *draft) ensure(m sized, params json.RawMessage, needs []string, in group
 }
 
 // adopt takes over the VM that others make for m, which proves itself with the host key.
-func (d *draft) adopt(m sized, key string, needs []string, in group) string {
+func (d *builder) adopt(m sized, key string, needs []string, in group) string {
 	d.Approvals = append(d.Approvals, fmt.Sprintf("it takes the VM named %s made by others for this "+
 		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
@@ -253,7 +256,7 @@ func (d *draft) adopt(m sized, key string, needs []string, in group) string {
 
 // deleteVM takes the VM of m away with its root disk and its row. Its data disks are kept unless the request says
 // otherwise.
-func (d *draft) deleteVM(m sized, needs []string, in group) string {
+func (d *builder) deleteVM(m sized, needs []string, in group) string {
 	s := in.step(step.VMDelete, m.Name, "Delete VM "+m.Name)
 	params := d.w.vmParams(m)
 	lost := d.w.lost(m.Machine)
@@ -269,7 +272,7 @@ func (d *draft) deleteVM(m sized, needs []string, in group) string {
 }
 
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
-func (d *draft) removeVM(m sized, needs []string, in group) string {
+func (d *builder) removeVM(m sized, needs []string, in group) string {
 	s := in.step(step.VMRemove, m.Name, "Remove VM "+m.Name+" so that it can be recreated")
 	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
 	s.Effects = []plan.Effect{
@@ -293,7 +296,7 @@ func (d *draft) removeVM(m sized, needs []string, in group) string {
 // balance brings the balancers of the API on all masters to the masters that there are then. Masters that do not answer
 // are left out, unless the plan brings them back before: a machine that is off must not stop the others. They get
 // theirs when they rejoin.
-func (d *draft) balance(masters, gone []sized, needs []string) string {
+func (d *builder) balance(masters, gone []sized, needs []string) string {
 	var limit, dead []string
 	for _, m := range masters {
 		if d.w.up(m.Name) || d.joins(m) {
@@ -325,18 +328,18 @@ func (d *draft) balance(masters, gone []sized, needs []string) string {
 }
 
 // joins reports whether the plan makes m a ready node.
-func (d *draft) joins(m sized) bool {
+func (d *builder) joins(m sized) bool {
 	return slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.ID == step.NodeReady+"/"+m.Name })
 }
 
 // warn adds a warning, once.
-func (d *draft) warn(text string) {
+func (d *builder) warn(text string) {
 	if !slices.Contains(d.Warnings, text) {
 		d.Warnings = append(d.Warnings, text)
 	}
 }
 
-func (d *draft) verify(needs ...string) string {
+func (d *builder) verify(needs ...string) string {
 	return d.play(playbook{
 		name: "install/verify", id: "verify", subject: d.Cluster,
 		title: "Check DNS, pod network and registry from inside", estimate: 45 * time.Second,
@@ -345,7 +348,7 @@ func (d *draft) verify(needs ...string) string {
 }
 
 // record writes down that the cluster is as the document says.
-func (d *draft) record(cluster step.ClusterParams, needs ...string) string {
+func (d *builder) record(cluster step.ClusterParams, needs ...string) string {
 	return d.add(plan.Step{
 		ID: step.ClusterReady + "/" + d.Cluster, Kind: step.ClusterReady, Title: "Record what was installed",
 		Needs: needs, Params: encode(cluster),

@@ -52,7 +52,7 @@ func (w World) dataDisks(m sized) []dataDisk {
 
 // disksLeft says what becomes of the data disks of m, whose VM goes for good: they are kept, unless the request says
 // otherwise. What a plan undoes keeps them whatever the request says.
-func (d *draft) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []string) {
+func (d *builder) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []string) {
 	for _, disk := range d.w.dataDisks(m) {
 		e := plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: disk.String()}
 		if d.Request.DeleteData && !back {
@@ -68,7 +68,7 @@ func (d *draft) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []s
 }
 
 // dataDisks says in the plan's summary what becomes of the data disks of its machines; "" where there are none.
-func (d *draft) dataDisks() string {
+func (d *builder) dataDisks() string {
 	kept, gone := 0, 0
 	for _, s := range d.Steps {
 		for _, e := range s.Effects {
@@ -172,7 +172,7 @@ func (w World) keptDisk(id string) (director.KeptDisk, error) {
 }
 
 // offer warns of kept disks that bear the name of a node that is made without them.
-func (d *draft) offer(m sized) {
+func (d *builder) offer(m sized) {
 	if m.DataDisk == 0 || d.w.Take[m.Name] != "" || m.State != director.MachineIntended {
 		return
 	}

@@ -57,13 +57,16 @@ func (w World) Spare() map[string]bool {
 	return out
 }
 
+// allocator gives new machines names, addresses and hosts that are free in the world.
+type allocator struct{ World }
+
 // compare compares the ledger with the document. What exists keeps its row; what is missing gets the lowest free number
 // and the next free address. Of what is too many, the nodes that first names go before others, and higher numbers
 // before lower ones. A VM that is kept outside of the cluster is never too many unless first names it; it becomes a
 // node again when the document asks for more.
 func (w World) compare(first []string) (machineDiff, error) {
 	r := w.match(first)
-	if err := w.settle(r.add); err != nil {
+	if err := (allocator{w}).settle(r.add); err != nil {
 		return r, err
 	}
 	return r, w.takes(r.add)
@@ -104,7 +107,7 @@ func (w World) match(first []string) machineDiff {
 		}
 		for n, missing := 1, p.count-len(have); missing > 0; n++ {
 			if !taken[n] {
-				r.add = append(r.add, w.newMachine(p, n, serial, macs))
+				r.add = append(r.add, allocator{w}.newMachine(p, n, serial, macs))
 				missing--
 			}
 		}
@@ -189,7 +192,7 @@ func number(m director.Machine) int {
 	return n
 }
 
-func (w World) newMachine(p pool, n int, serial map[string]int, macs macs) sized {
+func (w allocator) newMachine(p pool, n int, serial map[string]int, macs macs) sized {
 	c, name := w.Cluster.Cluster, nodeName(w.Cluster.Metadata.Name, p.name, n)
 	m := director.Machine{
 		ID: MachineID(
@@ -205,7 +208,7 @@ func (w World) newMachine(p pool, n int, serial map[string]int, macs macs) sized
 }
 
 // settle gives new machines their addresses and hosts, in place. Masters go where the fewest masters are.
-func (w World) settle(machines []sized) error {
+func (w allocator) settle(machines []sized) error {
 	pending := map[string]bool{} // new machines, by name
 	for _, m := range machines {
 		pending[m.Name] = m.Address == ""
@@ -239,7 +242,7 @@ func (w World) settle(machines []sized) error {
 
 // address gives the pending machines the addresses that they lack on every network that they are on: those that the
 // document gives to their numbers, and the first free ones of the pools.
-func (w World) address(machines []sized, pending map[string]bool) error {
+func (w allocator) address(machines []sized, pending map[string]bool) error {
 	slots := w.slots(machines, pending)
 	for _, name := range slices.Sorted(maps.Keys(slots)) {
 		if err := w.fill(name, slots[name]); err != nil {
@@ -257,7 +260,7 @@ type slot struct {
 }
 
 // slots returns the addresses that the pending machines lack, by network.
-func (w World) slots(machines []sized, pending map[string]bool) map[string][]slot {
+func (w allocator) slots(machines []sized, pending map[string]bool) map[string][]slot {
 	slots := map[string][]slot{}
 	for i := range machines {
 		m := &machines[i]
@@ -284,7 +287,7 @@ func (w World) slots(machines []sized, pending map[string]bool) map[string][]slo
 }
 
 // fill gives the slots of a network their addresses.
-func (w World) fill(name string, slots []slot) error {
+func (w allocator) fill(name string, slots []slot) error {
 	network, used := w.underlay(name)
 	missing := 0
 	for _, s := range slots {
@@ -332,7 +335,7 @@ func (w World) underlay(name string) (*model.Network, map[netip.Addr]bool) {
 }
 
 // field names where the document speaks of the adapter of that role.
-func (w World) field(m director.Machine, role string) string {
+func (w allocator) field(m director.Machine, role string) string {
 	place := func(at string, vm model.VMModel) string {
 		for i, n := range vm.Interfaces {
 			if n.Role == role {

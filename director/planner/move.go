@@ -120,14 +120,14 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 		if r.Host == "" && !w.lost(m.Machine) {
 			continue
 		}
-		n := w.newMachine(pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}, number(m.Machine), serial, macs)
+		n := allocator{w}.newMachine(pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}, number(m.Machine), serial, macs)
 		if err := w.keepAddresses(m, &n); err != nil {
 			return nil, err
 		}
 		pending[n.Name] = true
 		next = append(next, n)
 	}
-	if err := w.address(next, pending); err != nil {
+	if err := (allocator{w}).address(next, pending); err != nil {
 		return nil, err
 	}
 	if err := d.placeMoved(r, machines, next); err != nil {
@@ -163,7 +163,7 @@ func (w World) keepAddresses(m sized, next *sized) error {
 				Hint: "give the node another address in the document, or bring host " + m.Host +
 					" back so that the VM can be deleted",
 				Fields: []director.Field{
-					{Path: w.field(m.Machine, role), Msg: static.String() + " may be in use by the lost VM"},
+					{Path: allocator{w}.field(m.Machine, role), Msg: static.String() + " may be in use by the lost VM"},
 				},
 			}
 		}
@@ -325,7 +325,7 @@ func (d *draft) moveVM(m, next sized, needs []string) string {
 }
 
 // giveUp adds a person's word that the VM of m, on a lost host, never runs again with its identity.
-func (d *draft) giveUp(m sized) []plan.Effect {
+func (d *builder) giveUp(m sized) []plan.Effect {
 	vm := m.VMID
 	if vm == "" {
 		vm = "without an id"

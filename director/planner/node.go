@@ -176,7 +176,7 @@ func (d *draft) mark(op plan.Operation, m sized, needs []string) (string, error)
 	return d.uncordon(m, needs, group{}), nil
 }
 
-func (d *draft) uncordon(m sized, needs []string, in group) string {
+func (d *builder) uncordon(m sized, needs []string, in group) string {
 	return d.play(playbook{
 		name: "uncordon", title: "Uncordon " + m.Name, limit: []string{m.Name}, vars: d.cluster(m),
 		estimate: 5 * time.Second,
@@ -187,13 +187,13 @@ func (d *draft) uncordon(m sized, needs []string, in group) string {
 }
 
 // cluster returns the variables of a run on node m that works on the cluster through a master.
-func (d *draft) cluster(m sized) map[string]any {
+func (d *builder) cluster(m sized) map[string]any {
 	return map[string]any{"acting_master": d.acting(m.Name), "node_reachable": d.w.up(m.Name)}
 }
 
 // acting returns the master on which the work on the cluster is done while node is worked on: one that answers, and
 // another one if there is any.
-func (d *draft) acting(node string) string {
+func (d *builder) acting(node string) string {
 	up := func(name string) bool { return d.fresh[name] || d.w.up(name) }
 	for _, m := range d.masters {
 		if m.Name != node && up(m.Name) {
@@ -212,7 +212,7 @@ func (d *draft) acting(node string) string {
 }
 
 // drain moves the pods of m away.
-func (d *draft) drain(m sized, how plan.Drain, needs []string, in group) string {
+func (d *builder) drain(m sized, how plan.Drain, needs []string, in group) string {
 	care := d.w.Cluster.Cluster.Maintenance
 	timeout := cmp.Or(how.Timeout, time.Duration(care.DrainTimeout))
 	vars := d.cluster(m)
@@ -235,7 +235,7 @@ func (d *draft) drain(m sized, how plan.Drain, needs []string, in group) string 
 // takeOut drains m and takes it out of the cluster. A node that does not answer is not drained: what ran there runs no
 // more, or that is unknown. Neither is one of which a person has said so: a drain that fails would stop the plan before
 // the deletion.
-func (d *draft) takeOut(m sized, r plan.Request, needs []string, in group) string {
+func (d *builder) takeOut(m sized, r plan.Request, needs []string, in group) string {
 	up := d.w.up(m.Name)
 	switch {
 	case up && !r.Undrained:
@@ -267,12 +267,12 @@ func outOf(r director.Role) string {
 }
 
 // keeps reports whether VMs stay when their nodes leave.
-func (d *draft) keeps() bool {
+func (d *builder) keeps() bool {
 	return d.Request.KeepVM && (d.Operation == plan.NodeDelete || d.Operation == plan.ClusterScale)
 }
 
 // endpointWithout is where the cluster's API answers once m is gone.
-func (d *draft) endpointWithout(m sized) string {
+func (d *builder) endpointWithout(m sized) string {
 	var rest []sized
 	for _, o := range d.masters {
 		if o.Name != m.Name {
@@ -286,7 +286,7 @@ func (d *draft) endpointWithout(m sized) string {
 }
 
 // left records that m is no member any more.
-func (d *draft) left(m sized, state director.MachineState, needs []string, in group) string {
+func (d *builder) left(m sized, state director.MachineState, needs []string, in group) string {
 	s := in.step(step.NodeLeft, m.Name, "Record that "+m.Name+" has left")
 	s.Needs = needs
 	s.Params = encode(step.NodeParams{
@@ -298,7 +298,7 @@ func (d *draft) left(m sized, state director.MachineState, needs []string, in gr
 }
 
 // ready waits until m is a node that is ready at the release's version, and records that.
-func (d *draft) ready(m sized, masters []sized, image string, needs []string, in group) string {
+func (d *builder) ready(m sized, masters []sized, image string, needs []string, in group) string {
 	s := in.step(step.NodeReady, m.Name, "Wait until "+m.Name+" is ready")
 	s.Needs = needs
 	s.Params = encode(step.NodeParams{

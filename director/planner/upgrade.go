@@ -395,12 +395,12 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 		for n := 1; ; n++ {
 			if name := nodeName(d.w.Cluster.Metadata.Name, p.name, n); !taken[name] {
 				taken[name] = true
-				fresh = append(fresh, d.w.newMachine(p, n, serial, macs))
+				fresh = append(fresh, allocator{d.w}.newMachine(p, n, serial, macs))
 				break
 			}
 		}
 	}
-	if err := d.w.settle(fresh); err != nil {
+	if err := (allocator{d.w}).settle(fresh); err != nil {
 		return nil, err
 	}
 	next := map[string]sized{}
