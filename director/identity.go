@@ -8,11 +8,14 @@ type UserRole string
 // The roles of users.
 const (
 	RoleAdmin UserRole = "admin" // runs infrastructure and clusters
-	RoleUser  UserRole = "user"  // sees clusters and their plans
+	// RoleOperator sees all but users, and makes, approves and runs plans, schedules and phases.
+	RoleOperator UserRole = "operator"
+	RoleUser     UserRole = "user"    // sees clusters and their plans
+	RoleAuditor  UserRole = "auditor" // sees everything, users and their sessions too, and changes nothing
 )
 
 // UserRoles returns every role in a fixed order.
-func UserRoles() []UserRole { return []UserRole{RoleAdmin, RoleUser} }
+func UserRoles() []UserRole { return []UserRole{RoleAdmin, RoleOperator, RoleUser, RoleAuditor} }
 
 // User is a local user.
 type User struct {
@@ -78,7 +81,7 @@ const (
 	ActLedger     Action = "ledger"     // adopt and reclaim VMs
 	// ActCredentials is to set and delete the credentials of providers.
 	ActCredentials Action = "credentials"
-	ActUsers       Action = "users" // create, see, change and delete users, and end their sessions
+	ActUsers       Action = "users" // create, change and delete users, and end their sessions
 )
 
 // Actions returns every action in a fixed order.

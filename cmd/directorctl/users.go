@@ -26,7 +26,7 @@ func (a *userCommands) usersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "users", Short: "Manage who may use the director", RunE: list, Args: exact(),
 		Long: "List the users of the director. The subcommands create, disable and delete users, give them roles and new\n" +
-			"passwords, and end their sessions. All of it needs the role admin.",
+			"passwords, and end their sessions. All changes need the role admin.",
 	}
 	outputFlag(cmd, &form)
 	listCmd := &cobra.Command{Use: "list", Short: "List the users", RunE: list, Args: exact()}
@@ -94,7 +94,7 @@ func (a *userCommands) createUserCommand() *cobra.Command {
 			return a.printOneTime(form, o)
 		}),
 	}
-	cmd.Flags().StringVar(&role, "role", "user", "what the user may do: admin or user")
+	cmd.Flags().StringVar(&role, "role", "user", "what the user may do: admin, operator, user or auditor")
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -120,7 +120,7 @@ func (a *userCommands) resetUserCommand() *cobra.Command {
 
 func (a *userCommands) roleCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "role NAME ROLE", Short: "Give a user another role: admin or user", Args: exact("NAME", "ROLE"),
+		Use: "role NAME ROLE", Short: "Give a user another role", Args: exact("NAME", "ROLE"),
 		ValidArgsFunction: a.complete(0, userNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			u, err := api.SetUserRole(cmd.Context(), args[0], args[1])
@@ -232,8 +232,8 @@ func (a *userCommands) adminCommand() *cobra.Command {
 	reset := &cobra.Command{
 		Use: "reset-password NAME", Short: "Enable a user and give it a new one-time password", Args: exact("NAME"),
 		Long: "Enable a user and give it a new one-time password, which is shown once. This speaks to the director\n" +
-			"through a socket in its state directory, as root or as the director's own user, and needs no login. The audit trail\n" +
-			"and the director's log record it.",
+			"through a socket in its state directory, as root or as the director's own user, and needs no login. The\n" +
+			"audit trail and the director's log record it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := client.Rescue(cmd.Context(), stateDir, args[0])
 			if err != nil {

@@ -94,6 +94,16 @@ type server struct {
 	Config
 	limit   *loginLimit
 	streams chan struct{} // holds an entry for each open stream
+	offered []Operation
+}
+
+// Operation is an operation of the API with what it needs.
+type Operation struct {
+	ID, Method, Path, Summary string
+	// Action is what the actor must be allowed to do; empty for what is open to everyone. Kind is what it is about;
+	// empty for the kind in the path.
+	Action director.Action
+	Kind   string
 }
 
 // documentRoutes are the operations on documents and on the files of images.
@@ -110,17 +120,23 @@ var frameworkOnce sync.Once
 
 // New returns the handler of the whole API.
 func New(c Config) http.Handler {
-	handler, _ := build(c)
+	_, handler, _ := build(c)
 	return handler
+}
+
+// Operations returns every operation of the API, in the order of their registration.
+func Operations() []Operation {
+	s, _, _ := build(Config{Log: slog.New(slog.DiscardHandler)})
+	return s.offered
 }
 
 // OpenAPI returns the description of the API as YAML, the same for the same version.
 func OpenAPI(version string) ([]byte, error) {
-	_, api := build(Config{Log: slog.New(slog.DiscardHandler), Version: version})
+	_, _, api := build(Config{Log: slog.New(slog.DiscardHandler), Version: version})
 	return api.OpenAPI().YAML()
 }
 
-func build(c Config) (http.Handler, huma.API) {
+func build(c Config) (*server, http.Handler, huma.API) {
 	if c.Stopping == nil {
 		c.Stopping = context.Background()
 	}
@@ -152,7 +168,7 @@ func build(c Config) (http.Handler, huma.API) {
 	clusters.ledger(api)
 	clusters.providers(api)
 	clusters.capacity(api)
-	return engine, api
+	return s, engine, api
 }
 
 // setFramework sets what gin and huma hold in global variables.
@@ -221,6 +237,9 @@ func operation[I, O any](
 	s *server, api huma.API, op huma.Operation, action director.Action, kind string,
 	handler func(context.Context, director.Actor, *I) (*O, error),
 ) {
+	s.offered = append(s.offered, Operation{
+		ID: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, Action: action, Kind: kind,
+	})
 	if action != "" {
 		op.Security = []map[string][]string{{bearer: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)

@@ -68,7 +68,7 @@ func (s *clusterRoutes) providers(api huma.API) {
 		Description: "Everything that the director needs of the provider is looked at, each thing by itself. " +
 			"Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindProvider, s.testProvider)
+	}, director.ActPlan, kindProvider, s.testProvider)
 }
 
 func (s *clusterRoutes) listCredentials(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {

@@ -32,7 +32,7 @@ func (s *server) users(api huma.API) {
 	operation(s, api, listing[wire.User](api, huma.Operation{
 		OperationID: "list-users", Path: "/users", Tags: tags,
 		Summary: "List the users", Description: "By name, by created_at or by login_at.",
-	}), director.ActUsers, kindUser,
+	}), director.ActRead, kindUser,
 		func(ctx context.Context, _ director.Actor, in *listUsersInput) (*anyOf, error) {
 			p, err := in.page(in.Limit, "name", in.Name)
 			if err != nil {
@@ -71,7 +71,7 @@ func (s *server) users(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "get-user", Method: http.MethodGet, Path: "/users/{name}", Tags: tags, Summary: "Get a user",
 		Errors: []int{http.StatusNotFound},
-	}, director.ActUsers, kindUser,
+	}, director.ActRead, kindUser,
 		func(ctx context.Context, _ director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Get(ctx, in.Name))
 		})
@@ -170,7 +170,7 @@ func (s *server) userSessions(api huma.API, tags []string) {
 	operation(s, api, huma.Operation{
 		OperationID: "list-user-sessions", Method: http.MethodGet, Path: "/users/{name}/sessions", Tags: tags,
 		Summary: "List the sessions of a user", Errors: []int{http.StatusNotFound},
-	}, director.ActUsers, kindUser,
+	}, director.ActRead, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.LoginSessions], error) {
 			return list(ctx, a, in.Name)
 		})

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,26 +204,61 @@ func TestChangePasswordRefuses(t *testing.T) {
 	wantKind(t, err, director.KindUnauthenticated)
 }
 
+// TestCan is the whole matrix: each role, action and kind. What is not written here is refused.
 func TestCan(t *testing.T) {
 	t.Parallel()
-	nobody := director.Actor{}
-	admin := director.Actor{User: "a", Role: director.RoleAdmin}
-	fresh := director.Actor{User: "f", Role: director.RoleAdmin, MustChange: true}
-	user := director.Actor{User: "u", Role: director.RoleUser}
-	strange := director.Actor{User: "s", Role: "owner"}
-	for _, act := range director.Actions() {
-		for _, kind := range []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan"} {
-			o := director.Object{Kind: kind, Name: "x"}
-			self := act == director.ActSelf
-			reads := act == director.ActRead && (kind == "Cluster" || kind == "Plan" || kind == "Release")
-			for _, c := range []struct {
-				actor director.Actor
-				want  bool
-			}{{nobody, false}, {admin, true}, {fresh, self}, {user, self || reads}, {strange, self}} {
-				if got := auth.Can(c.actor, act, o); got != c.want {
-					t.Errorf("Can(%s %q, %s, %s) = %v", c.actor.User, c.actor.Role, act, kind, got)
+	kinds := []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan", "Schedule", "Credentials", "User"}
+	all := func(string) bool { return true }
+	only := func(some ...string) func(string) bool {
+		return func(kind string) bool { return slices.Contains(some, kind) }
+	}
+	want := map[director.UserRole]map[director.Action]func(kind string) bool{
+		director.RoleAdmin: {},
+		director.RoleOperator: {
+			director.ActRead: func(kind string) bool { return kind != "User" },
+			director.ActPlan: all, director.ActRun: all, director.ActInventory: all,
+		},
+		director.RoleUser:    {director.ActRead: only("Cluster", "Plan", "Release")},
+		director.RoleAuditor: {director.ActRead: all},
+		"owner":              {},
+		"":                   {},
+	}
+	for _, action := range director.Actions() {
+		want[director.RoleAdmin][action] = all
+	}
+	for role, may := range want {
+		for _, action := range director.Actions() {
+			for _, kind := range kinds {
+				o := director.Object{Kind: kind, Name: "x"}
+				self := action == director.ActSelf
+				allowed := self || may[action] != nil && may[action](kind)
+				if got := auth.Can(director.Actor{User: "u", Role: role}, action, o); got != allowed {
+					t.Errorf("Can(%q, %s, %s) = %v", role, action, kind, got)
+				}
+				if auth.Can(director.Actor{Role: role}, action, o) {
+					t.Errorf("an actor without a name may %s %s", action, kind)
+				}
+				fresh := director.Actor{User: "u", Role: role, MustChange: true}
+				if got := auth.Can(fresh, action, o); got != self {
+					t.Errorf("with a one-time password: Can(%q, %s, %s) = %v", role, action, kind, got)
 				}
 			}
+		}
+	}
+}
+
+// A refusal names the roles that may.
+func TestRequireNamesTheRoles(t *testing.T) {
+	t.Parallel()
+	s, _, _ := setup(t)
+	user := director.Actor{User: "u", Role: director.RoleUser}
+	for action, want := range map[director.Action]string{
+		director.ActPlan: "this needs the role admin or operator", director.ActApply: "this needs the role admin",
+		director.ActRead: "this needs the role admin or auditor",
+	} {
+		err := s.Require(user, action, director.Object{Kind: "User"})
+		if e, ok := errors.AsType[*director.Error](err); !ok || e.Msg != want {
+			t.Errorf("%s: %v", action, err)
 		}
 	}
 }

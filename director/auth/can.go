@@ -1,9 +1,53 @@
 package auth
 
-import "github.com/director-kaas/kaas/director"
+import (
+	"slices"
+	"strings"
 
-// userKinds are the kinds that a user may look at. Providers, images and networks are infrastructure.
-var userKinds = map[string]bool{"Cluster": true, "Plan": true, "Release": true}
+	"github.com/director-kaas/kaas/director"
+)
+
+// kindUser is the kind of users. Only who manages or audits the director reads them.
+const kindUser = "User"
+
+// rule says on which kinds of objects a role may do an action. A rule without kinds is for all of them.
+type rule struct {
+	only   []string
+	except []string
+}
+
+func (r rule) covers(kind string) bool {
+	if len(r.only) > 0 {
+		return slices.Contains(r.only, kind)
+	}
+	return !slices.Contains(r.except, kind)
+}
+
+// rules are what each role may do, beyond what concerns oneself. What is not here is refused. Providers, images and
+// networks are infrastructure: a user sees none of them.
+var rules = map[director.UserRole]map[director.Action]rule{
+	director.RoleAdmin: everything(),
+	director.RoleOperator: {
+		director.ActRead:      {except: []string{kindUser}},
+		director.ActPlan:      {},
+		director.ActRun:       {},
+		director.ActInventory: {},
+	},
+	director.RoleUser: {
+		director.ActRead: {only: []string{"Cluster", "Plan", "Release"}},
+	},
+	director.RoleAuditor: {
+		director.ActRead: {},
+	},
+}
+
+func everything() map[director.Action]rule {
+	all := map[director.Action]rule{}
+	for _, a := range director.Actions() {
+		all[a] = rule{}
+	}
+	return all
+}
 
 // Can reports whether actor may do the action on the object. It is the only place that decides, and it is pure.
 func Can(actor director.Actor, action director.Action, object director.Object) bool {
@@ -15,13 +59,8 @@ func Can(actor director.Actor, action director.Action, object director.Object) b
 	case actor.MustChange:
 		return false
 	}
-	switch actor.Role {
-	case director.RoleAdmin:
-		return true
-	case director.RoleUser:
-		return action == director.ActRead && userKinds[object.Kind]
-	}
-	return false
+	r, ok := rules[actor.Role][action]
+	return ok && r.covers(object.Kind)
 }
 
 // Require returns nil if Can says yes, and otherwise a forbidden error that tells what to do.
@@ -29,11 +68,16 @@ func (s *Service) Require(actor director.Actor, action director.Action, object d
 	if Can(actor, action, object) {
 		return nil
 	}
-	e := &director.Error{
-		Kind: director.KindForbidden, Op: "auth.can", Msg: "this needs the role admin", Hint: "ask an administrator",
-	}
 	if actor.MustChange {
-		e.Msg, e.Hint = "the one-time password must be changed first", "change it with: directorctl password"
+		return director.Errorf(director.KindForbidden, "auth.can", "the one-time password must be changed first").
+			WithHint("change it with: directorctl password")
 	}
-	return e
+	var may []string
+	for _, role := range director.UserRoles() {
+		if Can(director.Actor{User: actor.User, Role: role}, action, object) {
+			may = append(may, string(role))
+		}
+	}
+	return director.Errorf(director.KindForbidden, "auth.can", "this needs the role %s", strings.Join(may, " or ")).
+		WithHint("ask an administrator")
 }

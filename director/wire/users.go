@@ -9,7 +9,7 @@ import (
 // User is a user of the director.
 type User struct {
 	Name               string     `json:"name"`
-	Role               string     `json:"role" doc:"admin or user."`
+	Role               string     `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool       `json:"must_change_password" doc:"The user has a one-time password."`
 	DisabledAt         *time.Time `json:"disabled_at,omitempty" doc:"Since when the user may do nothing; absent for enabled users."`
 	LoginAt            *time.Time `json:"login_at,omitempty" doc:"The last login."`
@@ -26,12 +26,12 @@ type Users struct {
 // NewUser asks for a user.
 type NewUser struct {
 	Name string `json:"name" minLength:"1" maxLength:"63" doc:"Lower-case letters, digits, dots, dashes and underscores."`
-	Role string `json:"role,omitempty" enum:"admin,user" default:"user" doc:"What the user may do."`
+	Role string `json:"role,omitempty" enum:"admin,operator,user,auditor" default:"user" doc:"What the user may do."`
 }
 
 // RoleChange gives a user another role.
 type RoleChange struct {
-	Role string `json:"role" enum:"admin,user" doc:"What the user may do from now on."`
+	Role string `json:"role" enum:"admin,operator,user,auditor" doc:"What the user may do from now on."`
 }
 
 // OneTimePassword is a password that must be changed at the next login.

@@ -81,14 +81,14 @@ type Session struct {
 	Token              string    `json:"token" doc:"Bearer token. It is shown this once."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When it ends."`
 	User               string    `json:"user" doc:"Whose it is."`
-	Role               string    `json:"role" doc:"admin or user."`
+	Role               string    `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool      `json:"must_change_password" doc:"Until the password is changed, only that is allowed."`
 }
 
 // Me says who asks.
 type Me struct {
 	User               string    `json:"user"`
-	Role               string    `json:"role" doc:"admin or user."`
+	Role               string    `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool      `json:"must_change_password"`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends."`
 }
