@@ -81,19 +81,6 @@ func (s *userStore) DeleteUser(ctx context.Context, name string) error {
 	)
 }
 
-// ListUsers returns every user by name.
-func (s *userStore) ListUsers(ctx context.Context) ([]director.User, error) {
-	var rows []userRow
-	if err := s.read.WithContext(ctx).Order("name").Find(&rows).Error; err != nil {
-		return nil, dbError("store.users", "users", err)
-	}
-	out := make([]director.User, len(rows))
-	for i, r := range rows {
-		out[i] = r.toDomain()
-	}
-	return out, nil
-}
-
 // GetToken returns the token, or not_found.
 func (s *userStore) GetToken(ctx context.Context, hash string) (director.Token, error) {
 	var row tokenRow
