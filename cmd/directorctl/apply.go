@@ -144,7 +144,9 @@ func (a *modelCommands) printNext(applied wire.Applied) {
 }
 
 // startClusters starts what each applied cluster needs, and then follows the plans one after the other.
-func (a *modelCommands) startClusters(cmd *cobra.Command, api *client.Client, applied wire.Applied, options startOptions) error {
+func (a *modelCommands) startClusters(
+	cmd *cobra.Command, api *client.Client, applied wire.Applied, options startOptions,
+) error {
 	var started []wire.Plan
 	for _, c := range applied.Changes {
 		if c.Kind != string(model.KindCluster) {

@@ -177,7 +177,9 @@ func imageDocument(name, unsigned string, f wire.ImageFile) model.Document {
 
 // nameImage lets the document name the file; without a name it prints one. unsigned is why the file is used without a
 // signature.
-func (a *providerCommands) nameImage(ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile) error {
+func (a *providerCommands) nameImage(
+	ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile,
+) error {
 	what := fmt.Sprintf(
 		"qcow2 (compat %s) of %s with Kubernetes %s, SHA-256 %s", f.Compat, amount(f.Size), f.Kubernetes, f.SHA256,
 	)

@@ -205,7 +205,9 @@ func (a *clusterCommands) nodeDrainCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) dryRunDrain(ctx context.Context, api *client.Client, cluster string, nodes []string, form string) error {
+func (a *clusterCommands) dryRunDrain(
+	ctx context.Context, api *client.Client, cluster string, nodes []string, form string,
+) error {
 	all := map[string][]wire.Eviction{}
 	for _, n := range nodes {
 		list, err := api.Rehearse(ctx, cluster, n)

@@ -93,8 +93,9 @@ func (a *app) addCommands(root *cobra.Command) {
 		models.deleteCommand(), providers.imageCommand(),
 	)
 	add(
-		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(), a.followCommand(),
-		plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(), plans.pauseCommand(), plans.cancelCommand(),
+		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(),
+		a.followCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
+		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
 		clusters.schedulesCommand(),
 	)

@@ -134,7 +134,9 @@ func (s *clusterRoutes) clusters(api huma.API) {
 	}, director.ActSecrets, kindCluster, s.exportInventory)
 }
 
-func (s *clusterRoutes) getCluster(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Cluster], error) {
+func (s *clusterRoutes) getCluster(
+	ctx context.Context, _ director.Actor, in *clusterInput,
+) (*body[wire.Cluster], error) {
 	view, err := s.Clusters.ClusterView(ctx, in.Name)
 	if err != nil {
 		return nil, err
@@ -158,7 +160,9 @@ func (s *clusterRoutes) listNodes(ctx context.Context, _ director.Actor, in *clu
 	return &body[wire.Nodes]{nodesOf(v)}, nil
 }
 
-func (s *clusterRoutes) rehearseDrain(ctx context.Context, _ director.Actor, in *nodeInput) (*body[wire.Evictions], error) {
+func (s *clusterRoutes) rehearseDrain(
+	ctx context.Context, _ director.Actor, in *nodeInput,
+) (*body[wire.Evictions], error) {
 	list, err := s.Nodes.Rehearse(ctx, in.Name, in.Node)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,8 @@ func (s *planRoutes) planMoves(api huma.API) {
 	move := func(ctx context.Context, actor, id string, m planning.Move) (plan.View, error) {
 		return s.Planning.MovePlan(ctx, actor, id, m)
 	}
-	verb(s.server, api, "approve", "Agree to a plan's start", "The hash must be the plan's own: it says which plan was read.",
+	verb(s.server, api, "approve", "Agree to a plan's start",
+		"The hash must be the plan's own: it says which plan was read.",
 		func(ctx context.Context, a director.Actor, in *approveInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbApprove, Hash: in.Body.Hash})
 		})
@@ -99,21 +100,23 @@ func (s *planRoutes) planMoves(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *cancelInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbCancel, Now: orZero(in.Body).Now})
 		})
-	verb(s.server, api, "retry", "Let a stopped plan continue", "What failed, parked or was undone runs again, or only "+
-		"the step that is named; finished steps are not repeated.",
+	verb(s.server, api, "retry", "Let a stopped plan continue", "What failed, parked or was undone runs again, or "+
+		"only the step that is named; finished steps are not repeated.",
 		func(ctx context.Context, a director.Actor, in *retryInput) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbRetry, Step: orZero(in.Body).Step})
 		})
-	verb(s.server, api, "skip", "Let a plan go on without a step", "The reason is kept in the journal. A step that runs, "+
-		"or is done, cannot be skipped.",
+	verb(s.server, api, "skip", "Let a plan continue without a step", "The reason is kept in the journal. A step that "+
+		"runs, or is done, cannot be skipped.",
 		func(ctx context.Context, a director.Actor, in *skipInput) (plan.View, error) {
-			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason})
+			m := planning.Move{Verb: planning.VerbSkip, Step: in.Body.Step, Reason: in.Body.Reason}
+			return move(ctx, a.User, in.ID, m)
 		})
 	verb(s.server, api, "undo", "Undo what a stopped plan did", "The last first, as far as its steps can be undone.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbUndo})
 		})
-	verb(s.server, api, "discard", "Give up a plan that does not run", "Its cluster is free for another plan afterwards.",
+	verb(s.server, api, "discard", "Give up a plan that does not run",
+		"Its cluster is free for another plan afterwards.",
 		func(ctx context.Context, a director.Actor, in *planRef) (plan.View, error) {
 			return move(ctx, a.User, in.ID, planning.Move{Verb: planning.VerbDiscard})
 		})

@@ -71,7 +71,9 @@ func (s *clusterRoutes) providers(api huma.API) {
 	}, director.ActPlan, kindProvider, s.testProvider)
 }
 
-func (s *clusterRoutes) listCredentials(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.CredentialsList], error) {
+func (s *clusterRoutes) listCredentials(
+	ctx context.Context, _ director.Actor, _ *empty,
+) (*body[wire.CredentialsList], error) {
 	list, err := s.Providers.ListCredentials(ctx)
 	if err != nil {
 		return nil, err

@@ -31,8 +31,8 @@ func (s *server) stream(api huma.API) {
 		Summary: "Follow what happens on the director",
 		Description: "Who did what, and how plans and steps move, over all directors that share the database, in " +
 			"one order. A stream sends each event " +
-			"with its id and does not end; it can be taken up again with Last-Event-ID. A client that asks after an id of " +
-			"which not all that followed is " +
+			"with its id and does not end; it can be taken up again with Last-Event-ID. A client that asks after " +
+			"an id of which not all that followed is " +
 			"kept gets a message of the type gap first, or the field gap, and then what there is.",
 		Errors: []int{http.StatusTooManyRequests},
 	}, typeEvents), director.ActRead, kindPlan,

@@ -53,9 +53,10 @@ func (s *server) users(api huma.API) {
 		})
 	operation(s, api, huma.Operation{
 		OperationID: "create-user", Method: http.MethodPost, Path: "/users", Tags: tags,
-		Summary:     "Create a user",
-		Description: "The answer has a one-time password, which is shown this once and must be changed at the first login.",
-		Errors:      []int{http.StatusConflict}, DefaultStatus: http.StatusCreated,
+		Summary: "Create a user",
+		Description: "The answer has a one-time password, which is shown this once and must be changed at the first " +
+			"login.",
+		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusCreated,
 	}, director.ActUsers, kindUser,
 		func(
 			ctx context.Context, a director.Actor, in *struct{ Body wire.NewUser },
@@ -109,7 +110,8 @@ func (s *server) userVerbs(api huma.API, tags []string) {
 		}
 	}
 	operation(s, api, verb("disable", "Disable a user",
-		"All sessions of the user end at once. The last enabled admin cannot be disabled."), director.ActUsers, kindUser,
+		"All sessions of the user end at once. The last enabled admin cannot be disabled."),
+		director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Disable(ctx, a.User, in.Name))
 		})

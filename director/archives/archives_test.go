@@ -57,7 +57,7 @@ func openPlans(t *testing.T) *lab {
 	const step = "vm.ensure/c000-w-1"
 	log := l.LogPath("p1", step, 1)
 	err := errors.Join(
-		l.Lab.Store.Update(ctx, func(tx *store.Tx) error {
+		l.Store.Update(ctx, func(tx *store.Tx) error {
 			_, s, err := tx.Plan("p1")
 			for _, k := range []plan.EventKind{plan.Started, plan.Succeeded} {
 				err = errors.Join(

@@ -98,8 +98,14 @@ func New(c Config) (*Client, error) {
 		backoff: func(n int) time.Duration { return min(time.Duration(n)*500*time.Millisecond, 5*time.Second) },
 	}
 	return &Client{
-		conn, accountCalls{conn}, documentCalls{conn}, clusterCalls{conn}, planCalls{conn}, imageCalls{conn},
-		providerCalls{conn}, userCalls{conn},
+		conn,
+		accountCalls{conn},
+		documentCalls{conn},
+		clusterCalls{conn},
+		planCalls{conn},
+		imageCalls{conn},
+		providerCalls{conn},
+		userCalls{conn},
 	}, nil
 }
 

@@ -156,7 +156,9 @@ func (c *imageCalls) DeleteImageFile(ctx context.Context, sum string) error {
 }
 
 // PruneImages deletes images that nothing needs, and of files only those that are older than olderThan.
-func (c *imageCalls) PruneImages(ctx context.Context, olderThan time.Duration, rehearse bool) (wire.ImagesPruned, error) {
+func (c *imageCalls) PruneImages(
+	ctx context.Context, olderThan time.Duration, rehearse bool,
+) (wire.ImagesPruned, error) {
 	q := url.Values{"older_than": {strconv.FormatInt(int64(olderThan/time.Second), 10)}}
 	if rehearse {
 		q.Set("dry_run", "true")

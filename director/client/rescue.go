@@ -35,7 +35,9 @@ func Rescue(ctx context.Context, stateDir, user string) (o wire.OneTimePassword,
 	}
 	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
 	if err != nil {
-		return o, director.Errorf(director.KindUnavailable, op, "the director on this machine does not answer: %w", err).
+		return o, director.Errorf(
+			director.KindUnavailable, op, "the director on this machine does not answer: %w", err,
+		).
 			WithHint("run this as root on the director's machine, while the director runs; its socket is %s",
 				filepath.Join(stateDir, wire.RescueSocket))
 	}

@@ -401,7 +401,8 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 }
 
 // A director may die before or after any write to the journal. Its successor brings the installation to the same end,
-// without twins, and repeats nothing that was done. A frame before an outcome shows an act that is done and not recorded.
+// without twins, and repeats nothing that was done. A frame before an outcome shows an act that is done and not
+// recorded.
 func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	for _, op := range life {

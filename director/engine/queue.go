@@ -56,7 +56,7 @@ func openQueue(ctx context.Context, cfg Config, w *worker) (queue, error) {
 		return nil, noTables(err)
 	}
 	// The engine's own news tell River of new jobs; the poll is for what was queued before the start.
-	client, err := newClient(cfg, w, notified{driver, w.Engine.signal}, time.Second)
+	client, err := newClient(cfg, w, notified{driver, w.signal}, time.Second)
 	return on[*sql.Tx]{client, func(tx Tx, fn func(*sql.Tx) error) error { return fn(tx.SQL()) }}, err
 }
 

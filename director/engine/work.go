@@ -31,43 +31,43 @@ func (w *worker) Work(ctx context.Context, job *river.Job[stepArgs]) error {
 }
 
 // run claims the attempt, lets the handler act and journals the outcome.
-func (e *worker) run(ctx context.Context, ref plan.StepRef) {
-	log := e.cfg.Log.With("plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
+func (w *worker) run(ctx context.Context, ref plan.StepRef) {
+	log := w.cfg.Log.With("plan_id", ref.Plan, "step", ref.Step, "attempt", ref.Attempt)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	e.mu.Lock()
-	if _, twice := e.running[ref]; e.stopping || twice {
-		e.mu.Unlock()
+	w.mu.Lock()
+	if _, twice := w.running[ref]; w.stopping || twice {
+		w.mu.Unlock()
 		return // nothing is claimed: the next start queues it again, or the same invitation is being followed
 	}
-	e.running[ref] = cancel
-	e.mu.Unlock()
+	w.running[ref] = cancel
+	w.mu.Unlock()
 	defer func() {
-		e.mu.Lock()
-		delete(e.running, ref)
-		delete(e.claimed, ref)
-		e.mu.Unlock()
+		w.mu.Lock()
+		delete(w.running, ref)
+		delete(w.claimed, ref)
+		w.mu.Unlock()
 	}()
 
-	p, step, claimed, err := e.claim(ctx, ref)
+	p, step, claimed, err := w.claim(ctx, ref)
 	if err != nil {
 		log.ErrorContext(ctx, "claiming a step failed, will retry", "err", err)
-		e.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, e.cfg.Now().Add(min(time.Second, tickOf(e.cfg.Lease))))
+		w.wakeAt(ref.Plan, ref.Step, ref.Attempt-1, w.cfg.Now().Add(min(time.Second, tickOf(w.cfg.Lease))))
 		return
 	}
 	if claimed == no {
 		return
 	}
-	e.signal.send()
-	e.cfg.Observer.StepStarted(step.Kind)
-	began := e.cfg.Now()
-	err = e.act(ctx, p, step, ref, claimed == takeBack)
-	ev := e.outcome(ctx, step, err)
-	e.cfg.Observer.StepEnded(step.Kind, ev.Kind, e.cfg.Now().Sub(began))
+	w.signal.send()
+	w.cfg.Observer.StepStarted(step.Kind)
+	began := w.cfg.Now()
+	err = w.act(ctx, p, step, ref, claimed == takeBack)
+	ev := w.outcome(ctx, step, err)
+	w.cfg.Observer.StepEnded(step.Kind, ev.Kind, w.cfg.Now().Sub(began))
 	if err != nil {
 		log.Log(ctx, levelOf(ev.Kind), "step did not finish", "outcome", string(ev.Kind), "err", err)
 	}
-	e.journal(ctx, log, ref, ev)
+	w.journal(ctx, log, ref, ev)
 }
 
 // claim is what an attempt may do.
@@ -80,8 +80,8 @@ const (
 )
 
 // claim commits that the attempt has started, or says that it may not.
-func (e *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
-	err = e.cfg.Store.Update(ctx, func(tx Tx) error {
+func (w *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step plan.Step, claimed claim, err error) {
+	err = w.cfg.Store.Update(ctx, func(tx Tx) error {
 		claimed = no // the transaction may run twice
 		var s plan.State
 		var err error
@@ -92,12 +92,12 @@ func (e *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		var known bool
 		step, known = p.Step(ref.Step)
 		if !known || st == nil || ref.Attempt != st.Attempt+1 ||
-			!slices.Contains(plan.Ready(&p, &s, e.cfg.Now()), ref.Step) {
-			return e.leaveLine(ctx, tx, ref, step.Budgets)
+			!slices.Contains(plan.Ready(&p, &s, w.cfg.Now()), ref.Step) {
+			return w.leaveLine(ctx, tx, ref, step.Budgets)
 		}
 		undo := st.Status == plan.UndoDue
 		if !undo {
-			usedUp, err := tx.TakeBudgets(ref, step.Budgets, e.cfg.Budget, e.cfg.Now())
+			usedUp, err := tx.TakeBudgets(ref, step.Budgets, w.cfg.Budget, w.cfg.Now())
 			if err != nil || usedUp != "" {
 				return err
 			}
@@ -106,7 +106,7 @@ func (e *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		if undo {
 			kind = plan.UndoStarted
 		}
-		if err := e.append(tx, &s, plan.Event{
+		if err := w.append(tx, &s, plan.Event{
 			Plan: ref.Plan, Step: ref.Step, Kind: kind, Attempt: ref.Attempt,
 		}); err != nil {
 			return err
@@ -114,36 +114,36 @@ func (e *worker) claim(ctx context.Context, ref plan.StepRef) (p plan.Plan, step
 		if claimed = do; undo {
 			claimed = takeBack
 		}
-		return tx.Lease(ref.Plan, ref.Step, e.owner, e.leaseNow().Add(e.cfg.Lease))
+		return tx.Lease(ref.Plan, ref.Step, w.owner, w.leaseNow().Add(w.cfg.Lease))
 	})
 	if err != nil {
 		claimed = no
 	}
 	if claimed != no {
-		e.mu.Lock()
-		e.claimed[ref] = struct{}{}
-		e.mu.Unlock()
+		w.mu.Lock()
+		w.claimed[ref] = struct{}{}
+		w.mu.Unlock()
 	}
 	return p, step, claimed, err
 }
 
 // leaveLine makes room in a line for the next when a step that stood in it may no longer run.
-func (e *worker) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets []string) error {
+func (w *worker) leaveLine(ctx context.Context, tx Tx, ref plan.StepRef, budgets []string) error {
 	if len(budgets) == 0 {
 		return nil
 	}
 	if err := tx.LeaveLine(ref); err != nil {
 		return err
 	}
-	return e.callNext(ctx, tx, budgets)
+	return w.callNext(ctx, tx, budgets)
 }
 
 // act calls the handler within the step's time, and turns a panic into an abort.
-func (e *worker) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
+func (w *worker) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.StepRef, undo bool) (err error) {
 	if err := p.Readable(); err != nil {
 		return plan.Park(err, director.HintOf(err))
 	}
-	handler := e.cfg.Handlers[step.Kind]
+	handler := w.cfg.Handlers[step.Kind]
 	undoer, undoable := handler.(plan.Undoer)
 	if handler == nil || (undo && !undoable) {
 		return plan.Park(director.Errorf(
@@ -168,8 +168,8 @@ func (e *worker) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 			return
 		}
 		last = message
-		if err := e.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Noted, Message: message}}); err != nil {
-			e.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
+		if err := w.finish(ctx, ref, ending{Event: plan.Event{Kind: plan.Noted, Message: message}}); err != nil {
+			w.cfg.Log.DebugContext(ctx, "a note was not journaled", "plan_id", ref.Plan, "step", ref.Step, "err", err)
 		}
 	}
 	r := plan.Run{Plan: &p, Step: step, Attempt: ref.Attempt, Note: note}
@@ -193,7 +193,7 @@ func (e *worker) act(ctx context.Context, p plan.Plan, step plan.Step, ref plan.
 }
 
 // outcome turns the handler's error into the event that it means.
-func (e *worker) outcome(ctx context.Context, step plan.Step, err error) ending {
+func (w *worker) outcome(ctx context.Context, step plan.Step, err error) ending {
 	o := plan.OutcomeOf(err)
 	ev := ending{Event: plan.Event{Kind: o.Kind}, last: o.Last, most: o.Most}
 	if err == nil {
@@ -208,14 +208,14 @@ func (e *worker) outcome(ctx context.Context, step plan.Step, err error) ending 
 	case plan.Interrupted:
 		ev.Counted, ev.pause = true, true
 	case plan.NotReady:
-		ev.Message, ev.NotBefore = o.Text, e.cfg.Now().Add(o.After)
+		ev.Message, ev.NotBefore = o.Text, w.cfg.Now().Add(o.After)
 		return ev
 	case plan.Retry:
 		if _, told := errors.AsType[*director.Error](err); !told && errors.Is(err, context.DeadlineExceeded) {
 			err = director.Errorf(director.KindUnavailable, step.Kind, "it took longer than %s: %w", step.Timeout, err)
 		}
 	}
-	ev.Message, ev.Hint = e.cfg.Explain(err)
+	ev.Message, ev.Hint = w.cfg.Explain(err)
 	if o.Text != "" {
 		sep := ": "
 		if strings.Contains(ev.Message, "\n") {
@@ -394,16 +394,16 @@ func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []s
 // journal writes the outcome, and keeps trying as long as this engine runs: an outcome that cannot be written must not
 // be lost, however long a disk is full. Should the lease end meanwhile, the step belongs to the engine that took it
 // over, and finish drops the outcome.
-func (e *worker) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
+func (w *worker) journal(ctx context.Context, log *slog.Logger, ref plan.StepRef, ev ending) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := e.finish(context.WithoutCancel(ctx), ref, ev)
+		err := w.finish(context.WithoutCancel(ctx), ref, ev)
 		if err == nil {
 			return
 		}
 		log.ErrorContext(ctx, "journaling an outcome failed, will retry", "outcome", string(ev.Kind), "err", err)
-		e.mu.Lock()
-		stopping := e.stopping
-		e.mu.Unlock()
+		w.mu.Lock()
+		stopping := w.stopping
+		w.mu.Unlock()
 		if stopping {
 			return // the next start finds the step interrupted
 		}

@@ -64,7 +64,8 @@ func checkName(name string) []director.Field {
 	case !names.MatchString(name):
 		return []director.Field{{
 			Path: "name", Msg: "is not a name for a user",
-			Hint: "1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends",
+			Hint: "1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both " +
+				"ends",
 		}}
 	case slices.Contains(reserved, name):
 		return []director.Field{{Path: "name", Msg: "is reserved for the director", Hint: "choose another name"}}

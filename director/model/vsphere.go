@@ -89,7 +89,8 @@ func (v *validator) account(s *VSphere) {
 	switch {
 	case s.Credentials != "" && s.User != "":
 		v.fail(
-			"spec.vsphere.user", "leave it out: the credentials have the account's name", "is given together with credentials",
+			"spec.vsphere.user", "leave it out: the credentials have the account's name",
+			"is given together with credentials",
 		)
 	case s.Credentials == "" && s.User == "" && s.PasswordFile == "":
 		v.fail("spec.vsphere.credentials", set, "is empty, and there is no user with a passwordFile either")

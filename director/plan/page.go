@@ -68,8 +68,9 @@ var phaseMeaning = map[Phase]string{
 	PhasePaused: "No step starts any more and the running ones end. It still holds its cluster; `directorctl " +
 		"resume` continues.",
 	PhaseCancelling: "No step starts any more; the running ones end.",
-	PhaseCancelled:  "It was stopped between steps. `directorctl retry` lets it continue, `directorctl discard` gives up.",
-	PhaseParked:     "A step waits for a person, and nothing else can run. It still holds its cluster.",
+	PhaseCancelled: "It was stopped between steps. `directorctl retry` lets it continue, `directorctl discard` " +
+		"gives it up.",
+	PhaseParked: "A step waits for a person, and nothing else can run. It still holds its cluster.",
 	PhaseFailed: "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is " +
 		"done.",
 	PhaseUndoing:   "The engine undoes what can be undone, the last first. It holds its cluster.",

@@ -22,8 +22,8 @@ type sized struct {
 	vm      model.VMModel
 }
 
-// machineDiff is the machines of a cluster compared with its document. Each list is ordered: masters first, then by pool as
-// in the document, then by number.
+// machineDiff is the machines of a cluster compared with its document. Each list is ordered: masters first, then by
+// pool as in the document, then by number.
 type machineDiff struct {
 	keep   []sized // members that stay
 	add    []sized // that become members: rows of the ledger first, then new ones

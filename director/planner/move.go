@@ -120,7 +120,8 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 		if r.Host == "" && !w.lost(m.Machine) {
 			continue
 		}
-		n := allocator{w}.newMachine(pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}, number(m.Machine), serial, macs)
+		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}
+		n := allocator{w}.newMachine(p, number(m.Machine), serial, macs)
 		if err := w.keepAddresses(m, &n); err != nil {
 			return nil, err
 		}

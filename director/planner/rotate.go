@@ -34,7 +34,10 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 	renewed := d.add(plan.Step{
 		ID: step.PullRenew + "/" + name, Kind: step.PullRenew, Title: "Make another pull password", Params: params,
 		Effects: []plan.Effect{
-			{Verb: "create", Object: "registry", Name: "password of " + name, Detail: "valid together with the present one"},
+			{
+				Verb: "create", Object: "registry", Name: "password of " + name,
+				Detail: "valid together with the present one",
+			},
 		},
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})

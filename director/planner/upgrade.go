@@ -122,7 +122,7 @@ func (u *upgrade) upgradeShared(needs []string) []string {
 		return needs
 	}
 	if n := len(u.masters); n > 0 && d.strategy(u.masters[n-1]) != model.UpgradeInPlace {
-		// kubeadm brings CoreDNS and kube-proxy to the release only when it upgrades a master. These masters have joined.
+		// kubeadm brings CoreDNS and kube-proxy to the release only when it upgrades a master, and these have joined.
 		m := u.masters[n-1]
 		needs = []string{d.play(playbook{
 			name: "upgrade_master", id: "addons", title: "Bring CoreDNS and kube-proxy to the release",

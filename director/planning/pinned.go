@@ -113,8 +113,8 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	}
 	if newest != p.ID {
 		return director.Errorf(
-			director.KindConflict, op, "plan %s cannot continue: plan %s of cluster %s was started after it", p.ID, newest,
-			p.Cluster,
+			director.KindConflict, op, "plan %s cannot continue: plan %s of cluster %s was started after it", p.ID,
+			newest, p.Cluster,
 		).
 			WithHint(
 				"give it up (directorctl discard %s), and plan from where the cluster is: directorctl plan %s", p.ID,

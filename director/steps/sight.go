@@ -104,7 +104,7 @@ const (
 	neighborHeader    = 12 // struct ndmsg
 	neighborAddress   = 1  // NDA_DST
 	neighborHardware  = 2  // NDA_LLADDR
-	neighborReachable = 2  // NUD_REACHABLE: it has answered recently. Entries that are only remembered have other states
+	neighborReachable = 2  // NUD_REACHABLE: it has answered recently. Entries that are only kept have other states
 )
 
 // neighbors returns the MACs of the hosts that have answered ARP recently.

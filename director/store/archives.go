@@ -219,7 +219,9 @@ func (s *trailStore) OldestAudit(ctx context.Context) (time.Time, error) {
 }
 
 // AuditPage returns entries from one time until before another, with ids after the given one, in their order.
-func (s *trailStore) AuditPage(ctx context.Context, from, until time.Time, after int64, most int) ([]AuditEntry, error) {
+func (s *trailStore) AuditPage(
+	ctx context.Context, from, until time.Time, after int64, most int,
+) ([]AuditEntry, error) {
 	var rows []struct {
 		ID, At                int64
 		Actor, Action, Object string

@@ -47,7 +47,9 @@ func (s *documentStore) ListCredentials(ctx context.Context) ([]director.Credent
 }
 
 // PutCredentials stores new credentials, or replaces those of the name as the next revision.
-func (t *documentTx) PutCredentials(name, user string, sealed []byte, by string, now time.Time) (director.Credentials, error) {
+func (t *documentTx) PutCredentials(
+	name, user string, sealed []byte, by string, now time.Time,
+) (director.Credentials, error) {
 	const op = "store.credentials"
 	row := credentialsRow{
 		Name: name, UserName: user, Sealed: sealed, Revision: 1, CreatedAt: micros(now), UpdatedAt: micros(now),

@@ -370,7 +370,9 @@ type EventQuery struct {
 
 // EventPage returns the events of a plan that the query asks for, in order, and the number up to which the journal was
 // looked through.
-func (s *planStore) EventPage(ctx context.Context, id string, f EventQuery) (events []plan.Event, last int64, err error) {
+func (s *planStore) EventPage(
+	ctx context.Context, id string, f EventQuery,
+) (events []plan.Event, last int64, err error) {
 	// Taken before the events: what comes meanwhile is left for the next time.
 	if err := s.read.WithContext(ctx).Raw("SELECT seq FROM plans WHERE id = ?", id).Row().Scan(&last); err != nil {
 		if isNoRows(err) {

@@ -81,7 +81,9 @@ func (s *machineStore) LoseMachine(ctx context.Context, id string, now time.Time
 // MoveMachine makes the row of a machine a tombstone, of one that was given up with its host if lost, and reserves its
 // successor in the same moment: no other machine can get the name and addresses that both have in between. It can be
 // repeated. Conflict if another machine has an address of the successor by now.
-func (s *machineStore) MoveMachine(ctx context.Context, id string, lost bool, next director.Machine, now time.Time) error {
+func (s *machineStore) MoveMachine(
+	ctx context.Context, id string, lost bool, next director.Machine, now time.Time,
+) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		state := director.MachineDeleting
 		if lost {

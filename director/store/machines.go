@@ -195,7 +195,9 @@ func (t *machineTx) addMachine(op string, m director.Machine, now time.Time) err
 }
 
 // SetMachine records the state of the machine. host and vmID are kept when empty.
-func (s *machineStore) SetMachine(ctx context.Context, id string, state director.MachineState, host, vmID string) error {
+func (s *machineStore) SetMachine(
+	ctx context.Context, id string, state director.MachineState, host, vmID string,
+) error {
 	set := map[string]any{"state": string(state)}
 	if host != "" {
 		set["host"] = host

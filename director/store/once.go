@@ -35,7 +35,9 @@ func (r onceRow) toDomain() director.Once {
 // the caller is to do the work; with a status, the answer is there; otherwise another try is at it. A claim that ran
 // out, because its process died, is taken over with its witness. A key that is used for another request is returned
 // with that request's fingerprint and not touched.
-func (s *userStore) ClaimOnce(ctx context.Context, o director.Once, now, until, expires time.Time) (director.Once, error) {
+func (s *userStore) ClaimOnce(
+	ctx context.Context, o director.Once, now, until, expires time.Time,
+) (director.Once, error) {
 	var row onceRow
 	err := s.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		err := tx.Exec(

@@ -313,7 +313,9 @@ func (s *database) Update(ctx context.Context, fn func(*Tx) error) error {
 		if s.pool != nil {
 			return s.updatePostgres(ctx, whole)
 		}
-		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error { return whole(newTx(&txn{db: db, store: s})) })
+		return s.write.WithContext(ctx).Transaction(func(db *gorm.DB) error {
+			return whole(newTx(&txn{db: db, store: s}))
+		})
 	})
 	if err == nil && last != nil {
 		s.plans.advance(last.appended)

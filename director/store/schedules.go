@@ -116,7 +116,9 @@ func (s *scheduleStore) AddRun(ctx context.Context, r director.ScheduleRun) (boo
 
 // EndRun stores the outcome of a run if its owner still has it, and in the same transaction what follows it. It returns
 // false if another director has ended the run, and stores nothing then.
-func (s *scheduleStore) EndRun(ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun) (bool, error) {
+func (s *scheduleStore) EndRun(
+	ctx context.Context, r director.ScheduleRun, follow ...director.ScheduleRun,
+) (bool, error) {
 	return s.won(ctx, func(db *gorm.DB) error {
 		res := db.Model(&runRow{}).Where(
 			"uid = ? AND slot = ? AND attempt = ? AND owner = ? AND status = 'running'", r.UID, micros(r.Slot),

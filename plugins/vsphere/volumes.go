@@ -64,7 +64,9 @@ func (b *dataDisks) DeleteVolume(ctx context.Context, owner director.Stamp, seri
 
 // deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors:
 // conflict while a VM has one.
-func (b *dataDisks) deleteKept(ctx context.Context, op string, p *place, owner director.Stamp, serials ...string) error {
+func (b *dataDisks) deleteKept(
+	ctx context.Context, op string, p *place, owner director.Stamp, serials ...string,
+) error {
 	found, err := b.disks(ctx, op, p, owner.Director+"."+owner.Machine+".*.vmdk")
 	if err != nil {
 		return err
