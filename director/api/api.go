@@ -47,6 +47,8 @@ type Config struct {
 	Ports
 	Auth Auth
 	Log  *slog.Logger
+	// Audit records attempts; nil means that they are not recorded.
+	Audit Audit
 
 	Version string // of the director
 	Commit  string
@@ -243,7 +245,7 @@ func operation[I, O any](
 	if action != "" {
 		op.Security = []map[string][]string{{bearer: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
-		op.Middlewares = append(op.Middlewares, s.authenticate, s.authorize(action, kind))
+		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind))
 	}
 	if f, ok := op.Metadata[metaAgain].(again); ok {
 		op.Middlewares = append(op.Middlewares, s.once(f))
@@ -256,6 +258,9 @@ func operation[I, O any](
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, actorOf(ctx), in)
 		if err != nil {
+			if op.Method != http.MethodGet && action != "" {
+				s.attempted(ctx, err)
+			}
 			return nil, s.problem(ctx, err)
 		}
 		return out, nil
@@ -291,6 +296,7 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	token := bearerToken(ctx.Header("Authorization"))
 	actor, err := s.Auth.Authenticate(ctx.Context(), token)
 	if err != nil {
+		s.attempted(ctx.Context(), err)
 		_ = s.problem(ctx.Context(), err) // for the log
 		s.abort(humagin.Unwrap(ctx), err)
 		return
@@ -310,7 +316,9 @@ func (s *server) authorize(action director.Action, kind string) func(huma.Contex
 		if kind == kindPlan {
 			object.Name = ctx.Param("id")
 		}
+		note(ctx.Context()).object = object.Kind + "/" + object.Name
 		if err := s.Auth.Require(actorOf(ctx.Context()), action, object); err != nil {
+			s.attempted(ctx.Context(), err)
 			_ = s.problem(ctx.Context(), err) // for the log
 			s.abort(humagin.Unwrap(ctx), err)
 			return

@@ -23,6 +23,8 @@ type requestNote struct {
 	user    string
 	address string
 	token   director.Secret // never logged
+	action  string          // the operation, for the audit trail
+	object  string
 }
 
 type noteKey struct{}
@@ -49,7 +51,8 @@ func (s *server) accessLog(g *gin.Context) {
 		id = hex.EncodeToString(b)
 	}
 	n := &requestNote{id: id, address: clientAddress(g.Request, s.Proxies)}
-	g.Request = g.Request.WithContext(context.WithValue(g.Request.Context(), noteKey{}, n))
+	ctx := director.WithOrigin(g.Request.Context(), director.Origin{Address: n.address, Request: id})
+	g.Request = g.Request.WithContext(context.WithValue(ctx, noteKey{}, n))
 	g.Header(RequestIDHeader, id)
 	g.Header("X-Content-Type-Options", "nosniff")
 	g.Header("Cache-Control", "no-store")

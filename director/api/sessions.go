@@ -25,7 +25,11 @@ func (s *server) sessions(api huma.API) {
 		OperationID: "logout", Method: http.MethodPost, Path: "/logout", Tags: tags, Summary: "End the token",
 		DefaultStatus: http.StatusNoContent,
 	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, _ *empty) (*empty, error) {
-		return nil, s.Auth.Logout(ctx, a)
+		err := s.Auth.Logout(ctx, a)
+		if err == nil {
+			err = s.audited(ctx, a.User, "logout", "User/"+a.User, nil)
+		}
+		return nil, err
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "me", Method: http.MethodGet, Path: "/me", Tags: tags, Summary: "Say who asks",
@@ -61,10 +65,16 @@ func (s *server) sessions(api huma.API) {
 func (s *server) login(
 	ctx context.Context, _ director.Actor, in *struct{ Body wire.Login },
 ) (*body[wire.Session], error) {
-	if err := s.limit.take(in.Body.User, note(ctx).address); err != nil {
-		return nil, err
+	err := s.limit.take(in.Body.User, note(ctx).address)
+	var token director.Secret
+	var actor director.Actor
+	if err == nil {
+		token, actor, err = s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password), note(ctx).address)
 	}
-	token, actor, err := s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password), note(ctx).address)
+	// An attempt that cannot be recorded gets no token.
+	if aerr := s.audited(ctx, actor.User, "login", "User/"+in.Body.User, err); err == nil {
+		err = aerr
+	}
 	if err != nil {
 		return nil, err
 	}

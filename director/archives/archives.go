@@ -53,7 +53,9 @@ type Config struct {
 	Support func(context.Context) Support
 	// LogPath is the file of the log of a step's attempt.
 	LogPath func(plan, step string, attempt int) string
-	Now     func() time.Time
+	// Checkpoint signs the audit trail at the entry, so that its archive can be verified alone; nil for no signature.
+	Checkpoint func(ctx context.Context, seq int64) error
+	Now        func() time.Time
 }
 
 // Service writes archives. What takes rows out of the database may be ended at any line: a file without its record is

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/audit/chain"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/servicetest"
@@ -197,10 +199,15 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	for n := range 1500 { // more than a page
 		add("Network/january", january.Add(-time.Duration(n)*time.Minute))
 	}
-	add("Network/march", january.AddDate(0, 0, 30))
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	l.Checkpoint = func(ctx context.Context, seq int64) error {
+		hash, err := l.Files.Store.AuditHash(ctx, seq)
+		c := chain.Checkpoint{Director: l.Files.Store.DirectorID(), Seq: seq, Hash: hash, At: january}.Sign(key)
+		return errors.Join(err, l.Files.Store.AddCheckpoint(ctx, c))
+	}
 	file := filepath.Join(l.Files.Dir, "audit", "audit-2025-01.jsonl.gz")
 	cut := func(w io.Writer) error { // a director dies between the file and the rows
-		_, _, err := l.writeMonth(ctx, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), w)
+		_, _, err := l.writeAudit(ctx, 1500, w)
 		return err
 	}
 	if _, err := l.Files.write(filepath.Join("audit", filepath.Base(file)), time.Now(), true, cut); err != nil {
@@ -214,21 +221,8 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zip, err := gzip.NewReader(bytes.NewReader(first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for entries := json.NewDecoder(zip); ; count++ {
-		var e store.AuditEntry
-		if err := entries.Decode(&e); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil || e.Object != "Network/january" || e.Actor != "ann" {
-			t.Fatalf("entry %d is %+v, %v", count, e, err)
-		}
-	}
-	if count != 1500 {
-		t.Errorf("the file has %d entries", count)
+	if r := verifyAlone(t, l.Files.Store, key, file); !r.Good() || r.Entries != 1500 || r.Signed != 1500 {
+		t.Errorf("the file alone: %+v", r)
 	}
 	if sum, err := os.ReadFile(
 		file + ".sha256",
@@ -244,8 +238,9 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	if err != nil || !bytes.Equal(first, again) {
 		t.Errorf("the first file has changed, %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(l.Files.Dir, "audit", "audit-2025-01.2.jsonl.gz")); err != nil {
-		t.Error(err)
+	second := filepath.Join(l.Files.Dir, "audit", "audit-2025-01.2.jsonl.gz")
+	if r := verifyAlone(t, l.Files.Store, key, second); !r.Good() || r.First != 1501 || r.Signed != 1501 {
+		t.Errorf("the second file alone: %+v", r)
 	}
 	// The database was restored from a copy of then, which has the month again, and less of it.
 	add("Network/copy", january)
@@ -261,7 +256,47 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(l.Files.Dir, "audit", "*.gz")); err != nil || len(files) != 3 {
 		t.Errorf("there are %v, %v", files, err)
 	}
+	// Behind an entry that stays, a late one stays, too: the file of a month is a part of the chain without a gap.
+	add("Network/march", january.AddDate(0, 0, 30))
+	add("Network/later", january)
+	if n, err := l.ArchiveAudit(ctx, time.Date(2025, 3, 15, 0, 0, 0, 0, time.UTC)); err != nil || n != 0 {
+		t.Errorf("archived %d entries out of their order, %v", n, err)
+	}
 	if oldest, err := l.Files.Store.OldestAudit(ctx); err != nil || oldest.Month() != time.March {
 		t.Errorf("the oldest entry is of %s, %v", oldest, err)
 	}
+}
+
+// verifyAlone verifies an archive of the audit trail with nothing but the public key and the installation's id.
+func verifyAlone(t *testing.T, db *store.Store, key ed25519.PrivateKey, file string) chain.Result {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []chain.Entry
+	var checkpoints []chain.Checkpoint
+	for lines := json.NewDecoder(zip); ; {
+		var l chain.Line
+		if err := lines.Decode(&l); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if l.Checkpoint != nil {
+			checkpoints = append(checkpoints, *l.Checkpoint)
+		} else {
+			entries = append(entries, l.Entry)
+		}
+	}
+	v := chain.NewVerifier(key.Public().(ed25519.PublicKey), db.DirectorID(), -1, checkpoints)
+	for _, e := range entries {
+		v.Add(e)
+	}
+	return v.End(0)
 }

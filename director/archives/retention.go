@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/director-kaas/kaas/director/audit/chain"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
@@ -85,8 +86,8 @@ func (s *Service) writePlan(ctx context.Context, id string) (store.ArchiveFile, 
 	})
 }
 
-// ArchiveAudit archives the entries of the audit trail, a file for each month that ended before the time. It returns
-// how many entries that were.
+// ArchiveAudit archives the entries of the audit trail, a file for each month that ended before the time. An entry leaves
+// with or after those that were written before it, whatever its time. It returns how many entries that were.
 func (s *Service) ArchiveAudit(ctx context.Context, before time.Time) (entries int64, err error) {
 	for {
 		oldest, err := s.Store.OldestAudit(ctx)
@@ -112,6 +113,10 @@ func (s *Service) archiveMonth(ctx context.Context, month time.Time) (int64, err
 	if err != nil {
 		return 0, err
 	}
+	end, err := s.Store.AuditEnd(ctx, month.AddDate(0, 1, 0))
+	if err != nil {
+		return 0, err
+	}
 	for n := known + 1; ; n++ {
 		name := "audit-" + month.Format("2006-01")
 		if n > 1 {
@@ -122,7 +127,7 @@ func (s *Service) archiveMonth(ctx context.Context, month time.Time) (int64, err
 			"audit", name+".jsonl.gz",
 		), s.Now().UTC(), true, func(w io.Writer) error {
 			var err error
-			last, entries, err = s.writeMonth(ctx, month, w)
+			last, entries, err = s.writeAudit(ctx, end, w)
 			return err
 		})
 		if errors.Is(err, errOther) {
@@ -135,24 +140,53 @@ func (s *Service) archiveMonth(ctx context.Context, month time.Time) (int64, err
 	}
 }
 
-// writeMonth writes the entries of the month, and returns the id of the last one and how many they are.
-func (s *Service) writeMonth(ctx context.Context, month time.Time, w io.Writer) (last, n int64, err error) {
+// writeAudit writes the entries up to the id end, and returns the id of the last one and how many they are. The file
+// can be verified alone: it begins with the checkpoint ahead of its first entry, and ends with one at its last.
+func (s *Service) writeAudit(ctx context.Context, end int64, w io.Writer) (last, n int64, err error) {
 	const page = 1000
 	zip := gzip.NewWriter(w)
 	enc := json.NewEncoder(zip)
+	var first, seq int64
 	for {
-		entries, err := s.Store.AuditPage(ctx, month, month.AddDate(0, 1, 0), last, page)
+		entries, err := s.Store.AuditPage(ctx, last, end, page)
 		if err != nil {
 			return last, n, err
 		}
 		for _, e := range entries {
+			if first == 0 && e.Seq > 0 {
+				first = e.Seq
+				if err := s.writeCheckpoints(ctx, enc, first-1, first-1); err != nil {
+					return last, n, err
+				}
+			}
 			if err := enc.Encode(e); err != nil {
 				return last, n, err
 			}
-			last, n = e.ID, n+1
+			last, n, seq = e.ID, n+1, max(seq, e.Seq)
 		}
 		if len(entries) < page {
-			return last, n, zip.Close()
+			break
 		}
 	}
+	if seq > 0 {
+		if s.Checkpoint != nil {
+			if err := s.Checkpoint(ctx, seq); err != nil {
+				return last, n, err
+			}
+		}
+		if err := s.writeCheckpoints(ctx, enc, first, seq); err != nil {
+			return last, n, err
+		}
+	}
+	return last, n, zip.Close()
+}
+
+func (s *Service) writeCheckpoints(ctx context.Context, enc *json.Encoder, from, to int64) error {
+	checkpoints, err := s.Store.AuditCheckpoints(ctx, from)
+	for _, c := range checkpoints {
+		if err == nil && c.Seq <= to {
+			err = enc.Encode(chain.Line{Checkpoint: &c})
+		}
+	}
+	return err
 }

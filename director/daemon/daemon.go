@@ -183,8 +183,12 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
+	trail, err := d.startAudit(ctx, db, box)
+	if err != nil {
+		return err
+	}
 	d.services = newServices(parts{
-		cfg: d.cfg, log: d.log, db: db, env: env, engine: eng, files: files, types: hands.providers, host: host,
+		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files, types: hands.providers, host: host,
 		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
@@ -449,7 +453,7 @@ func (d *Daemon) startAPI(
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Stopping: stopping,
 		Ready:    d.checks(db), Metrics: m.Handler(), MetricsToken: token, Manual: manual.Built(), Observer: m,
-		Proxies: d.cfg.TrustedProxies,
+		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)

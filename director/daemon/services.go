@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director/archives"
+	"github.com/director-kaas/kaas/director/audit"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
@@ -40,6 +41,7 @@ type parts struct {
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
 	logsOf  func(instance string) bool
 	support func(context.Context) archives.Support
+	audit   *audit.Service
 }
 
 // services are what can be asked of the director.
@@ -94,7 +96,7 @@ func newServices(p parts) services {
 		journal:  plans,
 		archives: archives.New(archives.Config{
 			Store: p.db, Files: files, Plans: plans, Keys: p.env, LogPath: p.env.LogPath, Support: p.support,
-			Form: archives.Form{Plan: planForm, Event: eventForm}, Now: time.Now,
+			Form: archives.Form{Plan: planForm, Event: eventForm}, Checkpoint: p.audit.Checkpoint, Now: time.Now,
 		}),
 		planning: making,
 		nodes:    members,

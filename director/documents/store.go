@@ -100,7 +100,7 @@ func (s *Service) put(
 		if words := unsigned(docs[i]); words != "" {
 			verb = "apply unsigned: " + words
 		}
-		if err := tx.Audit(now, actor, verb, c.Ref.String()); err != nil {
+		if err := tx.AuditChange(now, actor, verb, c.Ref.String(), c.Diff); err != nil {
 			return err
 		}
 	}

@@ -189,9 +189,13 @@ func TestArchiveAudit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		end, err := s.AuditEnd(ctx, month.AddDate(0, 1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got []AuditEntry
 		for after := int64(0); ; after = got[len(got)-1].ID {
-			page, err := s.AuditPage(ctx, month, month.AddDate(0, 1, 0), after, 1)
+			page, err := s.AuditPage(ctx, after, end, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -110,15 +110,6 @@ func (t *documentTx) DeleteDocument(ref model.Ref) error {
 	return dbError("store.delete", ref.String(), err)
 }
 
-// Audit notes who did what to which object: Kind/name, and a step of a plan behind a space.
-func (t *documentTx) Audit(now time.Time, actor, action, object string) error {
-	t.announceAudit(now, actor, action, object)
-	err := t.db.Exec(
-		"INSERT INTO audit (at, actor, action, object) VALUES (?, ?, ?, ?)", micros(now), actor, action, object,
-	).Error
-	return dbError("store.audit", "the audit log", err)
-}
-
 // Installed is what was really installed of a cluster.
 type Installed struct {
 	UID        string

@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/audit/chain"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -291,6 +292,8 @@ type txn struct {
 	look  bool      // peers must look at their leases
 
 	stream   []streamRow // what goes into the stream when fn is through
+	audit    []chain.Entry
+	origin   director.Origin // of the request that the transaction serves
 	appended []plan.Event
 }
 
@@ -303,11 +306,15 @@ func (s *database) Update(ctx context.Context, fn func(*Tx) error) error {
 	announced := false
 	whole := func(t *Tx) error {
 		last, announced = t, false
+		t.origin = director.OriginOf(ctx)
 		if err := fn(t); err != nil {
 			return err
 		}
 		announced = len(t.stream) > 0
-		return t.flushStream()
+		if err := t.flushStream(); err != nil {
+			return err
+		}
+		return t.flushAudit()
 	}
 	err := s.retried(ctx, func() error {
 		if s.pool != nil {

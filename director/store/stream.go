@@ -62,9 +62,9 @@ func (t *txn) announceAudit(now time.Time, actor, action, object string) {
 	t.stream = append(t.stream, row)
 }
 
-// flushStream is the last thing that a transaction does. From here to its commit no one else inserts, so ids grow in
-// the order of commits, and a reader who has seen one has seen all below it. The lock is the last that a transaction
-// takes: it cannot be part of a deadlock.
+// flushStream is the last thing that a transaction does, but for flushAudit. From here to its commit no one else
+// inserts, so ids grow in the order of commits, and a reader who has seen one has seen all below it. This lock and the
+// one of the audit trail are the last that a transaction takes, in this order: they cannot be part of a deadlock.
 func (t *txn) flushStream() error {
 	if len(t.stream) == 0 {
 		return nil
