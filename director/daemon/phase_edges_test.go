@@ -65,8 +65,8 @@ func TestPhasesWaitForApproval(t *testing.T) {
 	api := connect(t, c, d)
 	run(t, api, plan.ClusterCreate)
 	wantDone(t, phase(t, api, "lock", director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: "demo-w-1"}))
-	anew := nextRelease() + "  maintenance: {strategy: reconstitute}\n"
-	if _, err := api.Apply(t.Context(), []byte(anew), "x", false); err != nil {
+	recreate := nextRelease() + "  maintenance: {strategy: reconstitute}\n"
+	if _, err := api.Apply(t.Context(), []byte(recreate), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	request := director.PhaseRequest{Phase: director.PhasePostNodeUnlock, Node: "demo-w-1"}
