@@ -96,7 +96,7 @@ lint: ## Go, Ansible, YAML and shell
 	test/lint.sh
 
 .PHONY: generate
-generate: ## Write the generated pages and golden files anew
+generate: ## Write the generated pages and golden files
 	go test $$(git grep -l 'flag.Bool("update"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,') -update
 
 .PHONY: verify

@@ -53,12 +53,12 @@ func (in ListInput) page(limit int, usual string, filters ...any) (director.Page
 	}
 	if err != nil {
 		return p, invalidQuery(
-			"continue", "is not one that this list has given", "begin the list anew, without continue",
+			"continue", "is not one that this list has given", "start the list again, without continue",
 		)
 	}
 	if c.Sort != sort || c.Filter != fingerprint(filters) {
 		return p, invalidQuery(
-			"continue", "belongs to a list with other filters or another order", "repeat them, or begin the list anew",
+			"continue", "belongs to a list with other filters or another order", "repeat them, or start the list again",
 		)
 	}
 	p.After = &director.Place{Value: c.Value, Name: c.Name}

@@ -43,5 +43,5 @@ func (c Condition) Check(ref model.Ref, stored *model.Stored) error {
 }
 
 // ETag is the tag of a stored document. It has the generation, and the incarnation too: a document that was deleted and
-// made again begins to count anew.
+// made again starts to count from zero.
 func ETag(d model.Stored) string { return fmt.Sprintf("%q", fmt.Sprintf("%s-%d", d.UID, d.Generation)) }

@@ -122,7 +122,7 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 		what = "step " + step + " cannot run again: its node was rolled back, or is on its way"
 	}
 	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Phase).
-		WithHint("mend the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
+		WithHint("fix the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
 }
 
 // Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be

@@ -362,14 +362,14 @@ func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
 	if ev.Hint != "" {
 		ev.Hint += "; "
 	}
-	ev.Hint += fmt.Sprintf("mend the cause and continue: directorctl retry %s; or give the plan up and make the node "+
-		"anew: directorctl discard %s, directorctl node replace %s %s",
+	ev.Hint += fmt.Sprintf("fix the cause and continue: directorctl retry %s; or give the plan up and recreate the node: "+
+		"directorctl discard %s, directorctl node replace %s %s",
 		p.ID, p.ID, p.Cluster, step.Node)
 	return ev
 }
 
 // affected keeps of the ready steps the one that just ended and those that may have waited for it: by a need, a window,
-// or the order of taking back. The others are queued already.
+// or the order of undoing. The others are queued already.
 func affected(p *plan.Plan, ended *plan.Step, s *plan.State, ready []string) []string {
 	var out []string
 	next := 0 // ready is in the plan's order

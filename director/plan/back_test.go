@@ -205,7 +205,7 @@ func TestEndsAfterAWayBack(t *testing.T) {
 				t.Errorf("got %v %s %q, want %s %q", due, ev.Kind, ev.Message, tt.want, tt.text)
 			}
 			if strings.Contains(tt.text, "put back") &&
-				ev.Hint != "mend the cause; then go on from there: directorctl plan demo" {
+				ev.Hint != "fix the cause; then go on from there: directorctl plan demo" {
 				t.Errorf("the hint is %q", ev.Hint)
 			}
 		})

@@ -53,12 +53,12 @@ var statusMeaning = map[Status]string{
 	Parked:  "It waits for a person: `directorctl retry` runs it again. Everything is kept.",
 	Done:    "It never runs again in this plan.",
 	Skipped: "A person said with `directorctl skip` that the plan continues without it; the reason is in the journal.",
-	Failed: "A person mends the cause and runs `directorctl retry`, leaves it out with `directorctl skip`, takes " +
-		"everything back with `directorctl undo`, or gives up with `directorctl discard`.",
+	Failed: "A person fixes the cause and runs `directorctl retry`, leaves it out with `directorctl skip`, undoes " +
+		"everything with `directorctl undo`, or gives up with `directorctl discard`.",
 	UndoDue: "The engine undoes what it did, once all that depends on it is undone.",
 	Undoing: "Its handler undoes it, under a lease. After a crash it is due again.",
 	Undone:  "What it did is undone. `directorctl retry` would run it again.",
-	Stuck:   "Taking back failed. A person mends the cause and runs `directorctl undo` again.",
+	Stuck:   "Undoing failed. A person fixes the cause and runs `directorctl undo` again.",
 }
 
 var phaseMeaning = map[Phase]string{

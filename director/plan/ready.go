@@ -271,7 +271,7 @@ func Settle(p *Plan, s *State) (Event, bool) {
 func withHint(hint, cluster string) string {
 	hint = strings.TrimRight(strings.TrimSuffix(hint, "then retry the step"), ",; ")
 	if hint == "" {
-		hint = "mend the cause"
+		hint = "fix the cause"
 	}
 	return hint + "; then go on from there: directorctl plan " + cluster
 }

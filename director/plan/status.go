@@ -23,7 +23,7 @@ const (
 	// its handler undoes it, under a lease; a crash leaves it so until the lease's end, then it is due again.
 	Undoing Status = "undoing"
 	Undone  Status = "undone" // undone; a person may run it again
-	Stuck   Status = "stuck"  // taking back failed; a person asks for it again, or runs the step again
+	Stuck   Status = "stuck"  // undoing failed; a person asks for it again, or runs the step again
 )
 
 // Statuses returns every status in the order of a usual life.

@@ -68,7 +68,7 @@ func (w World) checkHosts(r plan.Request, machines []sized) error {
 	for _, m := range machines {
 		if r.Host != "" && m.Host == r.Host {
 			add(
-				"host", "leave the host out to make the VM anew where it is", "%s is on host %s already", m.Name,
+				"host", "leave the host out to recreate the VM where it is", "%s is on host %s already", m.Name,
 				r.Host,
 			)
 		}

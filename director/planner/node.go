@@ -431,7 +431,7 @@ func (d *draft) replace(m sized, r plan.Request, out map[string]bool, needs []st
 			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, group{})}, group{}),
 		}
 	}
-	d.Approvals = append(d.Approvals, "it makes VM "+m.Name+" anew: what is on its root disk is lost")
+	d.Approvals = append(d.Approvals, "it recreates VM "+m.Name+": what is on its root disk is lost")
 	last, err := d.join(m, true, []string{d.removeVM(m, needs, group{})}, group{})
 	delete(out, m.Name) // it is back before the next one goes
 	return last, err

@@ -63,13 +63,13 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 	}
 	var reasons []string
 	stuck := map[string][]string{}
-	anew := 0
+	recreated := 0
 	for _, m := range workers {
 		to, why := d.w.rollbackOf(m)
 		if why == "" {
 			out[m.Name] = to
 			if d.strategy(m) == model.UpgradeInPlace {
-				anew++
+				recreated++
 			}
 			continue
 		}
@@ -86,7 +86,7 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 			),
 		)
 	}
-	if anew > 0 {
+	if recreated > 0 {
 		d.Approvals = append(
 			d.Approvals,
 			"should the upgrade of a worker fail, it recreates its VM from the image that it was made from: what "+

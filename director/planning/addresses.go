@@ -118,10 +118,10 @@ func (s *Service) checkAddresses(
 		}
 		look = append(look, c.of)
 	}
-	sight := s.Site.Look(ctx, look, ours)
+	probe := s.Site.Look(ctx, look, ours)
 	checks := map[string]*AddressCheck{}
 	for i, c := range list {
-		if how := sight.Taken[c.of.Address]; how != "" && owners[i] == "" {
+		if how := probe.Taken[c.of.Address]; how != "" && owners[i] == "" {
 			taken(c, how)
 		}
 		k := checks[c.network]
@@ -134,7 +134,7 @@ func (s *Service) checkAddresses(
 			checks[c.network] = k
 		}
 		k.Addresses++
-		if sight.ARP[c.of.Address] && !slices.Contains(k.Ways, "arp") {
+		if probe.ARP[c.of.Address] && !slices.Contains(k.Ways, "arp") {
 			k.Ways = append(k.Ways, "arp")
 		}
 	}

@@ -31,7 +31,7 @@ type Plans interface {
 type Site interface {
 	// Look asks the networks themselves which addresses of the machines, which do not exist yet, are taken. ours are
 	// the MAC addresses of the director's machines.
-	Look(ctx context.Context, machines []director.Machine, ours map[string]bool) steps.Sight
+	Look(ctx context.Context, machines []director.Machine, ours map[string]bool) steps.AddressProbe
 	// CheckInventory says why the inventory of the facts cannot be rendered.
 	CheckInventory(f step.Facts) error
 	// ImagePath is the file of the image on the director.

@@ -125,7 +125,7 @@ func scriptsResult(ctx context.Context, r plan.Run, p step.VMParams, report clou
 	}
 	return director.Errorf(director.KindConflict, "vm.boot", "%s", strings.Join(failed, "\n")).
 		WithHint("the whole output is in %s on the node. Mend what it misses and retry the step, which runs again "+
-			"what has failed; or correct the script in the document of the cluster and make the node anew",
+			"what has failed; or correct the script in the document of the cluster and recreate the node",
 			strings.Join(logs, ", "))
 }
 

@@ -46,7 +46,7 @@ func page(q *gorm.DB, p director.Page, by order, name string) (*gorm.DB, error) 
 		n, err := strconv.ParseInt(p.After.Value, 10, 64)
 		if err != nil {
 			return nil, director.Errorf(director.KindInvalid, "store.page", "the place in the list cannot be read").
-				WithHint("begin the list anew, without continue")
+				WithHint("start the list again, without continue")
 		}
 		value = n
 	}

@@ -25,7 +25,7 @@ options:
     choices: [drained, cordoned, uncordoned]
     default: drained
   force:
-    description: Evict pods without a controller too. Nothing makes them anew.
+    description: Evict pods without a controller too. Nothing recreates them.
     type: bool
     default: false
   delete_emptydir_data:
@@ -217,7 +217,7 @@ class Drain:
                 continue
             if pod.unmanaged and not self.args["force"]:
                 blocking.append({"pod": str(pod), "cause": "unmanaged", "lasting": True,
-                                 "reason": "it has no controller, so nothing would make it anew"})
+                                 "reason": "it has no controller, so nothing would recreate it"})
             elif pod.local_data and not self.args["delete_emptydir_data"]:
                 blocking.append({"pod": str(pod), "cause": "local_data", "lasting": True,
                                  "reason": "the data of emptyDir %s would be lost" % ", ".join(pod.local_data)})

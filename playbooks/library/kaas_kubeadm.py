@@ -227,7 +227,7 @@ class Member:
             found = existing(args["leftovers"])
             if found:
                 raise Failure("this node already belongs to a cluster: %s exists" % ", ".join(found),
-                              "Run uninstall.yml on it first, or make the VM anew")
+                              "Run uninstall.yml on it first, or recreate the VM")
         if self.check:
             self.did.append(action)
             return

@@ -39,7 +39,7 @@ class Pod:
 
     @property
     def unmanaged(self):
-        """Say whether nothing would make the pod anew."""
+        """Say whether nothing would recreate the pod."""
         return not self.controller and not self.finished
 
 

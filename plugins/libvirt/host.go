@@ -103,7 +103,7 @@ func (h *host) dial(op string) (*virt.Connect, error) {
 	return c, nil
 }
 
-// A host that is silent for 20 s is gone: its connection is closed, calls on it fail, and the next call connects anew.
+// A host that is silent for 20 s is gone: its connection is closed, calls on it fail, and the next call connects again.
 const (
 	keepAliveEvery = 5 // seconds
 	keepAliveCount = 3

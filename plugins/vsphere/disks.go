@@ -111,7 +111,7 @@ func rootDisk(ctx context.Context, p *place, m *machine) (*types.VirtualDisk, er
 		director.KindInvalid, "vsphere.template",
 		"the template %s has no disk at the first place of its first controller", m.name,
 	).
-		WithHint("import the image anew")
+		WithHint("import the image again")
 }
 
 // finish gives the cloned VM its data disks, its console and the mark that it is complete, in one call.

@@ -42,7 +42,7 @@ func (m *machine) diskSize() (int64, error) {
 			director.KindInvalid, "vsphere.template", "the template %s does not say how large its disk is", m.name,
 		).
 			WithHint(
-				"a person changed kaas.size in its advanced settings; delete the template, and import the image anew",
+				"a person changed kaas.size in its advanced settings; delete the template, and import the image again",
 			)
 	}
 	return n, nil

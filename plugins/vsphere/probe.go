@@ -51,7 +51,7 @@ func (b *center) Probe(ctx context.Context) ([]hypervisor.Probe, error) {
 	x.hosts(ctx, p)
 	x.space(ctx, p)
 	x.privileges(ctx, p)
-	x.sight(ctx, p)
+	x.visible(ctx, p)
 	return x.all, interrupted(ctx, x.op)
 }
 
@@ -181,8 +181,8 @@ func (x *probing) privileges(ctx context.Context, p *place) {
 	}
 }
 
-// sight tells what else the account sees of the datacenter: port groups, which Networks name, and VMs.
-func (x *probing) sight(ctx context.Context, p *place) {
+// visible tells what else the account sees of the datacenter: port groups, which Networks name, and VMs.
+func (x *probing) visible(ctx context.Context, p *place) {
 	if p.root.Value == "" {
 		return
 	}

@@ -17,8 +17,7 @@ var hardWords = []struct {
 	word        string
 	pages, code int
 }{
-	{word: "made anew"},
-	{word: "make anew"},
+	{word: "anew"},
 	{word: "somebody"},
 	{word: "nobody", code: 2},
 	{word: "put back"},
@@ -27,6 +26,7 @@ var hardWords = []struct {
 	{word: "take back"},
 	{word: "takes back"},
 	{word: "taken back"},
+	{word: "taking back"},
 	{word: "of late"},
 	{word: "beside", pages: 1},
 	{word: "stands"},

@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Sight is what was seen at addresses that should be free.
-type Sight struct {
+// AddressProbe is what was seen at addresses that should be free.
+type AddressProbe struct {
 	Taken map[string]string // how a host shows itself, by address
 	ARP   map[string]bool   // addresses on networks that the director itself is on, where silence means more
 }
@@ -30,10 +30,10 @@ const (
 // are the MACs that the ledger knows: what the kernel remembers of a machine that has just been deleted is no sighting.
 // It is a best effort in bounded time: a host that drops packets is seen only on a network that the director is on
 // itself.
-func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[string]bool) Sight {
+func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[string]bool) AddressProbe {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	sight := Sight{Taken: map[string]string{}, ARP: map[string]bool{}}
+	probe := AddressProbe{Taken: map[string]string{}, ARP: map[string]bool{}}
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	turn := make(chan struct{}, looksAtOnce)
@@ -42,24 +42,24 @@ func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[str
 		case turn <- struct{}{}:
 		case <-ctx.Done():
 			wait.Wait()
-			return sight
+			return probe
 		}
 		wait.Go(func() {
 			defer func() { <-turn }()
 			if taken, err := e.Answers(ctx, m); err == nil && taken {
 				mu.Lock()
-				sight.Taken[m.Address] = "a host answers at its SSH port"
+				probe.Taken[m.Address] = "a host answers at its SSH port"
 				mu.Unlock()
 			}
 		})
 	}
 	wait.Wait()
 	if e.Nodes != nil { // another world than the network's
-		return sight
+		return probe
 	}
 	near := onLink(machines)
 	if len(near) == 0 {
-		return sight
+		return probe
 	}
 	select { // a neighbour may need a moment longer than the knock took
 	case <-time.After(neighborTime):
@@ -70,12 +70,12 @@ func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[str
 		if err != nil {
 			break // no table, no say
 		}
-		sight.ARP[a.String()] = true
-		if mac, there := seen[a]; there && !ours[mac] && sight.Taken[a.String()] == "" {
-			sight.Taken[a.String()] = "a host answers ARP from " + mac
+		probe.ARP[a.String()] = true
+		if mac, there := seen[a]; there && !ours[mac] && probe.Taken[a.String()] == "" {
+			probe.Taken[a.String()] = "a host answers ARP from " + mac
 		}
 	}
-	return sight
+	return probe
 }
 
 // onLink returns which of the addresses are on networks of the director's own interfaces.
