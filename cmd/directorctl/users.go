@@ -25,8 +25,8 @@ func (a *userCommands) usersCommand() *cobra.Command {
 	})
 	cmd := &cobra.Command{
 		Use: "users", Short: "Manage who may use the director", RunE: list, Args: exact(),
-		Long: "List the users of the director. The subcommands create, disable and delete users, give them roles and new\n" +
-			"passwords, and end their sessions. All changes need the role admin.",
+		Long: "List the users of the director. The subcommands create, disable and delete users, give them roles and\n" +
+			"new passwords, and end their sessions. All changes need the role admin.",
 	}
 	outputFlag(cmd, &form)
 	listCmd := &cobra.Command{Use: "list", Short: "List the users", RunE: list, Args: exact()}
@@ -104,8 +104,8 @@ func (a *userCommands) resetUserCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset-password NAME", Short: "Give a user a new one-time password", Args: exact("NAME"),
 		ValidArgsFunction: a.complete(0, userNames),
-		Long: "Give a user a new one-time password, which is shown once. All sessions of the user end. Change your own\n" +
-			"password with: directorctl password",
+		Long: "Give a user a new one-time password, which is shown once. All sessions of the user end. Change your\n" +
+			"own password with: directorctl password",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			o, err := api.ResetUser(cmd.Context(), args[0])
 			if err != nil {
@@ -232,8 +232,8 @@ func (a *userCommands) adminCommand() *cobra.Command {
 	reset := &cobra.Command{
 		Use: "reset-password NAME", Short: "Enable a user and give it a new one-time password", Args: exact("NAME"),
 		Long: "Enable a user and give it a new one-time password, which is shown once. This speaks to the director\n" +
-			"through a socket in its state directory, as root or as the director's own user, and needs no login. The\n" +
-			"audit trail and the director's log record it.",
+			"through a socket in its state directory, as root or as the director's own user, and needs no login.\n" +
+			"The audit trail and the director's log record it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := client.Rescue(cmd.Context(), stateDir, args[0])
 			if err != nil {
