@@ -25,8 +25,8 @@ func (a *userCommands) usersCommand() *cobra.Command {
 	})
 	cmd := &cobra.Command{
 		Use: "users", Short: "Manage who may use the director", RunE: list, Args: exact(),
-		Long: "List the users of the director. The subcommands create, disable and delete users, give them roles and\n" +
-			"new passwords, and end their sessions. All changes need the role admin.",
+		Long: "List the users of the director. The subcommands create, disable and delete users, give them roles\n" +
+			"and new passwords, and end their sessions. All changes need the role admin.",
 	}
 	outputFlag(cmd, &form)
 	listCmd := &cobra.Command{Use: "list", Short: "List the users", RunE: list, Args: exact()}

@@ -86,8 +86,8 @@ func (s *Service) writePlan(ctx context.Context, id string) (store.ArchiveFile, 
 	})
 }
 
-// ArchiveAudit archives the entries of the audit trail, a file for each month that ended before the time. An entry leaves
-// with or after those that were written before it, whatever its time. It returns how many entries that were.
+// ArchiveAudit archives the entries of the audit trail, a file for each month that ended before the time. An entry
+// leaves with or after those that were written before it, whatever its time. It returns how many entries that were.
 func (s *Service) ArchiveAudit(ctx context.Context, before time.Time) (entries int64, err error) {
 	for {
 		oldest, err := s.Store.OldestAudit(ctx)

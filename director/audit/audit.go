@@ -82,7 +82,9 @@ func openKey(ctx context.Context, db *store.Store, box Sealer) (ed25519.PrivateK
 	}
 	seed, err := box.Unseal(keyOwner, keyName, sealed)
 	if err == nil && len(seed) != ed25519.SeedSize {
-		err = director.Errorf(director.KindInternal, "audit.key", "the key of the audit trail's checkpoints is damaged").
+		err = director.Errorf(
+			director.KindInternal, "audit.key", "the key of the audit trail's checkpoints is damaged",
+		).
 			WithHint("restore the database from a backup")
 	}
 	if err != nil {

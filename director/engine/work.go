@@ -362,8 +362,8 @@ func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
 	if ev.Hint != "" {
 		ev.Hint += "; "
 	}
-	ev.Hint += fmt.Sprintf("fix the cause and continue: directorctl retry %s; or give the plan up and recreate the node: "+
-		"directorctl discard %s, directorctl node replace %s %s",
+	ev.Hint += fmt.Sprintf("fix the cause and continue: directorctl retry %s; or give the plan up and recreate the "+
+		"node: directorctl discard %s, directorctl node replace %s %s",
 		p.ID, p.ID, p.Cluster, step.Node)
 	return ev
 }

@@ -142,7 +142,8 @@ func checkpoints(db *gorm.DB, from int64) ([]chain.Checkpoint, error) {
 // AddCheckpoint stores the checkpoint. The first one at an entry stays.
 func (s *trailStore) AddCheckpoint(ctx context.Context, c chain.Checkpoint) error {
 	err := s.write.WithContext(ctx).Exec(
-		"INSERT INTO audit_checkpoints (seq, director, hash, at, signature) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		"INSERT INTO audit_checkpoints (seq, director, hash, at, signature) VALUES (?, ?, ?, ?, ?) "+
+			"ON CONFLICT DO NOTHING",
 		c.Seq, c.Director, c.Hash[:], micros(c.At), c.Signature,
 	).Error
 	return dbError("store.audit", "a checkpoint of the audit log", err)

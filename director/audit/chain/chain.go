@@ -75,8 +75,14 @@ func (e Entry) Bounded() Entry {
 		text *string
 		most int
 	}{
-		{&e.Actor, maxText}, {&e.Action, maxText}, {&e.Object, maxText}, {&e.Outcome, maxWord},
-		{&e.Problem, maxWord}, {&e.Source, maxWord}, {&e.Request, maxWord}, {&e.Diff, maxDiff},
+		{&e.Actor, maxText},
+		{&e.Action, maxText},
+		{&e.Object, maxText},
+		{&e.Outcome, maxWord},
+		{&e.Problem, maxWord},
+		{&e.Source, maxWord},
+		{&e.Request, maxWord},
+		{&e.Diff, maxDiff},
 	} {
 		*f.text = bounded(*f.text, f.most)
 	}
