@@ -189,7 +189,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.services = newServices(parts{
 		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files, types: hands.providers,
-		host: host,
+		host:   host,
 		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
