@@ -453,7 +453,7 @@ func (d *Daemon) startAPI(
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Stopping: stopping,
-		Ready:    d.checks(db), Metrics: m.Handler(), MetricsToken: token, Manual: manual.Built(), Observer: m,
+		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Manual: manual.Built(), Observer: m,
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)

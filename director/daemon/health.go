@@ -23,8 +23,11 @@ const leastFree = 256 << 20
 // it.
 const probeEvery = 2 * time.Second
 
+// health looks at what its director needs to work.
+type health struct{ *Daemon }
+
 // checks returns what /readyz asks.
-func (d *Daemon) checks(db *store.Store) func(context.Context) []api.Check {
+func (d health) checks(db *store.Store) func(context.Context) []api.Check {
 	var mu sync.Mutex
 	var last []api.Check
 	var at time.Time
@@ -46,7 +49,7 @@ func (d *Daemon) checks(db *store.Store) func(context.Context) []api.Check {
 	}
 }
 
-func (d *Daemon) checkDatabase(ctx context.Context, db *store.Store) error {
+func (d health) checkDatabase(ctx context.Context, db *store.Store) error {
 	err := db.Writable(ctx, time.Now())
 	if err == nil {
 		return nil
@@ -57,7 +60,7 @@ func (d *Daemon) checkDatabase(ctx context.Context, db *store.Store) error {
 	}
 }
 
-func (d *Daemon) checkEngine() error {
+func (d health) checkEngine() error {
 	eng := d.engine.Load()
 	if eng == nil {
 		return director.Errorf(director.KindUnavailable, "daemon.ready", "the engine has not started")
@@ -65,7 +68,7 @@ func (d *Daemon) checkEngine() error {
 	return eng.Alive()
 }
 
-func (d *Daemon) checkDisk() error {
+func (d health) checkDisk() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(d.cfg.StateDir, &fs); err != nil {
 		return &director.Error{
@@ -81,7 +84,7 @@ func (d *Daemon) checkDisk() error {
 }
 
 // checkRegistry looks whether the registry takes connections. What it holds is for its own tests.
-func (d *Daemon) checkRegistry(ctx context.Context) error {
+func (d health) checkRegistry(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", d.registryAddr.String())
 	if err != nil {
 		return &director.Error{
