@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/servicetest"

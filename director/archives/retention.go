@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 )
 
 // Attempt is something that was tried, and changed nothing in the database but perhaps a session.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/store"
 )
 

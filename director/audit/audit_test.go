@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/store/storetest"

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/audit/chain"
+	"github.com/director-kaas/kaas/director/chain"
 )
 
 // AuditEntry is an entry of the audit trail.
