@@ -2,7 +2,6 @@
 package caliconode_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -34,7 +33,7 @@ esac
 `
 
 // setup starts calico-run; Felix ends as felix says.
-func setup(t *testing.T, felix string) (root string, run *exec.Cmd, output *bytes.Buffer) {
+func setup(t *testing.T, felix string) (root string, run *exec.Cmd, output printed) {
 	t.Helper()
 	root = t.TempDir()
 	for _, dir := range []string{"bin", "var/lib/calico", "host/etc/cni/net.d"} {
@@ -53,17 +52,31 @@ func setup(t *testing.T, felix string) (root string, run *exec.Cmd, output *byte
 		"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "CALICO_RUN_ROOT=" + root, "DATASTORE_TYPE=kubernetes", "CNI_MTU=1450",
 		`CNI_NETWORK_CONFIG={"node": "__KUBERNETES_NODE_NAME__", "mtu": __CNI_MTU__, "kubeconfig": "__KUBECONFIG_FILEPATH__"}`,
 	}
-	output = new(bytes.Buffer)
-	run.Stdout, run.Stderr = output, output
+	// A file and no pipe: children that outlive the program keep their end of a pipe open, and Wait would wait for them.
+	file, err := os.Create(filepath.Join(root, "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	run.Stdout, run.Stderr, output = file, file, printed(file.Name())
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Children of a program that was killed hold its output open: do not wait for them for ever.
-	run.WaitDelay = 5 * time.Second
 	t.Cleanup(func() {
 		if run.Process != nil {
 			_ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
 		}
 	})
 	return root, run, output
+}
+
+// printed is the file with what a program has printed.
+type printed string
+
+func (p printed) String() string {
+	text, err := os.ReadFile(string(p))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func status(err error) int {
