@@ -246,6 +246,9 @@ func operation[I, O any](
 		op.Security = []map[string][]string{{bearer: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
 		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind))
+		if op.OperationID == "make-plan" || op.OperationID == "check-cluster" {
+			op.Middlewares = append(op.Middlewares, patient)
+		}
 	}
 	if f, ok := op.Metadata[metaAgain].(again); ok {
 		op.Middlewares = append(op.Middlewares, s.once(f))

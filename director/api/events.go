@@ -201,6 +201,13 @@ func (s *server) untilRevoked(ctx context.Context, cancel context.CancelFunc, to
 	}
 }
 
+// patient gives an operation planTimeout instead of the server's write timeout.
+func patient(ctx huma.Context, next func(huma.Context)) {
+	// a writer without deadlines has none to move
+	_ = http.NewResponseController(humagin.Unwrap(ctx).Writer).SetWriteDeadline(time.Now().Add(planTimeout))
+	next(ctx)
+}
+
 // unlimited lifts the server's write timeout from a long answer.
 func unlimited(ctx huma.Context) {
 	// a writer without deadlines has none to lift

@@ -16,8 +16,11 @@ const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = 60 * time.Second
 	writeTimeout  = 60 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 32 << 10
+	// planTimeout is for the look ahead of a plan: it reads an image and a bundle to their ends, gigabytes that may lie on
+	// a slow disk.
+	planTimeout = 10 * time.Minute
+	idleTimeout = 2 * time.Minute
+	maxHeader   = 32 << 10
 )
 
 // NewServer returns an HTTP server for the handler with the timeouts that it needs. The caller serves and shuts it

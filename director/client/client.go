@@ -86,7 +86,7 @@ func New(c Config) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = conf
 	transport.ForceAttemptHTTP2 = true
-	transport.ResponseHeaderTimeout = 90 * time.Second
+	transport.ResponseHeaderTimeout = 11 * time.Minute // a plan reads gigabytes, which may lie on a slow disk
 	// A stopped director keeps its connections. A silent connection is probed and closed, so that the next try reaches
 	// another director.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
