@@ -311,6 +311,9 @@ func (s *suite) noSecretInSight(t *testing.T) {
 		case "admin.password", "sealing.key", "kubeconfig":
 			return nil
 		}
+		if d.Type()&os.ModeSocket != 0 { // the way in for administrators, which holds nothing
+			return nil
+		}
 		body, err := os.ReadFile(p)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
