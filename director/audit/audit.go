@@ -58,10 +58,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{store: c.Store, key: key, now: c.Now}
-	seen, err := s.store.SeeAudit(ctx)
-	if n := len(seen.Checkpoints); n > 0 {
-		s.signed = seen.Checkpoints[n-1]
-	}
+	_, s.signed, err = s.store.AuditProgress(ctx)
 	return s, err
 }
 
@@ -101,17 +98,13 @@ func (s *Service) Tick(ctx context.Context) error {
 	if err := s.flush(ctx, false); err != nil {
 		return err
 	}
-	seen, err := s.store.SeeAudit(ctx)
-	if err != nil || seen.Head.Seq == 0 {
+	seq, last, err := s.store.AuditProgress(ctx)
+	if err != nil || seq == 0 {
 		return err
 	}
-	var last chain.Checkpoint
-	if n := len(seen.Checkpoints); n > 0 {
-		last = seen.Checkpoints[n-1]
-	}
-	fresh := seen.Head.Seq - last.Seq
+	fresh := seq - last.Seq
 	if fresh >= checkpointEntries || fresh != 0 && s.now().Sub(last.At) >= checkpointAge {
-		return s.Checkpoint(ctx, seen.Head.Seq)
+		return s.Checkpoint(ctx, seq)
 	}
 	return nil
 }

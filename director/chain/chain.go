@@ -115,7 +115,7 @@ func (e Entry) After(prev Hash) Hash {
 		b = append(b, s...)
 	}
 	number := func(n int64) {
-		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // its bits, whatever they mean
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	text(form)
 	b = append(b, prev[:]...)

@@ -304,6 +304,12 @@ func TestDefaultSchedulesAndRestore(t *testing.T) {
 
 func login(t *testing.T, c Config, d *Daemon) *client.Client {
 	t.Helper()
+	return loginAs(t, c, d, "admin", "correct horse battery")
+}
+
+// loginAs returns a client of the user, who trusts the director's own authority.
+func loginAs(t *testing.T, c Config, d *Daemon, user string, password director.Secret) *client.Client {
+	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +320,7 @@ func login(t *testing.T, c Config, d *Daemon) *client.Client {
 		t.Fatal(err)
 	}
 	defer anonymous.Close()
-	s, err := anonymous.Login(t.Context(), "admin", "correct horse battery")
+	s, err := anonymous.Login(t.Context(), user, password)
 	if err != nil {
 		t.Fatal(err)
 	}

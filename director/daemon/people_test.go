@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
@@ -20,26 +18,7 @@ func person(
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf := client.Config{Server: "https://" + d.Addr().String(), CA: ca}
-	anonymous, err := client.New(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer anonymous.Close()
-	s, err := anonymous.Login(t.Context(), name, director.Secret(once.Password))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf.Token = director.Secret(s.Token)
-	api, err := client.New(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
+	api := loginAs(t, c, d, name, director.Secret(once.Password))
 	next := director.Secret("the own password of " + name)
 	if err := api.ChangePassword(t.Context(), director.Secret(once.Password), next); err != nil {
 		t.Fatal(err)

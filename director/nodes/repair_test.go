@@ -50,7 +50,7 @@ func TestDecideOnARepair(t *testing.T) {
 			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseFailed)},
 			op: replace, node: "w1",
 		},
-		"making anew was vain": {
+		"recreating was vain": {
 			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)},
 			stop: true, why: "w1 was recreated by plan p1 and is ill again",
 		},

@@ -118,6 +118,20 @@ func (s *trailStore) SeeAudit(ctx context.Context) (seen AuditSeen, err error) {
 	return seen, err
 }
 
+// AuditProgress returns the number of the last entry, and the last checkpoint: one of entry 0 if there is none.
+func (s *trailStore) AuditProgress(ctx context.Context) (seq int64, last chain.Checkpoint, err error) {
+	db := s.read.WithContext(ctx)
+	head, err := auditHead(db)
+	if err != nil {
+		return 0, last, err
+	}
+	all, err := checkpoints(db.Where("seq = (SELECT MAX(seq) FROM audit_checkpoints)"), 0)
+	if len(all) > 0 {
+		last = all[0]
+	}
+	return head.Seq, last, err
+}
+
 // AuditCheckpoints returns the checkpoints at the entry from and later ones.
 func (s *trailStore) AuditCheckpoints(ctx context.Context, from int64) ([]chain.Checkpoint, error) {
 	return checkpoints(s.read.WithContext(ctx), from)

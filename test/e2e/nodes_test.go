@@ -29,9 +29,9 @@ func TestNodes(t *testing.T) {
 		{"takes a worker out and brings it back", s.outAndBackIn},
 		{"an outer plan takes a worker out, and its VM is recreated", s.outerPlan},
 		{"one worker more", s.oneWorkerMore},
-		{"mends a worker whose VM somebody has destroyed", s.mendsADestroyedVM},
+		{"repairs a worker whose VM was destroyed", s.mendsADestroyedVM},
 		{"a worker less, by name", s.lastWorkerLess},
-		{"a worker that cannot be upgraded is rolled back, under a running service", s.failsAndIsPutBack},
+		{"a worker that cannot be upgraded is rolled back, under a running service", s.failsAndIsRolledBack},
 		{"upgrades to the next minor under a running service, over a kill -9", s.upgrades},
 		{"the CIS benchmark finds no failure after the upgrade", s.meetsTheBenchmark},
 		{"deletes everything", s.deletesEverything},
@@ -298,9 +298,9 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 	}
 }
 
-// failsAndIsPutBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it
+// failsAndIsRolledBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it
 // as it was before.
-func (s *suite) failsAndIsPutBack(t *testing.T) {
+func (s *suite) failsAndIsRolledBack(t *testing.T) {
 	const worker = "demo-worker-1"
 	s.underService(t, func() {
 		s.use(t, newer)
