@@ -298,8 +298,8 @@ func (s *suite) lastWorkerLess(t *testing.T) {
 	}
 }
 
-// failsAndIsRolledBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave it
-// as it was before.
+// failsAndIsRolledBack begins the upgrade with a worker whose kubeadm cannot be replaced, and wants the plan to leave
+// the worker as it was before.
 func (s *suite) failsAndIsRolledBack(t *testing.T) {
 	const worker = "demo-worker-1"
 	s.underService(t, func() {
