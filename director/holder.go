@@ -8,7 +8,7 @@ type Holder struct {
 	Plan      string
 	Cluster   string
 	Operation string
-	Phase     string
+	Status    string
 	By        string    // who started it
 	Since     time.Time // when it was started
 }

@@ -160,7 +160,7 @@ func session(ctx context.Context, ts *testscript.TestScript) (*client.Client, er
 	return client.New(*conf)
 }
 
-// newestPlan waits until the newest plan is in the phase, and keeps its id: plan VARIABLE PHASE, or any for PHASE.
+// newestPlan waits until the newest plan has the status, and keeps its id: plan VARIABLE STATUS, or any for STATUS.
 func newestPlan(ts *testscript.TestScript, _ bool, args []string) {
 	waitFor(ts, "no plan is "+args[1], func(ctx context.Context) error {
 		c, err := session(ctx, ts)
@@ -172,7 +172,7 @@ func newestPlan(ts *testscript.TestScript, _ bool, args []string) {
 		if err != nil {
 			return err
 		}
-		if len(plans) == 0 || (args[1] != "any" && plans[0].Phase != args[1]) {
+		if len(plans) == 0 || (args[1] != "any" && plans[0].Status != args[1]) {
 			return fmt.Errorf("there is %+v", plans)
 		}
 		ts.Setenv(args[0], plans[0].ID)

@@ -62,12 +62,12 @@ var exitTable = []struct {
 
 // planError says that a plan did not come to a good end.
 type planError struct {
-	id, phase, message, hint string
-	code                     int
+	id, status, message, hint string
+	code                      int
 }
 
 func (e *planError) Error() string {
-	text := "plan " + e.id + " is " + e.phase
+	text := "plan " + e.id + " is " + e.status
 	if e.message != "" {
 		text += ": " + e.message
 	}

@@ -29,7 +29,7 @@ func (a *app) followCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if plan.Phase(p.Phase) == plan.PhasePlanned {
+			if plan.Status(p.Status) == plan.StatusPlanned {
 				say(a.err, "plan %s has not started yet; directorctl start %s starts it\n", p.ID, p.ID)
 			}
 			return a.follow(cmd.Context(), api, p)
@@ -44,10 +44,10 @@ var errParked = errors.New("parked")
 func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error {
 	view := a.newView(p)
 	view.begin()
-	phase := p.Phase
-	if plan.Phase(phase) != plan.PhaseParked && !wire.Ended(phase) {
+	status := p.Status
+	if plan.Status(status) != plan.StatusParked && !wire.Ended(status) {
 		var err error
-		phase, err = a.watch(ctx, api, view)
+		status, err = a.watch(ctx, api, view)
 		if ctx.Err() != nil {
 			view.end()
 			return goesOn(p.ID)
@@ -58,7 +58,7 @@ func (a *app) follow(ctx context.Context, api *client.Client, p wire.Plan) error
 		}
 	}
 	view.end()
-	err := a.outcome(view.plan(), phase)
+	err := a.outcome(view.plan(), status)
 	a.printKept(ctx, api, view.plan())
 	return err
 }
@@ -70,7 +70,7 @@ func goesOn(id string) error {
 			"directorctl cancel %s", id, id, id, id)
 }
 
-// watch feeds the view with events until the plan ends, and returns the phase.
+// watch feeds the view with events until the plan ends, and returns its status.
 func (a *app) watch(ctx context.Context, api *client.Client, view view) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,9 +96,9 @@ func (a *app) watch(ctx context.Context, api *client.Client, view view) (string,
 			view.tick()
 		case r := <-f.done:
 			if errors.Is(r.err, errParked) {
-				return string(plan.PhaseParked), nil
+				return string(plan.StatusParked), nil
 			}
-			return r.phase, r.err
+			return r.status, r.err
 		}
 	}
 }
@@ -112,8 +112,8 @@ type feed struct {
 
 // followed is how the following of a plan ended.
 type followed struct {
-	phase string
-	err   error
+	status string
+	err    error
 }
 
 func newFeed() *feed {
@@ -128,7 +128,7 @@ func (f *feed) run(ctx context.Context, api *client.Client, p wire.Plan) {
 		case <-ctx.Done():
 		}
 	}
-	phase, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
+	status, err := api.Follow(ctx, p.ID, p.LastEvent, func(e wire.Event) error {
 		select {
 		case f.events <- e:
 		case <-ctx.Done():
@@ -147,24 +147,24 @@ func (f *feed) run(ctx context.Context, api *client.Client, p wire.Plan) {
 		}
 		tell(note)
 	})
-	f.done <- followed{phase, err}
+	f.done <- followed{status, err}
 }
 
 // outcome says how the plan ended.
-func (a *app) outcome(p wire.Plan, phase string) error {
+func (a *app) outcome(p wire.Plan, status string) error {
 	took := ""
 	if p.StartedAt != nil && p.FinishedAt != nil {
 		took = " in " + span(p.FinishedAt.Sub(*p.StartedAt))
 	}
-	e := &planError{id: p.ID, phase: phase, message: p.Message, hint: p.Hint}
-	switch plan.Phase(phase) {
-	case plan.PhaseDone:
+	e := &planError{id: p.ID, status: status, message: p.Message, hint: p.Hint}
+	switch plan.Status(status) {
+	case plan.StatusDone:
 		say(a.out, "Plan %s is done%s.\n", p.ID, took)
 		return nil
-	case plan.PhaseParked:
+	case plan.StatusParked:
 		e.code = codePlanParked
 		e.hint = joinHints(p.Hint, fmt.Sprintf("when it is settled: directorctl retry %s --wait", p.ID))
-	case plan.PhaseFailed:
+	case plan.StatusFailed:
 		e.code = codePlanFailed
 		e.hint = joinHints(p.Hint, fmt.Sprintf("read why: directorctl logs %s --failed", p.ID))
 		if !wentBack(p) { // a plan that rolled a node back is not retried
@@ -176,7 +176,7 @@ func (a *app) outcome(p wire.Plan, phase string) error {
 		}
 	default:
 		e.code = codePlanStopped
-		if plan.Phase(phase) == plan.PhaseCancelled {
+		if plan.Status(status) == plan.StatusCancelled {
 			e.hint = joinHints(
 				p.Hint,
 				fmt.Sprintf("continue: directorctl retry %s --wait, or give up: directorctl discard %s", p.ID, p.ID),

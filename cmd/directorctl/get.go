@@ -125,8 +125,8 @@ func printClusters(w io.Writer, list []wire.Cluster) {
 	table(w, "NAME STATUS RELEASE ENDPOINT MACHINES PLAN", func(row func(...string)) {
 		for _, c := range list {
 			doing := c.Plan
-			if doing != "" && c.PlanPhase != "" {
-				doing += " (" + c.PlanPhase + ")"
+			if doing != "" && c.PlanStatus != "" {
+				doing += " (" + c.PlanStatus + ")"
 			}
 			row(c.Name, c.Status, c.Release, c.Endpoint, strconv.Itoa(c.Nodes), doing)
 		}
@@ -250,7 +250,7 @@ func (a *modelCommands) describeCluster(cmd *cobra.Command, api *client.Client, 
 		line("Endpoint", c.Endpoint)
 		line("Generation", strconv.FormatInt(c.Generation, 10))
 		if c.Plan != "" {
-			line("Held by", "plan "+c.Plan+" ("+c.PlanPhase+")")
+			line("Held by", "plan "+c.Plan+" ("+c.PlanStatus+")")
 		}
 	})
 	if len(c.Machines) > 0 {

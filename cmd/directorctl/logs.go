@@ -107,7 +107,7 @@ const logPatience = 60
 func (r *logReader) run(ctx context.Context, follow bool) error {
 	for failures := 0; ; {
 		began := time.Now()
-		phase, err := r.look(ctx)
+		status, err := r.look(ctx)
 		switch {
 		case err == nil && failures > 0:
 			sayLine(r.err, "connected again")
@@ -120,7 +120,7 @@ func (r *logReader) run(ctx context.Context, follow bool) error {
 		case err != nil:
 			return err
 		}
-		if err == nil && (!follow || wire.Ended(phase)) {
+		if err == nil && (!follow || wire.Ended(status)) {
 			return nil
 		}
 		select {
@@ -131,7 +131,7 @@ func (r *logReader) run(ctx context.Context, follow bool) error {
 	}
 }
 
-// look prints what is new, and returns the phase that the plan was in before.
+// look prints what is new, and returns the status that the plan had before.
 func (r *logReader) look(ctx context.Context) (string, error) {
 	p, err := r.api.Plan(ctx, r.id)
 	if err != nil {
@@ -141,14 +141,14 @@ func (r *logReader) look(ctx context.Context) (string, error) {
 		return "", director.Errorf(director.KindNotFound, "directorctl.logs", "plan %s has no step %q", r.id, r.step).
 			WithHint("directorctl plans show %s lists them", r.id)
 	}
-	return p.Phase, r.round(ctx, p)
+	return p.Status, r.round(ctx, p)
 }
 
 // round prints what is new in the logs of the steps that were chosen.
 func (r *logReader) round(ctx context.Context, p wire.Plan) error {
 	var steps []wire.Step
 	for _, s := range p.Steps {
-		st := plan.Status(s.Status)
+		st := plan.StepStatus(s.Status)
 		switch {
 		case s.Attempt == 0, r.step != "" && s.ID != r.step:
 		case r.failed && st != plan.Failed && st != plan.Parked && st != plan.Stuck:
@@ -183,7 +183,7 @@ func (r *logReader) round(ctx context.Context, p wire.Plan) error {
 		if err := r.read(ctx, s, place); err != nil {
 			return err
 		}
-		status := plan.Status(s.Status)
+		status := plan.StepStatus(s.Status)
 		place.settled = status != plan.Running && status != plan.Undoing
 	}
 	return nil

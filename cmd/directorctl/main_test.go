@@ -158,13 +158,13 @@ func release(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Value(opsKey{}).(*apitest.Operations).Release()
 }
 
-// awaits waits until a plan exists that is in the phase: awaits PHASE.
+// awaits waits until a plan with the status exists: awaits STATUS.
 func awaits(ts *testscript.TestScript, _ bool, args []string) {
 	ops := ts.Value(opsKey{}).(*apitest.Operations)
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		views, _, err := ops.ListPlans(context.Background(), journal.Query{Page: director.Page{Desc: true, Limit: 1}})
 		ts.Check(err)
-		if len(views) > 0 && views[0].State.Phase == plan.Phase(args[0]) {
+		if len(views) > 0 && views[0].State.Status == plan.Status(args[0]) {
 			return
 		}
 		if time.Now().After(deadline) {

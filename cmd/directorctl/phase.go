@@ -272,8 +272,8 @@ func (a *planCommands) phaseOutcome(t wire.PhaseTask) error {
 		if c.State != t.State || len(c.Plans) == 0 {
 			continue
 		}
-		switch plan.Phase(c.Plans[len(c.Plans)-1].Phase) {
-		case plan.PhaseCancelled, plan.PhaseDiscarded, plan.PhaseUndone:
+		switch plan.Status(c.Plans[len(c.Plans)-1].Status) {
+		case plan.StatusCancelled, plan.StatusDiscarded, plan.StatusUndone:
 			e.code = codePlanStopped
 		}
 	}

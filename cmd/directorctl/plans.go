@@ -136,7 +136,7 @@ func (a *planCommands) startCommand() *cobra.Command {
 
 func (a *planCommands) plansCommand() *cobra.Command {
 	var cluster string
-	var phases []string
+	var statuses []string
 	var limit int
 	var archived bool
 	form := formTable
@@ -148,8 +148,8 @@ func (a *planCommands) plansCommand() *cobra.Command {
 	}
 	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		f := client.PlanFilter{Cluster: cluster, Limit: limit, Archived: archived}
-		for _, p := range phases {
-			f.Phases = append(f.Phases, plan.Phase(p))
+		for _, p := range statuses {
+			f.Statuses = append(f.Statuses, plan.Status(p))
 		}
 		plans, err := api.Plans(cmd.Context(), f)
 		if err != nil {
@@ -159,11 +159,13 @@ func (a *planCommands) plansCommand() *cobra.Command {
 	})
 	flags := func(cmd *cobra.Command) {
 		cmd.Flags().StringVar(&cluster, "cluster", "", "only plans of this cluster")
-		cmd.Flags().StringSliceVar(&phases, "phase", nil, "only plans in this phase, such as failed; may be repeated")
+		cmd.Flags().StringSliceVar(
+			&statuses, "status", nil, "only plans with this status, such as failed; may be repeated",
+		)
 		cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 		cmd.Flags().BoolVar(&archived, "archived", false, "only plans that have left the database for archives")
 		_ = cmd.RegisterFlagCompletionFunc(
-			"phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp),
+			"status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp),
 		)
 		_ = cmd.RegisterFlagCompletionFunc("cluster", a.complete(0, clusterNames))
 		outputFlag(cmd, &form)
@@ -257,9 +259,9 @@ func brokenArchive(err error) error {
 		WithHint("try again; the director's log says what it could not read")
 }
 
-func phaseNames() []string {
+func statusNames() []string {
 	var names []string
-	for _, p := range plan.Phases() {
+	for _, p := range plan.Statuses() {
 		names = append(names, string(p))
 	}
 	return names
@@ -274,7 +276,7 @@ func (a *app) showPlan(cmd *cobra.Command, api *client.Client, id, form string) 
 }
 
 func printPlans(w io.Writer, plans []wire.PlanSummary, now time.Time) {
-	table(w, "ID OPERATION CLUSTER PHASE STEPS TIME AGE BY", func(row func(...string)) {
+	table(w, "ID OPERATION CLUSTER STATUS STEPS TIME AGE BY", func(row func(...string)) {
 		for _, p := range plans {
 			took := ""
 			if p.StartedAt != nil {
@@ -285,7 +287,7 @@ func printPlans(w io.Writer, plans []wire.PlanSummary, now time.Time) {
 				took = span(end.Sub(*p.StartedAt))
 			}
 			steps := strconv.Itoa(p.StepsDone) + "/" + strconv.Itoa(p.StepsTotal)
-			row(p.ID, p.Operation, p.Cluster, p.Phase, steps, took, age(now.Sub(p.CreatedAt)), p.CreatedBy)
+			row(p.ID, p.Operation, p.Cluster, p.Status, steps, took, age(now.Sub(p.CreatedAt)), p.CreatedBy)
 		}
 	})
 }
@@ -301,10 +303,10 @@ func (a *planCommands) verbCommand(
 			if err != nil {
 				return err
 			}
-			if plan.Phase(p.Phase) == plan.PhaseDone {
+			if plan.Status(p.Status) == plan.StatusDone {
 				done = "was done already"
 			}
-			say(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Phase)
+			say(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Status)
 			if wait != nil && *wait {
 				return a.follow(cmd.Context(), api, p)
 			}

@@ -357,7 +357,7 @@ func planIDs(ctx context.Context, c *client.Client, _ []string) []string {
 	plans, _ := c.Plans(ctx, client.PlanFilter{Limit: 50})
 	ids := make([]string, len(plans))
 	for i, p := range plans {
-		ids[i] = p.ID + "\t" + p.Operation + " " + p.Cluster + " " + p.Phase
+		ids[i] = p.ID + "\t" + p.Operation + " " + p.Cluster + " " + p.Status
 	}
 	return ids
 }

@@ -23,7 +23,7 @@ func printPlan(w io.Writer, p wire.Plan) {
 		}
 	}
 	line("summary", p.Summary)
-	line("phase", p.Phase)
+	line("status", p.Status)
 	line("why", p.Message)
 	line("hint", p.Hint)
 	var from []string
@@ -152,7 +152,7 @@ func printSteps(w io.Writer, p wire.Plan) {
 	for i, s := range steps {
 		number[s.ID] = i + 1
 	}
-	started := plan.Phase(p.Phase) != plan.PhasePlanned
+	started := plan.Status(p.Status) != plan.StatusPlanned
 	sayLine(w, "\nSteps")
 	header := "# STEP WHAT AFTER ESTIMATE"
 	if started {
@@ -183,9 +183,9 @@ func printSteps(w io.Writer, p wire.Plan) {
 		}
 	})
 	printWaysBack(w, p)
+	explained := []plan.StepStatus{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}
 	for _, s := range p.Steps {
-		if s.Message == "" ||
-			!slices.Contains([]plan.Status{plan.Failed, plan.Parked, plan.Waiting, plan.Stuck}, plan.Status(s.Status)) {
+		if s.Message == "" || !slices.Contains(explained, plan.StepStatus(s.Status)) {
 			continue
 		}
 		say(w, "\n%s is %s: %s\n", s.ID, s.Status, s.Message)
@@ -207,7 +207,7 @@ func needed(steps []wire.Step) []wire.Step {
 
 // printWaysBack tells what happens to a node that fails.
 func printWaysBack(w io.Writer, p wire.Plan) {
-	if plan.Phase(p.Phase) == plan.PhaseDone {
+	if plan.Status(p.Status) == plan.StatusDone {
 		return
 	}
 	var nodes []string

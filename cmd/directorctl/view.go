@@ -27,7 +27,7 @@ func (l *lines) end()                {}
 
 func (l *lines) begin() {
 	say(l.out, "%s plan   %s %s: %s, %d/%d steps done\n", l.now().Format(time.TimeOnly),
-		l.p.Operation, l.p.Cluster, l.p.Phase, l.p.StepsDone, l.p.StepsTotal)
+		l.p.Operation, l.p.Cluster, l.p.Status, l.p.StepsDone, l.p.StepsTotal)
 }
 
 func (l *lines) note(text string) {
@@ -38,7 +38,7 @@ func (l *lines) event(e wire.Event) error {
 	if err := l.p.Apply(e); err != nil {
 		return err
 	}
-	word, text := "plan", l.p.Phase
+	word, text := "plan", l.p.Status
 	if e.Step == "" {
 		if e.Message != "" {
 			text += ": " + e.Message
@@ -174,7 +174,7 @@ func clip(line string, width int) string {
 	return string(r[:max(width-1, 0)]) + "…"
 }
 
-var marks = map[plan.Status]string{
+var marks = map[plan.StepStatus]string{
 	plan.Pending: "○", plan.Running: "▶", plan.Waiting: "◷", plan.Parked: "?", plan.Done: "✓", plan.Failed: "✗",
 	plan.Undoing: "↶", plan.Undone: "○", plan.Stuck: "✗",
 }
@@ -183,7 +183,7 @@ var marks = map[plan.Status]string{
 // failed.
 func (s *screen) picture(most int) []string {
 	now := s.now()
-	head := fmt.Sprintf("%s %s: %s, %d/%d steps", s.p.Operation, s.p.Cluster, s.p.Phase, s.p.StepsDone, s.p.StepsTotal)
+	head := fmt.Sprintf("%s %s: %s, %d/%d steps", s.p.Operation, s.p.Cluster, s.p.Status, s.p.StepsDone, s.p.StepsTotal)
 	if s.p.StartedAt != nil {
 		end := now
 		if s.p.FinishedAt != nil {
@@ -226,7 +226,7 @@ func (s *screen) picture(most int) []string {
 func (s *screen) choose(most int) (rows []wire.Step, before, after string) {
 	var moving, pending []wire.Step
 	for _, st := range needed(s.p.Steps) {
-		switch plan.Status(st.Status) {
+		switch plan.StepStatus(st.Status) {
 		case plan.Done, plan.Undone:
 		case plan.Pending:
 			pending = append(pending, st)
@@ -257,7 +257,7 @@ func (s *screen) row(st wire.Step, width int, now time.Time) string {
 	if len(title) > width {
 		title = append(title[:width-1], '…')
 	}
-	line := "  " + marks[plan.Status(st.Status)] + " " + string(title) + strings.Repeat(" ", width-len(title))
+	line := "  " + marks[plan.StepStatus(st.Status)] + " " + string(title) + strings.Repeat(" ", width-len(title))
 	if text := s.detail(st, now); text != "" {
 		line += "  " + text
 	}
@@ -274,7 +274,7 @@ func (s *screen) detail(st wire.Step, now time.Time) string {
 		}
 		took = max(end.Sub(*st.StartedAt), 100*time.Millisecond)
 	}
-	switch plan.Status(st.Status) {
+	switch plan.StepStatus(st.Status) {
 	case plan.Done, plan.Undone:
 		return span(took)
 	case plan.Running, plan.Undoing:
@@ -306,7 +306,7 @@ func (s *screen) detail(st wire.Step, now time.Time) string {
 func (s *screen) waitsFor(st wire.Step) string {
 	var open []string
 	for _, n := range st.Needs {
-		if need := findStep(s.p, n); plan.Status(need.Status) != plan.Done {
+		if need := findStep(s.p, n); plan.StepStatus(need.Status) != plan.Done {
 			open = append(open, need.Title)
 		}
 	}

@@ -201,7 +201,7 @@ func TestPrintWaysBack(t *testing.T) {
 	if strings.Contains(text, "-undo/") || strings.Contains(text, "delete vm") || shown.StepsTotal != 2 {
 		t.Errorf("the way back looks like what is going to happen, in %d steps:\n%s", shown.StepsTotal, text)
 	}
-	state.Phase, state.Steps[0].Status, state.Steps[1].Status, state.Steps[2].Status = plan.PhaseRunning, plan.Failed,
+	state.Status, state.Steps[0].Status, state.Steps[1].Status, state.Steps[2].Status = plan.StatusRunning, plan.Failed,
 		plan.Done, plan.Running
 	text, shown = show()
 	if !strings.Contains(text, "uncordon-undo/w-1") || strings.Contains(text, "  w-1: ") ||

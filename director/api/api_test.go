@@ -254,7 +254,7 @@ func TestPlansAndEvents(t *testing.T) {
 	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &p)
 	var events wire.Events
 	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?after=2&wait=1", "", http.StatusOK, &events)
-	if !events.Ended || events.Phase != "done" || events.Items[0].Seq != 3 ||
+	if !events.Ended || events.Status != "done" || events.Items[0].Seq != 3 ||
 		events.Last != events.Items[len(events.Items)-1].Seq {
 		t.Errorf("%+v", events)
 	}
@@ -358,7 +358,7 @@ func TestEventStream(t *testing.T) {
 			break
 		}
 	}
-	if last != "event: end\ndata: {\"phase\":\"done\"}\n" {
+	if last != "event: end\ndata: {\"status\":\"done\"}\n" {
 		t.Errorf("the last message is %q", last)
 	}
 	if m := message(open("4")); !strings.HasPrefix(m, "id: 5\n") {

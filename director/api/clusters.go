@@ -12,7 +12,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/nodes"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -25,7 +24,7 @@ type listClustersInput struct {
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only clusters whose name begins so."`
 	Label      []string `query:"label" maxItems:"20" doc:"Only clusters with all of these labels, each key=value or key, separated by commas."`
 	Status     []string `query:"status" maxItems:"20" doc:"Only clusters with one of these, separated by commas."`
-	Phase      []string `query:"phase" maxItems:"20" doc:"Only clusters whose plan is in one of these phases, separated by commas."`
+	PlanStatus []string `query:"plan_status" maxItems:"20" doc:"Only clusters whose plan has one of these statuses, separated by commas."`
 	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
 
@@ -225,15 +224,15 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 }
 
 func (s *clusterRoutes) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
-	filters := []any{in.NamePrefix, in.Label, in.Status, in.Phase}
+	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus}
 	q := clusters.Query{
 		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status,
 		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
 	}
-	for _, p := range in.Phase {
-		q.Phases = append(q.Phases, plan.Phase(p))
-	}
 	var err error
+	if q.PlanStatuses, err = planStatuses("plan_status", in.PlanStatus); err != nil {
+		return nil, err
+	}
 	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
 		err = oneOf(q.Page, "name")
 	}
@@ -280,7 +279,7 @@ func nodesOf(v nodes.View) wire.Nodes {
 func clusterOf(v clusters.View) wire.Cluster {
 	c := wire.Cluster{
 		Name: v.Name, Generation: v.Generation, Status: v.Status, Release: v.Release, Endpoint: v.Endpoint,
-		Nodes: v.Nodes, Plan: v.Plan, PlanPhase: string(v.PlanPhase), Machines: make([]wire.Machine, len(v.Machines)),
+		Nodes: v.Nodes, Plan: v.Plan, PlanStatus: string(v.PlanStatus), Machines: make([]wire.Machine, len(v.Machines)),
 	}
 	for i, m := range v.Machines {
 		c.Machines[i] = wire.Machine{

@@ -123,12 +123,12 @@ func (s *server) archive(api huma.API) {
 func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wire.Events, err error) {
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
-	phase, _, err := s.Journal.Progress(ctx, in.ID)
+	status, _, err := s.Journal.Progress(ctx, in.ID)
 	if err != nil {
 		return out, err
 	}
 	wait := min(time.Duration(in.Wait)*time.Second, maxWait)
-	if phase.Ended() {
+	if status.Ended() {
 		wait = 0
 	}
 	var events []plan.Event
@@ -153,15 +153,15 @@ func (s *server) poll(ctx context.Context, in *eventsInput, after int64) (out wi
 		out.Gap = gapBefore(out.Items, after)
 	}
 	var seq int64
-	phase, seq, err = s.Journal.Progress(ctx, in.ID)
-	out.Phase = string(phase)
-	if err == nil && phase.Ended() && out.Last < seq && len(events) == 0 {
+	status, seq, err = s.Journal.Progress(ctx, in.ID)
+	out.Status = string(status)
+	if err == nil && status.Ended() && out.Last < seq && len(events) == 0 {
 		var rest []plan.Event
 		if rest, err = s.Journal.Events(ctx, in.ID, out.Last, 0); err == nil && len(rest) == 0 {
 			out.Gap, out.Last = &wire.EventGap{After: after, Through: seq}, seq
 		}
 	}
-	out.Ended = phase.Ended() && out.Last >= seq
+	out.Ended = status.Ended() && out.Last >= seq
 	return out, err
 }
 
@@ -234,11 +234,11 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 			if err := w.flush(); err != nil {
 				return err
 			}
-			phase, seq, err := s.Journal.Progress(ctx, id)
+			status, seq, err := s.Journal.Progress(ctx, id)
 			if err != nil {
 				return err
 			}
-			if phase.Ended() && after < seq {
+			if status.Ended() && after < seq {
 				// Either there is more, or it is not kept any more.
 				if events, err = s.Journal.Events(ctx, id, after, 0); err != nil {
 					return err
@@ -249,8 +249,8 @@ func (s *server) follow(ctx context.Context, id string, after int64) (*anyOf, er
 				w.send("gap", seq, wire.EventGap{After: after, Through: seq})
 				after = seq
 			}
-			if phase.Ended() {
-				w.send("end", 0, wire.End{Phase: string(phase)})
+			if status.Ended() {
+				w.send("end", 0, wire.End{Status: string(status)})
 				return w.flush()
 			}
 			if events, err = s.Journal.Events(ctx, id, after, heartbeat); err != nil {

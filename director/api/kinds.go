@@ -113,7 +113,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	p.Detail, p.Hint = e.Msg, director.HintOf(err)
 	if h := e.Holder; h != nil {
 		p.Holder = &wire.Holder{
-			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since.UTC(),
+			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Status: h.Status, By: h.By, Since: h.Since.UTC(),
 		}
 	}
 	for _, f := range e.Fields {

@@ -53,8 +53,8 @@ func TestLists(t *testing.T) {
 		{"/plans?limit=2&sort=created_at", "cluster", "c0 c1 | c2 c3 | c4"},
 		{"/plans?limit=3&sort=-cluster", "cluster", "c4 c3 c2 | c1 c0"},
 		{"/plans?cluster=c1", "cluster", "c1"},
-		{"/plans?phase=running,failed", "cluster", ""},
-		{"/plans?phase=planned&operation=cluster.create&id_prefix=p0003", "cluster", "c2"},
+		{"/plans?status=running,failed", "cluster", ""},
+		{"/plans?status=planned&operation=cluster.create&id_prefix=p0003", "cluster", "c2"},
 		{"/clusters?limit=2", "name", "c0 c1 | c2 c3 | c4"},
 		{"/clusters?limit=2&sort=-name&label=zone=a", "name", "c4 c2 | c0"},
 		{"/clusters?label=zone&status=ready", "name", ""},
@@ -75,8 +75,8 @@ func TestChosenFields(t *testing.T) {
 	var got struct {
 		Items []map[string]any `json:"items"`
 	}
-	b.do(t, http.MethodGet, "/plans?limit=1&fields=id,phase", "", http.StatusOK, &got)
-	if diff := cmp.Diff([]map[string]any{{"id": "p0005", "phase": "planned"}}, got.Items); diff != "" {
+	b.do(t, http.MethodGet, "/plans?limit=1&fields=id,status", "", http.StatusOK, &got)
+	if diff := cmp.Diff([]map[string]any{{"id": "p0005", "status": "planned"}}, got.Items); diff != "" {
 		t.Error(diff)
 	}
 	got.Items = nil
@@ -100,16 +100,17 @@ func TestWrongLists(t *testing.T) {
 	b := setup(t)
 	b.fleet(t)
 	var l wire.Plans
-	b.do(t, http.MethodGet, "/plans?limit=2&phase=planned", "", http.StatusOK, &l)
+	b.do(t, http.MethodGet, "/plans?limit=2&status=planned", "", http.StatusOK, &l)
 	for path, field := range map[string]string{
-		"/plans?continue=nonsense":                                 "query.continue",
-		"/plans?continue=" + l.Continue:                            "query.continue", // without the filter
-		"/plans?phase=planned&sort=cluster&continue=" + l.Continue: "query.continue",
-		"/plans?sort=hash":                                         "query.sort",
-		"/plans?phase=finished":                                    "query.phase",
-		"/plans?fields=id,colour":                                  "query.fields",
-		"/clusters?sort=age":                                       "query.sort",
-		"/documents/Cluster?fields=spec":                           "query.fields",
+		"/plans?continue=nonsense":                                  "query.continue",
+		"/plans?continue=" + l.Continue:                             "query.continue", // without the filter
+		"/plans?status=planned&sort=cluster&continue=" + l.Continue: "query.continue",
+		"/plans?sort=hash":                                          "query.sort",
+		"/plans?status=finished":                                    "query.status",
+		"/clusters?plan_status=finished":                            "query.plan_status",
+		"/plans?fields=id,colour":                                   "query.fields",
+		"/clusters?sort=age":                                        "query.sort",
+		"/documents/Cluster?fields=spec":                            "query.fields",
 	} {
 		p := problemOf(t, b.send(t, http.MethodGet, path, ""))
 		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != field ||

@@ -69,7 +69,7 @@ func phaseOf(v phases.View) wire.PhaseTask {
 			newest = v.Plans[id]
 			s := wire.SummaryOf(newest.Plan, newest.State)
 			c.Plans[j] = wire.PhasePlan{
-				ID: id, Operation: s.Operation, Phase: s.Phase, Message: s.Message, StepsDone: s.StepsDone,
+				ID: id, Operation: s.Operation, Status: s.Status, Message: s.Message, StepsDone: s.StepsDone,
 				StepsTotal: s.StepsTotal,
 			}
 		}

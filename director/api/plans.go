@@ -22,7 +22,7 @@ type planRef struct {
 type listPlansInput struct {
 	ListInput
 	Cluster   string   `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
-	Phase     []string `query:"phase" maxItems:"20" doc:"Only plans in one of these phases, separated by commas."`
+	Status    []string `query:"status" maxItems:"20" doc:"Only plans with one of these statuses, separated by commas."`
 	Operation []string `query:"operation" maxItems:"20" doc:"Only plans for one of these operations, separated by commas."`
 	IDPrefix  string   `query:"id_prefix" maxLength:"64" doc:"Only plans whose id begins so."`
 	Archived  bool     `query:"archived" doc:"Only plans that have left the database for archives."`
@@ -33,7 +33,7 @@ func (s *planRoutes) plans(api huma.API) {
 	tags := []string{"Plans"}
 	operation(s.server, api, listing[wire.Plans](api, huma.Operation{
 		OperationID: "list-plans", Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
-		Description: "Sorted by created_at, started_at, finished_at, cluster or phase.",
+		Description: "Sorted by created_at, started_at, finished_at, cluster or status.",
 	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*anyOf, error) {
 		return s.listPlans(ctx, api, in)
 	})
@@ -129,21 +129,30 @@ func planOf(v plan.View) wire.Plan {
 	return p
 }
 
-func (s *planRoutes) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
-	filters := []any{in.Cluster, in.Phase, in.Operation, in.IDPrefix, in.Archived}
-	q := journal.Query{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
-	for _, p := range in.Phase {
-		if !slices.Contains(plan.Phases(), plan.Phase(p)) {
-			return nil, invalidQuery("phase", "there is no phase "+p, "some of "+joined(plan.Phases()))
+// planStatuses returns the statuses of plans that the parameter of the query names.
+func planStatuses(parameter string, names []string) ([]plan.Status, error) {
+	var out []plan.Status
+	for _, name := range names {
+		if !slices.Contains(plan.Statuses(), plan.Status(name)) {
+			return nil, invalidQuery(parameter, "there is no status "+name, "some of "+joined(plan.Statuses()))
 		}
-		q.Phases = append(q.Phases, plan.Phase(p))
+		out = append(out, plan.Status(name))
 	}
+	return out, nil
+}
+
+func (s *planRoutes) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
+	filters := []any{in.Cluster, in.Status, in.Operation, in.IDPrefix, in.Archived}
+	q := journal.Query{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
 	for _, o := range in.Operation {
 		q.Operations = append(q.Operations, plan.Operation(o))
 	}
 	var err error
+	if q.Statuses, err = planStatuses("status", in.Status); err != nil {
+		return nil, err
+	}
 	if q.Page, err = in.page(in.Limit, "-created_at", filters...); err == nil {
-		err = oneOf(q.Page, "created_at", "started_at", "finished_at", "cluster", "phase")
+		err = oneOf(q.Page, "created_at", "started_at", "finished_at", "cluster", "status")
 	}
 	if err != nil {
 		return nil, err

@@ -126,9 +126,9 @@ type Journal interface {
 	ListPlans(ctx context.Context, q journal.Query) ([]plan.Item, *director.Place, error)
 	// Plan returns one plan with its state.
 	Plan(ctx context.Context, id string) (plan.View, error)
-	// Progress returns the phase of the plan and the number of its last event, which costs little for a plan of any
+	// Progress returns the status of the plan and the number of its last event, which costs little for a plan of any
 	// size.
-	Progress(ctx context.Context, id string) (plan.Phase, int64, error)
+	Progress(ctx context.Context, id string) (plan.Status, int64, error)
 	// Events returns the events of a plan with Seq > after, waiting up to wait for the first one if there is none yet.
 	Events(ctx context.Context, id string, after int64, wait time.Duration) ([]plan.Event, error)
 	// SearchEvents returns the events of a plan that fit, in order, and the number up to which the journal was looked

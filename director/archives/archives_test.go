@@ -167,11 +167,11 @@ func TestArchiveOfADirectorThatDied(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Files.Dir, "plans", "p1.tar.gz.tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Status != plan.StatusDone {
 		t.Fatalf("before the rows are gone: %+v, %v", v.State, err)
 	}
 	l.all(t, 1)
-	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Phase != plan.PhaseDone {
+	if v, err := l.Plans.Plan(t.Context(), "p1"); err != nil || v.State.Status != plan.StatusDone {
 		t.Errorf("out of the archive: %+v, %v", v.State, err)
 	}
 	files, err := filepath.Glob(filepath.Join(l.Files.Dir, "plans", "*"))

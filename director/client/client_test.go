@@ -350,23 +350,23 @@ func TestFollowTakesUpBrokenStreams(t *testing.T) {
 	p := b.begin(t, "hold")
 	go ops.Release()
 	var seqs []int64
-	phase, err := b.api.Follow(t.Context(), p.ID, 0, func(e wire.Event) error {
+	status, err := b.api.Follow(t.Context(), p.ID, 0, func(e wire.Event) error {
 		seqs = append(seqs, e.Seq)
 		if err := p.Apply(e); err != nil {
 			t.Error(err)
 		}
 		return nil
 	}, nil, nil)
-	if err != nil || phase != "done" {
-		t.Fatalf("phase %q, %v", phase, err)
+	if err != nil || status != "done" {
+		t.Fatalf("status %q, %v", status, err)
 	}
 	for i, s := range seqs {
 		if s != int64(i+1) {
 			t.Fatalf("events %v", seqs)
 		}
 	}
-	if p.Phase != "done" || p.StepsDone != p.StepsTotal {
-		t.Errorf("the fold of the events is %s, %d of %d steps", p.Phase, p.StepsDone, p.StepsTotal)
+	if p.Status != "done" || p.StepsDone != p.StepsTotal {
+		t.Errorf("the fold of the events is %s, %d of %d steps", p.Status, p.StepsDone, p.StepsTotal)
 	}
 	if cuts.Load() < 3 {
 		t.Errorf("only %d streams were opened", cuts.Load())

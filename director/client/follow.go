@@ -24,20 +24,20 @@ const maxSilence = 20
 const silence = 60 * time.Second
 
 // Follow calls each for every event of the plan after the number, in order and once, until the plan has ended, and
-// returns the phase it ended in. gap, which may be nil, is told of events that the director does not keep any more.
+// returns the status it ended with. gap, which may be nil, is told of events that the director does not keep any more.
 // When the connection breaks it is taken up again where it was; lost, which may be nil, is told of it, and of nil when
 // it is back. An error of each ends it.
 func (c *planCalls) Follow(
 	ctx context.Context, id string, after int64, each func(wire.Event) error, gap func(wire.EventGap), lost func(error),
-) (phase string, err error) {
+) (status string, err error) {
 	err = c.follow(ctx, "/plans/"+id+"/events", nil, &after, func(event, data string) (bool, error) {
 		switch event {
 		case "end":
 			var end wire.End
-			if err := json.Unmarshal([]byte(data), &end); err != nil || end.Phase == "" {
+			if err := json.Unmarshal([]byte(data), &end); err != nil || end.Status == "" {
 				return false, director.Errorf(director.KindInternal, "client.follow", "the stream's end cannot be read")
 			}
-			phase = end.Phase
+			status = end.Status
 			return true, nil
 		case "gap":
 			var g wire.EventGap
@@ -64,7 +64,7 @@ func (c *planCalls) Follow(
 		}
 		return false, nil // a newer director has more to say
 	}, lost)
-	return phase, err
+	return status, err
 }
 
 // StreamFilter narrows what is read of the director's stream. What is empty does not narrow.

@@ -15,7 +15,7 @@ import (
 const mostPerPage = 500
 
 // ClusterColumns are the fields of clusters that tables show.
-var ClusterColumns = []string{"name", "status", "release", "endpoint", "nodes", "plan", "plan_phase"}
+var ClusterColumns = []string{"name", "status", "release", "endpoint", "nodes", "plan", "plan_status"}
 
 // all reads a list to its end.
 func all[T any](part func(url.Values) ([]T, string, error)) ([]T, error) {
@@ -35,7 +35,7 @@ func all[T any](part func(url.Values) ([]T, string, error)) ([]T, error) {
 // PlanFilter narrows Plans. What is empty does not narrow.
 type PlanFilter struct {
 	Cluster    string
-	Phases     []plan.Phase
+	Statuses   []plan.Status
 	Operations []string
 	Archived   bool // those that have left the database, and no others
 	Limit      int  // at most so many; 0 for all
@@ -50,11 +50,11 @@ func (c *planCalls) Plans(ctx context.Context, f PlanFilter) ([]wire.PlanSummary
 	if f.Archived {
 		q.Set("archived", "true")
 	}
-	phases := make([]string, len(f.Phases))
-	for i, p := range f.Phases {
-		phases[i] = string(p)
+	statuses := make([]string, len(f.Statuses))
+	for i, p := range f.Statuses {
+		statuses[i] = string(p)
 	}
-	for key, values := range map[string][]string{"phase": phases, "operation": f.Operations} {
+	for key, values := range map[string][]string{"status": statuses, "operation": f.Operations} {
 		if len(values) > 0 {
 			q.Set(key, strings.Join(values, ","))
 		}

@@ -15,11 +15,11 @@ import (
 // Query narrows ListClusters.
 type Query struct {
 	director.Page
-	NamePrefix string
-	Labels     model.Selector
-	Statuses   []string
-	Phases     []plan.Phase // of the plan that holds the cluster or failed on it
-	NoMachines bool         // count them alone: reading those of a fleet takes longer than all else
+	NamePrefix   string
+	Labels       model.Selector
+	Statuses     []string
+	PlanStatuses []plan.Status // of the plan that holds the cluster or failed on it
+	NoMachines   bool          // count them alone: reading those of a fleet takes longer than all else
 }
 
 // View is what is known of a cluster without asking it.
@@ -32,7 +32,7 @@ type View struct {
 	Nodes      int       // how many machines it has
 	Machines   []Machine // empty in a list without machines
 	Plan       string    // id of the plan that holds it; empty if none
-	PlanPhase  plan.Phase
+	PlanStatus plan.Status
 }
 
 // Machine is one VM of a cluster.
@@ -61,7 +61,7 @@ func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.
 		for i, v := range views {
 			keep[i] = q.Labels.Match(items[i].Labels) &&
 				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
-				(len(q.Phases) == 0 || slices.Contains(q.Phases, v.PlanPhase))
+				(len(q.PlanStatuses) == 0 || slices.Contains(q.PlanStatuses, v.PlanStatus))
 			if keep[i] {
 				out = append(out, v)
 			}
@@ -128,14 +128,14 @@ func machineOf(m director.Machine) Machine {
 
 // addPlan says what the newest plan of the cluster does to it, or where it stopped.
 func addPlan(v *View, c store.ClusterItem) {
-	if v.Status == "absent" && !c.Phase.Active() {
+	if v.Status == "absent" && !c.Status.Active() {
 		return // an older cluster of the name
 	}
-	lost := c.Phase == plan.PhaseFailed || c.Phase == plan.PhaseCancelled
-	if !lost && !c.Phase.Active() {
+	lost := c.Status == plan.StatusFailed || c.Status == plan.StatusCancelled
+	if !lost && !c.Status.Active() {
 		return
 	}
-	v.Plan, v.PlanPhase = c.Plan, c.Phase
+	v.Plan, v.PlanStatus = c.Plan, c.Status
 	switch {
 	case c.Operation == plan.ClusterDelete && !lost:
 		v.Status = "deleting"

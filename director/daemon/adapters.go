@@ -34,7 +34,7 @@ func (s engineStore) Update(ctx context.Context, fn func(engine.Tx) error) error
 
 // Active lists the plans that have steps to run or to end.
 func (s engineStore) Active(ctx context.Context) ([]string, error) {
-	return s.Plans(ctx, store.PlanFilter{Phases: plan.Driven()})
+	return s.Plans(ctx, store.PlanFilter{Statuses: plan.Driven()})
 }
 
 // clusterRecords is the store as the steps want it.

@@ -28,13 +28,13 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	}
 	api := connect(t, c, d)
 	first := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
-	wantPhase(t, first, plan.PhaseDone)
+	wantStatus(t, first, plan.StatusDone)
 	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)
 	if _, err := api.Apply(t.Context(), []byte(more), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	second := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
-	wantPhase(t, second, plan.PhaseDone)
+	wantStatus(t, second, plan.StatusDone)
 	before, err := api.Plan(t.Context(), first.Plan.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	}
 	for archived, want := range map[bool]string{true: first.Plan.ID, false: second.Plan.ID} {
 		items, err := api.Plans(t.Context(), client.PlanFilter{Cluster: "demo", Archived: archived})
-		if err != nil || len(items) != 1 || items[0].ID != want || items[0].Phase != string(plan.PhaseDone) ||
+		if err != nil || len(items) != 1 || items[0].ID != want || items[0].Status != string(plan.StatusDone) ||
 			items[0].Summary == "" {
 			t.Errorf("archived %t: %+v, %v", archived, items, err)
 		}
@@ -65,7 +65,7 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	if director.KindOf(err) != director.KindNotFound || !strings.Contains(err.Error(), "was archived on") {
 		t.Errorf("started again: %v", err)
 	}
-	wantPhase(t, ended(t, d.services, begin(t, d.services, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
+	wantStatus(t, ended(t, d.services, begin(t, d.services, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.StatusDone)
 }
 
 func archiveNames(t *testing.T, api *client.Client, id string) (names []string) {

@@ -200,9 +200,9 @@ func failedPlan(t *testing.T, api *client.Client) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	phase, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
-	if err != nil || phase != string(plan.PhaseFailed) {
-		t.Fatalf("the plan is %s, %v; its playbook was to fail", phase, err)
+	status, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
+	if err != nil || status != string(plan.StatusFailed) {
+		t.Fatalf("the plan is %s, %v; its playbook was to fail", status, err)
 	}
 	return p.ID
 }

@@ -46,12 +46,12 @@ func TestFollowOfAPrunedPlanEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		var gaps []wire.EventGap
-		phase, err := api.Follow(ctx, p.ID, after, func(e wire.Event) error {
+		status, err := api.Follow(ctx, p.ID, after, func(e wire.Event) error {
 			t.Errorf("event %d", e.Seq)
 			return nil
 		}, func(g wire.EventGap) { gaps = append(gaps, g) }, nil)
-		if err != nil || phase != string(plan.PhaseDone) {
-			t.Errorf("behind %d the plan ends as %q: %v", after, phase, err)
+		if err != nil || status != string(plan.StatusDone) {
+			t.Errorf("behind %d the plan ends as %q: %v", after, status, err)
 		}
 		if diff := cmp.Diff([]wire.EventGap{{After: after, Through: p.LastEvent}}, gaps); diff != "" {
 			t.Error(diff)

@@ -59,7 +59,7 @@ func (o *outage) do(r plan.Request) (made, ended wire.Plan) {
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		if phase := plan.Phase(ended.Phase); phase.Ended() || phase == plan.PhaseParked {
+		if status := plan.Status(ended.Status); status.Ended() || status == plan.StatusParked {
 			return made, ended
 		}
 	}
@@ -68,8 +68,8 @@ func (o *outage) do(r plan.Request) (made, ended wire.Plan) {
 func (o *outage) done(r plan.Request) wire.Plan {
 	o.t.Helper()
 	made, ended := o.do(r)
-	if ended.Phase != string(plan.PhaseDone) {
-		o.t.Fatalf("the plan is %s: %s", ended.Phase, ended.Message)
+	if ended.Status != string(plan.StatusDone) {
+		o.t.Fatalf("the plan is %s: %s", ended.Status, ended.Message)
 	}
 	return made
 }

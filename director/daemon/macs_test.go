@@ -43,7 +43,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 		t.Fatalf("the start: %v, hint %q", err, director.HintOf(err))
 	}
 	second := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
-	wantPhase(t, second, plan.PhaseDone)
+	wantStatus(t, second, plan.StatusDone)
 	if again := second.Plan.Machines[1]; again.Name != node.Name || again.MAC == node.MAC {
 		t.Errorf("%s has %s again", again.Name, again.MAC)
 	}

@@ -41,7 +41,7 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	var kinds []string
 	var aborted, ended wire.Event
 	var seen time.Time
-	phase, err := api.Follow(ctx, p.ID, 0, func(e wire.Event) error {
+	status, err := api.Follow(ctx, p.ID, 0, func(e wire.Event) error {
 		switch {
 		case e.Step == step && plan.EventKind(e.Kind) != plan.Noted:
 			kinds = append(kinds, e.Kind)
@@ -53,8 +53,8 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 		}
 		return nil
 	}, nil, nil)
-	if err != nil || phase != string(plan.PhaseFailed) {
-		t.Fatalf("the plan ends as %q: %v", phase, err)
+	if err != nil || status != string(plan.StatusFailed) {
+		t.Fatalf("the plan ends as %q: %v", status, err)
 	}
 	if got := strings.Join(kinds, " "); got != "started aborted" {
 		t.Fatalf("the step went through %q: it was tried again, or waited", got)

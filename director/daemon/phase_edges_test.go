@@ -118,7 +118,7 @@ func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
 	defer cancel()
 	for tick := time.NewTicker(
 		50 * time.Millisecond,
-	); err == nil && p.Phase != string(plan.PhaseFailed) && p.Phase != string(plan.PhaseParked); <-tick.C {
+	); err == nil && p.Status != string(plan.StatusFailed) && p.Status != string(plan.StatusParked); <-tick.C {
 		p, err = api.Plan(ctx, p.ID)
 	}
 	if err == nil {

@@ -104,9 +104,9 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	if _, err := api.StartPlan(t.Context(), p.ID, p.Hash); err != nil {
 		t.Fatal(err)
 	}
-	phase, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
-	if err != nil || phase != string(plan.PhaseFailed) {
-		t.Fatalf("the plan ends as %q: %v", phase, err)
+	status, err := api.Follow(t.Context(), p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
+	if err != nil || status != string(plan.StatusFailed) {
+		t.Fatalf("the plan ends as %q: %v", status, err)
 	}
 	if p, err = api.Plan(t.Context(), p.ID); err != nil {
 		t.Fatal(err)

@@ -93,11 +93,11 @@ func (c *clinic) round() (operation, said string) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if phase := plan.Phase(p.Phase); phase.Ended() || phase == plan.PhaseParked {
+		if status := plan.Status(p.Status); status.Ended() || status == plan.StatusParked {
 			if p.CreatedBy != "automatic repair" {
 				c.t.Errorf("plan %s was made by %q", p.ID, p.CreatedBy)
 			}
-			return p.Operation + " " + strings.TrimSpace(p.Phase), p.Message
+			return p.Operation + " " + strings.TrimSpace(p.Status), p.Message
 		}
 	}
 }

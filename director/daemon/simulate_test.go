@@ -125,9 +125,9 @@ func run(t *testing.T, api *client.Client, operation plan.Operation) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if phase := plan.Phase(now.Phase); phase.Ended() || phase == plan.PhaseParked {
-			if phase != plan.PhaseDone {
-				t.Fatalf("the plan is %s: %s", phase, now.Message)
+		if status := plan.Status(now.Status); status.Ended() || status == plan.StatusParked {
+			if status != plan.StatusDone {
+				t.Fatalf("the plan is %s: %s", status, now.Message)
 			}
 			return
 		}

@@ -194,7 +194,7 @@ func (s *skipping) through(t *testing.T, r plan.Request, skip func(plan.Step) bo
 	}
 	for range len(p.Plan.Steps) {
 		v := ended(t, s.services, p.Plan.ID)
-		if v.State.Phase == plan.PhaseDone {
+		if v.State.Status == plan.StatusDone {
 			break
 		}
 		before := len(skipped)

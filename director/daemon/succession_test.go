@@ -56,21 +56,21 @@ func ended(t *testing.T, s services, id string) plan.View {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.State.Phase.Ended() || v.State.Phase == plan.PhaseParked {
+		if v.State.Status.Ended() || v.State.Status == plan.StatusParked {
 			return v
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("plan %s is %s: %s", id, v.State.Phase, v.State.Message)
+			t.Fatalf("plan %s is %s: %s", id, v.State.Status, v.State.Message)
 		}
 	}
 }
 
-func wantPhase(t *testing.T, v plan.View, want plan.Phase) {
+func wantStatus(t *testing.T, v plan.View, want plan.Status) {
 	t.Helper()
-	if v.State.Phase != want {
-		t.Fatalf("plan %s (%s) is %s, want %s: %s", v.Plan.ID, v.Plan.Operation, v.State.Phase, want, v.State.Message)
+	if v.State.Status != want {
+		t.Fatalf("plan %s (%s) is %s, want %s: %s", v.Plan.ID, v.Plan.Operation, v.State.Status, want, v.State.Message)
 	}
 }
 
@@ -119,13 +119,13 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	s := d.services
 	const failed = "prepare/demo-w-2"
 	old := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
-	wantPhase(t, old, plan.PhaseFailed)
-	wantPhase(t, ended(t, s, begin(t, s, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.PhaseDone)
+	wantStatus(t, old, plan.StatusFailed)
+	wantStatus(t, ended(t, s, begin(t, s, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.StatusDone)
 	old, err = s.journal.Plan(t.Context(), old.Plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, old, plan.PhaseDiscarded)
+	wantStatus(t, old, plan.StatusDiscarded)
 	wantStale(t, s, old.Plan.ID, failed, "")
 
 	// A director of before has left it as it was.
@@ -149,14 +149,14 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 
 	first := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
 	second := ended(t, s, begin(t, s, plan.Request{}).Plan.ID)
-	wantPhase(t, second, plan.PhaseFailed)
+	wantStatus(t, second, plan.StatusFailed)
 	old = first
 	revive()
 	wantStale(t, s, first.Plan.ID, failed, "was started after it")
 	if _, err := s.planning.MovePlan(t.Context(), "admin", second.Plan.ID, planning.Move{Verb: planning.VerbRetry}); err != nil {
 		t.Errorf("the newest plan: %v", err)
 	}
-	wantPhase(t, ended(t, s, second.Plan.ID), plan.PhaseFailed)
+	wantStatus(t, ended(t, s, second.Plan.ID), plan.StatusFailed)
 }
 
 // meddling does something else when the hypervisor is asked for its VMs the next time.
@@ -265,7 +265,7 @@ func TestAStartSeesWhatHappensMeanwhile(t *testing.T) {
 	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone) // with nothing in between
+	wantStatus(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.StatusDone) // with nothing in between
 }
 
 // A document that is deleted by hand behind the last VM of its cluster takes the record and the keys with it, so that a
@@ -277,7 +277,7 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, ref := d.services, model.Ref{Kind: model.KindCluster, Name: "demo"}
-	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone)
+	wantStatus(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.StatusDone)
 	doc, err := d.docs.Document(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if _, err := s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, s, p.Plan.ID), plan.PhaseDone)
+	wantStatus(t, ended(t, s, p.Plan.ID), plan.StatusDone)
 	secrets := func() (n int) {
 		t.Helper()
 		const query = "SELECT count(*) FROM secrets WHERE owner = ? OR owner IN (SELECT id FROM machines WHERE " +
@@ -322,7 +322,7 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if _, err := d.docs.Apply(t.Context(), "admin", []byte(demoDocument()), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	wantPhase(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.PhaseDone)
+	wantStatus(t, ended(t, s, begin(t, s, plan.Request{}).Plan.ID), plan.StatusDone)
 }
 
 // While a plan holds the cluster its document stays, also before the plan has made a machine.

@@ -275,7 +275,7 @@ func TestDemoOnVSphere(t *testing.T) {
 	if _, err := api.CancelPlan(t.Context(), p.ID, true); err != nil {
 		t.Fatal(err)
 	}
-	until(t, api, p.ID, "has ended", func(p wire.Plan) bool { return plan.Phase(p.Phase).Ended() })
+	until(t, api, p.ID, "has ended", func(p wire.Plan) bool { return plan.Status(p.Status).Ended() })
 	p, err = api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterDelete})
 	if err == nil {
 		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
@@ -283,7 +283,7 @@ func TestDemoOnVSphere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, api, p.ID, "is done", func(p wire.Plan) bool { return plan.Phase(p.Phase) == plan.PhaseDone })
+	until(t, api, p.ID, "is done", func(p wire.Plan) bool { return plan.Status(p.Status) == plan.StatusDone })
 	deleteKept(t, api, "demo", 3)
 	nothingLeft(t, api, look)
 }

@@ -90,7 +90,7 @@ func (s *Service) mayDelete(ctx context.Context, doc model.Stored) ([]director.P
 func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 	const op = "documents.delete"
 	name := doc.Metadata.Name
-	holders, err := tx.PlansIn(name, plan.ActivePhases()...)
+	holders, err := tx.PlansIn(name, plan.ActiveStatuses()...)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
 			WithHint("plan its deletion: directorctl delete cluster %s", name)
 	}
-	stopped := []plan.Phase{plan.PhasePlanned, plan.PhaseApproved, plan.PhaseFailed, plan.PhaseCancelled}
+	stopped := []plan.Status{plan.StatusPlanned, plan.StatusApproved, plan.StatusFailed, plan.StatusCancelled}
 	if err := tx.DiscardPlans(name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
 		return err
 	}

@@ -129,26 +129,26 @@ func TestTheWayBackOfAPlanStays(t *testing.T) {
 	}
 	for _, at := range []struct {
 		events []plan.EventKind
-		phase  plan.Phase
+		status plan.Status
 		needs  bool
 	}{
-		{nil, plan.PhasePlanned, false},
-		{[]plan.EventKind{plan.PlanStarted}, plan.PhaseRunning, true},
-		{[]plan.EventKind{plan.PlanFailed}, plan.PhaseFailed, true},
-		{[]plan.EventKind{plan.PlanUndo}, plan.PhaseUndoing, true},
-		{[]plan.EventKind{plan.PlanFailed, plan.PlanDiscarded}, plan.PhaseDiscarded, false},
+		{nil, plan.StatusPlanned, false},
+		{[]plan.EventKind{plan.PlanStarted}, plan.StatusRunning, true},
+		{[]plan.EventKind{plan.PlanFailed}, plan.StatusFailed, true},
+		{[]plan.EventKind{plan.PlanUndo}, plan.StatusUndoing, true},
+		{[]plan.EventKind{plan.PlanFailed, plan.PlanDiscarded}, plan.StatusDiscarded, false},
 	} {
 		happens(at.events...)
-		if state.Phase != at.phase {
-			t.Fatalf("the plan is %s, want %s", state.Phase, at.phase)
+		if state.Status != at.status {
+			t.Fatalf("the plan is %s, want %s", state.Status, at.status)
 		}
 		got := l.stays(t, formerRefs...)
 		if want := len(formerRefs); at.needs && len(got) != want || !at.needs && len(got) != 0 {
-			t.Errorf("%s: %v stay", at.phase, slices.Sorted(maps.Keys(got)))
+			t.Errorf("%s: %v stay", at.status, slices.Sorted(maps.Keys(got)))
 		}
 		for ref, why := range got {
 			if !strings.Contains(why, "plan p1 is not finished") {
-				t.Errorf("%s: %s stays: %s", at.phase, ref, why)
+				t.Errorf("%s: %s stays: %s", at.status, ref, why)
 			}
 		}
 	}

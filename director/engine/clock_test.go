@@ -57,8 +57,8 @@ func TestClockJumps(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := await(t, e, s, "p1", ended)
-			if got.Phase != plan.PhaseDone {
-				t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+			if got.Status != plan.StatusDone {
+				t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 			}
 			if w.twice {
 				t.Error("a step ran beside itself")

@@ -391,8 +391,8 @@ func (l lab) shoot(t *testing.T, op plan.Operation) ([]frame, []string) {
 	f := &film{adapted: s.db, t: t, dir: t.TempDir(), installation: s, plan: "p1"}
 	e := runOn(t, f, s.db.DirectorID(), l.handlers(t, s), 1)
 	beginReal(t, e, s, l.plan(t, s, "p1", op, "demo"))
-	if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s.db, "p1", ended); got.Status != plan.StatusDone {
+		t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 	}
 	if err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -423,8 +423,8 @@ func TestEveryCutOfRealPlansComesToTheSameEnd(t *testing.T) {
 					}
 					e := runOn(t, s.db, s.db.DirectorID(), l.handlers(t, s), 8)
 					got := await(t, e, s.db, "p1", ended)
-					if got.Phase != plan.PhaseDone {
-						t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+					if got.Status != plan.StatusDone {
+						t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 					}
 					for i, st := range before.Steps {
 						if now := got.Steps[i]; st.Status == plan.Done && now.Attempt != st.Attempt {
@@ -461,8 +461,8 @@ func (l lab) live(
 		id := fmt.Sprintf("p%d", i)
 		beginReal(t, e, s, l.plan(t, s, id, op, "demo"))
 		settle(id)
-		if got := await(t, e, s.db, id, ended); got.Phase != plan.PhaseDone {
-			t.Fatalf("%s is %s: %s", op, got.Phase, got.Message)
+		if got := await(t, e, s.db, id, ended); got.Status != plan.StatusDone {
+			t.Fatalf("%s is %s: %s", op, got.Status, got.Message)
 		}
 		ends = append(ends, s.end(t))
 	}
@@ -534,7 +534,7 @@ func TestEachStepFails(t *testing.T) {
 			got := l.live(t, s, e, ops, func(id string) {
 				for tt.permanent { // every step fails once, and a person tries again
 					st := await(t, e, s.db, id, ended)
-					if st.Phase == plan.PhaseDone {
+					if st.Status == plan.StatusDone {
 						return
 					}
 					if err := e.Retry(t.Context(), id, "", "admin"); err != nil {
@@ -558,8 +558,8 @@ func TestTwoPlansAtOnce(t *testing.T) {
 		beginReal(t, e, s, l.plan(t, s, id, plan.ClusterCreate, "cluster-"+id))
 	}
 	for _, id := range ids {
-		if got := await(t, e, s.db, id, ended); got.Phase != plan.PhaseDone {
-			t.Fatalf("%s is %s: %s", id, got.Phase, got.Message)
+		if got := await(t, e, s.db, id, ended); got.Status != plan.StatusDone {
+			t.Fatalf("%s is %s: %s", id, got.Status, got.Message)
 		}
 	}
 	if n := s.world.Count(); n != 6 {
@@ -586,7 +586,7 @@ func TestTwoPlansWithTheSameAddresses(t *testing.T) {
 	if director.KindOf(err) != director.KindConflict {
 		t.Errorf("got %v, want conflict", err)
 	}
-	if got := await(t, e, s.db, "a", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the first plan is %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s.db, "a", ended); got.Status != plan.StatusDone {
+		t.Fatalf("the first plan is %s: %s", got.Status, got.Message)
 	}
 }

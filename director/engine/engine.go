@@ -50,7 +50,7 @@ type Store interface {
 	Clock(ctx context.Context) (time.Time, error) // the database's
 	// Update runs fn in a transaction, and once more if the database asks for that.
 	Update(ctx context.Context, fn func(Tx) error) error
-	Active(ctx context.Context) ([]string, error) // ids of the plans in a phase of plan.Driven
+	Active(ctx context.Context) ([]string, error) // ids of the plans with a status of plan.Driven
 	Plan(ctx context.Context, id string) (plan.Plan, plan.State, error)
 	// the steps that wait for a budget, with the attempts that they wait with
 	InLine(ctx context.Context) ([]plan.StepRef, error)
@@ -278,7 +278,7 @@ func (e *Engine) append(tx Tx, s *plan.State, ev plan.Event) error {
 	}
 	return &director.Error{
 		Kind: director.KindConflict, Op: "engine.move",
-		Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Phase), Err: err,
+		Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Status), Err: err,
 	}
 }
 

@@ -39,7 +39,7 @@ func (a adapted) Update(ctx context.Context, fn func(engine.Tx) error) error {
 }
 
 func (a adapted) Active(ctx context.Context) ([]string, error) {
-	return a.Plans(ctx, store.PlanFilter{Phases: plan.Driven()})
+	return a.Plans(ctx, store.PlanFilter{Statuses: plan.Driven()})
 }
 
 // world is what handlers act on: how often each step did its work to the end.
@@ -169,7 +169,7 @@ func await(t *testing.T, e *engine.Engine, s adapted, id string, cond func(plan.
 	}
 }
 
-func ended(s plan.State) bool { return s.Phase.Ended() }
+func ended(s plan.State) bool { return s.Status.Ended() }
 
 func (w *world) handler() map[string]plan.Handler {
 	return map[string]plan.Handler{"work": plan.HandlerFunc(func(_ context.Context, r plan.Run) error {
@@ -187,8 +187,8 @@ func TestPlanRunsToItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseDone {
-			t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+		if got.Status != plan.StatusDone {
+			t.Fatalf("status = %s: %s", got.Status, got.Message)
 		}
 		want := map[string]int{"p1 net": 1, "p1 vm/a": 1, "p1 vm/b": 1, "p1 join": 1}
 		if diff := cmp.Diff(want, w.made); diff != "" {
@@ -264,8 +264,8 @@ func TestResumeAfterEveryEvent(t *testing.T) {
 				}
 				e := startEngine(t, s, w.handler())
 				got := await(t, e, s, "p1", ended)
-				if got.Phase != plan.PhaseDone {
-					t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+				if got.Status != plan.StatusDone {
+					t.Fatalf("status = %s: %s", got.Status, got.Message)
 				}
 				for _, step := range p.Steps {
 					want := 1
@@ -289,22 +289,22 @@ func TestOutcomes(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		boom := errors.New("boom")
 		tests := map[string]struct {
-			errs      []error // by attempt; nil after the last
-			wantPhase plan.Phase
-			wantRuns  int
+			errs       []error // by attempt; nil after the last
+			wantStatus plan.Status
+			wantRuns   int
 		}{
-			"retry then done":     {[]error{boom}, plan.PhaseDone, 2},
-			"abort fails at once": {[]error{plan.Abort(boom)}, plan.PhaseFailed, 1},
-			"park waits":          {[]error{plan.Park(boom, "what now?")}, plan.PhaseParked, 1},
+			"retry then done":     {[]error{boom}, plan.StatusDone, 2},
+			"abort fails at once": {[]error{plan.Abort(boom)}, plan.StatusFailed, 1},
+			"park waits":          {[]error{plan.Park(boom, "what now?")}, plan.StatusParked, 1},
 			"after costs nothing": {
 				[]error{plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait"), plan.After(0, "wait")},
-				plan.PhaseDone, 5,
+				plan.StatusDone, 5,
 			},
-			"out of reach, then back": {[]error{plan.ParkLast(boom, "is it off?")}, plan.PhaseDone, 2},
+			"out of reach, then back": {[]error{plan.ParkLast(boom, "is it off?")}, plan.StatusDone, 2},
 			"out of reach for long": {
-				[]error{plan.ParkLast(boom, "is it off?"), plan.ParkLast(boom, "is it off?")}, plan.PhaseParked, 2,
+				[]error{plan.ParkLast(boom, "is it off?"), plan.ParkLast(boom, "is it off?")}, plan.StatusParked, 2,
 			},
-			"attempts are used up": {[]error{boom, boom}, plan.PhaseFailed, 2},
+			"attempts are used up": {[]error{boom, boom}, plan.StatusFailed, 2},
 		}
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {
@@ -332,13 +332,13 @@ func TestOutcomes(t *testing.T) {
 				got := await(t, e, s, "p1", func(
 					s plan.State,
 				) bool {
-					return s.Phase.Ended() || s.Phase == plan.PhaseParked
+					return s.Status.Ended() || s.Status == plan.StatusParked
 				})
 				mu.Lock()
 				defer mu.Unlock()
-				if got.Phase != tt.wantPhase || runs != tt.wantRuns {
+				if got.Status != tt.wantStatus || runs != tt.wantRuns {
 					t.Errorf(
-						"phase %s after %d runs, want %s after %d; %s", got.Phase, runs, tt.wantPhase, tt.wantRuns,
+						"status %s after %d runs, want %s after %d; %s", got.Status, runs, tt.wantStatus, tt.wantRuns,
 						got.Message,
 					)
 				}
@@ -368,8 +368,8 @@ func TestRetryRunsOnlyWhatFailed(t *testing.T) {
 		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseFailed || got.Message != "vm/b: no space" {
-			t.Fatalf("got %s %q", got.Phase, got.Message)
+		if got := await(t, e, s, "p1", ended); got.Status != plan.StatusFailed || got.Message != "vm/b: no space" {
+			t.Fatalf("got %s %q", got.Status, got.Message)
 		}
 		mu.Lock()
 		fail = false
@@ -379,8 +379,8 @@ func TestRetryRunsOnlyWhatFailed(t *testing.T) {
 		}
 		got := await(t, e, s, "p1", ended)
 		want := map[string]int{"net": 1, "vm/a": 1, "vm/b": 1, "join": 1}
-		if diff := cmp.Diff(want, w.made); diff != "" || got.Phase != plan.PhaseDone {
-			t.Errorf("%s\n%s", got.Phase, diff)
+		if diff := cmp.Diff(want, w.made); diff != "" || got.Status != plan.StatusDone {
+			t.Errorf("%s\n%s", got.Status, diff)
 		}
 	})
 }
@@ -411,14 +411,14 @@ func TestCancelNowInterruptsAndResumes(t *testing.T) {
 		}
 		if got := await(
 			t, e, s, "p1", ended,
-		); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
+		); got.Status != plan.StatusCancelled || got.Step("net").Status != plan.Waiting {
 			t.Fatalf("got %+v", got)
 		}
 		close(release)
 		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
 			t.Fatal(err)
 		}
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+		if got := await(t, e, s, "p1", ended); got.Status != plan.StatusDone {
 			t.Fatalf("got %+v", got)
 		}
 	})
@@ -464,6 +464,6 @@ func TestUnknownStepKindParks(t *testing.T) {
 		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 			t.Fatal(err)
 		}
-		await(t, e, s, "p1", func(s plan.State) bool { return s.Phase == plan.PhaseParked })
+		await(t, e, s, "p1", func(s plan.State) bool { return s.Status == plan.StatusParked })
 	})
 }

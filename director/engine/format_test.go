@@ -58,8 +58,8 @@ func TestPlanOfFormatOneRuns(t *testing.T) {
 	})
 	e := runOn(t, s.db, s.db.DirectorID(), handlers, 8)
 	beginReal(t, e, s, old)
-	if got := await(t, e, s.db, "old", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s.db, "old", ended); got.Status != plan.StatusDone {
+		t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 	}
 	if got := s.end(t); !slices.Equal(got, want) {
 		t.Errorf("it came to\n%s\nand not to\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

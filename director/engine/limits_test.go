@@ -13,7 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-func parked(s plan.State) bool { return s.Phase == plan.PhaseParked }
+func parked(s plan.State) bool { return s.Status == plan.StatusParked }
 
 func oneStepPlan() plan.Plan {
 	p := demo("p1")
@@ -178,7 +178,7 @@ func TestAnUndoingPlanIsNotPaused(t *testing.T) {
 		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 			t.Fatal(err)
 		}
-		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
+		await(t, e, s, "p1", inStatus(plan.StatusFailed))
 		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +193,8 @@ func TestAnUndoingPlanIsNotPaused(t *testing.T) {
 		}
 		close(release)
 		if got := await(
-			t, e, s, "p1", inPhase(plan.PhaseUndone, plan.PhaseFailed, plan.PhasePaused),
-		); got.Phase != plan.PhaseUndone {
+			t, e, s, "p1", inStatus(plan.StatusUndone, plan.StatusFailed, plan.StatusPaused),
+		); got.Status != plan.StatusUndone {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -224,7 +224,7 @@ func TestPreparingCostsNoTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := await(t, e, s, "p1", ended)
-		if st := got.Step("one"); got.Phase != plan.PhaseDone || st.Attempt != 1 || st.Failures != 0 {
+		if st := got.Step("one"); got.Status != plan.StatusDone || st.Attempt != 1 || st.Failures != 0 {
 			t.Errorf("got %+v", got)
 		}
 	})

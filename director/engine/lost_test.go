@@ -129,8 +129,8 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 			f := &film{adapted: s.db, t: t, dir: t.TempDir(), installation: s, plan: "p1"}
 			e = runOn(t, f, s.db.DirectorID(), l.moving(t, s), 1)
 			beginReal(t, e, s, p)
-			if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone {
-				t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+			if got := await(t, e, s.db, "p1", ended); got.Status != plan.StatusDone {
+				t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 			}
 			if err := e.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -153,8 +153,8 @@ func TestEveryCutOfAMoveComesToTheSameEnd(t *testing.T) {
 							s.world.SetReachable(host, true)
 						}
 						e := runOn(t, s.db, s.db.DirectorID(), l.moving(t, s), 8)
-						if got := await(t, e, s.db, "p1", ended); got.Phase != plan.PhaseDone && !back {
-							t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+						if got := await(t, e, s.db, "p1", ended); got.Status != plan.StatusDone && !back {
+							t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 						}
 						got := s.comeBack(t, host)
 						if !back {

@@ -129,10 +129,10 @@ func TestOutageAtAnyPointLosesNoStep(t *testing.T) {
 				if err == nil {
 					got = st
 				}
-				return got.Phase == plan.PhaseDone
+				return got.Status == plan.StatusDone
 			})
 			if !ended {
-				t.Errorf("an outage %s: the plan stays %s: %+v", id, got.Phase, got.Steps)
+				t.Errorf("an outage %s: the plan stays %s: %+v", id, got.Status, got.Steps)
 			}
 			s.mu.Lock()
 			if !s.outages[id].until.IsZero() {

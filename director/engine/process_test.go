@@ -186,13 +186,13 @@ func (f *fleet) begin(t *testing.T, p plan.Plan) {
 	}
 }
 
-func (f *fleet) phase(t *testing.T, id string) plan.Phase {
+func (f *fleet) status(t *testing.T, id string) plan.Status {
 	t.Helper()
 	_, st, err := f.store.Plan(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return st.Phase
+	return st.Status
 }
 
 // wait polls cond for at most d.
@@ -291,7 +291,7 @@ func TestKilledDirectorIsReplaced(t *testing.T) {
 		"%s was taken over %s after the kill of %s, with a lease of %s", victim.step,
 		time.Since(killed).Round(time.Millisecond), victim.instance, processLease,
 	)
-	wait(t, 60*time.Second, "the end of the plan", func() bool { return f.phase(t, "p1") == plan.PhaseDone })
+	wait(t, 60*time.Second, "the end of the plan", func() bool { return f.status(t, "p1") == plan.StatusDone })
 
 	done, workers := map[string]int{}, map[string]bool{}
 	all := f.attempts(t)
@@ -332,7 +332,7 @@ func TestDirectorThatStoodStillIsFenced(t *testing.T) {
 	wait(t, 30*time.Second, "both steps run", func() bool { return len(f.attempts(t)) == 2 })
 	f.signal(t, "sleeper", syscall.SIGSTOP)
 	f.start(t, "peer")
-	wait(t, 15*time.Second, "the peer does both", func() bool { return f.phase(t, "p1") == plan.PhaseDone })
+	wait(t, 15*time.Second, "the peer does both", func() bool { return f.status(t, "p1") == plan.StatusDone })
 	before, err := f.store.Events(t.Context(), "p1", 0, 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -366,5 +366,5 @@ func TestDirectorThatStoodStillIsFenced(t *testing.T) {
 	f.signal(t, "peer", syscall.SIGKILL)
 	_ = f.procs["peer"].Wait()
 	f.begin(t, layers("p2", 1))
-	wait(t, 30*time.Second, "the sleeper works again", func() bool { return f.phase(t, "p2") == plan.PhaseDone })
+	wait(t, 30*time.Second, "the sleeper works again", func() bool { return f.status(t, "p2") == plan.StatusDone })
 }

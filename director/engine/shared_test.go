@@ -37,8 +37,8 @@ func TestTwoEnginesShareWork(t *testing.T) {
 	if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("phase = %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s, "p1", ended); got.Status != plan.StatusDone {
+		t.Fatalf("status = %s: %s", got.Status, got.Message)
 	}
 	events, err := s.Events(t.Context(), "p1", 0, 100)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestCancelNowReachesAPeer(t *testing.T) {
 	if err := asked.Cancel(t.Context(), "p1", "admin", true); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseCancelled || got.Step("net").Status != plan.Waiting {
+	if got := await(t, e, s, "p1", ended); got.Status != plan.StatusCancelled || got.Step("net").Status != plan.Waiting {
 		t.Errorf("got %+v", got)
 	}
 	if err := <-cause; err == nil || err.Error() != "cancelled by a person" {
@@ -126,7 +126,7 @@ func TestPeerTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := await(t, e, s, "p1", ended)
-	if got.Phase != plan.PhaseDone || got.Step("ran").Attempt != 2 || got.Step("waited").Attempt != 2 ||
+	if got.Status != plan.StatusDone || got.Step("ran").Attempt != 2 || got.Step("waited").Attempt != 2 ||
 		got.Step("queued").Attempt != 1 {
 		t.Errorf("got %+v", got)
 	}
@@ -169,7 +169,7 @@ func TestLostDatabaseEndsHandlers(t *testing.T) {
 	defer cancel()
 	if !eventually(ctx, func() bool {
 		_, st, err := s.Plan(ctx, "p1")
-		return err == nil && st.Phase == plan.PhaseDone
+		return err == nil && st.Status == plan.StatusDone
 	}) {
 		_, st, err := s.Plan(t.Context(), "p1")
 		t.Errorf("the plan does not continue: %+v %v", st, err)
@@ -226,7 +226,7 @@ func TestDoubledInvitation(t *testing.T) {
 			t.Errorf("attempt %d ran beside the first", <-runs)
 		}
 		close(release)
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone || got.Step("net").Attempt != 1 {
+		if got := await(t, e, s, "p1", ended); got.Status != plan.StatusDone || got.Step("net").Attempt != 1 {
 			t.Errorf("got %+v", got)
 		}
 	})

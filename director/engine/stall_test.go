@@ -114,7 +114,7 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	phase := func() plan.State {
+	status := func() plan.State {
 		_, st, err := db.Plan(t.Context(), "p1")
 		if err != nil {
 			t.Fatal(err)
@@ -129,11 +129,11 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 			if err == nil {
 				pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 			}
-			return err == nil || phase().Phase != plan.PhaseRunning
+			return err == nil || status().Status != plan.StatusRunning
 		})
 		if pid == 0 {
-			st := phase()
-			t.Fatalf("before the stall of %s the plan is %s: %s", stall*scale, st.Phase, st.Message)
+			st := status()
+			t.Fatalf("before the stall of %s the plan is %s: %s", stall*scale, st.Status, st.Message)
 		}
 		mu.Lock()
 		gate := gates[at[p.Steps[i].ID]]
@@ -148,11 +148,11 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !eventually(ctx, func() bool { return phase().Phase != plan.PhaseRunning }) || phase().Phase != plan.PhaseDone {
-		st := phase()
-		t.Fatalf("the plan is %s: %s", st.Phase, st.Message)
+	if !eventually(ctx, func() bool { return status().Status != plan.StatusRunning }) || status().Status != plan.StatusDone {
+		st := status()
+		t.Fatalf("the plan is %s: %s", st.Status, st.Message)
 	}
-	checkJournal(t, db, p, phase())
+	checkJournal(t, db, p, status())
 }
 
 // stallPlan turns p into a plan of so many plays, one after the other, each with a playbook of its own in dir.

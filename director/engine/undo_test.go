@@ -105,10 +105,10 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 	f := &failing{steps: map[string]bool{step: true}, after: after}
 	e := runOn(t, s.db, s.db.DirectorID(), f.handlers(y.handlers(t, s)), 8)
 	beginReal(t, e, s, p)
-	got := await(t, e, s.db, "p1", func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked })
+	got := await(t, e, s.db, "p1", func(s plan.State) bool { return s.Status.Ended() || s.Status == plan.StatusParked })
 	checkJournal(t, s.db, p, got)
-	if got.Phase != plan.PhaseFailed || !strings.Contains(got.Message, step+": test: the disk is broken") {
-		t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+	if got.Status != plan.StatusFailed || !strings.Contains(got.Message, step+": test: the disk is broken") {
+		t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 	}
 	first := "demo-w-1"
 	if y.strategy == model.UpgradeReplace {
@@ -127,8 +127,8 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 		await(t, e, s.db, "p1", ended) // it failed once more, or did not begin yet
 		f.mend(step)
 		_ = e.Retry(t.Context(), "p1", "", "admin")
-		if got := await(t, e, s.db, "p1", inPhase(plan.PhaseDone, plan.PhaseCancelled)); got.Phase != plan.PhaseDone {
-			t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+		if got := await(t, e, s.db, "p1", inStatus(plan.StatusDone, plan.StatusCancelled)); got.Status != plan.StatusDone {
+			t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 		}
 		y.finished(t, s)
 		return
@@ -152,8 +152,8 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 		t.Errorf("the failed step is left out: %v", err)
 	}
 	beginReal(t, e, s, y.upgrade(t, s, "p2"))
-	if got := await(t, e, s.db, "p2", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the next plan is %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s.db, "p2", ended); got.Status != plan.StatusDone {
+		t.Fatalf("the next plan is %s: %s", got.Status, got.Message)
 	}
 	y.finished(t, s)
 }
@@ -204,14 +204,14 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 					f := &failing{steps: map[string]bool{gate: true, step.ID: true}, after: true}
 					e := runOn(t, s.db, s.db.DirectorID(), f.handlers(y.handlers(t, s)), 8)
 					beginReal(t, e, s, y.upgrade(t, s, "p1"))
-					parked := func(s plan.State) bool { return s.Phase.Ended() || s.Phase == plan.PhaseParked }
+					parked := func(s plan.State) bool { return s.Status.Ended() || s.Status == plan.StatusParked }
 					got := await(t, e, s.db, "p1", parked)
-					if st := got.Step(step.ID); got.Phase != plan.PhaseParked || st.Status != plan.Parked ||
+					if st := got.Step(step.ID); got.Status != plan.StatusParked || st.Status != plan.Parked ||
 						!strings.HasPrefix(
 							got.Message, step.ID+": demo-w-2 could not be rolled back: test: the disk is broken",
 						) ||
 						!strings.HasSuffix(got.Hint, "directorctl node replace demo demo-w-2") {
-						t.Fatalf("the plan is %s: %s (%s)", got.Phase, got.Message, got.Hint)
+						t.Fatalf("the plan is %s: %s (%s)", got.Status, got.Message, got.Hint)
 					}
 					f.mend(step.ID)
 					if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
@@ -220,9 +220,9 @@ func TestAWayBackThatFailsParks(t *testing.T) {
 					got = await(t, e, s.db, "p1", parked)
 					if is := s.at(
 						t, "demo-w-2",
-					); got.Phase != plan.PhaseFailed || is != "Ready "+oldVersion || s.world.Count() != 4 {
+					); got.Status != plan.StatusFailed || is != "Ready "+oldVersion || s.world.Count() != 4 {
 						t.Errorf(
-							"the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is,
+							"the plan is %s: %s; the worker is %s, with %d VMs", got.Status, got.Message, is,
 							s.world.Count(),
 						)
 					}
@@ -252,9 +252,9 @@ func TestUndoOfAnUpgradePutsBackWhatIsHalfWay(t *testing.T) {
 			e := runOn(t, s.db, s.db.DirectorID(), asks, 8)
 			beginReal(t, e, s, y.upgrade(t, s, "p1"))
 			if got := await(
-				t, e, s.db, "p1", inPhase(plan.PhaseParked, plan.PhaseFailed),
-			); got.Phase != plan.PhaseParked {
-				t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+				t, e, s.db, "p1", inStatus(plan.StatusParked, plan.StatusFailed),
+			); got.Status != plan.StatusParked {
+				t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 			}
 			if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 				t.Fatal(err)
@@ -262,9 +262,9 @@ func TestUndoOfAnUpgradePutsBackWhatIsHalfWay(t *testing.T) {
 			got := await(t, e, s.db, "p1", ended)
 			if is := s.at(
 				t, "demo-w-2",
-			); got.Phase != plan.PhaseUndone || is != "Ready "+oldVersion || s.world.Count() != 4 {
+			); got.Status != plan.StatusUndone || is != "Ready "+oldVersion || s.world.Count() != 4 {
 				t.Errorf(
-					"the plan is %s: %s; the worker is %s, with %d VMs", got.Phase, got.Message, is, s.world.Count(),
+					"the plan is %s: %s; the worker is %s, with %d VMs", got.Status, got.Message, is, s.world.Count(),
 				)
 			}
 			if is := s.at(t, "demo-master-1"); is != "Ready "+newVersion {
@@ -291,10 +291,10 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 				got := await(t, e, s.db, "p1", func(
 					s plan.State,
 				) bool {
-					return s.Phase.Ended() || s.Phase == plan.PhaseParked
+					return s.Status.Ended() || s.Status == plan.StatusParked
 				})
-				if got.Phase != plan.PhaseFailed || !strings.Contains(got.Message, "rolled back") {
-					t.Fatalf("the plan is %s: %s", got.Phase, got.Message)
+				if got.Status != plan.StatusFailed || !strings.Contains(got.Message, "rolled back") {
+					t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 				}
 				return append(s.end(t), s.fleet.view()...)
 			}

@@ -211,8 +211,8 @@ func (y upgradeLab) created(t *testing.T) installation {
 	e := runOn(t, s.db, s.db.DirectorID(), y.handlers(t, s), 8)
 	content, err := planner.Create(y.observe(t, s))
 	beginReal(t, e, s, planOf(t, "p0", content, err))
-	if got := await(t, e, s.db, "p0", ended); got.Phase != plan.PhaseDone {
-		t.Fatalf("the creation is %s: %s", got.Phase, got.Message)
+	if got := await(t, e, s.db, "p0", ended); got.Status != plan.StatusDone {
+		t.Fatalf("the creation is %s: %s", got.Status, got.Message)
 	}
 	if err := e.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
 				return err
 			}
 		}
-		if s.Phase == plan.PhaseCancelling || s.Phase.Ended() {
+		if s.Status == plan.StatusCancelling || s.Status.Ended() {
 			return nil
 		}
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanCancel, By: by})
@@ -53,10 +53,10 @@ func (e *Engine) Cancel(ctx context.Context, id, by string, now bool) error {
 // paused.
 func (e *Engine) Pause(ctx context.Context, id, by, reason string) error {
 	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {
-		if s.Phase == plan.PhasePaused {
+		if s.Status == plan.StatusPaused {
 			return nil
 		}
-		if s.Phase == plan.PhaseUndoing {
+		if s.Status == plan.StatusUndoing {
 			// A pause keeps what is whole; a plan that is being undone is not, and a resume would have to know in which
 			// direction.
 			return director.Errorf(
@@ -107,7 +107,7 @@ func (e *Engine) Retry(ctx context.Context, id, step, by string) error {
 				return err
 			}
 		}
-		if s.Phase == plan.PhaseFailed && len(returning) > 0 && !plan.Resumable(p, s) {
+		if s.Status == plan.StatusFailed && len(returning) > 0 && !plan.Resumable(p, s) {
 			return putBack(p, s, "")
 		}
 		return e.resume(tx, p, s, by)
@@ -121,7 +121,7 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 	if step != "" {
 		what = "step " + step + " cannot run again: its node was rolled back, or is on its way"
 	}
-	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Phase).
+	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Status).
 		WithHint("fix the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
 }
 
@@ -164,8 +164,8 @@ func (e *Engine) Skip(ctx context.Context, id, step, reason, by string) error {
 // is.
 func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 	id := p.ID
-	if _, err := s.Phase.Next(plan.PlanResumed); err != nil {
-		if s.Phase == plan.PhaseRunning || s.Phase == plan.PhasePlanned || s.Phase == plan.PhaseApproved {
+	if _, err := s.Status.Next(plan.PlanResumed); err != nil {
+		if s.Status == plan.StatusRunning || s.Status == plan.StatusPlanned || s.Status == plan.StatusApproved {
 			return nil
 		}
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanResumed, By: by}) // for its error
@@ -176,7 +176,7 @@ func (e *Engine) resume(tx Tx, p *plan.Plan, s *plan.State, by string) error {
 			continue
 		}
 		if st.Status == plan.Failed || st.Status == plan.Stuck ||
-			(st.Status == plan.Parked && s.Phase == plan.PhaseParked) {
+			(st.Status == plan.Parked && s.Status == plan.StatusParked) {
 			return nil
 		}
 	}
@@ -255,7 +255,7 @@ func held(s *plan.State, step string) (*plan.StepState, error) {
 func refused(s *plan.State, st plan.StepState, what string) error {
 	return director.Errorf(
 		director.KindConflict, "engine.move", "step %s is %s in a plan that is %s, so it cannot %s", st.ID, st.Status,
-		s.Phase, what,
+		s.Status, what,
 	)
 }
 

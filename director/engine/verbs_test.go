@@ -87,8 +87,8 @@ func begin(t *testing.T, open func(t *testing.T) adapted, x *script, p plan.Plan
 	return e, s
 }
 
-func inPhase(want ...plan.Phase) func(plan.State) bool {
-	return func(s plan.State) bool { return slices.Contains(want, s.Phase) }
+func inStatus(want ...plan.Status) func(plan.State) bool {
+	return func(s plan.State) bool { return slices.Contains(want, s.Status) }
 }
 
 func TestPauseEndsWhatRunsAndStartsNothing(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPauseEndsWhatRunsAndStartsNothing(t *testing.T) {
 		}
 		close(hold)
 		got := await(t, e, s, "p1", func(s plan.State) bool { return s.Step("a").Status == plan.Done })
-		if got.Phase != plan.PhasePaused || got.Step("b").Status != plan.Pending || got.Message != "the rack moves" {
+		if got.Status != plan.StatusPaused || got.Step("b").Status != plan.Pending || got.Message != "the rack moves" {
 			t.Fatalf("got %+v", got)
 		}
 		if err := e.Begin(t.Context(), "p1", "admin", nil); director.KindOf(err) != director.KindConflict {
@@ -111,7 +111,7 @@ func TestPauseEndsWhatRunsAndStartsNothing(t *testing.T) {
 		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
 			t.Fatal(err)
 		}
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+		if got := await(t, e, s, "p1", ended); got.Status != plan.StatusDone {
 			t.Fatalf("got %+v", got)
 		}
 		if diff := cmp.Diff([]string{"a", "b"}, x.done()); diff != "" {
@@ -127,7 +127,7 @@ func TestSkipGoesOnWithoutTheStep(t *testing.T) {
 			ID: "a", Kind: "work",
 		}, plan.Step{ID: "b", Kind: "work"}, plan.Step{ID: "c", Kind: "work"})
 		e, s := begin(t, open, x, p)
-		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
+		await(t, e, s, "p1", inStatus(plan.StatusFailed))
 		if err := e.Skip(t.Context(), "p1", "a", "because", "admin"); director.KindOf(err) != director.KindConflict {
 			t.Errorf("a step that is done was skipped: %v", err)
 		}
@@ -138,7 +138,7 @@ func TestSkipGoesOnWithoutTheStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseDone || got.Step("b").Status != plan.Skipped ||
+		if got.Status != plan.StatusDone || got.Step("b").Status != plan.Skipped ||
 			got.Step("b").Message != "not needed here" {
 			t.Fatalf("got %+v", got)
 		}
@@ -159,14 +159,14 @@ func TestUndoTakesBackWhatCanBe(t *testing.T) {
 			plan.Step{ID: "vm2", Kind: "vm"}, plan.Step{ID: "join", Kind: "work"},
 		)
 		e, s := begin(t, open, x, p)
-		await(t, e, s, "p1", inPhase(plan.PhaseFailed))
+		await(t, e, s, "p1", inStatus(plan.StatusFailed))
 		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 			t.Fatal(err)
 		}
 		got := await(t, e, s, "p1", func(
 			s plan.State,
 		) bool {
-			return s.Step("vm2").Status == plan.Stuck && s.Phase == plan.PhaseFailed
+			return s.Step("vm2").Status == plan.Stuck && s.Status == plan.StatusFailed
 		})
 		if got.Message != "vm2: locked" || got.Step("vm1").Status != plan.UndoDue {
 			t.Fatalf("got %+v", got)
@@ -176,7 +176,7 @@ func TestUndoTakesBackWhatCanBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseUndone || got.Step("boot").Status != plan.Done ||
+		if got.Status != plan.StatusUndone || got.Step("boot").Status != plan.Done ||
 			got.Step("vm1").Status != plan.Undone {
 			t.Fatalf("got %+v", got)
 		}
@@ -193,14 +193,14 @@ func TestAFailedStepIsTakenBackByItself(t *testing.T) {
 		p := linear("p1", plan.Step{ID: "vm1", Kind: "vm", UndoOnFailure: true}, plan.Step{ID: "b", Kind: "work"})
 		e, s := begin(t, open, x, p)
 		got := await(t, e, s, "p1", ended)
-		if got.Phase != plan.PhaseFailed || got.Message != "vm1: no space" || got.Step("vm1").Status != plan.Undone {
+		if got.Status != plan.StatusFailed || got.Message != "vm1: no space" || got.Step("vm1").Status != plan.Undone {
 			t.Fatalf("got %+v", got)
 		}
 		x.mend("vm1")
 		if err := e.Retry(t.Context(), "p1", "", "admin"); err != nil {
 			t.Fatal(err)
 		}
-		if got := await(t, e, s, "p1", ended); got.Phase != plan.PhaseDone {
+		if got := await(t, e, s, "p1", ended); got.Status != plan.StatusDone {
 			t.Fatalf("got %+v", got)
 		}
 		if diff := cmp.Diff([]string{"undo vm1", "vm1", "b"}, x.done()); diff != "" {
@@ -268,12 +268,12 @@ func TestBudgetIsSharedByAllPlans(t *testing.T) {
 		}
 		close(gate)
 		for _, id := range ids {
-			want := plan.PhaseDone
+			want := plan.StatusDone
 			if id == line[0] {
-				want = plan.PhaseCancelled
+				want = plan.StatusCancelled
 			}
-			if got := await(t, e, s, id, ended); got.Phase != want {
-				t.Errorf("plan %s is %s, want %s", id, got.Phase, want)
+			if got := await(t, e, s, id, ended); got.Status != want {
+				t.Errorf("plan %s is %s, want %s", id, got.Status, want)
 			}
 		}
 		mu.Lock()

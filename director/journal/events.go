@@ -8,8 +8,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// Progress returns the phase of the plan and the number of its last event, or not_found.
-func (s *Service) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+// Progress returns the status of the plan and the number of its last event, or not_found.
+func (s *Service) Progress(ctx context.Context, id string) (plan.Status, int64, error) {
 	return s.Store.Progress(ctx, id)
 }
 

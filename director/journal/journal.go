@@ -16,7 +16,7 @@ type Query struct {
 	director.Page
 	Cluster    string
 	IDPrefix   string
-	Phases     []plan.Phase
+	Statuses   []plan.Status
 	Operations []plan.Operation
 	Archived   bool // those that have left the database, and no others
 }
@@ -85,7 +85,7 @@ func (s *Service) ListPlans(ctx context.Context, q Query) ([]plan.Item, *directo
 		list = s.Store.PlanArchives
 	}
 	items, next, err := list(ctx, store.PlanQuery{
-		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Phases: q.Phases, Operations: q.Operations,
+		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Statuses: q.Statuses, Operations: q.Operations,
 	}, q.Page)
 	out := make([]plan.Item, len(items))
 	for i, item := range items {
@@ -104,7 +104,7 @@ func (s *Service) SearchEvents(ctx context.Context, id string, q EventQuery) ([]
 // waits says what the plan waits for, and until when one that has not started can be.
 func (s *Service) waits(ctx context.Context, v *plan.View) error {
 	out := plan.Outside{Now: s.Now(), Lines: map[string]plan.Line{}}
-	if s.PlanLife > 0 && (v.State.Phase == plan.PhasePlanned || v.State.Phase == plan.PhaseApproved) {
+	if s.PlanLife > 0 && (v.State.Status == plan.StatusPlanned || v.State.Status == plan.StatusApproved) {
 		v.Expires = v.Plan.CreatedAt.Add(s.PlanLife)
 		out.Expires = v.Expires
 	}

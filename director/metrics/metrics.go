@@ -22,7 +22,7 @@ type Counts struct {
 	Queue    int            // steps that wait for a free worker
 	Held     int            // leases of this director
 	Machines map[string]int // of the ledger, by state
-	Plans    map[string]int // by phase
+	Plans    map[string]int // by status
 	Steps    map[string]int // of plans that hold a cluster, by status
 }
 
@@ -176,7 +176,7 @@ var (
 	)
 	descHeld     = prometheus.NewDesc(namespace+"_leases_held", "Steps that run in this director.", nil, nil)
 	descMachines = prometheus.NewDesc(namespace+"_machines", "Machines of the ledger.", []string{"state"}, nil)
-	descPlans    = prometheus.NewDesc(namespace+"_plans", "Plans.", []string{"phase"}, nil)
+	descPlans    = prometheus.NewDesc(namespace+"_plans", "Plans.", []string{"status"}, nil)
 	descSteps    = prometheus.NewDesc(
 		namespace+"_steps", "Steps of the plans that hold a cluster.", []string{"status"}, nil,
 	)

@@ -61,7 +61,7 @@ func TestWhatIsShown(t *testing.T) {
 		`director_ansible_runs_waiting 0`,
 		`director_ansible_runs_ended_total{how="ok"} 1`,
 		`director_http_requests_total{method="GET",route="/api/v1/plans",status="200"} 1`, `director_http_streams 1`,
-		`director_machines{state="present"} 7`, `director_plans{phase="running"} 1`,
+		`director_machines{state="present"} 7`, `director_plans{status="running"} 1`,
 		`director_steps{status="waiting"} 4`,
 		`process_resident_memory_bytes`, `go_goroutines`,
 	} {

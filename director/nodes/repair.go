@@ -217,7 +217,7 @@ func (s *Service) pastRepairs(
 		if err != nil {
 			return nil, "", err
 		}
-		waits := state.Phase == plan.PhasePlanned || state.Phase == plan.PhaseApproved
+		waits := state.Status == plan.StatusPlanned || state.Status == plan.StatusApproved
 		if state.StartedAt.IsZero() && (!waits || s.PlanLife > 0 && now.After(p.CreatedAt.Add(s.PlanLife))) {
 			continue // it never did anything and never will
 		}
@@ -228,15 +228,15 @@ func (s *Service) pastRepairs(
 			if at.IsZero() {
 				at = p.CreatedAt
 			}
-			if at.After(now.Add(-repairDay)) || unfinished(state.Phase) && newest {
+			if at.After(now.Add(-repairDay)) || unfinished(state.Status) && newest {
 				past = append(past, pastRepair{
-					plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, phase: state.Phase,
+					plan: id, node: p.Request.Nodes[0], op: p.Operation, at: at, status: state.Status,
 				})
 			}
 		case waits && p.CreatedAt.After(now.Add(-courtesy)):
 			half = "plan " + id + " of " + p.CreatedBy + " waits to be started"
-		case !waits && newest && unfinished(state.Phase):
-			half = "plan " + id + " is " + string(state.Phase) + ": finish it or discard it first"
+		case !waits && newest && unfinished(state.Status):
+			half = "plan " + id + " is " + string(state.Status) + ": finish it or discard it first"
 		}
 		newest = newest && waits
 	}

@@ -18,8 +18,8 @@ func TestDecideOnARepair(t *testing.T) {
 			node: node, problem: "it is ill", mend: mend, since: now.Add(-time.Duration(minutes) * time.Minute),
 		}
 	}
-	past := func(id, node string, op plan.Operation, hours int, phase plan.Phase) pastRepair {
-		return pastRepair{plan: id, node: node, op: op, at: now.Add(-time.Duration(hours) * time.Hour), phase: phase}
+	past := func(id, node string, op plan.Operation, hours int, status plan.Status) pastRepair {
+		return pastRepair{plan: id, node: node, op: op, at: now.Add(-time.Duration(hours) * time.Hour), status: status}
 	}
 	const rejoin, replace = plan.NodeRejoin, plan.NodeReplace
 	for name, tt := range map[string]struct {
@@ -43,38 +43,38 @@ func TestDecideOnARepair(t *testing.T) {
 			why: "3 of 5 nodes are ill at once",
 		},
 		"switching on was vain": {
-			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseDone)},
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.StatusDone)},
 			op: replace, node: "w1",
 		},
 		"switching on failed": {
-			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.PhaseFailed)},
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", rejoin, 1, plan.StatusFailed)},
 			op: replace, node: "w1",
 		},
 		"recreating was vain": {
-			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)},
+			ill: []ailing{ill("w1", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusDone)},
 			stop: true, why: "w1 was recreated by plan p1 and is ill again",
 		},
 		"another one is ill too": {
 			ill:  []ailing{ill("w1", rejoin, 10), ill("w2", rejoin, 10)},
-			past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDone)}, op: rejoin, node: "w2",
+			past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusDone)}, op: rejoin, node: "w2",
 		},
 		"a repair failed": {
-			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseFailed)},
+			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusFailed)},
 			stop: true, why: "plan p1, which was to mend w1, is failed",
 		},
 		"a person gave one up": {
-			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.PhaseDiscarded)},
+			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusDiscarded)},
 			op: rejoin, node: "w2",
 		},
 		"a repair is to be approved": {
-			ill: []ailing{ill("w1", replace, 10)}, past: []pastRepair{past("p1", "w1", replace, 0, plan.PhasePlanned)},
+			ill: []ailing{ill("w1", replace, 10)}, past: []pastRepair{past("p1", "w1", replace, 0, plan.StatusPlanned)},
 			stop: true, why: "plan p1 is to mend w1 and has to be approved",
 		},
 		"the budget is used up": {
 			ill: []ailing{ill("w3", rejoin, 10)}, stop: true,
 			why: "w3 is ill (it is ill), and the budget of 2 repairs a day is used up until 2026-03-02 08:00:00",
 			past: []pastRepair{
-				past("p2", "w2", replace, 1, plan.PhaseDone), past("p1", "w1", replace, 4, plan.PhaseDone),
+				past("p2", "w2", replace, 1, plan.StatusDone), past("p1", "w1", replace, 4, plan.StatusDone),
 			},
 		},
 	} {

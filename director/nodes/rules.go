@@ -21,16 +21,16 @@ type ailing struct {
 
 // pastRepair is a plan that was made automatically within repairDay.
 type pastRepair struct {
-	plan  string
-	node  string
-	op    plan.Operation
-	at    time.Time // of its start; of its making before that
-	phase plan.Phase
+	plan   string
+	node   string
+	op     plan.Operation
+	at     time.Time // of its start; of its making before that
+	status plan.Status
 }
 
 // begun reports whether the plan was started at any time: only that uses the budget up.
 func (p pastRepair) begun() bool {
-	return p.phase != plan.PhasePlanned && p.phase != plan.PhaseApproved
+	return p.status != plan.StatusPlanned && p.status != plan.StatusApproved
 }
 
 // ward is what is known of a cluster's nodes when a repair is decided on.
@@ -70,12 +70,12 @@ func (w ward) decide() verdict {
 		}
 	}
 	for _, p := range w.past {
-		if unfinished(p.phase) && !w.mildFailure(p) {
+		if unfinished(p.status) && !w.mildFailure(p) {
 			return verdict{
 				stop: true,
 				why: fmt.Sprintf(
 					"plan %s, which was to mend %s, is %s: nothing more is done before it is retried or discarded",
-					p.plan, p.node, p.phase,
+					p.plan, p.node, p.status,
 				),
 			}
 		}
@@ -94,13 +94,13 @@ func (w ward) decide() verdict {
 }
 
 // unfinished reports whether a plan has stopped half way.
-func unfinished(p plan.Phase) bool {
-	return p == plan.PhaseFailed || p == plan.PhaseCancelled || p == plan.PhaseParked || p == plan.PhasePaused
+func unfinished(p plan.Status) bool {
+	return p == plan.StatusFailed || p == plan.StatusCancelled || p == plan.StatusParked || p == plan.StatusPaused
 }
 
 // mildFailure reports whether p is a rejoin that failed on a node that is still ill: there is something stronger.
 func (w ward) mildFailure(p pastRepair) bool {
-	return p.op == plan.NodeRejoin && p.phase == plan.PhaseFailed &&
+	return p.op == plan.NodeRejoin && p.status == plan.StatusFailed &&
 		slices.ContainsFunc(w.ill, func(a ailing) bool { return a.node == p.node })
 }
 

@@ -97,7 +97,7 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 	if !t.Request.Phase.OnNodes() {
 		return waitOr(p, s.checkPart(ctx, t, p))
 	}
-	if state.Phase == plan.PhasePlanned || state.Phase == plan.PhaseApproved {
+	if state.Status == plan.StatusPlanned || state.Status == plan.StatusApproved {
 		if s.Plans.WantsApproval(newest, state) {
 			waitForApproval(p, newest)
 			return nil
@@ -109,7 +109,7 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 				return err
 			}
 		case director.KindOf(err) == director.KindConflict && !held(err):
-			state.Phase = plan.PhaseDiscarded // the world has moved since it was made: another one takes its place
+			state.Status = plan.StatusDiscarded // the world has moved since it was made: another one takes its place
 		default:
 			return waitOr(p, err)
 		}
@@ -119,8 +119,8 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 		goal = plan.NodeRejoin
 	}
 	switch {
-	case len(p.Plans) == 0, state.Phase == plan.PhaseDone && newest.Operation != goal:
-	case state.Phase == plan.PhaseDiscarded && state.StartedAt.IsZero():
+	case len(p.Plans) == 0, state.Status == plan.StatusDone && newest.Operation != goal:
+	case state.Status == plan.StatusDiscarded && state.StartedAt.IsZero():
 		p.Plans = p.Plans[:len(p.Plans)-1]
 	default:
 		settlePart(p, newest, state)
@@ -191,7 +191,7 @@ func (s *Service) nextPlan(ctx context.Context, t *director.PhaseTask, p *direct
 	if err := s.Plans.Start(ctx, t.By, made.Plan.ID, made.Plan.Hash); err != nil {
 		return err
 	}
-	settlePart(p, made.Plan, plan.State{Phase: plan.PhaseRunning})
+	settlePart(p, made.Plan, plan.State{Status: plan.StatusRunning})
 	return nil
 }
 
@@ -235,7 +235,7 @@ func endPart(p *director.PhasePart, state director.PhaseState, msg, hint string)
 // settlePart says how far the part is whose newest plan is in s.
 func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 	id := newest.ID
-	msg := "plan " + id + " is " + string(s.Phase)
+	msg := "plan " + id + " is " + string(s.Status)
 	if s.Message != "" {
 		msg += ": " + s.Message
 	}
@@ -243,15 +243,15 @@ func settlePart(p *director.PhasePart, newest plan.Plan, s plan.State) {
 		msg = "the document asks for another release, so the members are upgraded first, and then " +
 			strings.Join(p.Nodes, ", ") + " come back at it; " + msg
 	}
-	switch s.Phase {
-	case plan.PhaseDone:
+	switch s.Status {
+	case plan.StatusDone:
 		endPart(p, director.PhaseDone, msg, "")
-	case plan.PhaseDiscarded, plan.PhaseUndone:
+	case plan.StatusDiscarded, plan.StatusUndone:
 		endPart(p, director.PhaseFailed, msg, askAnew)
-	case plan.PhaseParked, plan.PhasePaused:
+	case plan.StatusParked, plan.StatusPaused:
 		p.State, p.Message, p.Hint = director.PhaseParked, msg,
 			joinedHint(s.Hint, "when it is settled: directorctl retry "+id)
-	case plan.PhaseFailed, plan.PhaseCancelled:
+	case plan.StatusFailed, plan.StatusCancelled:
 		p.State, p.Message = director.PhaseFailed, msg
 		p.Hint = joinedHint(
 			s.Hint, "mend what is wrong and continue: directorctl retry "+id+"; or give up: directorctl discard "+id,

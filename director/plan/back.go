@@ -53,7 +53,7 @@ func checkBack(s Step, before map[string]Step) error {
 }
 
 // begun reports whether the step has acted, or may have.
-func (s Status) begun() bool { return s != Pending && s != Skipped }
+func (s StepStatus) begun() bool { return s != Pending && s != Skipped }
 
 // surveyBack finds the nodes that are rolled back. It is only asked once something has failed, which spares plans that
 // go well the look at every rollback step.
@@ -88,7 +88,7 @@ func (v *view) surveyBack(p *Plan, s *State) {
 	}
 	for _, g := range v.groups {
 		// A person takes the plan back: what is under way goes back, what is through its gate stays.
-		g.back = g.back || s.Phase == PhaseUndoing && g.begun && short[g]
+		g.back = g.back || s.Status == StatusUndoing && g.begun && short[g]
 		v.failed = v.failed || g.back // nothing new begins
 	}
 }
@@ -137,7 +137,7 @@ func Returning(p *Plan, s *State) map[string]bool {
 // Resumable reports whether a step would start if the plan went on now.
 func Resumable(p *Plan, s *State) bool {
 	next := *s
-	next.Phase = PhaseRunning
+	next.Status = StatusRunning
 	return moving(p, &next)
 }
 

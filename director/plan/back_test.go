@@ -67,73 +67,73 @@ func TestWayBack(t *testing.T) {
 	t.Parallel()
 	w := Window{ID: "w", Size: 2}
 	for name, tt := range map[string]struct {
-		phase Phase
-		have  map[string]Status
-		want  []string
+		status Status
+		have   map[string]StepStatus
+		want   []string
 	}{
 		"nothing goes back while all is well": {
-			PhaseRunning,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Running, "drain/n1": Done},
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Running, "drain/n1": Done},
 			[]string{"upgrade/n1"},
 		},
 		"from the first of what the failed step left; the neighbour continues": {
-			PhaseRunning,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "drain/n1": Done},
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "drain/n1": Done},
 			[]string{"remake-undo/n0", "upgrade/n1"},
 		},
 		"what was not begun is not undone": {
-			PhaseRunning, map[string]Status{"drain/n0": Failed}, []string{"uncordon-undo/n0"},
+			StatusRunning, map[string]StepStatus{"drain/n0": Failed}, []string{"uncordon-undo/n0"},
 		},
 		"one after the other": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Running}, nil,
+			StatusRunning, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Running}, nil,
 		},
 		"to the end": {
-			PhaseRunning,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done},
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done},
 			[]string{"uncordon-undo/n0"},
 		},
 		"not past what a person has to mend": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Parked}, nil,
+			StatusRunning, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Parked}, nil,
 		},
 		"but past what a person leaves out": {
-			PhaseRunning,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Skipped},
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Skipped},
 			[]string{"uncordon-undo/n0"},
 		},
 		"what is through its gate stays": {
-			PhaseRunning, map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Failed}, nil,
+			StatusRunning, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Failed}, nil,
 		},
 		"no step back begins of a person's skip": {
-			PhaseRunning,
-			map[string]Status{"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running, "drain/n1": Running},
+			StatusRunning,
+			map[string]StepStatus{"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running, "drain/n1": Running},
 			nil,
 		},
 		"a parked step waits for a person, and nothing goes back": {
-			PhaseRunning, map[string]Status{"drain/n0": Parked, "drain/n1": Running}, nil,
+			StatusRunning, map[string]StepStatus{"drain/n0": Parked, "drain/n1": Running}, nil,
 		},
 		"a plan that is undone brings back what is half way alone": {
-			PhaseUndoing,
-			map[string]Status{
+			StatusUndoing,
+			map[string]StepStatus{
 				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Parked,
 			},
 			[]string{"remake-undo/n1"},
 		},
 		"and waits for what still runs": {
-			PhaseUndoing, map[string]Status{"drain/n1": Done, "upgrade/n1": Running}, nil,
+			StatusUndoing, map[string]StepStatus{"drain/n1": Done, "upgrade/n1": Running}, nil,
 		},
-		"a way back that was begun continues in whatever phase it was stopped, and nothing new begins": {
-			PhaseRunning,
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Waiting, "remake-undo/n0": Done},
+		"a way back that was begun continues whatever status it was stopped in, and nothing new begins": {
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Waiting, "remake-undo/n0": Done},
 			[]string{"uncordon-undo/n0"},
 		},
 		"nothing while it is paused": {
-			PhasePaused, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed}, nil,
+			StatusPaused, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := returning(2, w)
-			s := moved(p, tt.phase, tt.have)
+			s := moved(p, tt.status, tt.have)
 			got := Ready(p, &s, time.Now())
 			want := tt.want
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -146,13 +146,13 @@ func TestWayBack(t *testing.T) {
 func TestEndsAfterAWayBack(t *testing.T) {
 	t.Parallel()
 	p := returning(3, Window{ID: "w", Size: 1, Goal: "run v2"})
-	through := map[string]Status{
+	through := map[string]StepStatus{
 		"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Failed,
 		"verify": Done,
 	}
-	with := func(more map[string]Status) map[string]Status {
-		out := map[string]Status{}
-		for _, m := range []map[string]Status{through, more} {
+	with := func(more map[string]StepStatus) map[string]StepStatus {
+		out := map[string]StepStatus{}
+		for _, m := range []map[string]StepStatus{through, more} {
 			for k, v := range m {
 				out[k] = v
 			}
@@ -160,32 +160,32 @@ func TestEndsAfterAWayBack(t *testing.T) {
 		return out
 	}
 	for name, tt := range map[string]struct {
-		phase Phase
-		have  map[string]Status
-		want  EventKind
-		text  string
+		status Status
+		have   map[string]StepStatus
+		want   EventKind
+		text   string
 	}{
-		"it continues while it goes back": {PhaseRunning, with(map[string]Status{"remake-undo/n1": Done}), "", ""},
+		"it continues while it goes back": {StatusRunning, with(map[string]StepStatus{"remake-undo/n1": Done}), "", ""},
 		"put back": {
-			PhaseRunning, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanFailed,
+			StatusRunning, with(map[string]StepStatus{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanFailed,
 			"upgrade/n1: broke. n1: rolled back, and in use; of the w 1 run v2, 1 are not begun",
 		},
 		"a rollback step that failed": {
-			PhaseRunning, with(map[string]Status{"remake-undo/n1": Parked}), PlanParked, "remake-undo/n1: broke",
+			StatusRunning, with(map[string]StepStatus{"remake-undo/n1": Parked}), PlanParked, "remake-undo/n1: broke",
 		},
 		"stopped by a person on its way": {
-			PhaseCancelling, with(map[string]Status{"remake-undo/n1": Done}), PlanFailed,
+			StatusCancelling, with(map[string]StepStatus{"remake-undo/n1": Done}), PlanFailed,
 			"upgrade/n1: broke. n1: not rolled back yet; of the w 1 run v2, 1 are not begun",
 		},
 		"a rollback step failed in an undo": {
-			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Parked}), PlanFailed, "remake-undo/n1: broke",
+			StatusUndoing, with(map[string]StepStatus{"remake-undo/n1": Parked}), PlanFailed, "remake-undo/n1: broke",
 		},
 		"undone": {
-			PhaseUndoing, with(map[string]Status{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanUndone,
+			StatusUndoing, with(map[string]StepStatus{"remake-undo/n1": Done, "uncordon-undo/n1": Done}), PlanUndone,
 			"everything that can be undone is undone",
 		},
 		"rollback steps that were not needed": {
-			PhaseRunning, map[string]Status{
+			StatusRunning, map[string]StepStatus{
 				"drain/n0": Done, "upgrade/n0": Done, "uncordon/n0": Done, "drain/n1": Done, "upgrade/n1": Done,
 				"uncordon/n1": Done,
 				"drain/n2":    Done, "upgrade/n2": Done, "uncordon/n2": Done, "verify": Done,
@@ -194,7 +194,7 @@ func TestEndsAfterAWayBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := moved(p, tt.phase, tt.have)
+			s := moved(p, tt.status, tt.have)
 			for i := range s.Steps {
 				if st := &s.Steps[i]; st.Status == Failed || st.Status == Parked {
 					st.Message = "broke"
@@ -215,16 +215,16 @@ func TestEndsAfterAWayBack(t *testing.T) {
 func TestStepsBackCountWhenTheyAreNeeded(t *testing.T) {
 	t.Parallel()
 	p := returning(2, Window{ID: "w", Size: 1})
-	for want, have := range map[[2]int]map[string]Status{
+	for want, have := range map[[2]int]map[string]StepStatus{
 		{1, 7}: {"drain/n0": Done},
 		{2, 8}: {"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done},
 	} {
-		s := moved(p, PhaseRunning, have)
+		s := moved(p, StatusRunning, have)
 		if done, total := Count(p, &s); [2]int{done, total} != want {
 			t.Errorf("got %d of %d, want %v", done, total, want)
 		}
 	}
-	s := moved(p, PhaseFailed, map[string]Status{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done})
+	s := moved(p, StatusFailed, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Done})
 	if got := Returning(p, &s); len(got) != 3 || !got["drain/n0"] || got["drain/n1"] {
 		t.Errorf("returning are %v", got)
 	}

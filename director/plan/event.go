@@ -33,10 +33,10 @@ type StepRef struct {
 
 // StepState is what the journal says of one step.
 type StepState struct {
-	ID       string `json:"id"`
-	Status   Status `json:"status"`
-	Attempt  int    `json:"attempt"`  // of the current or last run; 0 before the first
-	Failures int    `json:"failures"` // plain errors so far, counted against Step.Attempts
+	ID       string     `json:"id"`
+	Status   StepStatus `json:"status"`
+	Attempt  int        `json:"attempt"`  // of the current or last run; 0 before the first
+	Failures int        `json:"failures"` // plain errors so far, counted against Step.Attempts
 	// Interruptions are those in a row that were not wanted.
 	Interruptions int       `json:"interruptions,omitempty"`
 	Since         time.Time `json:"since,omitzero"` // of the status
@@ -50,8 +50,8 @@ type StepState struct {
 
 // State is what the journal says of a plan.
 type State struct {
-	Phase      Phase       `json:"phase"`
-	Since      time.Time   `json:"since,omitzero"` // of the phase
+	Status     Status      `json:"status"`
+	Since      time.Time   `json:"since,omitzero"` // of the status
 	ApprovedBy string      `json:"approved_by,omitempty"`
 	StartedAt  time.Time   `json:"started_at,omitzero"`
 	FinishedAt time.Time   `json:"finished_at,omitzero"`
@@ -63,7 +63,7 @@ type State struct {
 
 // NewState returns the state of a plan before its first event.
 func NewState(p *Plan) State {
-	s := State{Phase: PhasePlanned, Steps: make([]StepState, len(p.Steps))}
+	s := State{Status: StatusPlanned, Steps: make([]StepState, len(p.Steps))}
 	for i, st := range p.Steps {
 		s.Steps[i] = StepState{ID: st.ID, Status: Pending}
 	}
@@ -140,11 +140,11 @@ func (st *StepState) count(e Event) {
 }
 
 func (s *State) applyPlan(e Event) error {
-	to, err := s.Phase.Next(e.Kind)
+	to, err := s.Status.Next(e.Kind)
 	if err != nil {
 		return err
 	}
-	s.Phase, s.Since, s.Message, s.Hint, s.Seq = to, e.At, e.Message, e.Hint, e.Seq
+	s.Status, s.Since, s.Message, s.Hint, s.Seq = to, e.At, e.Message, e.Hint, e.Seq
 	if e.Kind == PlanApproved {
 		s.ApprovedBy = e.By
 	}

@@ -18,7 +18,7 @@ the replay of the journal use the same tables, and nothing else changes a status
 
 `)
 	b.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> pending\n")
-	for _, s := range Statuses() {
+	for _, s := range StepStatuses() {
 		for _, e := range StepEvents() {
 			if to, err := s.Next(e); err == nil {
 				fmt.Fprintf(&b, "    %s --> %s: %s\n", s, to, e)
@@ -26,25 +26,25 @@ the replay of the journal use the same tables, and nothing else changes a status
 		}
 	}
 	b.WriteString("```\n\n| status | what happens next |\n|---|---|\n")
-	for _, s := range Statuses() {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", s, statusMeaning[s])
+	for _, s := range StepStatuses() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", s, stepMeaning[s])
 	}
 	b.WriteString("\n## A plan\n\n```mermaid\nstateDiagram-v2\n    [*] --> planned\n")
-	for _, p := range Phases() {
+	for _, p := range Statuses() {
 		for _, e := range PlanEvents() {
 			if to, err := p.Next(e); err == nil {
 				fmt.Fprintf(&b, "    %s --> %s: %s\n", p, to, e)
 			}
 		}
 	}
-	b.WriteString("```\n\n| phase | what happens next |\n|---|---|\n")
-	for _, p := range Phases() {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", p, phaseMeaning[p])
+	b.WriteString("```\n\n| status | what happens next |\n|---|---|\n")
+	for _, p := range Statuses() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", p, statusMeaning[p])
 	}
 	return b.String()
 }
 
-var statusMeaning = map[Status]string{
+var stepMeaning = map[StepStatus]string{
 	Pending: "The engine starts it when all that it needs is done. A crash leaves it so.",
 	Running: "Its handler acts under a lease. After a crash it becomes interrupted at the next start, or when the " +
 		"lease ends.",
@@ -61,20 +61,20 @@ var statusMeaning = map[Status]string{
 	Stuck:   "Undoing failed. A person fixes the cause and runs `directorctl undo` again.",
 }
 
-var phaseMeaning = map[Phase]string{
-	PhasePlanned:  "It can be read. Nothing has happened yet, and it holds nothing.",
-	PhaseApproved: "A person has said that it may be started. It holds nothing yet.",
-	PhaseRunning:  "The engine runs its steps. It holds its cluster: no other plan can start there.",
-	PhasePaused: "No step starts any more and the running ones end. It still holds its cluster; `directorctl " +
+var statusMeaning = map[Status]string{
+	StatusPlanned:  "It can be read. Nothing has happened yet, and it holds nothing.",
+	StatusApproved: "A person has said that it may be started. It holds nothing yet.",
+	StatusRunning:  "The engine runs its steps. It holds its cluster: no other plan can start there.",
+	StatusPaused: "No step starts any more and the running ones end. It still holds its cluster; `directorctl " +
 		"resume` continues.",
-	PhaseCancelling: "No step starts any more; the running ones end.",
-	PhaseCancelled: "It was stopped between steps. `directorctl retry` lets it continue, `directorctl discard` " +
+	StatusCancelling: "No step starts any more; the running ones end.",
+	StatusCancelled: "It was stopped between steps. `directorctl retry` lets it continue, `directorctl discard` " +
 		"gives it up.",
-	PhaseParked: "A step waits for a person, and nothing else can run. It still holds its cluster.",
-	PhaseFailed: "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is " +
+	StatusParked: "A step waits for a person, and nothing else can run. It still holds its cluster.",
+	StatusFailed: "A step failed and nothing runs. `directorctl retry` runs what failed again and keeps what is " +
 		"done.",
-	PhaseUndoing:   "The engine undoes what can be undone, the last first. It holds its cluster.",
-	PhaseUndone:    "Everything that can be undone is. Final.",
-	PhaseDone:      "Every step is done or skipped. Final.",
-	PhaseDiscarded: "Given up. Final.",
+	StatusUndoing:   "The engine undoes what can be undone, the last first. It holds its cluster.",
+	StatusUndone:    "Everything that can be undone is. Final.",
+	StatusDone:      "Every step is done or skipped. Final.",
+	StatusDiscarded: "Given up. Final.",
 }

@@ -17,14 +17,14 @@ var update = flag.Bool("update", false, "rewrite golden files and generated docs
 func TestLifeCycleGrid(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	for _, s := range Statuses() {
+	for _, s := range StepStatuses() {
 		for _, e := range StepEvents() {
 			if to, err := s.Next(e); err == nil {
 				fmt.Fprintf(&b, "step %s --%s--> %s\n", s, e, to)
 			}
 		}
 	}
-	for _, p := range Phases() {
+	for _, p := range Statuses() {
 		for _, e := range PlanEvents() {
 			if to, err := p.Next(e); err == nil {
 				fmt.Fprintf(&b, "plan %s --%s--> %s\n", p, e, to)
@@ -96,7 +96,7 @@ func TestReadyWaitsForNeedsAndTime(t *testing.T) {
 	now := time.Unix(100, 0)
 	p := &Plan{Content: Content{Steps: []Step{{ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c"}}}}
 	s := NewState(p)
-	s.Phase = PhaseRunning
+	s.Status = StatusRunning
 	s.Steps[2].Status, s.Steps[2].NotBefore = Waiting, now.Add(time.Second)
 	if got := strings.Join(Ready(p, &s, now), ","); got != "a" {
 		t.Errorf("ready = %s, want a", got)

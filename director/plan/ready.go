@@ -20,7 +20,7 @@ func moving(p *Plan, s *State) bool {
 }
 
 func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
-	if s.Phase != PhaseRunning && s.Phase != PhaseUndoing {
+	if s.Status != StatusRunning && s.Status != StatusUndoing {
 		return nil
 	}
 	v := survey(p, s)
@@ -40,7 +40,7 @@ func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
 				if v.returns && v.backDue(step) {
 					ready = append(ready, step.ID)
 				}
-			} else if s.Phase == PhaseRunning && v.needsMet(step) && v.admit(step) {
+			} else if s.Status == StatusRunning && v.needsMet(step) && v.admit(step) {
 				ready = append(ready, step.ID)
 			}
 		default: // it runs, or only a person moves it on
@@ -51,7 +51,7 @@ func ready(p *Plan, s *State, due func(notBefore time.Time) bool) []string {
 
 // view is what Ready has to know of a plan's steps together.
 type view struct {
-	status     map[string]Status
+	status     map[string]StepStatus
 	skipped    map[string]*Step    // steps that a person had skipped
 	failed     bool                // some step failed, or was undone after it had
 	dependents map[string][]string // the steps that need one, by its id
@@ -79,7 +79,7 @@ func (g *group) open() bool { return g.begun && !g.ended }
 
 func survey(p *Plan, s *State) *view {
 	v := &view{
-		status: make(map[string]Status, len(s.Steps)), windows: make(map[string]Window, len(p.Windows)),
+		status: make(map[string]StepStatus, len(s.Steps)), windows: make(map[string]Window, len(p.Windows)),
 		groups: map[groupKey]*group{}, open: map[string]int{}, onHost: map[groupKey]int{},
 	}
 	for _, w := range p.Windows {
@@ -92,7 +92,7 @@ func survey(p *Plan, s *State) *view {
 		undo = undo || st.Status == UndoDue
 		v.add(&p.Steps[i], st)
 	}
-	if v.returns = v.returns || v.failed || s.Phase == PhaseUndoing; v.returns {
+	if v.returns = v.returns || v.failed || s.Status == StatusUndoing; v.returns {
 		v.surveyBack(p, s)
 	}
 	if len(v.groups) > 0 {
@@ -145,7 +145,7 @@ func (v *view) add(step *Step, st StepState) {
 }
 
 // broken reports whether a running plan cannot continue while a step is in s.
-func (s Status) broken() bool {
+func (s StepStatus) broken() bool {
 	return s == Failed || s == Stuck || s == UndoDue || s == Undoing || s == Undone
 }
 
@@ -209,7 +209,7 @@ func (v *view) unneeded(id string) bool {
 // Settle returns the event that the plan is due for when no step runs any more, and false while something still moves
 // or nothing has changed.
 func Settle(p *Plan, s *State) (Event, bool) {
-	n := map[Status]int{}
+	n := map[StepStatus]int{}
 	var parked, broken, stranded *StepState
 	backs := 0 // rollback steps that were not needed
 	for i := range s.Steps {
@@ -235,9 +235,9 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		return Event{Kind: kind, Message: st.ID + ": " + st.Message, Hint: st.Hint}, true
 	}
 	switch {
-	case n[Running]+n[Undoing] > 0 || !s.Phase.Active():
+	case n[Running]+n[Undoing] > 0 || !s.Status.Active():
 		return Event{}, false
-	case s.Phase == PhaseUndoing:
+	case s.Status == StatusUndoing:
 		switch {
 		case n[Stuck] > 0:
 			return because(PlanFailed, broken)
@@ -251,17 +251,17 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		return Event{Kind: PlanDone}, true
 	case moving(p, s):
 		return Event{}, false
-	case stranded != nil && s.Phase == PhaseRunning:
+	case stranded != nil && s.Status == StatusRunning:
 		return because(PlanParked, stranded)
-	case broken != nil && s.Phase != PhaseParked:
+	case broken != nil && s.Status != StatusParked:
 		ev, due := because(PlanFailed, broken)
 		if at := standing(p, s); at != "" && stranded == nil {
 			ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
 		}
 		return ev, due
-	case s.Phase == PhaseCancelling:
+	case s.Status == StatusCancelling:
 		return Event{Kind: PlanCancelled, Message: "stopped between steps"}, true
-	case parked != nil && s.Phase == PhaseRunning:
+	case parked != nil && s.Status == StatusRunning:
 		return because(PlanParked, parked)
 	}
 	return Event{}, false

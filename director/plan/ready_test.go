@@ -11,9 +11,9 @@ import (
 )
 
 // moved returns the state in which the steps have the statuses.
-func moved(p *Plan, phase Phase, statuses map[string]Status) State {
+func moved(p *Plan, status Status, statuses map[string]StepStatus) State {
 	s := NewState(p)
-	s.Phase = phase
+	s.Status = status
 	for i := range s.Steps {
 		if st, ok := statuses[s.Steps[i].ID]; ok {
 			s.Steps[i].Status = st
@@ -43,7 +43,7 @@ func TestWindow(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		plan *Plan
-		have map[string]Status
+		have map[string]StepStatus
 		want []string
 	}{
 		"as many groups open as the window is large": {
@@ -51,31 +51,31 @@ func TestWindow(t *testing.T) {
 		},
 		"an open group continues, and takes its place": {
 			rolling(4, Window{ID: "w", Size: 2}),
-			map[string]Status{"drain/n0": Done, "drain/n1": Running},
+			map[string]StepStatus{"drain/n0": Done, "drain/n1": Running},
 			[]string{"upgrade/n0"},
 		},
 		"an ended group makes room": {
 			rolling(4, Window{ID: "w", Size: 2}),
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Done, "drain/n1": Running},
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Done, "drain/n1": Running},
 			[]string{"drain/n2"},
 		},
 		"steps that were skipped before their turn open no group": {
 			rolling(4, Window{ID: "w", Size: 1}),
-			map[string]Status{"upgrade/n0": Skipped, "upgrade/n1": Skipped, "upgrade/n2": Skipped},
+			map[string]StepStatus{"upgrade/n0": Skipped, "upgrade/n1": Skipped, "upgrade/n2": Skipped},
 			[]string{"drain/n0"},
 		},
 		"a skipped step ends its group": {
 			rolling(3, Window{ID: "w", Size: 1}),
-			map[string]Status{"drain/n0": Done, "upgrade/n0": Skipped},
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Skipped},
 			[]string{"drain/n1"},
 		},
 		"a failure opens no group and brings the open ones to their end": {
 			rolling(4, Window{ID: "w", Size: 3}),
-			map[string]Status{"drain/n0": Failed, "drain/n1": Done},
+			map[string]StepStatus{"drain/n0": Failed, "drain/n1": Done},
 			[]string{"upgrade/n1"},
 		},
 		"nothing more in the group that failed": {
-			rolling(4, Window{ID: "w", Size: 3}), map[string]Status{"drain/n0": Done, "upgrade/n0": Failed}, nil,
+			rolling(4, Window{ID: "w", Size: 3}), map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed}, nil,
 		},
 		"one at a time per host": {
 			rolling(4, Window{ID: "w", Size: 4, PerHost: 1}, "h1", "h1", "h2"), nil, []string{"drain/n0", "drain/n2"},
@@ -84,7 +84,7 @@ func TestWindow(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := moved(tt.plan, PhaseRunning, tt.have)
+			s := moved(tt.plan, StatusRunning, tt.have)
 			if diff := cmp.Diff(tt.want, Ready(tt.plan, &s, time.Now())); diff != "" {
 				t.Error(diff)
 			}
@@ -96,7 +96,7 @@ func TestWindow(t *testing.T) {
 func TestWindowIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	p := rolling(30, Window{ID: "w", Size: 4, PerHost: 2}, "h1", "h2", "h3")
-	s := moved(p, PhaseRunning, nil)
+	s := moved(p, StatusRunning, nil)
 	running := []string{}
 	for range 10_000 {
 		ready := Ready(p, &s, time.Now())
@@ -131,7 +131,7 @@ func TestUndoTakesTheLastFirst(t *testing.T) {
 		{ID: "boot", Needs: []string{"vm"}},
 		{ID: "join", Needs: []string{"boot"}},
 	}}}
-	s := moved(p, PhaseUndoing, map[string]Status{"net": UndoDue, "vm": UndoDue, "boot": Done, "join": UndoDue})
+	s := moved(p, StatusUndoing, map[string]StepStatus{"net": UndoDue, "vm": UndoDue, "boot": Done, "join": UndoDue})
 	var order []string
 	for {
 		ready := Ready(p, &s, time.Now())
@@ -155,33 +155,33 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := &Plan{Content: Content{Steps: []Step{{ID: "a"}, {ID: "b"}, {ID: "c", Needs: []string{"a", "b"}}}}}
 	tests := map[string]struct {
-		phase Phase
-		have  map[string]Status
-		want  EventKind
+		status Status
+		have   map[string]StepStatus
+		want   EventKind
 	}{
-		"runs":                {PhaseRunning, map[string]Status{"a": Running}, ""},
-		"something may start": {PhaseRunning, nil, ""},
+		"runs":                {StatusRunning, map[string]StepStatus{"a": Running}, ""},
+		"something may start": {StatusRunning, nil, ""},
 		"done and skipped": {
-			PhaseRunning, map[string]Status{"a": Done, "b": Skipped, "c": Done}, PlanDone,
+			StatusRunning, map[string]StepStatus{"a": Done, "b": Skipped, "c": Done}, PlanDone,
 		},
-		"failed, the rest waits for it":      {PhaseRunning, map[string]Status{"a": Failed, "b": Done}, PlanFailed},
-		"failed beside what could start":     {PhaseRunning, map[string]Status{"a": Failed}, PlanFailed},
-		"taken back by itself":               {PhaseRunning, map[string]Status{"a": Undone, "b": Done}, PlanFailed},
-		"still to be undone":                 {PhaseRunning, map[string]Status{"a": UndoDue, "b": Done}, ""},
-		"parked, the rest waits for it":      {PhaseRunning, map[string]Status{"a": Parked, "b": Done}, PlanParked},
-		"parked beside what could start":     {PhaseRunning, map[string]Status{"a": Parked}, ""},
-		"paused stays paused":                {PhasePaused, map[string]Status{"a": Done}, ""},
-		"paused and failed":                  {PhasePaused, map[string]Status{"a": Failed}, PlanFailed},
-		"paused and done":                    {PhasePaused, map[string]Status{"a": Done, "b": Done, "c": Done}, PlanDone},
-		"cancelling while something runs":    {PhaseCancelling, map[string]Status{"a": Running}, ""},
-		"cancelled":                          {PhaseCancelling, map[string]Status{"a": Done}, PlanCancelled},
-		"taking back failed":                 {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undone}, PlanFailed},
-		"taking back continues beside stuck": {PhaseUndoing, map[string]Status{"a": Stuck, "b": Undoing}, ""},
+		"failed, the rest waits for it":      {StatusRunning, map[string]StepStatus{"a": Failed, "b": Done}, PlanFailed},
+		"failed beside what could start":     {StatusRunning, map[string]StepStatus{"a": Failed}, PlanFailed},
+		"taken back by itself":               {StatusRunning, map[string]StepStatus{"a": Undone, "b": Done}, PlanFailed},
+		"still to be undone":                 {StatusRunning, map[string]StepStatus{"a": UndoDue, "b": Done}, ""},
+		"parked, the rest waits for it":      {StatusRunning, map[string]StepStatus{"a": Parked, "b": Done}, PlanParked},
+		"parked beside what could start":     {StatusRunning, map[string]StepStatus{"a": Parked}, ""},
+		"paused stays paused":                {StatusPaused, map[string]StepStatus{"a": Done}, ""},
+		"paused and failed":                  {StatusPaused, map[string]StepStatus{"a": Failed}, PlanFailed},
+		"paused and done":                    {StatusPaused, map[string]StepStatus{"a": Done, "b": Done, "c": Done}, PlanDone},
+		"cancelling while something runs":    {StatusCancelling, map[string]StepStatus{"a": Running}, ""},
+		"cancelled":                          {StatusCancelling, map[string]StepStatus{"a": Done}, PlanCancelled},
+		"taking back failed":                 {StatusUndoing, map[string]StepStatus{"a": Stuck, "b": Undone}, PlanFailed},
+		"taking back continues beside stuck": {StatusUndoing, map[string]StepStatus{"a": Stuck, "b": Undoing}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := moved(p, tt.phase, tt.have)
+			s := moved(p, tt.status, tt.have)
 			ev, due := Settle(p, &s)
 			if due != (tt.want != "") || (due && ev.Kind != tt.want) {
 				t.Errorf("got %q, %t, want %q", ev.Kind, due, tt.want)
@@ -197,7 +197,7 @@ func TestWaitsSayWhy(t *testing.T) {
 	p.Steps = append(p.Steps, Step{
 		ID: "clone", Title: "Clone",
 	}, Step{ID: "ask"}, Step{ID: "after", Needs: []string{"ask"}})
-	s := moved(p, PhaseRunning, map[string]Status{"drain/n0": Running, "ask": Parked})
+	s := moved(p, StatusRunning, map[string]StepStatus{"drain/n0": Running, "ask": Parked})
 	s.Step("drain/n0").Since, s.Step("ask").Message = now, "is the rack powered?"
 	p.Steps[0].Timeout = time.Minute
 	got := Waits(p, &s, Outside{
@@ -238,7 +238,7 @@ func TestEstimatesAreNotHashed(t *testing.T) {
 // A plan that works on many nodes is asked for what is ready after every event.
 func BenchmarkReady(b *testing.B) {
 	p := rolling(1000, Window{ID: "w", Size: 50})
-	s := moved(p, PhaseRunning, nil)
+	s := moved(p, StatusRunning, nil)
 	b.ResetTimer()
 	for b.Loop() {
 		if len(Ready(p, &s, time.Now())) != 50 {
@@ -257,7 +257,7 @@ func TestASkippedStepKeepsTheOrder(t *testing.T) {
 		{ID: "record", Needs: []string{"gate"}},
 	}}}
 	for _, tt := range []struct {
-		play Status
+		play StepStatus
 		want []string
 	}{
 		{Pending, []string{"play"}},
@@ -266,7 +266,7 @@ func TestASkippedStepKeepsTheOrder(t *testing.T) {
 		{Done, []string{"record"}},
 		{Skipped, []string{"record"}},
 	} {
-		s := moved(p, PhaseRunning, map[string]Status{"play": tt.play, "ready": Skipped, "gate": Skipped})
+		s := moved(p, StatusRunning, map[string]StepStatus{"play": tt.play, "ready": Skipped, "gate": Skipped})
 		if diff := cmp.Diff(tt.want, Ready(p, &s, time.Time{})); diff != "" {
 			t.Errorf("play is %s (-want +got):\n%s", tt.play, diff)
 		}

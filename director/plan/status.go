@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// Status is how far a step is.
-type Status string
+// StepStatus is how far a step is.
+type StepStatus string
 
 // The statuses of a step. Each says who moves it on and what a crash leaves.
 const (
-	Pending Status = "pending" // the engine starts it when all its needs are done; a crash leaves it so
+	Pending StepStatus = "pending" // the engine starts it when all its needs are done; a crash leaves it so
 	// its handler acts, under a lease; a crash leaves it so until the lease's end, then it is interrupted.
-	Running Status = "running"
+	Running StepStatus = "running"
 	// the engine starts it again at its time: after an error, an interruption, or because it was not ready.
-	Waiting Status = "waiting"
-	Parked  Status = "parked"   // a person answers; everything is kept
-	Done    Status = "done"     // final
-	Skipped Status = "skipped"  // final: a person said, with a reason, that the plan continues without it
-	Failed  Status = "failed"   // a person retries, skips, undoes or gives up
-	UndoDue Status = "undo_due" // the engine undoes what it did, once all that depends on it is undone
+	Waiting StepStatus = "waiting"
+	Parked  StepStatus = "parked"   // a person answers; everything is kept
+	Done    StepStatus = "done"     // final
+	Skipped StepStatus = "skipped"  // final: a person said, with a reason, that the plan continues without it
+	Failed  StepStatus = "failed"   // a person retries, skips, undoes or gives up
+	UndoDue StepStatus = "undo_due" // the engine undoes what it did, once all that depends on it is undone
 	// its handler undoes it, under a lease; a crash leaves it so until the lease's end, then it is due again.
-	Undoing Status = "undoing"
-	Undone  Status = "undone" // undone; a person may run it again
-	Stuck   Status = "stuck"  // undoing failed; a person asks for it again, or runs the step again
+	Undoing StepStatus = "undoing"
+	Undone  StepStatus = "undone" // undone; a person may run it again
+	Stuck   StepStatus = "stuck"  // undoing failed; a person asks for it again, or runs the step again
 )
 
-// Statuses returns every status in the order of a usual life.
-func Statuses() []Status {
-	return []Status{Pending, Running, Waiting, Parked, Done, Skipped, Failed, UndoDue, Undoing, Undone, Stuck}
+// StepStatuses returns every status of a step in the order of a usual life.
+func StepStatuses() []StepStatus {
+	return []StepStatus{Pending, Running, Waiting, Parked, Done, Skipped, Failed, UndoDue, Undoing, Undone, Stuck}
 }
 
 // EventKind is what happened to a step or a plan.
@@ -67,7 +67,7 @@ func StepEvents() []EventKind {
 }
 
 // edges is the whole life cycle of a step.
-var edges = map[Status]map[EventKind]Status{
+var edges = map[StepStatus]map[EventKind]StepStatus{
 	Pending: {Started: Running, SkipAsked: Skipped},
 	Running: {
 		Noted: Running, Succeeded: Done, Retry: Waiting, NotReady: Waiting, Interrupted: Waiting,
@@ -89,7 +89,7 @@ var edges = map[Status]map[EventKind]Status{
 
 // Next returns the status that e leads to from s, or an error if e may not happen then. It is the only way to change a
 // status: replay, engine, console and docs all use it.
-func (s Status) Next(e EventKind) (Status, error) {
+func (s StepStatus) Next(e EventKind) (StepStatus, error) {
 	if to, ok := edges[s][e]; ok {
 		return to, nil
 	}
@@ -97,36 +97,36 @@ func (s Status) Next(e EventKind) (Status, error) {
 }
 
 // Satisfied reports whether the steps that need one in s may start.
-func (s Status) Satisfied() bool { return s == Done || s == Skipped }
+func (s StepStatus) Satisfied() bool { return s == Done || s == Skipped }
 
 // Leased reports whether a handler acts on a step in s.
-func (s Status) Leased() bool { return s == Running || s == Undoing }
+func (s StepStatus) Leased() bool { return s == Running || s == Undoing }
 
-// Phase is how far a whole plan is.
-type Phase string
+// Status is how far a whole plan is.
+type Status string
 
-// The phases of a plan.
+// The statuses of a plan.
 const (
-	PhasePlanned    Phase = "planned"    // made and readable; nothing has happened
-	PhaseApproved   Phase = "approved"   // a person said that it may be started
-	PhaseRunning    Phase = "running"    // the engine drives its steps
-	PhasePaused     Phase = "paused"     // no step starts any more, the running ones end, and the cluster stays held
-	PhaseCancelling Phase = "cancelling" // no step starts any more; the running ones end
-	PhaseCancelled  Phase = "cancelled"  // a person stopped it between steps; it can be resumed
-	PhaseParked     Phase = "parked"     // a step waits for a person and nothing else can run
-	PhaseFailed     Phase = "failed"     // a step failed and nothing else runs; it can be retried
-	PhaseUndoing    Phase = "undoing"    // the engine undoes what can be undone
-	PhaseUndone     Phase = "undone"     // everything that can be undone is; final
-	PhaseDone       Phase = "done"       // every step is done or skipped; final
-	PhaseDiscarded  Phase = "discarded"  // given up, or replaced by a newer plan; final
+	StatusPlanned    Status = "planned"    // made and readable; nothing has happened
+	StatusApproved   Status = "approved"   // a person said that it may be started
+	StatusRunning    Status = "running"    // the engine drives its steps
+	StatusPaused     Status = "paused"     // no step starts any more, the running ones end, and the cluster stays held
+	StatusCancelling Status = "cancelling" // no step starts any more; the running ones end
+	StatusCancelled  Status = "cancelled"  // a person stopped it between steps; it can be resumed
+	StatusParked     Status = "parked"     // a step waits for a person and nothing else can run
+	StatusFailed     Status = "failed"     // a step failed and nothing else runs; it can be retried
+	StatusUndoing    Status = "undoing"    // the engine undoes what can be undone
+	StatusUndone     Status = "undone"     // everything that can be undone is; final
+	StatusDone       Status = "done"       // every step is done or skipped; final
+	StatusDiscarded  Status = "discarded"  // given up, or replaced by a newer plan; final
 )
 
-// Phases returns every phase in the order of a usual life.
-func Phases() []Phase {
-	return []Phase{
-		PhasePlanned, PhaseApproved, PhaseRunning, PhasePaused, PhaseCancelling, PhaseCancelled, PhaseParked,
-		PhaseFailed,
-		PhaseUndoing, PhaseUndone, PhaseDone, PhaseDiscarded,
+// Statuses returns every status in the order of a usual life.
+func Statuses() []Status {
+	return []Status{
+		StatusPlanned, StatusApproved, StatusRunning, StatusPaused, StatusCancelling, StatusCancelled, StatusParked,
+		StatusFailed,
+		StatusUndoing, StatusUndone, StatusDone, StatusDiscarded,
 	}
 }
 
@@ -155,46 +155,47 @@ func PlanEvents() []EventKind {
 	}
 }
 
-// phaseEdges is the whole life cycle of a plan.
-var phaseEdges = map[Phase]map[EventKind]Phase{
-	PhasePlanned:  {PlanApproved: PhaseApproved, PlanStarted: PhaseRunning, PlanDiscarded: PhaseDiscarded},
-	PhaseApproved: {PlanStarted: PhaseRunning, PlanDiscarded: PhaseDiscarded},
-	PhaseRunning: {
-		PlanPaused: PhasePaused, PlanCancel: PhaseCancelling, PlanParked: PhaseParked, PlanFailed: PhaseFailed,
-		PlanDone: PhaseDone,
+// statusEdges is the whole life cycle of a plan.
+var statusEdges = map[Status]map[EventKind]Status{
+	StatusPlanned:  {PlanApproved: StatusApproved, PlanStarted: StatusRunning, PlanDiscarded: StatusDiscarded},
+	StatusApproved: {PlanStarted: StatusRunning, PlanDiscarded: StatusDiscarded},
+	StatusRunning: {
+		PlanPaused: StatusPaused, PlanCancel: StatusCancelling, PlanParked: StatusParked, PlanFailed: StatusFailed,
+		PlanDone: StatusDone,
 	},
-	PhasePaused: {
-		PlanResumed: PhaseRunning, PlanCancel: PhaseCancelling, PlanFailed: PhaseFailed, PlanDone: PhaseDone,
+	StatusPaused: {
+		PlanResumed: StatusRunning, PlanCancel: StatusCancelling, PlanFailed: StatusFailed, PlanDone: StatusDone,
 	},
-	PhaseCancelling: {PlanCancelled: PhaseCancelled, PlanDone: PhaseDone, PlanFailed: PhaseFailed},
-	PhaseCancelled:  {PlanResumed: PhaseRunning, PlanUndo: PhaseUndoing, PlanDiscarded: PhaseDiscarded},
-	PhaseParked: {
-		PlanResumed: PhaseRunning, PlanCancel: PhaseCancelling, PlanUndo: PhaseUndoing, PlanDiscarded: PhaseDiscarded,
+	StatusCancelling: {PlanCancelled: StatusCancelled, PlanDone: StatusDone, PlanFailed: StatusFailed},
+	StatusCancelled:  {PlanResumed: StatusRunning, PlanUndo: StatusUndoing, PlanDiscarded: StatusDiscarded},
+	StatusParked: {
+		PlanResumed: StatusRunning, PlanCancel: StatusCancelling, PlanUndo: StatusUndoing,
+		PlanDiscarded: StatusDiscarded,
 	},
-	PhaseFailed:  {PlanResumed: PhaseRunning, PlanUndo: PhaseUndoing, PlanDiscarded: PhaseDiscarded},
-	PhaseUndoing: {PlanUndone: PhaseUndone, PlanFailed: PhaseFailed},
+	StatusFailed:  {PlanResumed: StatusRunning, PlanUndo: StatusUndoing, PlanDiscarded: StatusDiscarded},
+	StatusUndoing: {PlanUndone: StatusUndone, PlanFailed: StatusFailed},
 }
 
-// Next returns the phase that e leads to from p, or an error if e may not happen then.
-func (p Phase) Next(e EventKind) (Phase, error) {
-	if to, ok := phaseEdges[p][e]; ok {
+// Next returns the status that e leads to from p, or an error if e may not happen then.
+func (p Status) Next(e EventKind) (Status, error) {
+	if to, ok := statusEdges[p][e]; ok {
 		return to, nil
 	}
 	return p, fmt.Errorf("plan: event %q may not happen to a plan that is %s", e, p)
 }
 
 // Active reports whether a plan in p holds its cluster: nothing else may be started on it.
-func (p Phase) Active() bool { return slices.Contains(ActivePhases(), p) }
+func (p Status) Active() bool { return slices.Contains(ActiveStatuses(), p) }
 
-// ActivePhases returns the phases in which a plan holds its cluster.
-func ActivePhases() []Phase {
-	return []Phase{PhaseRunning, PhasePaused, PhaseCancelling, PhaseParked, PhaseUndoing}
+// ActiveStatuses returns the statuses in which a plan holds its cluster.
+func ActiveStatuses() []Status {
+	return []Status{StatusRunning, StatusPaused, StatusCancelling, StatusParked, StatusUndoing}
 }
 
-// Driven returns the phases in which the engine moves a plan's steps, or waits for them to end.
-func Driven() []Phase { return []Phase{PhaseRunning, PhasePaused, PhaseCancelling, PhaseUndoing} }
+// Driven returns the statuses in which the engine moves a plan's steps, or waits for them to end.
+func Driven() []Status { return []Status{StatusRunning, StatusPaused, StatusCancelling, StatusUndoing} }
 
 // Ended reports whether a follower of the plan has seen the last event unless a person acts.
-func (p Phase) Ended() bool {
-	return p == PhaseDone || p == PhaseFailed || p == PhaseCancelled || p == PhaseUndone || p == PhaseDiscarded
+func (p Status) Ended() bool {
+	return p == StatusDone || p == StatusFailed || p == StatusCancelled || p == StatusUndone || p == StatusDiscarded
 }

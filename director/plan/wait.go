@@ -40,7 +40,7 @@ const (
 // plan that has ended well.
 func Waits(p *Plan, s *State, o Outside) []Wait {
 	out := planWaits(p, s, o)
-	if s.Phase.Ended() || s.Phase == PhasePlanned || s.Phase == PhaseApproved {
+	if s.Status.Ended() || s.Status == StatusPlanned || s.Status == StatusApproved {
 		return out
 	}
 	ready := map[string]bool{}
@@ -72,7 +72,7 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 		case Parked, Stuck:
 			w.Owner = aPerson
 		case Pending:
-			if step.Back() && !ready[st.ID] || !step.Back() && (s.Phase != PhaseRunning || !v.needsMet(step)) {
+			if step.Back() && !ready[st.ID] || !step.Back() && (s.Status != StatusRunning || !v.needsMet(step)) {
 				continue
 			}
 			line, queued := o.Lines[st.ID]
@@ -114,24 +114,24 @@ func inLine(w Wait, line Line) Wait {
 // planWaits returns what the plan as a whole waits for.
 func planWaits(p *Plan, s *State, o Outside) []Wait {
 	w := Wait{Owner: aPerson, Since: s.Since}
-	switch s.Phase {
-	case PhasePlanned, PhaseApproved:
+	switch s.Status {
+	case StatusPlanned, StatusApproved:
 		if w.Since.IsZero() {
 			w.Since = p.CreatedAt
 		}
 		w.Reason, w.Deadline = "it waits to be started", o.Expires
-		if s.Phase == PhasePlanned && len(p.Approvals) > 0 {
+		if s.Status == StatusPlanned && len(p.Approvals) > 0 {
 			w.Reason = "it waits to be approved, or started: " + strings.Join(p.Approvals, "; ")
 		}
-	case PhasePaused:
+	case StatusPaused:
 		w.Reason = "it is paused"
 		if s.Message != "" {
 			w.Reason += ": " + s.Message
 		}
-	case PhaseCancelling:
+	case StatusCancelling:
 		w.Reason, w.Owner = "it was told to stop, and its running steps come to their end", engine
-	case PhaseFailed, PhaseCancelled:
-		w.Reason = "it is " + string(s.Phase) + ": " + s.Message
+	case StatusFailed, StatusCancelled:
+		w.Reason = "it is " + string(s.Status) + ": " + s.Message
 	default:
 		return nil
 	}

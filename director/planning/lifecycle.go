@@ -61,7 +61,7 @@ func (s *Service) Start(ctx context.Context, actor, id, hash string) error {
 		}
 		// What they would do is done by this plan, or must not be done any more.
 		err := tx.DiscardPlans(
-			p.Cluster, "plan "+id+" was started after it", actor, now, plan.PhaseFailed, plan.PhaseCancelled,
+			p.Cluster, "plan "+id+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
 		)
 		if err != nil {
 			return err
@@ -89,19 +89,19 @@ func (s *Service) Start(ctx context.Context, actor, id, hash string) error {
 // again instead.
 func (s *Service) WantsApproval(p plan.Plan, state plan.State) bool {
 	expired := s.PlanLife > 0 && s.Now().After(p.CreatedAt.Add(s.PlanLife))
-	return state.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && s.Approval != ApprovalNone && !expired
+	return state.Status == plan.StatusPlanned && len(p.Approvals) > 0 && s.Approval != ApprovalNone && !expired
 }
 
 // startable refuses a plan that has expired or waits for an approval.
 func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error {
-	if s.PlanLife > 0 && state.Phase != plan.PhaseDiscarded && now.After(p.CreatedAt.Add(s.PlanLife)) {
+	if s.PlanLife > 0 && state.Status != plan.StatusDiscarded && now.After(p.CreatedAt.Add(s.PlanLife)) {
 		return director.Errorf(
 			director.KindConflict, "planning.start", "plan %s was made %s ago and has expired", p.ID,
 			now.Sub(p.CreatedAt).Round(time.Minute),
 		).
 			WithHint("plan again: directorctl plan %s", p.Cluster)
 	}
-	if state.Phase == plan.PhasePlanned && len(p.Approvals) > 0 && s.Approval != ApprovalNone {
+	if state.Status == plan.StatusPlanned && len(p.Approvals) > 0 && s.Approval != ApprovalNone {
 		return director.Errorf(
 			director.KindConflict, "planning.start", "plan %s has to be approved first: %s", p.ID,
 			strings.Join(p.Approvals, "; "),
@@ -202,7 +202,7 @@ func sameHash(p plan.Plan, hash string) error {
 // better.
 func (s *Service) supersede(ctx context.Context, actor, cluster, by string) error {
 	ids, err := s.Store.Plans(ctx, store.PlanFilter{
-		Cluster: cluster, Phases: []plan.Phase{plan.PhasePlanned, plan.PhaseApproved},
+		Cluster: cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
 	})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestHeldByNamesThePlanInTheWay(t *testing.T) {
 	}
 	for id, want := range map[string]director.Holder{
 		"p1": {
-			Plan: "p1", Cluster: "demo", Operation: string(plan.ClusterCreate), Phase: string(plan.PhaseRunning),
+			Plan: "p1", Cluster: "demo", Operation: string(plan.ClusterCreate), Status: string(plan.StatusRunning),
 			By: "bob", Since: at,
 		},
 		"gone": {Plan: "gone", Cluster: "demo"},

@@ -58,13 +58,13 @@ func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 		used[digest] = true
 	}
 	// also those that were not started: nodes that they roll back fetch programs that no start brings again
-	var phases []plan.Phase
-	for _, p := range plan.Phases() {
-		if p != plan.PhaseDone && p != plan.PhaseUndone && p != plan.PhaseDiscarded {
-			phases = append(phases, p)
+	var statuses []plan.Status
+	for _, p := range plan.Statuses() {
+		if p != plan.StatusDone && p != plan.StatusUndone && p != plan.StatusDiscarded {
+			statuses = append(statuses, p)
 		}
 	}
-	plans, err := s.Store.OpenPlans(ctx, phases...)
+	plans, err := s.Store.OpenPlans(ctx, statuses...)
 	if err != nil {
 		return nil, err
 	}

@@ -249,7 +249,7 @@ func (l *Lab) AddPlan(ctx context.Context, id string, start bool, machines ...di
 	})
 }
 
-// EndPlan brings the plan to a phase that is final.
+// EndPlan brings the plan to a status that is final.
 func (l *Lab) EndPlan(ctx context.Context, id string, kinds ...plan.EventKind) error {
 	return l.Store.Update(ctx, func(tx *store.Tx) error {
 		_, s, err := tx.Plan(id)

@@ -27,23 +27,24 @@ type PlanArchive struct {
 }
 
 type planArchiveRow struct {
-	PlanID                             string `gorm:"primaryKey"`
-	Operation, Cluster, Phase, Summary string
-	CreatedAt                          int64 `gorm:"autoCreateTime:false"`
-	CreatedBy                          string
-	StartedAt, FinishedAt              int64
-	Done, Total                        int
-	ArchivedAt                         int64
-	Host, File                         string
-	SHA256                             string `gorm:"column:sha256"`
-	Size                               int64
+	PlanID                      string `gorm:"primaryKey"`
+	Operation, Cluster, Summary string
+	Status                      string `gorm:"column:phase"`
+	CreatedAt                   int64  `gorm:"autoCreateTime:false"`
+	CreatedBy                   string
+	StartedAt, FinishedAt       int64
+	Done, Total                 int
+	ArchivedAt                  int64
+	Host, File                  string
+	SHA256                      string `gorm:"column:sha256"`
+	Size                        int64
 }
 
 func (planArchiveRow) TableName() string { return "plan_archives" }
 
 func (r planArchiveRow) toDomain() PlanArchive {
 	p := planRow{
-		ID: r.PlanID, Operation: r.Operation, Cluster: r.Cluster, Summary: r.Summary, Phase: r.Phase,
+		ID: r.PlanID, Operation: r.Operation, Cluster: r.Cluster, Summary: r.Summary, Status: r.Status,
 		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 	a := PlanArchive{
@@ -68,7 +69,7 @@ func (s *trailStore) Archivable(ctx context.Context, r Retention) ([]string, err
 	db := s.read.WithContext(ctx)
 	var rows []planRow
 	err := db.Select("id", "cluster", "phase", "created_at", "started_at", "finished_at").Where(
-		"phase IN ? AND finished_at > 0", finishedPhases,
+		"phase IN ? AND finished_at > 0", finishedStatuses,
 	).
 		Order("created_at DESC, id DESC").Find(&rows).Error
 	if err != nil || len(rows) == 0 {
@@ -131,11 +132,11 @@ func (s *trailStore) ArchivePlan(ctx context.Context, id string, f ArchiveFile, 
 		if err != nil {
 			return dbError(op, "plan "+id, err)
 		}
-		if !over(plan.Phase(r.Phase)) {
-			return director.Errorf(director.KindConflict, op, "plan %s is %s, and not over for good", id, r.Phase)
+		if !over(plan.Status(r.Status)) {
+			return director.Errorf(director.KindConflict, op, "plan %s is %s, and not over for good", id, r.Status)
 		}
 		err = tx.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&planArchiveRow{
-			PlanID: id, Operation: r.Operation, Cluster: r.Cluster, Phase: r.Phase, Summary: r.Summary,
+			PlanID: id, Operation: r.Operation, Cluster: r.Cluster, Status: r.Status, Summary: r.Summary,
 			CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy,
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Done: steps.Done, Total: steps.Total,
 			ArchivedAt: micros(f.At), Host: f.Host, File: f.File, SHA256: f.SHA256, Size: f.Size,

@@ -136,7 +136,7 @@ func TestArchivePlan(t *testing.T) {
 		want := PlanItem{
 			Plan: plan.Plan{ID: "p1", CreatedAt: time.Unix(100, 0).UTC(), Content: plan.Content{Cluster: "a"}},
 			State: plan.State{
-				Phase: plan.PhaseDone, StartedAt: time.Unix(100, 0).UTC(), FinishedAt: time.Unix(101, 0).UTC(),
+				Status: plan.StatusDone, StartedAt: time.Unix(100, 0).UTC(), FinishedAt: time.Unix(101, 0).UTC(),
 			}, Total: 4,
 		}
 		if diff := cmp.Diff([]PlanItem{want}, got); diff != "" || next != nil || err != nil {

@@ -23,7 +23,7 @@ func (s *database) Schema(ctx context.Context) (dialect, version string, err err
 // Counts is how many of what there are, for metrics.
 type Counts struct {
 	Machines map[string]int // of the ledger, by state
-	Plans    map[string]int // by phase
+	Plans    map[string]int // by status
 	Steps    map[string]int // of plans that hold a cluster, by status
 }
 

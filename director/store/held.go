@@ -14,7 +14,7 @@ func (s *planStore) HeldBy(ctx context.Context, op, id, cluster string) error {
 	page := director.Page{Limit: 1}
 	if items, _, err := s.PlanPage(ctx, PlanQuery{IDPrefix: id}, page); err == nil && len(items) == 1 {
 		p := items[0]
-		h.Operation, h.Phase, h.By = string(p.Plan.Operation), string(p.State.Phase), p.Plan.CreatedBy
+		h.Operation, h.Status, h.By = string(p.Plan.Operation), string(p.State.Status), p.Plan.CreatedBy
 		h.Since = p.State.StartedAt
 	}
 	started := EventQuery{Kinds: []plan.EventKind{plan.PlanStarted}, Limit: 1}

@@ -99,13 +99,13 @@ func (s *machineStore) IntendAgain(ctx context.Context, m director.Machine, now 
 	})
 }
 
-// over reports whether a plan in the phase can never continue.
-func over(p plan.Phase) bool { return slices.Contains(finishedPhases, p) }
+// over reports whether a plan with the status can never continue.
+func over(p plan.Status) bool { return slices.Contains(finishedStatuses, p) }
 
-// unfinished are the phases of plans that may still make what they name.
+// unfinished are the statuses of plans that may still make what they name.
 func unfinished() []string {
 	var out []string
-	for _, p := range plan.Phases() {
+	for _, p := range plan.Statuses() {
 		if !over(p) {
 			out = append(out, string(p))
 		}

@@ -91,7 +91,7 @@ type PlanItem struct {
 type PlanQuery struct {
 	Cluster    string
 	IDPrefix   string
-	Phases     []plan.Phase
+	Statuses   []plan.Status
 	Operations []plan.Operation
 }
 
@@ -101,7 +101,7 @@ var planOrders = map[string]order{
 	"started_at":  {"started_at", true},
 	"finished_at": {"finished_at", true},
 	"cluster":     {"cluster", false},
-	"phase":       {"phase", false},
+	"status":      {"phase", false},
 }
 
 // PlanPage lists plans without their steps, in the page's order. next is nil at the end of the list.
@@ -134,8 +134,8 @@ func narrowPlans(q *gorm.DB, id string, f PlanQuery, p director.Page) (*gorm.DB,
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
 	}
-	if len(f.Phases) > 0 {
-		q = q.Where("phase IN ?", f.Phases)
+	if len(f.Statuses) > 0 {
+		q = q.Where("phase IN ?", f.Statuses)
 	}
 	if len(f.Operations) > 0 {
 		q = q.Where("operation IN ?", f.Operations)
@@ -150,7 +150,7 @@ func placeOf(last PlanItem, by order) *director.Place {
 	return &director.Place{Name: last.Plan.ID, Value: map[string]string{
 		"created_at": number(last.Plan.CreatedAt), "started_at": number(last.State.StartedAt),
 		"finished_at": number(last.State.FinishedAt),
-		"cluster":     last.Plan.Cluster, "phase": string(last.State.Phase),
+		"cluster":     last.Plan.Cluster, "phase": string(last.State.Status),
 	}[by.column]}
 }
 
@@ -244,7 +244,7 @@ type ClusterItem struct {
 	Nodes              int    // live machines
 	Plan               string // id of the newest plan of a cluster of that name, or empty
 	Operation          plan.Operation
-	Phase              plan.Phase
+	Status             plan.Status
 }
 
 // Place is the place after the cluster in a list sorted by name.
@@ -309,7 +309,7 @@ func readClusters(q *gorm.DB) ([]ClusterItem, error) {
 		var labels string
 		err := rows.Scan(
 			&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Installed, &c.Endpoint, &c.Plan, &c.Operation,
-			&c.Phase, &c.Nodes,
+			&c.Status, &c.Nodes,
 		)
 		if err == nil && labels != "" {
 			err = json.Unmarshal([]byte(labels), &c.Labels)

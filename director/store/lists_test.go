@@ -76,7 +76,7 @@ func TestPlanPage(t *testing.T) {
 			{PlanQuery{}, director.Page{Sort: "created_at", Limit: 3}, "p0 p1 p2 p3 p4 p5 p6"},
 			{PlanQuery{}, director.Page{Sort: "cluster", Limit: 2}, "p0 p3 p6 p1 p4 p2 p5"},
 			{PlanQuery{Cluster: "c1"}, director.Page{Limit: 1}, "p1 p4"},
-			{PlanQuery{Phases: []plan.Phase{plan.PhaseDiscarded}}, director.Page{Sort: "phase", Limit: 2}, "p1 p3 p5"},
+			{PlanQuery{Statuses: []plan.Status{plan.StatusDiscarded}}, director.Page{Sort: "status", Limit: 2}, "p1 p3 p5"},
 			{PlanQuery{IDPrefix: "p3", Operations: []plan.Operation{plan.ClusterCreate}}, director.Page{}, "p3"},
 			{PlanQuery{IDPrefix: "%"}, director.Page{}, ""},
 		} {
@@ -144,11 +144,11 @@ func TestClusterPage(t *testing.T) {
 		want := []ClusterItem{
 			{
 				Name: "c0", UID: uids["c0"], Release: "r-c0", Generation: 1, Installed: true, Endpoint: "https://c0",
-				Plan: "p6", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned,
+				Plan: "p6", Operation: plan.ClusterCreate, Status: plan.StatusPlanned,
 			},
 			{
 				Name: "c1", UID: uids["c1"], Release: "r-c1", Generation: 1, Labels: map[string]string{"team": `a "b"`},
-				Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Phase: plan.PhasePlanned,
+				Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Status: plan.StatusPlanned,
 			},
 			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1},
 		}

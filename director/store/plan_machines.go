@@ -96,7 +96,7 @@ func (t *planTx) indexPlan(row planRow) error {
 	if err == nil {
 		err = t.addPlanMachines(row.ID, &c)
 	}
-	if err != nil && !over(plan.Phase(row.Phase)) {
+	if err != nil && !over(plan.Status(row.Status)) {
 		return dbError("store.plan_machines", "plan "+row.ID, err)
 	}
 	return dbError(
@@ -142,7 +142,7 @@ func (t *planTx) Makings(machine string) ([]Making, error) {
 	return out, dbError("store.makings", "plans", err)
 }
 
-// PlanWithMachine returns the id of the newest plan of any phase that has the machine among its nodes, or "".
+// PlanWithMachine returns the id of the newest plan of any status that has the machine among its nodes, or "".
 func (s *planStore) PlanWithMachine(ctx context.Context, machine string) (string, error) {
 	if err := s.IndexPlans(ctx); err != nil {
 		return "", err

@@ -20,7 +20,7 @@ type planRow struct {
 	ID, Operation, Cluster, Hash string
 	CreatedAt                    int64 `gorm:"autoCreateTime:false"`
 	CreatedBy                    string
-	Phase                        string
+	Status                       string `gorm:"column:phase"`
 	StartedAt, FinishedAt        int64
 	Message, Hint                string
 	Seq                          int64
@@ -62,14 +62,14 @@ func (eventRow) TableName() string { return "events" }
 
 func (r planRow) toState(steps []plan.StepState) plan.State {
 	return plan.State{
-		Phase: plan.Phase(r.Phase), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt),
+		Status: plan.Status(r.Status), StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt),
 		Message: r.Message, Hint: r.Hint, Seq: r.Seq, Since: instant(r.Since), ApprovedBy: r.ApprovedBy, Steps: steps,
 	}
 }
 
 func (r stepRow) toDomain() plan.StepState {
 	return plan.StepState{
-		ID: r.StepID, Status: plan.Status(
+		ID: r.StepID, Status: plan.StepStatus(
 			r.Status,
 		), Attempt: r.Attempt, Failures: r.Failures, Interruptions: r.Interruptions, Deadline: instant(r.Deadline),
 		StartedAt: instant(r.StartedAt), FinishedAt: instant(r.FinishedAt), NotBefore: instant(r.NotBefore),
@@ -185,14 +185,14 @@ func (s *planStore) Plan(ctx context.Context, id string) (p plan.Plan, st plan.S
 	return p, st, dbError("store.plan", "plan "+id, err)
 }
 
-// Progress returns the phase of the plan and the number of its last event, or not_found.
-func (s *planStore) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+// Progress returns the status of the plan and the number of its last event, or not_found.
+func (s *planStore) Progress(ctx context.Context, id string) (plan.Status, int64, error) {
 	var row planRow
 	db := s.read.WithContext(ctx)
 	if err := db.Select("phase", "seq").Where("id = ?", id).Take(&row).Error; err != nil {
 		return "", 0, noPlan(db, id, err)
 	}
-	return plan.Phase(row.Phase), row.Seq, nil
+	return plan.Status(row.Status), row.Seq, nil
 }
 
 // StepAttempt returns the number of the step's current or last attempt, or not_found.
@@ -204,9 +204,9 @@ func (s *planStore) StepAttempt(ctx context.Context, id, step string) (int, erro
 
 // PlanFilter narrows Plans.
 type PlanFilter struct {
-	Cluster string       // empty for all
-	Phases  []plan.Phase // empty for all
-	Limit   int          // 0 for all
+	Cluster  string        // empty for all
+	Statuses []plan.Status // empty for all
+	Limit    int           // 0 for all
 }
 
 // Plans returns the ids of plans, the newest first.
@@ -215,8 +215,8 @@ func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
 	}
-	if len(f.Phases) > 0 {
-		q = q.Where("phase IN ?", f.Phases)
+	if len(f.Statuses) > 0 {
+		q = q.Where("phase IN ?", f.Statuses)
 	}
 	if f.Limit > 0 {
 		q = q.Limit(f.Limit)
@@ -227,7 +227,7 @@ func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 
 // Holder returns the id of the plan that holds the cluster, and "" if none does.
 func (s *planStore) Holder(ctx context.Context, cluster string) (string, error) {
-	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Phases: plan.ActivePhases()})
+	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Statuses: plan.ActiveStatuses()})
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
@@ -349,7 +349,7 @@ func (t *planTx) AddPlan(p plan.Plan) error {
 	err := t.db.Create(&planRow{
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary,
 		Estimate:  int64(p.Estimate),
-		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Phase: string(state.Phase), Indexed: 1,
+		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Status: string(state.Status), Indexed: 1,
 	}).Error
 	if err == nil {
 		err = t.db.Create(&contentRow{PlanID: p.ID, Content: marshal(p.Content)}).Error
@@ -389,7 +389,7 @@ func (t *planTx) Append(s *plan.State, e plan.Event) error {
 	set := map[string]any{"seq": e.Seq}
 	if e.Step == "" {
 		set = map[string]any{
-			"seq": s.Seq, "phase": string(s.Phase), "started_at": micros(s.StartedAt),
+			"seq": s.Seq, "phase": string(s.Status), "started_at": micros(s.StartedAt),
 			"finished_at": micros(s.FinishedAt),
 			"message":     s.Message, "hint": s.Hint, "since": micros(s.Since), "approved_by": s.ApprovedBy,
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 )
 
-// finishedPhases are those of plans that can never continue.
-var finishedPhases = []plan.Phase{plan.PhaseDone, plan.PhaseUndone, plan.PhaseDiscarded}
+// finishedStatuses are those of plans that can never continue.
+var finishedStatuses = []plan.Status{plan.StatusDone, plan.StatusUndone, plan.StatusDiscarded}
 
 // PruneEvents removes the events of plans that are done or given up and ended before the time. The plans themselves
 // stay, with the state of each step. It returns how many plans and events that were. Each plan is a transaction of its
@@ -19,7 +19,7 @@ func (s *trailStore) PruneEvents(ctx context.Context, before time.Time) (plans, 
 		Where(
 			"phase IN ? AND finished_at > 0 AND finished_at < ? AND EXISTS (SELECT 1 FROM events WHERE "+
 				"events.plan_id = plans.id)",
-			finishedPhases, micros(before),
+			finishedStatuses, micros(before),
 		).
 		Order("finished_at").Pluck("id", &ids).Error
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *trailStore) PruneEvents(ctx context.Context, before time.Time) (plans, 
 func (s *trailStore) KeptLogs(ctx context.Context, before time.Time) (map[string]bool, error) {
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&planRow{}).Where(
-		"phase NOT IN ? OR finished_at >= ?", finishedPhases, micros(before),
+		"phase NOT IN ? OR finished_at >= ?", finishedStatuses, micros(before),
 	).Pluck(
 		"id", &ids,
 	).Error

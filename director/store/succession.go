@@ -79,9 +79,9 @@ func newestStarted(db *gorm.DB, cluster string) (string, error) {
 	return ids[0], nil
 }
 
-// DiscardPlans gives up the cluster's plans in the phases.
-func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, phases ...plan.Phase) error {
-	ids, err := t.PlansIn(cluster, phases...)
+// DiscardPlans gives up the cluster's plans with the statuses.
+func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, statuses ...plan.Status) error {
+	ids, err := t.PlansIn(cluster, statuses...)
 	if err != nil {
 		return err
 	}
@@ -98,10 +98,10 @@ func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, phases .
 	return nil
 }
 
-// PlansIn returns the ids of the cluster's plans in the phases, the oldest first.
-func (t *planTx) PlansIn(cluster string, phases ...plan.Phase) ([]string, error) {
+// PlansIn returns the ids of the cluster's plans with the statuses, the oldest first.
+func (t *planTx) PlansIn(cluster string, statuses ...plan.Status) ([]string, error) {
 	var ids []string
-	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, phases).Order("created_at, id").Pluck(
+	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, statuses).Order("created_at, id").Pluck(
 		"id", &ids,
 	).Error
 	return ids, dbError("store.plans", "plans", err)

@@ -34,10 +34,10 @@ func New() Usage {
 	}
 }
 
-// Resumable lists the phases of plans that were started and are not over for good. One that was not started needs
+// Resumable lists the statuses of plans that were started and are not over for good. One that was not started needs
 // nothing yet: its start finds what is missing.
-func Resumable() []plan.Phase {
-	return append(plan.ActivePhases(), plan.PhaseFailed, plan.PhaseCancelled)
+func Resumable() []plan.Status {
+	return append(plan.ActiveStatuses(), plan.StatusFailed, plan.StatusCancelled)
 }
 
 // Of checks everything that may need something: docs, which are all documents, and the rows of the store. It reads the

@@ -164,9 +164,9 @@ func (s *Service) auditDisks(ctx context.Context, r *ledger.Report, busy map[str
 
 // busy lists the clusters that a plan holds, or that the newest plan has left half way.
 func (s *Service) busy(ctx context.Context) (map[string]bool, error) {
-	ids, err := s.store.Plans(ctx, store.PlanFilter{Phases: []plan.Phase{
-		plan.PhaseRunning, plan.PhasePaused, plan.PhaseCancelling, plan.PhaseParked, plan.PhaseUndoing,
-		plan.PhaseFailed, plan.PhaseCancelled,
+	ids, err := s.store.Plans(ctx, store.PlanFilter{Statuses: []plan.Status{
+		plan.StatusRunning, plan.StatusPaused, plan.StatusCancelling, plan.StatusParked, plan.StatusUndoing,
+		plan.StatusFailed, plan.StatusCancelled,
 	}})
 	if err != nil {
 		return nil, err

@@ -117,11 +117,11 @@ func makes(tx *store.Tx, op, machine string) error {
 		i := slices.IndexFunc(p.Steps, func(step plan.Step) bool { return step.ID == m.Step })
 		st := s.Step(m.Step)
 		if i >= 0 && st != nil &&
-			(st.Status == plan.Done || p.Steps[i].Back() && st.Status == plan.Pending && !s.Phase.Active()) {
+			(st.Status == plan.Done || p.Steps[i].Back() && st.Status == plan.Pending && !s.Status.Active()) {
 			continue
 		}
 		return director.Errorf(
-			director.KindConflict, op, "plan %s is %s and still means to make machine %s", m.Plan, s.Phase, machine,
+			director.KindConflict, op, "plan %s is %s and still means to make machine %s", m.Plan, s.Status, machine,
 		).
 			WithHint("let it go on (directorctl retry %s), or give it up first: directorctl discard %s", m.Plan, m.Plan)
 	}

@@ -22,7 +22,7 @@ func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
 	return PlanSummary{
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Summary: p.Summary, Hash: p.Hash,
 		CreatedAt: p.CreatedAt.UTC(), CreatedBy: p.CreatedBy,
-		Phase: string(s.Phase), Message: s.Message, Hint: s.Hint,
+		Status: string(s.Status), Message: s.Message, Hint: s.Hint,
 		StartedAt: Optional(s.StartedAt), FinishedAt: Optional(s.FinishedAt),
 		EstimateSeconds: Seconds(p.Estimate), StepsDone: done, StepsTotal: total,
 	}
@@ -144,13 +144,13 @@ func required(t *time.Time) time.Time {
 // state returns the state of the run and the steps that it belongs to.
 func (p *Plan) state() (plan.State, []Step) {
 	s := plan.State{
-		Phase: plan.Phase(p.Phase), StartedAt: required(p.StartedAt), FinishedAt: required(p.FinishedAt),
+		Status: plan.Status(p.Status), StartedAt: required(p.StartedAt), FinishedAt: required(p.FinishedAt),
 		Message: p.Message, Hint: p.Hint, Seq: p.LastEvent, ApprovedBy: p.ApprovedBy,
 		Steps: make([]plan.StepState, len(p.Steps)),
 	}
 	for i, st := range p.Steps {
 		s.Steps[i] = plan.StepState{
-			ID: st.ID, Status: plan.Status(st.Status), Attempt: st.Attempt, Failures: st.Failures,
+			ID: st.ID, Status: plan.StepStatus(st.Status), Attempt: st.Attempt, Failures: st.Failures,
 			StartedAt: required(st.StartedAt), FinishedAt: required(st.FinishedAt), NotBefore: required(st.NotBefore),
 			Since:   required(st.Since),
 			Message: st.Message, Hint: st.Hint,
@@ -160,7 +160,7 @@ func (p *Plan) state() (plan.State, []Step) {
 }
 
 func rebuild(p Plan, steps []Step, s plan.State) Plan {
-	p.Phase, p.Message, p.Hint, p.LastEvent = string(s.Phase), s.Message, s.Hint, s.Seq
+	p.Status, p.Message, p.Hint, p.LastEvent = string(s.Status), s.Message, s.Hint, s.Seq
 	p.StartedAt, p.FinishedAt, p.ApprovedBy = Optional(s.StartedAt), Optional(s.FinishedAt), s.ApprovedBy
 	p.Steps = make([]Step, len(steps))
 	p.StepsDone, p.StepsTotal = 0, 0

@@ -76,7 +76,7 @@ type PhaseCluster struct {
 type PhasePlan struct {
 	ID         string `json:"id"`
 	Operation  string `json:"operation"`
-	Phase      string `json:"phase" doc:"Of the plan: planned, running, done ..."`
+	Status     string `json:"status" doc:"Of the plan: planned, running, done ..."`
 	Message    string `json:"message,omitempty"`
 	StepsDone  int    `json:"steps_done"`
 	StepsTotal int    `json:"steps_total"`

@@ -33,7 +33,7 @@ type Holder struct {
 	Plan      string    `json:"plan" doc:"Its id."`
 	Cluster   string    `json:"cluster" doc:"What it holds."`
 	Operation string    `json:"operation,omitempty"`
-	Phase     string    `json:"phase,omitempty"`
+	Status    string    `json:"status,omitempty"`
 	By        string    `json:"by,omitempty" doc:"Who started it."`
 	Since     time.Time `json:"since" doc:"When it was started."`
 }
@@ -61,7 +61,7 @@ func (p Problem) AsError(op string) *director.Error {
 	e := &director.Error{Kind: kind, Op: op, Msg: p.Detail, Hint: p.Hint}
 	if h := p.Holder; h != nil {
 		e.Holder = &director.Holder{
-			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Phase: h.Phase, By: h.By, Since: h.Since,
+			Plan: h.Plan, Cluster: h.Cluster, Operation: h.Operation, Status: h.Status, By: h.By, Since: h.Since,
 		}
 	}
 	for _, f := range p.Errors {
@@ -183,7 +183,7 @@ type Cluster struct {
 	Nodes      int       `json:"nodes" doc:"How many machines it has."`
 	Machines   []Machine `json:"machines" doc:"A list of many clusters is much faster when its fields leave them out."`
 	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it, or its newest one if that failed or was cancelled."`
-	PlanPhase  string    `json:"plan_phase,omitempty"`
+	PlanStatus string    `json:"plan_status,omitempty"`
 }
 
 // Clusters is a list of clusters, ordered by name.
@@ -375,8 +375,8 @@ type PlanSummary struct {
 	Hash            string     `json:"hash" doc:"SHA-256 of all that a run depends on."`
 	CreatedAt       time.Time  `json:"created_at"`
 	CreatedBy       string     `json:"created_by"`
-	Phase           string     `json:"phase" doc:"planned, approved, running, paused, cancelling, cancelled, parked, failed, undoing, undone, done or discarded."`
-	Message         string     `json:"message,omitempty" doc:"Why it is in its phase."`
+	Status          string     `json:"status" doc:"planned, approved, running, paused, cancelling, cancelled, parked, failed, undoing, undone, done or discarded."`
+	Message         string     `json:"message,omitempty" doc:"Why it has its status."`
 	Hint            string     `json:"hint,omitempty" doc:"What to do next."`
 	StartedAt       *time.Time `json:"started_at,omitempty"`
 	FinishedAt      *time.Time `json:"finished_at,omitempty"`
@@ -484,10 +484,10 @@ type EventGap struct {
 type Events struct {
 	Items []Event `json:"items"`
 	// Gap is set where events are missing before the items.
-	Gap   *EventGap `json:"gap,omitempty" doc:"Events that were asked for and are not kept any more, before the items."`
-	Phase string    `json:"phase" doc:"Phase of the plan after the events."`
-	Last  int64     `json:"last" doc:"Number to ask after next."`
-	Ended bool      `json:"ended" doc:"No event follows unless a person acts."`
+	Gap    *EventGap `json:"gap,omitempty" doc:"Events that were asked for and are not kept any more, before the items."`
+	Status string    `json:"status" doc:"Status of the plan after the events."`
+	Last   int64     `json:"last" doc:"Number to ask after next."`
+	Ended  bool      `json:"ended" doc:"No event follows unless a person acts."`
 }
 
 // StreamEvent is one thing that happened on the director.
@@ -538,7 +538,7 @@ type Inventory struct {
 
 // End is the data of the last message of an event stream.
 type End struct {
-	Phase string `json:"phase"`
+	Status string `json:"status"`
 }
 
 // Seconds converts a span.
@@ -547,5 +547,5 @@ func Seconds(d time.Duration) float64 { return d.Seconds() }
 // Span converts seconds back.
 func Span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// Ended reports whether a plan in the phase has had its last event unless a person acts.
-func Ended(phase string) bool { return plan.Phase(phase).Ended() }
+// Ended reports whether a plan with the status has had its last event unless a person acts.
+func Ended(status string) bool { return plan.Status(status).Ended() }

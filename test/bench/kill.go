@@ -41,12 +41,12 @@ func killed(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	phase, err := c.Follow(ctx, p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
+	status, err := c.Follow(ctx, p.ID, 0, func(wire.Event) error { return nil }, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	if phase != string(plan.PhaseDone) {
-		return nil, fmt.Errorf("the plan is %s\n%s", phase, r.Tail())
+	if status != string(plan.StatusDone) {
+		return nil, fmt.Errorf("the plan is %s\n%s", status, r.Tail())
 	}
 	if err := r.Stop(); err != nil {
 		return nil, err

@@ -80,18 +80,18 @@ func logs(ctx context.Context, b *bench) ([]row, error) {
 
 // untilDone reads the log until the plan is done.
 func (f *follower) untilDone(ctx context.Context) error {
-	for phase := plan.PhaseRunning; !phase.Ended(); {
+	for status := plan.StatusRunning; !status.Ended(); {
 		tick := time.NewTimer(logPoll)
 		now, err := f.api.Plan(ctx, f.plan) // before the log: what was written until the end is read after it
 		if err != nil {
 			return err
 		}
-		phase = plan.Phase(now.Phase)
+		status = plan.Status(now.Status)
 		if err := f.read(ctx); err != nil {
 			return err
 		}
-		if phase.Ended() && phase != plan.PhaseDone {
-			return fmt.Errorf("the run is %s: %s", phase, now.Message)
+		if status.Ended() && status != plan.StatusDone {
+			return fmt.Errorf("the run is %s: %s", status, now.Message)
 		}
 		<-tick.C
 	}

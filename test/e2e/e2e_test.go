@@ -154,8 +154,8 @@ func (s *suite) createsOverAKill(t *testing.T) {
 	}
 	s.await(t, 10*time.Minute, "the control plane's playbook runs", func() bool {
 		v := s.plan(t, id)
-		if v.Phase == "failed" || v.Phase == "parked" {
-			t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
+		if v.Status == "failed" || v.Status == "parked" {
+			t.Fatalf("the plan is %s: %+v", v.Status, v.Steps)
 		}
 		return status(v, "control_plane/") == "running" && len(processes("ansible-playbook")) > 0
 	})
@@ -356,8 +356,8 @@ func (s *suite) failingTaskIsExplained(t *testing.T) {
 		"--start", "--yes", "--wait",
 	)
 	id := s.newestPlan(t)
-	if v := s.plan(t, id); v.Phase != "failed" {
-		t.Errorf("the plan is %s, want failed", v.Phase)
+	if v := s.plan(t, id); v.Status != "failed" {
+		t.Errorf("the plan is %s, want failed", v.Status)
 	}
 	if out := s.ctl(t, "logs", id, "--failed"); !strings.Contains(out, "pod_security_enforce") {
 		t.Errorf("logs --failed does not tell:\n%s", out)

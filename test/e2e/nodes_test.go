@@ -212,16 +212,16 @@ func (s *suite) blockedDrain(t *testing.T) {
 	)
 	t.Logf("a blocked drain was told of after %.0f s", time.Since(began).Seconds())
 	id := s.newestPlan(t)
-	if v := s.plan(t, id); v.Phase != "parked" {
-		t.Errorf("the plan is %s, want parked: a person has to decide", v.Phase)
+	if v := s.plan(t, id); v.Status != "parked" {
+		t.Errorf("the plan is %s, want parked: a person has to decide", v.Status)
 	}
 	s.wantNodes(t, "demo-master-1", "demo-worker-1") // schedulable again
 
 	// Somebody loosens the budget, and the parked plan continues.
 	s.kubectl(t, "delete", "pdb", "held")
 	s.ctl(t, "retry", id, "--wait")
-	if v := s.plan(t, id); v.Phase != "done" {
-		t.Errorf("the plan is %s, want done", v.Phase)
+	if v := s.plan(t, id); v.Status != "done" {
+		t.Errorf("the plan is %s, want done", v.Status)
 	}
 	if out := s.kubectl(t, "get", "node", "demo-worker-1", "-o", "jsonpath={.spec.unschedulable}"); out != "true" {
 		t.Errorf("the drained node is schedulable")
@@ -313,8 +313,8 @@ func (s *suite) failsAndIsRolledBack(t *testing.T) {
 		t.Logf("the plan of the worker that fails: %.0f s, exit code %d\n%s", time.Since(began).Seconds(), code, out)
 		v := s.plan(t, s.newestPlan(t))
 		s.logSteps(t, v)
-		if code == 0 || v.Phase != "failed" {
-			t.Fatalf("the plan is %s, want failed", v.Phase)
+		if code == 0 || v.Status != "failed" {
+			t.Fatalf("the plan is %s, want failed", v.Status)
 		}
 		for _, word := range []string{"/usr/local/bin/kubeadm cannot be written", worker + ": rolled back"} {
 			if !strings.Contains(out, word) {
@@ -360,8 +360,8 @@ func (s *suite) upgrades(t *testing.T) {
 		worker := regexp.MustCompile(`^(upgrade|delete|vm[.]ensure)/demo-worker-`)
 		s.await(t, 90*time.Minute, "the first worker is upgraded", func() bool {
 			v := s.plan(t, id)
-			if v.Phase != "running" {
-				t.Fatalf("the plan is %s: %+v", v.Phase, v.Steps)
+			if v.Status != "running" {
+				t.Fatalf("the plan is %s: %+v", v.Status, v.Steps)
 			}
 			for _, st := range v.Steps {
 				if worker.MatchString(st.ID) && st.Status == "running" {

@@ -377,9 +377,9 @@ func (s *suite) variant(name string, replace ...string) string {
 }
 
 type planView struct {
-	ID    string     `json:"id"`
-	Phase string     `json:"phase"`
-	Steps []stepView `json:"steps"`
+	ID     string     `json:"id"`
+	Status string     `json:"status"`
+	Steps  []stepView `json:"steps"`
 }
 
 type stepView struct {

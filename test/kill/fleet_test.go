@@ -128,7 +128,7 @@ func (f *fleet) followUntilHit(
 	struck, ended := make(chan struct{}), make(chan string, 1)
 	var once sync.Once
 	go func() {
-		phase, err := f.api[through].Follow(t.Context(), id, 0, func(e wire.Event) (err error) {
+		status, err := f.api[through].Follow(t.Context(), id, 0, func(e wire.Event) (err error) {
 			if e.Kind == string(plan.Started) && e.By == of && plays[e.Step] {
 				once.Do(func() {
 					await(t, "the playbook says something", func() bool {
@@ -143,21 +143,21 @@ func (f *fleet) followUntilHit(
 			return err
 		}, nil, nil)
 		if err != nil {
-			phase = err.Error()
+			status = err.Error()
 		}
-		ended <- phase
+		ended <- status
 	}()
 	select {
 	case <-struck:
 	case <-time.After(2 * time.Minute):
 		t.Fatal("the plan does not get there")
-	case phase := <-ended:
-		t.Fatalf("the plan is %s, and director %d played nothing of it", phase, victim+1)
+	case status := <-ended:
+		t.Fatalf("the plan is %s, and director %d played nothing of it", status, victim+1)
 	}
 	return at, hit, func() string {
 		select {
-		case phase := <-ended:
-			return phase
+		case status := <-ended:
+			return status
 		case <-time.After(2 * time.Minute):
 			t.Fatal("the plan does not end")
 		}
@@ -229,8 +229,8 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 
 	id := f.make(t, 0, "one")
 	at, hit, end := f.followUntilHit(t, id, 1, 0, f.Directors[0].Kill)
-	if phase := end(); phase != string(plan.PhaseDone) {
-		t.Fatalf("the plan is %s", phase)
+	if status := end(); status != string(plan.StatusDone) {
+		t.Fatalf("the plan is %s", status)
 	}
 	f.checkTakeover(t, id, 1, at, hit)
 	f.checkLogs(t, id, 1, hit)
@@ -245,8 +245,8 @@ func TestTwoDirectorsOnOneDatabase(t *testing.T) {
 	must(t, f.Directors[0].Ready(ctx))
 	id = f.make(t, 1, "two")
 	at, hit, end = f.followUntilHit(t, id, 1, 0, func() error { return f.Directors[0].Signal(syscall.SIGSTOP) })
-	if phase := end(); phase != string(plan.PhaseDone) {
-		t.Fatalf("the plan is %s", phase)
+	if status := end(); status != string(plan.StatusDone) {
+		t.Fatalf("the plan is %s", status)
 	}
 	f.checkTakeover(t, id, 1, at, hit)
 	if left := f.Directors[0].Orphans(); len(left) > 0 {

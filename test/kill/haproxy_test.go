@@ -128,8 +128,8 @@ func TestBehindHAProxy(t *testing.T) {
 			at, hit, end := f.followUntilHit(t, id, 1-victim, victim, func() error {
 				return tt.strike(f.Directors[victim])
 			})
-			if phase := end(); phase != string(plan.PhaseDone) {
-				t.Errorf("the plan is %s", phase)
+			if status := end(); status != string(plan.StatusDone) {
+				t.Errorf("the plan is %s", status)
 			}
 			f.checkTakeover(t, id, 1-victim, at, hit)
 			if out := <-said; !strings.Contains(out, "done") || strings.Contains(out, "exit status") {

@@ -36,7 +36,7 @@ func inspect(t *testing.T, r *rig.Rig, starts []time.Time) {
 		must(t, err)
 		checkPlan(t, p, state, events)
 		all = append(all, events...)
-		if state.Phase == plan.PhaseDone {
+		if state.Status == plan.StatusDone {
 			done, steps = done+1, steps+len(p.Steps)
 		}
 	}
@@ -72,8 +72,8 @@ func inspect(t *testing.T, r *rig.Rig, starts []time.Time) {
 // none again that was done.
 func checkPlan(t *testing.T, p plan.Plan, state plan.State, events []plan.Event) {
 	t.Helper()
-	if !state.Phase.Ended() && state.Phase != plan.PhasePlanned {
-		t.Errorf("plan %s (%s of %s) is %s: %s", p.ID, p.Operation, p.Cluster, state.Phase, state.Message)
+	if !state.Status.Ended() && state.Status != plan.StatusPlanned {
+		t.Errorf("plan %s (%s of %s) is %s: %s", p.ID, p.Operation, p.Cluster, state.Status, state.Message)
 	}
 	finished, running := map[string]bool{}, map[string]bool{}
 	for i, e := range events {

@@ -232,7 +232,7 @@ func push(ctx context.Context, c *client.Client, name, network string, want plan
 		return false, nil // it runs
 	case now.Plan != "":
 		p, err := c.Plan(ctx, now.Plan)
-		if err == nil && plan.Phase(p.Phase) == plan.PhaseFailed {
+		if err == nil && plan.Status(p.Status) == plan.StatusFailed {
 			return false, fmt.Errorf("plan %s failed: %s", p.ID, p.Message)
 		}
 		return false, err

@@ -105,14 +105,14 @@ func (o *Operations) cluster(d model.Stored) clusters.View {
 		v.Nodes = len(v.Machines)
 	}
 	if r := o.holder(name); r != nil {
-		v.Plan, v.PlanPhase = r.plan.ID, r.state.Phase
+		v.Plan, v.PlanStatus = r.plan.ID, r.state.Status
 	}
 	return v
 }
 
 func (o *Operations) holder(cluster string) *run {
 	for _, r := range o.plans {
-		if r.plan.Cluster == cluster && r.state.Phase.Active() {
+		if r.plan.Cluster == cluster && r.state.Status.Active() {
 			return r
 		}
 	}
@@ -282,7 +282,7 @@ func (o *Operations) emit(r *run, e plan.Event) error {
 	e.Plan, e.Seq, e.At = r.plan.ID, int64(len(r.events)+1), o.now().UTC()
 	if err := r.state.Apply(e); err != nil {
 		return &director.Error{
-			Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Phase),
+			Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Status),
 			Err: err,
 		}
 	}
@@ -416,7 +416,7 @@ func (o *Operations) MovePlan(_ context.Context, actor, id string, m planning.Mo
 			o.settle(r)
 			return err
 		case planning.VerbCancel:
-			if r.state.Phase.Ended() {
+			if r.state.Status.Ended() {
 				return nil
 			}
 			err := ev(plan.PlanCancel)
@@ -481,9 +481,9 @@ func (o *Operations) Events(ctx context.Context, id string, after int64, wait ti
 }
 
 // Progress returns how far the plan is.
-func (o *Operations) Progress(ctx context.Context, id string) (plan.Phase, int64, error) {
+func (o *Operations) Progress(ctx context.Context, id string) (plan.Status, int64, error) {
 	v, err := o.Plan(ctx, id)
-	return v.State.Phase, v.State.Seq, err
+	return v.State.Status, v.State.Seq, err
 }
 
 // StepLog opens a log.
@@ -507,7 +507,7 @@ func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Write
 	return func(w io.Writer) error {
 		if _, err := fmt.Fprintf(
 			w, "archive of %s for %s\n", id, actor,
-		); err != nil || v.State.Phase != plan.PhaseFailed {
+		); err != nil || v.State.Status != plan.StatusFailed {
 			return err
 		}
 		return director.Errorf(director.KindInternal, "apitest.archive", "a log cannot be read")

@@ -36,7 +36,7 @@ func (o *Operations) ListPlans(_ context.Context, q journal.Query) ([]plan.Item,
 	var all []plan.Item
 	for _, r := range o.plans {
 		if (q.Cluster == "" || r.plan.Cluster == q.Cluster) && strings.HasPrefix(r.plan.ID, q.IDPrefix) &&
-			among(q.Phases, r.state.Phase) && among(q.Operations, r.plan.Operation) {
+			among(q.Statuses, r.state.Status) && among(q.Operations, r.plan.Operation) {
 			item := plan.Item{View: r.view(), Total: len(r.state.Steps)}
 			for _, s := range r.state.Steps {
 				if s.Status == plan.Done {
@@ -113,7 +113,7 @@ func (o *Operations) ListClusters(_ context.Context, q clusters.Query) ([]cluste
 	for _, d := range o.documents(documents.Query{
 		Page: q.Page, Kind: model.KindCluster, NamePrefix: q.NamePrefix, Labels: q.Labels,
 	}) {
-		if v := o.cluster(d); among(q.Statuses, v.Status) && among(q.Phases, v.PlanPhase) {
+		if v := o.cluster(d); among(q.Statuses, v.Status) && among(q.PlanStatuses, v.PlanStatus) {
 			all = append(all, v)
 		}
 	}

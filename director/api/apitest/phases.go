@@ -79,15 +79,15 @@ func (o *Operations) Phase(ctx context.Context, id string) (phases.View, error) 
 			return v, err
 		}
 		v.Plans[p.Plans[0]] = made
-		p.State = map[plan.Phase]director.PhaseState{
-			plan.PhaseDone: director.PhaseDone, plan.PhaseFailed: director.PhaseFailed,
-			plan.PhaseDiscarded: director.PhaseFailed, plan.PhaseParked: director.PhaseParked,
-		}[made.State.Phase]
+		p.State = map[plan.Status]director.PhaseState{
+			plan.StatusDone: director.PhaseDone, plan.StatusFailed: director.PhaseFailed,
+			plan.StatusDiscarded: director.PhaseFailed, plan.StatusParked: director.PhaseParked,
+		}[made.State.Status]
 		if p.State == "" {
 			p.State = director.PhaseRunning
 		}
 		t.State, t.Hint, t.Message = p.State, made.State.Hint,
-			p.Cluster+": plan "+p.Plans[0]+" is "+string(made.State.Phase)
+			p.Cluster+": plan "+p.Plans[0]+" is "+string(made.State.Status)
 	}
 	if t.State == director.PhaseDone {
 		t.Finished = o.now().UTC()
