@@ -215,12 +215,12 @@ func (a *planCommands) archiveCommand() *cobra.Command {
 			defer func() { _ = body.Close() }()
 			if out == "-" {
 				_, err := io.Copy(a.out, body)
-				return brokenArchive(err)
+				return broken("the archive", err)
 			}
 			if out == "" {
 				out = "plan-" + args[0] + ".tar.gz"
 			}
-			if err := saveArchive(out, body); err != nil {
+			if err := save(out, "the archive", body); err != nil {
 				return err
 			}
 			say(a.err, "written: %s\n", out)
@@ -231,31 +231,31 @@ func (a *planCommands) archiveCommand() *cobra.Command {
 	return cmd
 }
 
-// saveArchive writes a file that only the user can read, and none at all if the archive is not whole.
-func saveArchive(path string, from io.Reader) error {
+// save writes a file that only the user can read, and none at all if what it gets is not whole.
+func save(path, what string, from io.Reader) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".archive-*")
 	if err != nil {
-		return fileError("directorctl.archive", err)
+		return fileError("directorctl.save", err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone by then, unless it failed
 	_, err = io.Copy(f, from)
 	if cerr := f.Close(); err == nil && cerr != nil {
-		return fileError("directorctl.archive", cerr)
+		return fileError("directorctl.save", cerr)
 	}
 	if err != nil {
-		return brokenArchive(err)
+		return broken(what, err)
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return fileError("directorctl.archive", err)
+		return fileError("directorctl.save", err)
 	}
 	return nil
 }
 
-func brokenArchive(err error) error {
+func broken(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return director.Errorf(director.KindUnavailable, "directorctl.archive", "the archive is not whole: %w", err).
+	return director.Errorf(director.KindUnavailable, "directorctl.save", "%s is not whole: %w", what, err).
 		WithHint("try again; the director's log says what it could not read")
 }
 

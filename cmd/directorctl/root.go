@@ -113,7 +113,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		accounts.whoamiCommand(),
 	)
 	users := &userCommands{a}
-	add("users", users.usersCommand(), users.adminCommand())
+	audits := &auditCommands{a}
+	add("users", users.usersCommand(), audits.auditCommand(), users.adminCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 }
 

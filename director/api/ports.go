@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/audit"
+	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/identity"
@@ -38,6 +40,21 @@ type Ports struct {
 	Providers Providers
 	Capacity  Capacity
 	Users     Users
+	Trail     Trail
+}
+
+// Trail is what the API offers of the audit trail.
+type Trail interface {
+	// List lists entries; the order is by id.
+	List(ctx context.Context, q audit.Query, p director.Page) ([]chain.Entry, *director.Place, error)
+	// Verify reads the whole trail that is in the database; exhausted while another verification runs.
+	Verify(ctx context.Context) (chain.Result, error)
+	// Key returns what verifies the trail without the director.
+	Key() chain.Key
+	// Export returns a function that writes the entries of the time, one a line, and a checkpoint at their end.
+	Export(
+		ctx context.Context, actor string, from, until time.Time,
+	) (write func(ctx context.Context, w io.Writer) error, err error)
 }
 
 // Users is what the API offers of users and their sessions.

@@ -29,7 +29,7 @@ type sessionInput struct {
 
 func (s *server) users(api huma.API) {
 	tags := []string{"Users"}
-	operation(s, api, listing[wire.User](api, huma.Operation{
+	operation(s, api, listing[wire.Users](api, huma.Operation{
 		OperationID: "list-users", Path: "/users", Tags: tags,
 		Summary: "List the users", Description: "By name, by created_at or by login_at.",
 	}), director.ActRead, kindUser,

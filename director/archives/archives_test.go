@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -207,8 +206,9 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	}
 	file := filepath.Join(l.Files.Dir, "audit", "audit-2025-01.jsonl.gz")
 	cut := func(w io.Writer) error { // a director dies between the file and the rows
-		_, _, err := l.writeAudit(ctx, 1500, w)
-		return err
+		zip := gzip.NewWriter(w)
+		_, _, err := l.Files.Store.WriteAudit(ctx, zip, 0, 1500, l.Checkpoint)
+		return errors.Join(err, zip.Close())
 	}
 	if _, err := l.Files.write(filepath.Join("audit", filepath.Base(file)), time.Now(), true, cut); err != nil {
 		t.Fatal(err)
@@ -268,35 +268,19 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 }
 
 // verifyAlone verifies an archive of the audit trail with nothing but the public key and the installation's id.
-func verifyAlone(t *testing.T, db *store.Store, key ed25519.PrivateKey, file string) chain.Result {
+func verifyAlone(t *testing.T, db *store.Store, private ed25519.PrivateKey, file string) chain.Result {
 	t.Helper()
-	f, err := os.Open(file)
+	key := chain.Key{Installation: db.DirectorID(), Public: private.Public().(ed25519.PublicKey)}
+	r, err := chain.VerifyLines(func() (io.ReadCloser, error) {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return gzip.NewReader(f)
+	}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var entries []chain.Entry
-	var checkpoints []chain.Checkpoint
-	for lines := json.NewDecoder(zip); ; {
-		var l chain.Line
-		if err := lines.Decode(&l); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if l.Checkpoint != nil {
-			checkpoints = append(checkpoints, *l.Checkpoint)
-		} else {
-			entries = append(entries, l.Entry)
-		}
-	}
-	v := chain.NewVerifier(key.Public().(ed25519.PublicKey), db.DirectorID(), -1, checkpoints)
-	for _, e := range entries {
-		v.Add(e)
-	}
-	return v.End(0)
+	return r
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
@@ -126,9 +125,12 @@ func (s *Service) archiveMonth(ctx context.Context, month time.Time) (int64, err
 		file, err := s.Files.write(filepath.Join(
 			"audit", name+".jsonl.gz",
 		), s.Now().UTC(), true, func(w io.Writer) error {
+			zip := gzip.NewWriter(w)
 			var err error
-			last, entries, err = s.writeAudit(ctx, end, w)
-			return err
+			if last, entries, err = s.Store.WriteAudit(ctx, zip, 0, end, s.Checkpoint); err != nil {
+				return err
+			}
+			return zip.Close()
 		})
 		if errors.Is(err, errOther) {
 			continue
@@ -138,55 +140,4 @@ func (s *Service) archiveMonth(ctx context.Context, month time.Time) (int64, err
 		}
 		return entries, s.Store.ArchiveAudit(ctx, name, month, last, entries, file)
 	}
-}
-
-// writeAudit writes the entries up to the id end, and returns the id of the last one and how many they are. The file
-// can be verified alone: it begins with the checkpoint ahead of its first entry, and ends with one at its last.
-func (s *Service) writeAudit(ctx context.Context, end int64, w io.Writer) (last, n int64, err error) {
-	const page = 1000
-	zip := gzip.NewWriter(w)
-	enc := json.NewEncoder(zip)
-	var first, seq int64
-	for {
-		entries, err := s.Store.AuditPage(ctx, last, end, page)
-		if err != nil {
-			return last, n, err
-		}
-		for _, e := range entries {
-			if first == 0 && e.Seq > 0 {
-				first = e.Seq
-				if err := s.writeCheckpoints(ctx, enc, first-1, first-1); err != nil {
-					return last, n, err
-				}
-			}
-			if err := enc.Encode(e); err != nil {
-				return last, n, err
-			}
-			last, n, seq = e.ID, n+1, max(seq, e.Seq)
-		}
-		if len(entries) < page {
-			break
-		}
-	}
-	if seq > 0 {
-		if s.Checkpoint != nil {
-			if err := s.Checkpoint(ctx, seq); err != nil {
-				return last, n, err
-			}
-		}
-		if err := s.writeCheckpoints(ctx, enc, first, seq); err != nil {
-			return last, n, err
-		}
-	}
-	return last, n, zip.Close()
-}
-
-func (s *Service) writeCheckpoints(ctx context.Context, enc *json.Encoder, from, to int64) error {
-	checkpoints, err := s.Store.AuditCheckpoints(ctx, from)
-	for _, c := range checkpoints {
-		if err == nil && c.Seq <= to {
-			err = enc.Encode(chain.Line{Checkpoint: &c})
-		}
-	}
-	return err
 }

@@ -47,8 +47,9 @@ type Service struct {
 
 	mu sync.Mutex
 	minute
-	signing sync.Mutex
-	signed  chain.Checkpoint // the newest one that this process knows
+	signing   sync.Mutex
+	verifying sync.Mutex
+	signed    chain.Checkpoint // the newest one that this process knows
 }
 
 // New returns the service. It makes the key of the checkpoints if there is none.
@@ -168,9 +169,15 @@ func (s *Service) unchanged(ctx context.Context) error {
 	return err
 }
 
-// Verify reads the whole trail that is in the database.
+// Verify reads the whole trail that is in the database. One runs at a time; a second one is exhausted.
 func (s *Service) Verify(ctx context.Context) (chain.Result, error) {
 	const page = 1000
+	if !s.verifying.TryLock() {
+		return chain.Result{}, director.Errorf(
+			director.KindExhausted, "audit.verify", "the audit trail is being verified for someone else",
+		).WithHint("try again in a minute")
+	}
+	defer s.verifying.Unlock()
 	seen, err := s.store.SeeAudit(ctx)
 	if err != nil {
 		return chain.Result{}, err

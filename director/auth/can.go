@@ -7,8 +7,11 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// kindUser is the kind of users. Only who manages or audits the director reads them.
-const kindUser = "User"
+// kindUser and kindAudit are users and the audit trail. Only who manages or audits the director reads them.
+const (
+	kindUser  = "User"
+	kindAudit = "Audit"
+)
 
 // rule says on which kinds of objects a role may do an action. A rule without kinds is for all of them.
 type rule struct {
@@ -28,7 +31,7 @@ func (r rule) covers(kind string) bool {
 var rules = map[director.UserRole]map[director.Action]rule{
 	director.RoleAdmin: everything(),
 	director.RoleOperator: {
-		director.ActRead:      {except: []string{kindUser}},
+		director.ActRead:      {except: []string{kindUser, kindAudit}},
 		director.ActPlan:      {},
 		director.ActRun:       {},
 		director.ActInventory: {},

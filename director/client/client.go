@@ -43,6 +43,7 @@ type Client struct {
 	imageCalls
 	providerCalls
 	userCalls
+	auditCalls
 }
 
 // accountCalls log in and out.
@@ -106,6 +107,7 @@ func New(c Config) (*Client, error) {
 		imageCalls{conn},
 		providerCalls{conn},
 		userCalls{conn},
+		auditCalls{conn},
 	}, nil
 }
 

@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"bytes"
 	"database/sql"
 	"io"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/chain"
+	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
 )
 
@@ -54,7 +58,50 @@ func TestAuditTrailOfRequests(t *testing.T) {
 			t.Errorf("%s: %d entries, %v", name, n, err)
 		}
 	}
-	if r, err := d.services.audit.Verify(t.Context()); err != nil || !r.Good() || r.Entries < 4 {
-		t.Errorf("%+v, %v", r, err)
+	list, err := api.AuditTrail(t.Context(), client.AuditFilter{Object: "Cluster/demo", Limit: 1})
+	if err != nil || len(list) != 1 || list[0].Actor != "admin" || !strings.Contains(list[0].Diff, "count: 4") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if v, err := api.VerifyAudit(t.Context()); err != nil || !v.Good || v.Entries < 4 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	verifyExport(t, api)
+	if _, err := db.ExecContext(t.Context(), "UPDATE audit SET actor = 'bob' WHERE seq = 2"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := api.VerifyAudit(t.Context()); err != nil || v.Good || v.Bad != 2 {
+		t.Errorf("after a change in the database: %+v, %v", v, err)
+	}
+}
+
+// verifyExport verifies an export of the trail with the key alone. The export is in the trail, and in itself.
+func verifyExport(t *testing.T, api *client.Client) {
+	t.Helper()
+	text, err := api.AuditKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := chain.ParseKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := api.ExportAudit(t.Context(), time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	export, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := chain.VerifyLines(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(export)), nil
+	}, key)
+	if err != nil || !r.Good() || r.Signed != r.Last || !bytes.Contains(export, []byte(`"Audit/trail"`)) {
+		t.Errorf("%+v, %v\n%s", r, err, export)
+	}
+	_, err = api.ExportAudit(t.Context(), time.Unix(2, 0), time.Unix(1, 0))
+	if director.KindOf(err) != director.KindInvalid {
+		t.Errorf("an export that ends before it begins: %v", err)
 	}
 }

@@ -430,7 +430,7 @@ func (d *Daemon) ports(
 		Clusters:  s.clusters,
 		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
-		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users,
+		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users, Trail: s.audit,
 		Access:    access.New(s.db, s.planning, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

@@ -190,25 +190,9 @@ func (s *trailStore) AuditEnd(ctx context.Context, until time.Time) (id int64, e
 
 // AuditPage returns entries with ids after the one and up to the other, in their order.
 func (s *trailStore) AuditPage(ctx context.Context, after, last int64, most int) ([]AuditEntry, error) {
-	var rows []struct {
-		ID, At, Seq, Attempts             int64
-		Actor, Action, Object             string
-		Outcome, Problem, Source, Request string
-		Diff                              string
-		Hash                              []byte
-	}
-	err := s.read.WithContext(ctx).Table("audit").Where("id > ? AND id <= ?", after, last).
-		Order("id").Limit(most).Find(&rows).Error
-	out := make([]AuditEntry, len(rows))
-	for i, r := range rows {
-		out[i] = AuditEntry{
-			ID: r.ID, Seq: r.Seq, At: instant(r.At), Actor: r.Actor, Action: r.Action, Object: r.Object,
-			Outcome: r.Outcome, Problem: r.Problem, Source: r.Source, Request: r.Request, Count: r.Attempts,
-			Diff: r.Diff,
-		}
-		copy(out[i].Hash[:], r.Hash)
-	}
-	return out, dbError("store.audit", "the audit log", err)
+	return auditEntries(
+		s.read.WithContext(ctx).Table("audit").Where("id > ? AND id <= ?", after, last).Order("id").Limit(most),
+	)
 }
 
 // AuditArchives returns how many archives of the month are recorded.
