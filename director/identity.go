@@ -24,6 +24,7 @@ type User struct {
 	PasswordHash string    // never leaves auth and store
 	MustChange   bool      // until the password is changed, only that is allowed
 	PasswordSet  time.Time // zero for passwords of older directors
+	Service      bool      // a program's account: it has no password, and API tokens alone
 	Disabled     time.Time // since when the user may do nothing; zero for enabled
 	LastLogin    time.Time
 	Created      time.Time
@@ -33,32 +34,77 @@ type User struct {
 // UserEdit is a change of a user in one transaction. What is left in it is stored.
 type UserEdit struct {
 	User      User
-	LastAdmin bool   // no other admin is enabled
+	LastAdmin bool   // no other admin is enabled and can log in
 	Delete    bool   // remove the user with all tokens
 	EndTokens bool   // end the user's tokens
 	Keep      string // hash of a token that EndTokens leaves; empty for none
+	KeepAPI   bool   // EndTokens leaves API tokens
 
 	// Actor and Action are for the audit trail. Nothing is audited without an action.
 	Actor, Action string
 }
 
+// TokenKind is who holds a token.
+type TokenKind string
+
+// The kinds of tokens.
+const (
+	TokenLogin   TokenKind = "login"   // a program that a person logged in with
+	TokenBrowser TokenKind = "browser" // a browser, as a cookie
+	TokenAPI     TokenKind = "api"     // a program that acts on its own
+)
+
+// TokenScope narrows what a token can be used for. It never adds to what the user may do.
+type TokenScope string
+
+// The scopes of tokens.
+const (
+	ScopeAll    TokenScope = "all"    // all that the user may do, except for the user's account with API tokens
+	ScopeRead   TokenScope = "read"   // see what the user may see
+	ScopePhases TokenScope = "phases" // ask for phases of an outer plan, and see them
+)
+
+// TokenScopes returns every scope in a fixed order.
+func TokenScopes() []TokenScope { return []TokenScope{ScopeAll, ScopeRead, ScopePhases} }
+
 // Token is a bearer token as it is kept.
 type Token struct {
 	Hash    string // hex SHA-256 of the token; its identity
 	User    string
+	Kind    TokenKind
+	Name    string // of an API token; unique for the user
+	Scope   TokenScope
 	Created time.Time
-	Expires time.Time
-	Address string    // from where it was asked for
-	Used    time.Time // roughly; zero for never
+	Expires time.Time     // the latest end
+	Idle    time.Duration // the token ends so long after its last use; 0 for never
+	Address string        // from where it was asked for
+	Used    time.Time     // roughly; zero for never
 }
 
 // ID names the token to people. It tells nothing about the token itself.
 func (t Token) ID() string { return t.Hash[:min(len(t.Hash), 16)] }
 
+// Ends returns when the token ends if it is not used again.
+func (t Token) Ends() time.Time {
+	if t.Idle == 0 {
+		return t.Expires
+	}
+	last := t.Created
+	if t.Used.After(last) {
+		last = t.Used
+	}
+	if idle := last.Add(t.Idle); idle.Before(t.Expires) {
+		return idle
+	}
+	return t.Expires
+}
+
 // Actor is an authenticated user.
 type Actor struct {
 	User       string
 	Role       UserRole
+	Kind       TokenKind // of the token that was shown
+	Scope      TokenScope
 	MustChange bool      // the password must be changed first
 	Expires    time.Time // of the token that was shown
 	TokenHash  string    // of the token that was shown
@@ -69,7 +115,8 @@ type Action string
 
 // The actions.
 const (
-	ActSelf       Action = "self"       // see oneself, log out, change the own password
+	ActSelf       Action = "self"       // see oneself, end the token that is shown
+	ActAccount    Action = "account"    // change the own password, manage the own sessions and tokens
 	ActRead       Action = "read"       // see documents, clusters, plans, events and logs
 	ActApply      Action = "apply"      // store documents, also as a dry run
 	ActDelete     Action = "delete"     // remove documents
@@ -87,8 +134,8 @@ const (
 // Actions returns every action in a fixed order.
 func Actions() []Action {
 	return []Action{
-		ActSelf, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets, ActLedger,
-		ActCredentials, ActUsers,
+		ActSelf, ActAccount, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets,
+		ActLedger, ActCredentials, ActUsers,
 	}
 }
 

@@ -88,7 +88,7 @@ func (a *auditCommands) listCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.Actor, "actor", "", "only what this user or schedule tried")
 	cmd.Flags().StringVar(&f.Action, "action", "", "only this action, such as login or apply")
-	cmd.Flags().StringVar(&f.Object, "object", "", "only this object, such as Cluster/demo; Cluster/ is for all clusters")
+	cmd.Flags().StringVar(&f.Object, "object", "", "only this object, such as Cluster/demo; Cluster/ is all clusters")
 	cmd.Flags().StringVar(&f.Outcome, "outcome", "", "only attempts with this outcome: ok, refused or failed")
 	cmd.Flags().Var(&from, "since", "only entries from then on: a day, a moment, or how long ago")
 	cmd.Flags().Var(&until, "until", "only entries before then")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -17,7 +18,7 @@ import (
 )
 
 func (a *accountCommands) loginCommand() *cobra.Command {
-	var user, passwordFile, caFile, fingerprint string
+	var user, passwordFile, tokenFile, caFile, fingerprint string
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in and remember the director",
@@ -27,7 +28,8 @@ func (a *accountCommands) loginCommand() *cobra.Command {
 			"on a terminal, its fingerprint is\n" +
 			"shown and asked about; compare it with the one that the director printed at its start.",
 		Example: "  directorctl login --server https://director:8443 --ca-file tls.crt\n" +
-			"  directorctl login --password-file - < password",
+			"  directorctl login --password-file - < password\n" +
+			"  directorctl login --token-file token     # of directorctl users create-token",
 		Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, c, err := a.settings()
@@ -37,41 +39,72 @@ func (a *accountCommands) loginCommand() *cobra.Command {
 			if c, err = a.trust(cmd.Context(), c, caFile, fingerprint); err != nil {
 				return err
 			}
-			if user == "" {
-				user = c.User
+			if tokenFile != "" {
+				return a.loginWithToken(cmd.Context(), path, c, tokenFile)
 			}
-			if user == "" {
-				user = "admin"
-			}
-			anonymous, err := a.anonymous(c, "")
-			if err != nil {
-				return err
-			}
-			defer anonymous.Close()
-			password, err := a.password(passwordFile, "Password of "+user+": ")
-			if err != nil {
-				return err
-			}
-			s, err := anonymous.Login(cmd.Context(), user, password)
-			if err != nil {
-				return err
-			}
-			c.User = s.User
-			if err := saveConfig(path, c, director.Secret(s.Token)); err != nil {
-				return err
-			}
-			say(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, minute(s.ExpiresAt))
-			if s.MustChangePassword {
-				sayLine(a.out, "This is a one-time password. Change it now: directorctl password")
-			}
-			return nil
+			return a.loginWithPassword(cmd.Context(), path, c, cmp.Or(user, c.User, "admin"), passwordFile)
 		},
 	}
 	cmd.Flags().StringVarP(&user, "user", "u", "", "name of the user (default the last one, or admin)")
 	cmd.Flags().StringVar(&passwordFile, "password-file", "", "file that holds the password; - is the standard input")
+	cmd.Flags().StringVar(
+		&tokenFile, "token-file", "", "file that holds an API token; - is the standard input. No password is asked for",
+	)
+	cmd.MarkFlagsMutuallyExclusive("token-file", "password-file")
+	cmd.MarkFlagsMutuallyExclusive("token-file", "user")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM certificates that are trusted for this director")
 	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "SHA-256 fingerprint of the director's certificate")
 	return cmd
+}
+
+// loginWithPassword asks for the password and keeps the token of the session.
+func (a *accountCommands) loginWithPassword(ctx context.Context, path string, c config, user, file string) error {
+	anonymous, err := a.anonymous(c, "")
+	if err != nil {
+		return err
+	}
+	defer anonymous.Close()
+	password, err := a.password(file, "Password of "+user+": ")
+	if err != nil {
+		return err
+	}
+	s, err := anonymous.Login(ctx, user, password)
+	if err != nil {
+		return err
+	}
+	c.User = s.User
+	if err := saveConfig(path, c, director.Secret(s.Token)); err != nil {
+		return err
+	}
+	say(a.out, "Logged in to %s as %s (%s) until %s.\n", c.Server, s.User, s.Role, minute(s.ExpiresAt))
+	if s.MustChangePassword {
+		sayLine(a.out, "This is a one-time password. Change it now: directorctl password")
+	}
+	return nil
+}
+
+// loginWithToken keeps an API token once the director has said whose it is.
+func (a *accountCommands) loginWithToken(ctx context.Context, path string, c config, file string) error {
+	token, err := a.secret("directorctl.token", "token", "--token-file", file, "Token: ")
+	if err != nil {
+		return err
+	}
+	api, err := a.anonymous(c, token)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	me, err := api.Me(ctx)
+	if err != nil {
+		return err
+	}
+	c.User = me.User
+	if err := saveConfig(path, c, token); err != nil {
+		return err
+	}
+	say(a.out, "Logged in to %s as %s (%s, scope %s) until %s.\n", c.Server, me.User, me.Role, me.Scope,
+		minute(me.ExpiresAt))
+	return nil
 }
 
 // trust settles how the director is known: by the flags, by an earlier login, by the system, or by asking.
@@ -140,6 +173,10 @@ func names(cert *x509.Certificate) string {
 
 // password reads a password from a file, from the standard input, or from the terminal without showing it.
 func (a *app) password(file, prompt string) (director.Secret, error) {
+	return a.secret("directorctl.password", "password", "--password-file", file, prompt)
+}
+
+func (a *app) secret(op, what, flag, file, prompt string) (director.Secret, error) {
 	var raw []byte
 	var err error
 	switch {
@@ -153,12 +190,12 @@ func (a *app) password(file, prompt string) (director.Secret, error) {
 		sayLine(a.err)
 	}
 	if err != nil {
-		return "", fileError("directorctl.password", err)
+		return "", fileError(op, err)
 	}
 	p := strings.TrimRight(string(raw), "\r\n")
 	if p == "" {
-		return "", director.Errorf(director.KindInvalid, "directorctl.password", "the password is empty").
-			WithHint("give it with --password-file, on the standard input, or on a terminal")
+		return "", director.Errorf(director.KindInvalid, op, "the %s is empty", what).
+			WithHint("give it with %s, on the standard input, or on a terminal", flag)
 	}
 	return director.Secret(p), nil
 }
@@ -166,14 +203,18 @@ func (a *app) password(file, prompt string) (director.Secret, error) {
 func (a *accountCommands) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
-		Short: "End the token and forget it",
+		Short: "End the session and forget it",
+		Long:  "End the session and forget its token. An API token is forgotten here, and stays valid.",
 		Args:  exact(),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			path, c, err := a.settings()
 			if err != nil {
 				return err
 			}
-			err = api.Logout(cmd.Context())
+			me, err := api.Me(cmd.Context())
+			if err == nil && me.Kind != string(director.TokenAPI) { // an API token may be in use elsewhere
+				err = api.Logout(cmd.Context())
+			}
 			if err != nil && director.KindOf(err) != director.KindUnauthenticated {
 				return err
 			}

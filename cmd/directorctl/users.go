@@ -36,6 +36,7 @@ func (a *userCommands) usersCommand() *cobra.Command {
 		a.changeUserCommand("disable", "Refuse a user and end all sessions", (*client.Client).DisableUser),
 		a.changeUserCommand("enable", "Let a user log in again", (*client.Client).EnableUser),
 		a.deleteUserCommand(), a.userSessionsCommand(), a.endUserSessionCommand(),
+		a.tokensCommand(), a.createTokenCommand(), a.revokeTokenCommand(),
 	)
 	return cmd
 }
@@ -67,6 +68,8 @@ func userStatus(u wire.User) string {
 		return "disabled"
 	case u.MustChangePassword:
 		return "one-time password"
+	case u.Service:
+		return "service account"
 	}
 	return "enabled"
 }
@@ -74,20 +77,29 @@ func userStatus(u wire.User) string {
 // printOneTime shows the password on the standard output, so that it can be kept by a script.
 func (a *app) printOneTime(form string, o wire.OneTimePassword) error {
 	return a.show(form, o, func() {
+		if o.ExpiresAt == nil {
+			say(a.out, "Service account %s (%s) is created.\n", o.User.Name, o.User.Role)
+			say(a.err, "next: directorctl users create-token NAME --user %s\n", o.User.Name)
+			return
+		}
 		say(a.err, "One-time password of %s (%s), good until %s; it is not shown again:\n",
-			o.User.Name, o.User.Role, minute(o.ExpiresAt))
+			o.User.Name, o.User.Role, minute(*o.ExpiresAt))
 		sayLine(a.out, o.Password)
 	})
 }
 
 func (a *userCommands) createUserCommand() *cobra.Command {
+	var service bool
 	var role string
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a user", Args: exact("NAME"),
-		Long: "Create a user. A one-time password is shown once; the user must change it at the first login.",
+		Long: "Create a user. A one-time password is shown once; the user must change it at the first login.\n" +
+			"A service account is for a program: it has no password, and API tokens alone.",
+		Example: "  directorctl users create ann\n" +
+			"  directorctl users create planner --service --role operator",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			o, err := api.CreateUser(cmd.Context(), args[0], role)
+			o, err := api.CreateUser(cmd.Context(), wire.NewUser{Name: args[0], Role: role, Service: service})
 			if err != nil {
 				return err
 			}
@@ -95,6 +107,7 @@ func (a *userCommands) createUserCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "user", "what the user may do: admin, operator, user or auditor")
+	cmd.Flags().BoolVar(&service, "service", false, "create a service account for a program")
 	outputFlag(cmd, &form)
 	return cmd
 }
@@ -192,7 +205,7 @@ func (a *userCommands) userSessionsCommand() *cobra.Command {
 }
 
 func printSessions(w io.Writer, items []wire.LoginSession, now time.Time) {
-	table(w, "ID ADDRESS LOGIN USED UNTIL", func(row func(...string)) {
+	table(w, "ID KIND ADDRESS LOGIN USED UNTIL", func(row func(...string)) {
 		for _, s := range items {
 			used := ""
 			if s.UsedAt != nil {
@@ -202,7 +215,7 @@ func printSessions(w io.Writer, items []wire.LoginSession, now time.Time) {
 			if s.Current {
 				id += " (this one)"
 			}
-			row(id, s.Address, age(now.Sub(s.CreatedAt)), used, minute(s.ExpiresAt))
+			row(id, s.Kind, s.Address, age(now.Sub(s.CreatedAt)), used, minute(s.ExpiresAt))
 		}
 	})
 }

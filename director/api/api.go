@@ -21,23 +21,24 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Auth is what the API asks of director/auth. All methods return *director.Error and are safe for concurrent use.
 type Auth interface {
-	// Login returns a new token for the user with the password, or unauthenticated. address is where it comes from.
-	Login(
-		ctx context.Context, user string, password director.Secret, address string,
-	) (director.Secret, director.Actor, error)
-	// Authenticate returns whose token it is, or unauthenticated.
+	// Login returns a new token for the user with the password, or unauthenticated.
+	Login(ctx context.Context, l auth.Login) (director.Secret, director.Actor, error)
+	// Authenticate returns whose token it is, or unauthenticated. It is a use of the token.
 	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
+	// Recheck returns nil while the token is good, and otherwise what Authenticate returns. It is no use of the token.
+	Recheck(ctx context.Context, token director.Secret) error
 	// Logout ends the actor's token.
 	Logout(ctx context.Context, a director.Actor) error
 	// Confirm returns nil if the password is the actor's own, or invalid.
 	Confirm(ctx context.Context, a director.Actor, password director.Secret) error
-	// ChangePassword replaces the actor's password and ends the user's other tokens.
+	// ChangePassword replaces the actor's password and ends the user's other sessions.
 	ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error
 	// Require returns nil if the actor may, or forbidden.
 	Require(a director.Actor, action director.Action, object director.Object) error
@@ -95,9 +96,10 @@ const recheckEvery = 10 * time.Second
 
 type server struct {
 	Config
-	limit   *loginLimit
-	streams chan struct{} // holds an entry for each open stream
-	offered []Operation
+	limit       *loginLimit
+	crossOrigin *http.CrossOriginProtection
+	streams     chan struct{} // holds an entry for each open stream
+	offered     []Operation
 }
 
 // Operation is an operation of the API with what it needs.
@@ -153,12 +155,16 @@ func build(c Config) (*server, http.Handler, huma.API) {
 		c.Streams = defaultStreams
 	}
 	frameworkOnce.Do(setFramework)
-	s := &server{Config: c, limit: newLoginLimit(c.Now), streams: make(chan struct{}, c.Streams)}
+	s := &server{
+		Config: c, limit: newLoginLimit(c.Now), crossOrigin: http.NewCrossOriginProtection(),
+		streams: make(chan struct{}, c.Streams),
+	}
 	engine := s.engine()
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
 	documents, clusters, plans := &documentRoutes{s}, &clusterRoutes{s}, &planRoutes{s}
 	s.sessions(api)
 	s.users(api)
+	s.tokens(api)
 	s.auditTrail(api)
 	documents.documents(api)
 	clusters.clusters(api)
@@ -191,7 +197,7 @@ func (s *server) engine() *gin.Engine {
 	engine.RedirectTrailingSlash = false
 	engine.ContextWithFallback = true
 	_ = engine.SetTrustedProxies(nil) // clientAddress looks at them; nil never fails
-	engine.Use(s.accessLog, s.recovery)
+	engine.Use(s.accessLog, s.recovery, s.sameOrigin)
 	s.probes(engine)
 	if s.Manual != nil {
 		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs", gin.WrapH(s.Manual))
@@ -228,12 +234,17 @@ func description(version string) huma.Config {
 	// bodies hold problems too
 	conf.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), reflect.TypeFor[wire.Problem]())
 	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login."},
+		bearer: {Type: "http", Scheme: "bearer", Description: "The token of a login, or an API token."},
+		cookie: {Type: "apiKey", In: "cookie", Name: SessionCookie, Description: "The session of a browser."},
 	}
 	return conf
 }
 
-const bearer = "bearer"
+// The names of the ways to show a token.
+const (
+	bearer = "bearer"
+	cookie = "cookie"
+)
 
 // operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name
 // of the object is in the path. Who may not is refused before the request is looked at.
@@ -245,7 +256,7 @@ func operation[I, O any](
 		ID: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, Action: action, Kind: kind,
 	})
 	if action != "" {
-		op.Security = []map[string][]string{{bearer: {}}}
+		op.Security = []map[string][]string{{bearer: {}}, {cookie: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
 		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind))
 		if slices.Contains([]string{"make-plan", "check-cluster", "verify-audit"}, op.OperationID) {
@@ -298,7 +309,7 @@ func (s *server) abort(g *gin.Context, err error) {
 
 // authenticate lets a request through only with a good token.
 func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	token := bearerToken(ctx.Header("Authorization"))
+	token := tokenOf(humagin.Unwrap(ctx).Request)
 	actor, err := s.Auth.Authenticate(ctx.Context(), token)
 	if err != nil {
 		s.attempted(ctx.Context(), err)

@@ -194,7 +194,7 @@ func (s *server) untilRevoked(ctx context.Context, cancel context.CancelFunc, to
 			return
 		case <-tick.C:
 		}
-		if _, err := s.Auth.Authenticate(ctx, token); director.KindOf(err) == director.KindUnauthenticated {
+		if err := s.Auth.Recheck(ctx, token); director.KindOf(err) == director.KindUnauthenticated {
 			cancel()
 			return
 		}

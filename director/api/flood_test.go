@@ -49,7 +49,7 @@ func BenchmarkLoginFlood(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	token, _, err := svc.Login(b.Context(), "admin", password, "")
+	token, _, err := svc.Login(b.Context(), auth.Login{User: "admin", Password: password, Address: ""})
 	if err != nil {
 		b.Fatal(err)
 	}

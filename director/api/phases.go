@@ -29,7 +29,7 @@ func (s *planRoutes) phases(api huma.API) {
 			"be used again. A cluster that another plan " +
 			"holds is waited for: the task continues when a person asks for it, here or at its place.",
 		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, director.ActRun, kindPlan,
+	}, director.ActRun, kindPhase,
 		func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
 			v, err := s.Phases.AskPhase(ctx, a.User, in.Body.TaskID, in.Body.Request())
 			if err != nil {
@@ -41,7 +41,7 @@ func (s *planRoutes) phases(api huma.API) {
 		OperationID: "get-phase", Method: http.MethodGet, Path: "/phases/{task_id}", Tags: tags,
 		Summary:     "Get a task of an outer plan",
 		Description: "A task that waits continues if it can now.", Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindPlan,
+	}, director.ActRead, kindPhase,
 		func(ctx context.Context, _ director.Actor, in *taskRef) (*body[wire.PhaseTask], error) {
 			v, err := s.Phases.Phase(ctx, in.TaskID)
 			if err != nil {
@@ -50,6 +50,9 @@ func (s *planRoutes) phases(api huma.API) {
 			return &body[wire.PhaseTask]{phaseOf(v)}, nil
 		})
 }
+
+// kindPhase is what an outer planner asks for. It is a kind of its own, so that a token can be for it alone.
+const kindPhase = "Phase"
 
 func phaseOf(v phases.View) wire.PhaseTask {
 	out := wire.PhaseTask{

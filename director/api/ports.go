@@ -67,6 +67,8 @@ type Users interface {
 	Create(
 		ctx context.Context, actor, name string, role director.UserRole,
 	) (director.User, identity.OneTime, error)
+	// CreateService makes a service account, which has no password; conflict if there is a user of the name.
+	CreateService(ctx context.Context, actor, name string, role director.UserRole) (director.User, error)
 	// Reset gives a user a new one-time password and ends all sessions.
 	Reset(ctx context.Context, actor, name string) (director.User, identity.OneTime, error)
 	// Disable ends all sessions and refuses new ones; conflict for the last admin.
@@ -81,6 +83,14 @@ type Users interface {
 	Sessions(ctx context.Context, name string) ([]director.Token, error)
 	// Revoke ends one session of the user, or is not_found.
 	Revoke(ctx context.Context, actor, name, id string) error
+	// CreateToken makes an API token and returns it this once: the actor's own one, or one of a service account.
+	CreateToken(
+		ctx context.Context, actor director.Actor, user string, n identity.NewToken,
+	) (director.Secret, director.Token, error)
+	// Tokens lists the API tokens of the user that have not ended.
+	Tokens(ctx context.Context, name string) ([]director.Token, error)
+	// RevokeToken ends one API token of the user, or is not_found.
+	RevokeToken(ctx context.Context, actor, name, id string) error
 }
 
 // Documents is what the API offers of documents.

@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -22,27 +24,35 @@ func (s *server) sessions(api huma.API) {
 		Errors:  []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 	}, "", "", s.login)
 	operation(s, api, huma.Operation{
+		OperationID: "login-browser", Method: http.MethodPost, Path: "/session", Tags: tags,
+		Summary: "Log a browser in",
+		Description: "The token is in a cookie that no script can read, and not in the answer. It ends when it " +
+			"is not used for a while. Requests that other sites make with the cookie are refused.",
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
+	}, "", "", s.loginBrowser)
+	operation(s, api, huma.Operation{
 		OperationID: "logout", Method: http.MethodPost, Path: "/logout", Tags: tags, Summary: "End the token",
 		DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, _ *empty) (*empty, error) {
+	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, _ *empty) (*cookieAnswer, error) {
 		err := s.Auth.Logout(ctx, a)
 		if err == nil {
 			err = s.audited(ctx, a.User, "logout", "User/"+a.User, nil)
 		}
-		return nil, err
+		if err != nil || a.Kind != director.TokenBrowser {
+			return nil, err
+		}
+		return &cookieAnswer{SetCookie: sessionCookie("", time.Time{})}, nil
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "me", Method: http.MethodGet, Path: "/me", Tags: tags, Summary: "Say who asks",
 	}, director.ActSelf, "", func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
-		return &body[wire.Me]{wire.Me{
-			User: a.User, Role: string(a.Role), MustChangePassword: a.MustChange, ExpiresAt: a.Expires,
-		}}, nil
+		return &body[wire.Me]{wire.MeOf(a)}, nil
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
 		Summary:     "Change the own password",
-		Description: "All other tokens of the user end.", DefaultStatus: http.StatusNoContent,
-	}, director.ActSelf, "", s.changePassword)
+		Description: "All other sessions of the user end. API tokens stay.", DefaultStatus: http.StatusNoContent,
+	}, director.ActAccount, "", s.changePassword)
 
 	tags = []string{"Service"}
 	operation(s, api, huma.Operation{
@@ -65,25 +75,36 @@ func (s *server) sessions(api huma.API) {
 func (s *server) login(
 	ctx context.Context, _ director.Actor, in *struct{ Body wire.Login },
 ) (*body[wire.Session], error) {
-	err := s.limit.take(in.Body.User, note(ctx).address)
-	var token director.Secret
-	var actor director.Actor
-	if err == nil {
-		token, actor, err = s.Auth.Login(ctx, in.Body.User, director.Secret(in.Body.Password), note(ctx).address)
-	}
-	// An attempt that cannot be recorded gets no token.
-	if aerr := s.audited(ctx, actor.User, "login", "User/"+in.Body.User, err); err == nil {
-		err = aerr
-	}
+	token, actor, err := s.enter(ctx, in.Body, false)
 	if err != nil {
 		return nil, err
 	}
-	s.limit.succeeded(in.Body.User, note(ctx).address)
-	note(ctx).user = actor.User
 	return &body[wire.Session]{wire.Session{
 		Token: token.Reveal(), ExpiresAt: actor.Expires, User: actor.User, Role: string(actor.Role),
 		MustChangePassword: actor.MustChange,
 	}}, nil
+}
+
+// enter logs a user in, within the limit, and records it.
+func (s *server) enter(ctx context.Context, l wire.Login, browser bool) (director.Secret, director.Actor, error) {
+	err := s.limit.take(l.User, note(ctx).address)
+	var token director.Secret
+	var actor director.Actor
+	if err == nil {
+		token, actor, err = s.Auth.Login(ctx, auth.Login{
+			User: l.User, Password: director.Secret(l.Password), Address: note(ctx).address, Browser: browser,
+		})
+	}
+	// An attempt that cannot be recorded gets no token.
+	if aerr := s.audited(ctx, actor.User, "login", "User/"+l.User, err); err == nil {
+		err = aerr
+	}
+	if err != nil {
+		return "", director.Actor{}, err
+	}
+	s.limit.succeeded(l.User, note(ctx).address)
+	note(ctx).user = actor.User
+	return token, actor, nil
 }
 
 func (s *server) changePassword(

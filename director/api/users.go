@@ -57,18 +57,7 @@ func (s *server) users(api huma.API) {
 		Description: "The answer has a one-time password, which is shown this once and must be changed at the first " +
 			"login.",
 		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusCreated,
-	}, director.ActUsers, kindUser,
-		func(
-			ctx context.Context, a director.Actor, in *struct{ Body wire.NewUser },
-		) (*created[wire.OneTimePassword], error) {
-			u, once, err := s.Users.Create(ctx, a.User, in.Body.Name, director.UserRole(in.Body.Role))
-			if err != nil {
-				return nil, err
-			}
-			return &created[wire.OneTimePassword]{
-				Location: prefixed("/users/" + u.Name), Body: oneTimeOf(u, once),
-			}, nil
-		})
+	}, director.ActUsers, kindUser, s.createUser)
 	operation(s, api, huma.Operation{
 		OperationID: "get-user", Method: http.MethodGet, Path: "/users/{name}", Tags: tags, Summary: "Get a user",
 		Errors: []int{http.StatusNotFound},
@@ -88,9 +77,27 @@ func (s *server) users(api huma.API) {
 	s.userSessions(api, tags)
 }
 
+func (s *server) createUser(
+	ctx context.Context, a director.Actor, in *struct{ Body wire.NewUser },
+) (*created[wire.OneTimePassword], error) {
+	var u director.User
+	var once identity.OneTime
+	var err error
+	name, role := in.Body.Name, director.UserRole(in.Body.Role)
+	if in.Body.Service {
+		u, err = s.Users.CreateService(ctx, a.User, name, role)
+	} else {
+		u, once, err = s.Users.Create(ctx, a.User, name, role)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &created[wire.OneTimePassword]{Location: prefixed("/users/" + u.Name), Body: oneTimeOf(u, once)}, nil
+}
+
 func oneTimeOf(u director.User, o identity.OneTime) wire.OneTimePassword {
 	return wire.OneTimePassword{
-		User: wire.UserOf(u), Password: o.Password.Reveal(), ExpiresAt: o.Expires.UTC(),
+		User: wire.UserOf(u), Password: o.Password.Reveal(), ExpiresAt: wire.Optional(o.Expires),
 	}
 }
 
@@ -110,7 +117,7 @@ func (s *server) userVerbs(api huma.API, tags []string) {
 		}
 	}
 	operation(s, api, verb("disable", "Disable a user",
-		"All sessions of the user end at once. The last enabled admin cannot be disabled."),
+		"All sessions and API tokens of the user end at once. The last enabled admin cannot be disabled."),
 		director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Disable(ctx, a.User, in.Name))
@@ -158,14 +165,14 @@ func (s *server) userSessions(api huma.API, tags []string) {
 	operation(s, api, huma.Operation{
 		OperationID: "list-own-sessions", Method: http.MethodGet, Path: "/sessions", Tags: []string{"Session"},
 		Summary: "List the own sessions",
-	}, director.ActSelf, "",
+	}, director.ActAccount, "",
 		func(ctx context.Context, a director.Actor, _ *empty) (*body[wire.LoginSessions], error) {
 			return list(ctx, a, a.User)
 		})
 	own := end
 	own.OperationID, own.Path, own.Tags = "end-own-session", "/sessions/{id}", []string{"Session"}
 	own.Summary = "End one of the own sessions"
-	operation(s, api, own, director.ActSelf, "",
+	operation(s, api, own, director.ActAccount, "",
 		func(ctx context.Context, a director.Actor, in *sessionInput) (*empty, error) {
 			return nil, s.Users.Revoke(ctx, a.User, a.User, in.ID)
 		})

@@ -51,7 +51,8 @@ type Store interface {
 
 // Config sets what New may leave to defaults.
 type Config struct {
-	TokenTTL time.Duration    // how long a token is good for; 0 means 12 hours
+	TokenTTL time.Duration    // how long a login is good for; 0 means 12 hours
+	Idle     time.Duration    // a browser's session ends so long after its last use; 0 means 2 hours
 	Hash     Params           // of argon2id; zero means DefaultParams
 	Now      func() time.Time // the clock; nil means time.Now
 	// OneTimeTTL is how long a one-time password is good for; 0 means 24 hours.
@@ -65,6 +66,7 @@ type Service struct {
 	*hasher
 	store Store
 	ttl   time.Duration
+	idle  time.Duration
 	now   func() time.Time
 	once  time.Duration
 	told  func(user string)
@@ -78,6 +80,9 @@ type Service struct {
 func New(store Store, c Config) (*Service, error) {
 	if c.TokenTTL == 0 {
 		c.TokenTTL = 12 * time.Hour
+	}
+	if c.Idle == 0 {
+		c.Idle = 2 * time.Hour
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -93,8 +98,8 @@ func New(store Store, c Config) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		hasher: h, store: store, ttl: c.TokenTTL, now: c.Now, once: c.OneTimeTTL, told: c.Changed,
-		dummy: h.params.hash("nobody"),
+		hasher: h, store: store, ttl: c.TokenTTL, idle: c.Idle, now: c.Now, once: c.OneTimeTTL,
+		told: c.Changed, dummy: h.params.hash("nobody"),
 	}, nil
 }
 
@@ -177,21 +182,30 @@ func wrongPassword() error {
 	}
 }
 
+// Login is a login with a password.
+type Login struct {
+	User     string
+	Password director.Secret
+	Address  string // where it comes from, for the list of sessions
+	Browser  bool   // the token is for a browser: it ends sooner without use
+}
+
 // Login returns a new token for the user with the password. An unknown user and a wrong password give the same error,
-// after about the same time. address is where the login comes from, for the list of sessions.
-func (s *Service) Login(
-	ctx context.Context, name string, password director.Secret, address string,
-) (director.Secret, director.Actor, error) {
+// after about the same time. A service account has no password, and is unknown here.
+func (s *Service) Login(ctx context.Context, l Login) (director.Secret, director.Actor, error) {
 	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
-	u, err := s.store.GetUser(ctx, name)
+	u, err := s.store.GetUser(ctx, l.User)
+	if err == nil && u.Service {
+		err = wrongPassword()
+	}
 	hash := u.PasswordHash
 	if err != nil {
-		if director.KindOf(err) != director.KindNotFound {
+		if kind := director.KindOf(err); kind != director.KindNotFound && kind != director.KindUnauthenticated {
 			return fail(err)
 		}
 		hash = s.dummy
 	}
-	ok, matchErr := s.matches(ctx, hash, password)
+	ok, matchErr := s.matches(ctx, hash, l.Password)
 	switch {
 	case matchErr != nil:
 		return fail(matchErr)
@@ -205,13 +219,19 @@ func (s *Service) Login(
 			director.KindUnauthenticated, "auth.login", "the one-time password has expired",
 		).WithHint("ask an administrator for a new one; a restart of the director makes one for %s", AdminName))
 	}
-	if u, err = s.rehash(ctx, u, password); err != nil {
+	if u, err = s.rehash(ctx, u, l.Password); err != nil {
 		return fail(err)
 	}
 	s.sweep(ctx)
 	token := director.Secret("kaas_" + random(32))
 	now := s.now().UTC()
-	t := director.Token{Hash: hashOf(token), User: u.Name, Created: now, Expires: now.Add(s.ttl), Address: address}
+	t := director.Token{
+		Hash: hashOf(token), User: u.Name, Kind: director.TokenLogin, Scope: director.ScopeAll, Created: now,
+		Expires: now.Add(s.ttl), Address: l.Address,
+	}
+	if l.Browser {
+		t.Kind, t.Idle = director.TokenBrowser, s.idle
+	}
 	switch err := s.store.AddToken(ctx, t, u); director.KindOf(err) {
 	case director.KindStale, director.KindNotFound: // disabled, deleted or reset since the password was compared
 		return fail(wrongPassword())
@@ -262,13 +282,37 @@ func (s *Service) sweep(ctx context.Context) {
 }
 
 func actorOf(u director.User, t director.Token) director.Actor {
-	return director.Actor{User: u.Name, Role: u.Role, MustChange: u.MustChange, Expires: t.Expires, TokenHash: t.Hash}
+	return director.Actor{
+		User: u.Name, Role: u.Role, Kind: t.Kind, Scope: t.Scope, MustChange: u.MustChange, Expires: t.Ends(),
+		TokenHash: t.Hash,
+	}
 }
 
-// Authenticate returns whose token it is, or unauthenticated.
+// APIToken returns a random token for a program, and what is kept of it.
+func (s *Service) APIToken() (token director.Secret, hash string) {
+	token = director.Secret("kaas_api_" + random(32))
+	return token, hashOf(token)
+}
+
+// Authenticate returns whose token it is, or unauthenticated. It is a use of the token.
 func (s *Service) Authenticate(ctx context.Context, token director.Secret) (director.Actor, error) {
-	fail := func(msg string) (director.Actor, error) {
-		return director.Actor{}, &director.Error{
+	t, u, err := s.look(ctx, token)
+	if err != nil {
+		return director.Actor{}, err
+	}
+	return actorOf(u, s.touch(ctx, t)), nil
+}
+
+// Recheck returns nil while the token is good, and otherwise what Authenticate returns. It is no use of the token: a
+// stream that stays open does not keep a browser's session.
+func (s *Service) Recheck(ctx context.Context, token director.Secret) error {
+	_, _, err := s.look(ctx, token)
+	return err
+}
+
+func (s *Service) look(ctx context.Context, token director.Secret) (director.Token, director.User, error) {
+	fail := func(msg string) (director.Token, director.User, error) {
+		return director.Token{}, director.User{}, &director.Error{
 			Kind: director.KindUnauthenticated, Op: "auth.token", Msg: msg, Hint: "log in again",
 		}
 	}
@@ -281,38 +325,45 @@ func (s *Service) Authenticate(ctx context.Context, token director.Secret) (dire
 	case director.KindOf(err) == director.KindNotFound:
 		return fail("the token is not valid")
 	case err != nil:
-		return director.Actor{}, err
-	case !s.now().Before(t.Expires):
+		return director.Token{}, director.User{}, err
+	case !s.now().Before(t.Ends()):
 		return fail("the token has expired")
 	}
-	s.touch(ctx, t)
 	u, err := s.store.GetUser(ctx, t.User)
 	switch {
 	case director.KindOf(err) == director.KindNotFound:
 		return fail("the token is not valid")
 	case err != nil:
-		return director.Actor{}, err
+		return director.Token{}, director.User{}, err
 	case !u.Disabled.IsZero():
 		return fail("the user is disabled")
 	}
-	return actorOf(u, t), nil
+	return t, u, nil
 }
 
-// touchEvery is how exact the time of the last use of a token is; touchWithin bounds what a request waits for it.
+// touchEvery is how exact the time of the last use of a token is. A session that ends without use is noted at least
+// touchParts times until then. touchWithin bounds what a request waits for it.
 const (
 	touchEvery  = 5 * time.Minute
+	touchParts  = 60
 	touchWithin = 200 * time.Millisecond
 )
 
-// touch notes that the token is used. A failure is no reason to refuse a request.
-func (s *Service) touch(ctx context.Context, t director.Token) {
-	now := s.now()
-	if now.Sub(t.Used) < touchEvery {
-		return
+// touch notes that the token is used, and returns it with what was noted. A failure is no reason to refuse a request.
+func (s *Service) touch(ctx context.Context, t director.Token) director.Token {
+	now, every := s.now().UTC(), touchEvery
+	if t.Idle > 0 {
+		every = min(every, t.Idle/touchParts)
+	}
+	if now.Sub(t.Used) < every {
+		return t
 	}
 	ctx, cancel := context.WithTimeout(ctx, touchWithin)
 	defer cancel()
-	_ = s.store.TouchToken(ctx, t.Hash, now)
+	if err := s.store.TouchToken(ctx, t.Hash, now); err == nil {
+		t.Used = now
+	}
+	return t
 }
 
 // Logout ends the actor's token. No error if it has ended.
@@ -335,7 +386,8 @@ func (s *Service) Confirm(ctx context.Context, a director.Actor, password direct
 	return err
 }
 
-// ChangePassword replaces the actor's password and ends all other tokens of the user.
+// ChangePassword replaces the actor's password and ends all other sessions of the user. API tokens stay: programs use
+// them, and creating one needs the password.
 func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error {
 	u, err := s.store.GetUser(ctx, a.User)
 	if err != nil {
@@ -369,7 +421,8 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 		}
 		now := s.now().UTC()
 		e.User.PasswordHash, e.User.MustChange, e.User.PasswordSet, e.User.Updated = hash, false, now, now
-		e.EndTokens, e.Keep, e.Actor, e.Action = true, a.TokenHash, a.User, "change password"
+		e.EndTokens, e.Keep, e.KeepAPI = true, a.TokenHash, true
+		e.Actor, e.Action = a.User, "change password"
 		return nil
 	})
 	if err == nil {

@@ -59,14 +59,14 @@ func TestFirstStart(t *testing.T) {
 	if again, created, err := s.EnsureAdmin(ctx, ""); err != nil || created || again != "" {
 		t.Errorf("a second start made another admin: %v, %v", created, err)
 	}
-	token, actor, err := s.Login(ctx, auth.AdminName, once, "192.0.2.1")
+	token, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: once})
 	if err != nil || !actor.MustChange || actor.Role != director.RoleAdmin {
 		t.Fatalf("login: %+v, %v", actor, err)
 	}
 	if err := s.Require(actor, director.ActRead, director.Object{}); director.KindOf(err) != director.KindForbidden {
 		t.Errorf("a one-time password is good for more than its change: %v", err)
 	}
-	other, _, err := s.Login(ctx, auth.AdminName, once, "192.0.2.1")
+	other, _, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: once})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	_, err = s.Authenticate(ctx, other)
 	wantKind(t, err, director.KindUnauthenticated)
-	_, _, err = s.Login(ctx, auth.AdminName, once, "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: once})
 	wantKind(t, err, director.KindUnauthenticated)
 
 	all, _, _ := users.UserPage(ctx, "", director.Page{})
@@ -105,7 +105,7 @@ func TestInitialPassword(t *testing.T) {
 	if err != nil || !created || once != "" {
 		t.Fatalf("EnsureAdmin: %v, %v", created, err)
 	}
-	if _, actor, err := s.Login(ctx, auth.AdminName, "given by a file", "192.0.2.1"); err != nil || actor.MustChange {
+	if _, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "given by a file"}); err != nil || actor.MustChange {
 		t.Errorf("login: %+v, %v", actor, err)
 	}
 }
@@ -117,14 +117,14 @@ func TestLogin(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	_, _, wrong := s.Login(ctx, auth.AdminName, "wrong horse battery", "192.0.2.1")
+	_, _, wrong := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "wrong horse battery"})
 	wantKind(t, wrong, director.KindUnauthenticated)
-	_, _, nobody := s.Login(ctx, "nobody", "correct horse battery", "192.0.2.1")
+	_, _, nobody := s.Login(ctx, auth.Login{User: "nobody", Password: "correct horse battery"})
 	wantKind(t, nobody, director.KindUnauthenticated)
 	if wrong.Error() != nobody.Error() {
 		t.Errorf("the answers tell who exists: %q, %q", wrong, nobody)
 	}
-	token, actor, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	token, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestLogin(t *testing.T) {
 	_, err = s.Authenticate(ctx, token)
 	wantKind(t, err, director.KindUnauthenticated)
 
-	second, actor2, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	second, actor2, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("a second logout: %v", err)
 	}
 
-	third, _, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	third, _, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestChangePasswordRefuses(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, now); err != nil {
 		t.Fatal(err)
 	}
-	_, actor, err := s.Login(ctx, auth.AdminName, now, "192.0.2.1")
+	_, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,14 +200,14 @@ func TestChangePasswordRefuses(t *testing.T) {
 	if err := s.ChangePassword(ctx, actor, now, long); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.Login(ctx, auth.AdminName, long[:199]+"y", "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: long[:199] + "y"})
 	wantKind(t, err, director.KindUnauthenticated)
 }
 
 // TestCan is the whole matrix: each role, action and kind. What is not written here is refused.
 func TestCan(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan", "Schedule", "Credentials", "User"}
+	kinds := []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan", "Schedule", "Credentials", "User", "Audit", "Phase"}
 	all := func(string) bool { return true }
 	only := func(some ...string) func(string) bool {
 		return func(kind string) bool { return slices.Contains(some, kind) }
@@ -215,10 +215,10 @@ func TestCan(t *testing.T) {
 	want := map[director.UserRole]map[director.Action]func(kind string) bool{
 		director.RoleAdmin: {},
 		director.RoleOperator: {
-			director.ActRead: func(kind string) bool { return kind != "User" },
+			director.ActRead: func(kind string) bool { return kind != "User" && kind != "Audit" },
 			director.ActPlan: all, director.ActRun: all, director.ActInventory: all,
 		},
-		director.RoleUser:    {director.ActRead: only("Cluster", "Plan", "Release")},
+		director.RoleUser:    {director.ActRead: only("Cluster", "Plan", "Phase", "Release")},
 		director.RoleAuditor: {director.ActRead: all},
 		"owner":              {},
 		"":                   {},
@@ -230,15 +230,15 @@ func TestCan(t *testing.T) {
 		for _, action := range director.Actions() {
 			for _, kind := range kinds {
 				o := director.Object{Kind: kind, Name: "x"}
-				self := action == director.ActSelf
+				self := action == director.ActSelf || action == director.ActAccount
 				allowed := self || may[action] != nil && may[action](kind)
-				if got := auth.Can(director.Actor{User: "u", Role: role}, action, o); got != allowed {
+				if got := auth.Can(director.Actor{User: "u", Role: role, Scope: director.ScopeAll}, action, o); got != allowed {
 					t.Errorf("Can(%q, %s, %s) = %v", role, action, kind, got)
 				}
-				if auth.Can(director.Actor{Role: role}, action, o) {
+				if auth.Can(director.Actor{Role: role, Scope: director.ScopeAll}, action, o) {
 					t.Errorf("an actor without a name may %s %s", action, kind)
 				}
-				fresh := director.Actor{User: "u", Role: role, MustChange: true}
+				fresh := director.Actor{User: "u", Role: role, Scope: director.ScopeAll, MustChange: true}
 				if got := auth.Can(fresh, action, o); got != self {
 					t.Errorf("with a one-time password: Can(%q, %s, %s) = %v", role, action, kind, got)
 				}
@@ -247,11 +247,102 @@ func TestCan(t *testing.T) {
 	}
 }
 
+// TestScopes is the whole matrix of tokens: a scope narrows what the role may do, and never adds to it.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"", "Provider", "Cluster", "Plan", "User", "Audit", "Phase"}
+	within := map[director.TokenScope]func(a director.Action, kind string) bool{
+		director.ScopeAll:    func(director.Action, string) bool { return true },
+		director.ScopeRead:   func(a director.Action, _ string) bool { return a == director.ActRead },
+		director.ScopePhases: func(_ director.Action, kind string) bool { return kind == "Phase" },
+		"other":              func(director.Action, string) bool { return false },
+		"":                   func(director.Action, string) bool { return false },
+	}
+	for scope, good := range within {
+		for _, role := range director.UserRoles() {
+			for _, action := range director.Actions() {
+				for _, kind := range kinds {
+					o := director.Object{Kind: kind}
+					login := director.Actor{User: "u", Role: role, Scope: director.ScopeAll, Kind: director.TokenLogin}
+					token := director.Actor{User: "u", Role: role, Scope: scope, Kind: director.TokenAPI}
+					want := auth.Can(login, action, o) && good(action, kind) && action != director.ActAccount
+					if action == director.ActSelf {
+						want = slices.Contains(director.TokenScopes(), scope)
+					}
+					if got := auth.Can(token, action, o); got != want {
+						t.Errorf("scope %q, role %s: Can(%s, %s) = %v", scope, role, action, kind, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A browser's session ends when it is not used for a while, and at the latest when a login does. A stream that stays
+// open is no use.
+func TestBrowserSessionsSlide(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, users, clock := setup(t) // a login lasts one hour
+	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
+		t.Fatal(err)
+	}
+	short, err := auth.New(users, auth.Config{
+		Hash: auth.Params{MemoryKiB: 64, Passes: 1}, TokenTTL: time.Hour, Idle: 20 * time.Minute, Now: clock.now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := func() director.Secret {
+		t.Helper()
+		token, actor, err := short.Login(ctx, auth.Login{
+			User: auth.AdminName, Password: "correct horse battery", Address: "192.0.2.1", Browser: true,
+		})
+		if err != nil || actor.Kind != director.TokenBrowser || !actor.Expires.Equal(clock.now().Add(20*time.Minute)) {
+			t.Fatalf("%+v, %v", actor, err)
+		}
+		return token
+	}
+	idle, used := login(), login()
+	for range 3 {
+		clock.add(15 * time.Minute)
+		if a, err := short.Authenticate(ctx, used); err != nil || a.Expires.Before(clock.now().Add(15*time.Minute)) {
+			t.Fatalf("a session that is used: %+v, %v", a, err)
+		}
+		_ = short.Recheck(ctx, idle)
+	}
+	wantKind(t, short.Recheck(ctx, idle), director.KindUnauthenticated)
+	clock.add(14 * time.Minute)
+	if _, err := short.Authenticate(ctx, used); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(time.Minute)
+	_, err = short.Authenticate(ctx, used)
+	wantKind(t, err, director.KindUnauthenticated)
+}
+
+// A service account has no password, not even an empty one.
+func TestServiceAccountsCannotLogIn(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, users, _ := setup(t)
+	if err := users.PutUser(ctx, director.User{Name: "robot", Role: director.RoleAdmin, Service: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []director.Secret{"", "robot", "correct horse battery"} {
+		_, _, err := s.Login(ctx, auth.Login{User: "robot", Password: password})
+		wantKind(t, err, director.KindUnauthenticated)
+		if _, _, unknown := s.Login(ctx, auth.Login{User: "nobody", Password: password}); unknown.Error() != err.Error() {
+			t.Errorf("a service account shows itself: %v, %v", err, unknown)
+		}
+	}
+}
+
 // A refusal names the roles that may.
 func TestRequireNamesTheRoles(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
-	user := director.Actor{User: "u", Role: director.RoleUser}
+	user := director.Actor{User: "u", Role: director.RoleUser, Scope: director.ScopeAll}
 	for action, want := range map[director.Action]string{
 		director.ActPlan: "this needs the role admin or operator", director.ActApply: "this needs the role admin",
 		director.ActRead: "this needs the role admin or auditor",

@@ -11,6 +11,7 @@ import (
 const (
 	kindUser  = "User"
 	kindAudit = "Audit"
+	kindPhase = "Phase"
 )
 
 // rule says on which kinds of objects a role may do an action. A rule without kinds is for all of them.
@@ -37,7 +38,7 @@ var rules = map[director.UserRole]map[director.Action]rule{
 		director.ActInventory: {},
 	},
 	director.RoleUser: {
-		director.ActRead: {only: []string{"Cluster", "Plan", "Release"}},
+		director.ActRead: {only: []string{"Cluster", "Plan", kindPhase, "Release"}},
 	},
 	director.RoleAuditor: {
 		director.ActRead: {},
@@ -55,15 +56,32 @@ func everything() map[director.Action]rule {
 // Can reports whether actor may do the action on the object. It is the only place that decides, and it is pure.
 func Can(actor director.Actor, action director.Action, object director.Object) bool {
 	switch {
-	case actor.User == "":
+	case actor.User == "" || !within(actor, action, object):
 		return false
-	case action == director.ActSelf:
+	case action == director.ActSelf, action == director.ActAccount:
 		return true
 	case actor.MustChange:
 		return false
 	}
 	r, ok := rules[actor.Role][action]
 	return ok && r.covers(object.Kind)
+}
+
+// within reports whether the actor's token may be used for the action. An API token never manages the user's account:
+// who steals one cannot make another one of it, or lock the user out.
+func within(actor director.Actor, action director.Action, object director.Object) bool {
+	if actor.Kind == director.TokenAPI && action == director.ActAccount {
+		return false
+	}
+	switch actor.Scope {
+	case director.ScopeAll:
+		return true
+	case director.ScopeRead:
+		return action == director.ActSelf || action == director.ActRead
+	case director.ScopePhases:
+		return action == director.ActSelf || object.Kind == kindPhase
+	}
+	return false
 }
 
 // Require returns nil if Can says yes, and otherwise a forbidden error that tells what to do.
@@ -75,9 +93,13 @@ func (s *Service) Require(actor director.Actor, action director.Action, object d
 		return director.Errorf(director.KindForbidden, "auth.can", "the one-time password must be changed first").
 			WithHint("change it with: directorctl password")
 	}
+	if !within(actor, action, object) {
+		return director.Errorf(director.KindForbidden, "auth.can", "the token is not for this").
+			WithHint("its scope is %s; log in with a password, or use another token", actor.Scope)
+	}
 	var may []string
 	for _, role := range director.UserRoles() {
-		if Can(director.Actor{User: actor.User, Role: role}, action, object) {
+		if Can(director.Actor{User: actor.User, Role: role, Scope: director.ScopeAll}, action, object) {
 			may = append(may, string(role))
 		}
 	}

@@ -46,15 +46,15 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	ensure(true, 1)
 	ensure(true, 1)
 	c.add(time.Hour)
-	_, _, err = s.Login(ctx, auth.AdminName, kept[0], "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: kept[0]})
 	wantKind(t, err, director.KindUnauthenticated)
 	if director.HintOf(err) == "" {
 		t.Errorf("no next action: %v", err)
 	}
 	ensure(true, 2)
-	_, _, err = s.Login(ctx, auth.AdminName, kept[0], "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: kept[0]})
 	wantKind(t, err, director.KindUnauthenticated)
-	_, actor, err := s.Login(ctx, auth.AdminName, kept[1], "192.0.2.1")
+	_, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: kept[1]})
 	if err != nil || !actor.MustChange {
 		t.Fatalf("%+v, %v", actor, err)
 	}
@@ -63,7 +63,7 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	}
 	c.add(1000 * time.Hour)
 	ensure(false, 2)
-	if _, _, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1"); err != nil {
+	if _, _, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"}); err != nil {
 		t.Errorf("a password of one's own has expired: %v", err)
 	}
 }

@@ -40,13 +40,13 @@ func TestLoginRehashes(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := s.Login(ctx, name, "wrong horse battery", "192.0.2.1")
+		_, _, err := s.Login(ctx, auth.Login{User: name, Password: "wrong horse battery"})
 		wantKind(t, err, director.KindUnauthenticated)
 		if u, _ := users.GetUser(ctx, name); u.PasswordHash != hash {
 			t.Errorf("%s: a wrong password was stored", name)
 		}
 		for range 2 {
-			token, _, err := s.Login(ctx, name, "correct horse battery", "192.0.2.1")
+			token, _, err := s.Login(ctx, auth.Login{User: name, Password: "correct horse battery"})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -87,7 +87,7 @@ func TestDamagedHashes(t *testing.T) {
 		if err := users.PutUser(ctx, director.User{Name: "u", PasswordHash: hash, Updated: c.now()}); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := s.Login(ctx, "u", "correct horse battery", "192.0.2.1")
+		_, _, err := s.Login(ctx, auth.Login{User: "u", Password: "correct horse battery"})
 		wantKind(t, err, director.KindUnauthenticated)
 	}
 	if _, err := auth.New(users, auth.Config{Hash: auth.Params{MemoryKiB: 1 << 30, Passes: 1}}); err == nil {
@@ -102,7 +102,7 @@ func TestDisabledUsers(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	token, _, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +118,13 @@ func TestDisabledUsers(t *testing.T) {
 	disable(c.now())
 	_, err = s.Authenticate(ctx, token)
 	wantKind(t, err, director.KindUnauthenticated)
-	_, _, err = s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	wantKind(t, err, director.KindUnauthenticated)
 	if director.HintOf(err) == "" {
 		t.Error("who knows the password is not told that the user is disabled")
 	}
-	_, _, wrong := s.Login(ctx, auth.AdminName, "wrong horse battery", "192.0.2.1")
-	_, _, nobody := s.Login(ctx, "nobody", "wrong horse battery", "192.0.2.1")
+	_, _, wrong := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "wrong horse battery"})
+	_, _, nobody := s.Login(ctx, auth.Login{User: "nobody", Password: "wrong horse battery"})
 	if wrong.Error() != nobody.Error() {
 		t.Errorf("the answers tell who is disabled: %q, %q", wrong, nobody)
 	}
@@ -164,7 +164,7 @@ func TestDisabledDuringLogin(t *testing.T) {
 	if _, _, err := s.EnsureAdmin(ctx, "correct horse battery"); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.Login(ctx, auth.AdminName, "correct horse battery", "192.0.2.1")
+	_, _, err = s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	wantKind(t, err, director.KindUnauthenticated)
 	if tokens, _ := users.ListTokens(ctx, ""); len(tokens) != 0 {
 		t.Errorf("%d tokens are left", len(tokens))
@@ -182,7 +182,7 @@ func BenchmarkLogin(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := s.Login(b.Context(), auth.AdminName, "correct horse battery", "192.0.2.1"); err != nil {
+		if _, _, err := s.Login(b.Context(), auth.Login{User: auth.AdminName, Password: "correct horse battery"}); err != nil {
 			b.Fatal(err)
 		}
 	}

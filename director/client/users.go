@@ -42,13 +42,39 @@ func (c *userCalls) User(ctx context.Context, name string) (wire.User, error) {
 	return u, err
 }
 
-// CreateUser makes a user with a one-time password.
-func (c *userCalls) CreateUser(ctx context.Context, name, role string) (wire.OneTimePassword, error) {
+// CreateUser makes a user with a one-time password, or a service account.
+func (c *userCalls) CreateUser(ctx context.Context, u wire.NewUser) (wire.OneTimePassword, error) {
 	var o wire.OneTimePassword
-	err := c.call(ctx, request{
-		method: http.MethodPost, path: "/users", body: wire.NewUser{Name: name, Role: role},
-	}, &o)
+	err := c.call(ctx, request{method: http.MethodPost, path: "/users", body: u}, &o)
 	return o, err
+}
+
+func tokensPath(user string) string {
+	if user == "" {
+		return "/tokens"
+	}
+	return userPath(user, "/tokens")
+}
+
+// APITokens lists the API tokens of a user, or the own ones for "".
+func (c *userCalls) APITokens(ctx context.Context, user string) ([]wire.APIToken, error) {
+	var l wire.APITokens
+	err := c.call(ctx, request{method: http.MethodGet, path: tokensPath(user)}, &l)
+	return l.Items, err
+}
+
+// CreateAPIToken makes an API token for a service account, or an own one for "".
+func (c *userCalls) CreateAPIToken(ctx context.Context, user string, n wire.NewToken) (wire.CreatedToken, error) {
+	var t wire.CreatedToken
+	err := c.call(ctx, request{method: http.MethodPost, path: tokensPath(user), body: n}, &t)
+	return t, err
+}
+
+// RevokeAPIToken ends an API token of a user, or an own one for "".
+func (c *userCalls) RevokeAPIToken(ctx context.Context, user, id string) error {
+	return c.call(ctx, request{
+		method: http.MethodDelete, path: tokensPath(user) + "/" + url.PathEscape(id),
+	}, nil)
 }
 
 // ResetUser gives a user a new one-time password.

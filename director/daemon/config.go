@@ -50,6 +50,7 @@ type Config struct {
 	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
 	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
 	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
+	SessionIdle          Span       `yaml:"sessionIdle"`       // how long a browser's session lasts without use
 	ImageUploads         int        `yaml:"imageUploads"`      // uploads of images that may be open at once
 	ImageUploadsSize     model.Size `yaml:"imageUploadsSize"`  // the sum of their sizes
 	ImageReserve         model.Size `yaml:"imageReserve"`      // what images leave free on the disk, for the database
@@ -82,7 +83,8 @@ func DefaultConfig() Config {
 		StateDir: "/var/lib/director", Listen: ":8443", RegistryListen: ":5000", RegistryAnonymous: anonymousExisting,
 		AnsiblePlaybook: "ansible-playbook", Forks: 10, StepsAtOnce: 32,
 		ClonesPerProvider: 16, ClonesPerHost: 4, CreationsPerHour: 2000, PlanLife: Span(24 * time.Hour),
-		Approval: "none", TokenLife: Span(12 * time.Hour), LogFormat: "text",
+		Approval: "none", TokenLife: Span(12 * time.Hour), SessionIdle: Span(2 * time.Hour),
+		LogFormat:    "text",
 		ImageUploads: 16, ImageUploadsSize: 256 * model.GiB, ImageReserve: model.GiB,
 		Doors: defaultDoors(), Simulation: simulate.DefaultSettings(),
 	}
@@ -198,6 +200,9 @@ func (c Config) checkLimits(p *problems) {
 	}
 	if c.TokenLife < Span(time.Minute) {
 		p.add("tokenLife", "at least 1m", "%s is too short", time.Duration(c.TokenLife))
+	}
+	if c.SessionIdle < Span(time.Minute) {
+		p.add("sessionIdle", "at least 1m", "%s is too short", time.Duration(c.SessionIdle))
 	}
 	if c.ImageUploads < 1 || c.ImageUploads > 1000 {
 		p.add("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)

@@ -401,7 +401,9 @@ func (d *Daemon) environment(
 }
 
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
-	service, err := auth.New(db, auth.Config{TokenTTL: time.Duration(d.cfg.TokenLife), Changed: d.passwordChanged})
+	service, err := auth.New(db, auth.Config{
+		TokenTTL: time.Duration(d.cfg.TokenLife), Idle: time.Duration(d.cfg.SessionIdle), Changed: d.passwordChanged,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // person creates a user and returns a client of that user, whose one-time password is changed.
@@ -14,7 +15,7 @@ func person(
 	t *testing.T, c Config, d *Daemon, admin *client.Client, name string, role director.UserRole,
 ) *client.Client {
 	t.Helper()
-	once, err := admin.CreateUser(t.Context(), name, string(role))
+	once, err := admin.CreateUser(t.Context(), wire.NewUser{Name: name, Role: string(role)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 		d.log.WarnContext(r.Context(), "BREAK GLASS: a user was enabled and has a new one-time password",
 			"user", u.Name, "role", string(u.Role), "uid", p.uid)
 		_ = json.NewEncoder(w).Encode(wire.OneTimePassword{
-			User: wire.UserOf(u), Password: once.Password.Reveal(), ExpiresAt: once.Expires.UTC(),
+			User: wire.UserOf(u), Password: once.Password.Reveal(), ExpiresAt: wire.Optional(once.Expires),
 		})
 	}
 }

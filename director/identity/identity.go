@@ -18,11 +18,14 @@ type Store interface {
 	EditUser(ctx context.Context, name string, edit func(*director.UserEdit) error) error
 	UserPage(ctx context.Context, prefix string, p director.Page) ([]director.User, *director.Place, error)
 	ListTokens(ctx context.Context, user string) ([]director.Token, error)
-	RevokeToken(ctx context.Context, user, id, actor string, at time.Time) error
+	CreateToken(ctx context.Context, t director.Token, actor string) error
+	RevokeToken(ctx context.Context, user, id string, api bool, actor string, at time.Time) error
 }
 
-// Passwords makes one-time passwords.
+// Passwords makes one-time passwords and API tokens.
 type Passwords interface {
+	// APIToken returns a random token for a program, and what is kept of it.
+	APIToken() (token director.Secret, hash string)
 	// OneTime returns a random password, what is kept of it, and when it ends.
 	OneTime(ctx context.Context) (password director.Secret, hash string, expires time.Time, err error)
 }
@@ -117,6 +120,18 @@ func (s *Service) Create(
 	return u, OneTime{password, expires}, nil
 }
 
+// CreateService makes a service account, which has no password; conflict if there is a user of the name.
+func (s *Service) CreateService(
+	ctx context.Context, actor, name string, role director.UserRole,
+) (director.User, error) {
+	if p := slices.Concat(checkName(name), checkRole(role)); len(p) > 0 {
+		return director.User{}, director.Invalid("identity.create", "the service account cannot be created", p)
+	}
+	now := s.Now().UTC()
+	u := director.User{Name: name, Role: role, Service: true, Created: now, Updated: now}
+	return u, s.Store.AddUser(ctx, u, actor)
+}
+
 // Reset gives a user a new one-time password and ends all sessions. The own password is refused: a stolen session must
 // not become a password.
 func (s *Service) Reset(ctx context.Context, actor, name string) (director.User, OneTime, error) {
@@ -145,6 +160,10 @@ func (s *Service) reset(
 		return u, o, err
 	}
 	u, err = s.edit(ctx, name, func(e *director.UserEdit) error {
+		if e.User.Service {
+			return director.Errorf(director.KindConflict, "identity.reset", "%s is a service account", name).
+				WithHint("it has no password; create a token with: directorctl users create-token")
+		}
 		e.User.PasswordHash, e.User.MustChange, e.User.PasswordSet = hash, true, e.User.Updated
 		e.EndTokens = true
 		more(e)
@@ -157,7 +176,8 @@ func (s *Service) reset(
 	return u, OneTime{password, expires}, nil
 }
 
-// Disable ends all sessions of the user and refuses new ones. No error if it is so already. The last admin is refused.
+// Disable ends all sessions and API tokens of the user and refuses new ones. No error if it is so already. The last
+// admin is refused.
 func (s *Service) Disable(ctx context.Context, actor, name string) (director.User, error) {
 	return s.edit(ctx, name, func(e *director.UserEdit) error {
 		if err := keepAdmin(*e, "disabled"); err != nil {
@@ -227,7 +247,7 @@ func (s *Service) edit(
 
 // keepAdmin refuses to take away the last admin who can log in.
 func keepAdmin(e director.UserEdit, what string) error {
-	if e.User.Role != director.RoleAdmin || !e.User.Disabled.IsZero() || !e.LastAdmin {
+	if e.User.Role != director.RoleAdmin || e.User.Service || !e.User.Disabled.IsZero() || !e.LastAdmin {
 		return nil
 	}
 	return director.Errorf(
@@ -237,6 +257,12 @@ func keepAdmin(e director.UserEdit, what string) error {
 
 // Sessions lists the user's sessions that have not ended, the newest first; not_found if there is no such user.
 func (s *Service) Sessions(ctx context.Context, name string) ([]director.Token, error) {
+	return s.list(ctx, name, func(t director.Token) bool { return t.Kind != director.TokenAPI })
+}
+
+func (s *Service) list(
+	ctx context.Context, name string, keep func(director.Token) bool,
+) ([]director.Token, error) {
 	if _, err := s.Store.GetUser(ctx, name); err != nil {
 		return nil, err
 	}
@@ -245,12 +271,12 @@ func (s *Service) Sessions(ctx context.Context, name string) ([]director.Token, 
 		return nil, err
 	}
 	now := s.Now()
-	tokens = slices.DeleteFunc(tokens, func(t director.Token) bool { return !now.Before(t.Expires) })
+	tokens = slices.DeleteFunc(tokens, func(t director.Token) bool { return !now.Before(t.Ends()) || !keep(t) })
 	slices.SortStableFunc(tokens, func(a, b director.Token) int { return b.Created.Compare(a.Created) })
 	return tokens, nil
 }
 
 // Revoke ends one session of the user, or is not_found.
 func (s *Service) Revoke(ctx context.Context, actor, name, id string) error {
-	return s.Store.RevokeToken(ctx, name, id, actor, s.Now().UTC())
+	return s.Store.RevokeToken(ctx, name, id, false, actor, s.Now().UTC())
 }

@@ -59,7 +59,7 @@ func TestLifeOfAUser(t *testing.T) {
 	}
 	_, _, err = b.Create(ctx, "admin", "ann", director.RoleAdmin)
 	wantKind(t, err, director.KindConflict)
-	token, actor, err := b.auth.Login(ctx, "ann", once.Password, "192.0.2.1")
+	token, actor, err := b.auth.Login(ctx, auth.Login{User: "ann", Password: once.Password, Address: "192.0.2.1"})
 	if err != nil || !actor.MustChange {
 		t.Fatalf("%+v, %v", actor, err)
 	}
@@ -87,7 +87,7 @@ func TestLifeOfAUser(t *testing.T) {
 	}
 	_, err = b.auth.Authenticate(ctx, token) // it stays dead
 	wantKind(t, err, director.KindUnauthenticated)
-	if token, _, err = b.auth.Login(ctx, "ann", "ann's own password", "192.0.2.1"); err != nil {
+	if token, _, err = b.auth.Login(ctx, auth.Login{User: "ann", Password: "ann's own password"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.SetRole(ctx, "admin", "ann", director.RoleAdmin); err != nil {
@@ -178,7 +178,7 @@ func TestTheLastAdmin(t *testing.T) {
 func TestResetAndRescue(t *testing.T) {
 	t.Parallel()
 	ctx, b := t.Context(), setup(t)
-	token, _, err := b.auth.Login(ctx, "admin", "correct horse battery", "192.0.2.1")
+	token, _, err := b.auth.Login(ctx, auth.Login{User: "admin", Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestResetAndRescue(t *testing.T) {
 	if err != nil || !u.Disabled.IsZero() || len(b.changed) != 2 {
 		t.Fatalf("%+v, told %v, %v", u, b.changed, err)
 	}
-	if _, actor, err := b.auth.Login(ctx, "admin", once.Password, "192.0.2.1"); err != nil || !actor.MustChange {
+	if _, actor, err := b.auth.Login(ctx, auth.Login{User: "admin", Password: once.Password}); err != nil || !actor.MustChange {
 		t.Errorf("%+v, %v", actor, err)
 	}
 	_, _, err = b.Rescue(ctx, "uid 0", "nobody-here")
@@ -212,7 +212,7 @@ func TestRevoke(t *testing.T) {
 	ctx, b := t.Context(), setup(t)
 	var tokens []director.Secret
 	for range 2 {
-		token, _, err := b.auth.Login(ctx, "admin", "correct horse battery", "192.0.2.1")
+		token, _, err := b.auth.Login(ctx, auth.Login{User: "admin", Password: "correct horse battery"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,9 +127,9 @@ func (s *trailStore) AuditStart(ctx context.Context, from time.Time) (id int64, 
 }
 
 // WriteAudit writes the entries behind the id after and up to the id end, one a line, and returns the id of the last
-// one and how many they are. What it writes can be verified alone: it begins with the checkpoint ahead of its first entry
-// and ends with one at its last, which sign makes if there is none. It holds a page of entries in memory at most. sign
-// may be nil; then only checkpoints that are there are written.
+// one and how many they are. What it writes can be verified alone: it begins with the checkpoint ahead of its first
+// entry and ends with one at its last, which sign makes if there is none. It holds a page of entries in memory at most.
+// sign may be nil; then only checkpoints that are there are written.
 func (s *trailStore) WriteAudit(
 	ctx context.Context, w io.Writer, after, end int64, sign func(ctx context.Context, seq int64) error,
 ) (last, n int64, err error) {

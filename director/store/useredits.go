@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,7 +41,7 @@ func (t *userTx) editUser(name string, edit func(*director.UserEdit) error) erro
 	}
 	var others int64
 	err := t.db.Model(&userRow{}).Where(
-		"role = ? AND disabled_at = 0 AND name <> ?", string(director.RoleAdmin), name,
+		"role = ? AND disabled_at = 0 AND NOT service AND name <> ?", string(director.RoleAdmin), name,
 	).Count(&others).Error
 	if err != nil {
 		return dbError("store.user", "users", err)
@@ -70,7 +71,11 @@ func (t *userTx) applyEdit(e director.UserEdit) error {
 	if !e.EndTokens {
 		return nil
 	}
-	return t.db.Where("user_name = ? AND hash <> ?", e.User.Name, e.Keep).Delete(&tokenRow{}).Error
+	q := t.db.Where("user_name = ? AND hash <> ?", e.User.Name, e.Keep)
+	if e.KeepAPI {
+		q = q.Where("kind <> ?", string(director.TokenAPI))
+	}
+	return q.Delete(&tokenRow{}).Error
 }
 
 // lockUser reads the user and holds the row until the transaction ends.
@@ -110,19 +115,69 @@ func (s *userStore) TouchToken(ctx context.Context, hash string, at time.Time) e
 	return dbError("store.token", "the token", err)
 }
 
-// RevokeToken removes the token of the user whose id begins so, audited under the actor's name; not_found if there is
-// none.
-func (s *userStore) RevokeToken(ctx context.Context, user, id, actor string, at time.Time) error {
+// maxTokens is how many API tokens a user can have. It bounds what a program that makes one a day leaves.
+const maxTokens = 50
+
+// CreateToken stores an API token of an enabled user, audited under the actor's name; conflict if the user has one of
+// the name that has not expired, or too many. One of the name that has expired makes room.
+func (s *userStore) CreateToken(ctx context.Context, t director.Token, actor string) error {
+	const op = "store.token"
 	return s.Update(ctx, func(tx *Tx) error {
-		res := tx.db.Where("user_name = ? AND substr(hash, 1, 16) = ?", user, id).Delete(&tokenRow{})
+		var user userRow
+		if err := tx.lockUser(t.User, &user); err != nil {
+			return err
+		}
+		if user.DisabledAt != 0 {
+			return director.Errorf(director.KindConflict, op, "user %s is disabled", t.User).
+				WithHint("enable the user first")
+		}
+		old := tx.db.Where("user_name = ? AND kind = ? AND expires_at <= ?", t.User, string(director.TokenAPI),
+			micros(t.Created))
+		if err := old.Delete(&tokenRow{}).Error; err != nil {
+			return dbError(op, "the token", err)
+		}
+		var names []string
+		err := tx.db.Model(&tokenRow{}).Where("user_name = ? AND kind = ?", t.User, string(director.TokenAPI)).
+			Pluck("name", &names).Error
+		switch {
+		case err != nil:
+			return dbError(op, "the token", err)
+		case slices.Contains(names, t.Name):
+			return director.Errorf(director.KindConflict, op, "user %s has a token %s already", t.User, t.Name).
+				WithHint("choose another name, or revoke that one")
+		case len(names) >= maxTokens:
+			return director.Errorf(director.KindConflict, op, "user %s has %d tokens", t.User, len(names)).
+				WithHint("revoke those that are not used any more")
+		}
+		row := tokenRowOf(t)
+		if err := tx.db.Create(&row).Error; err != nil {
+			return dbError(op, "the token", err)
+		}
+		return tx.Audit(t.Created, actor, "create token "+t.Name+" ("+string(t.Scope)+")", "User/"+t.User)
+	})
+}
+
+// RevokeToken removes the token of the user whose id begins so, audited under the actor's name; not_found if there is
+// none. With api it is an API token, otherwise a session.
+func (s *userStore) RevokeToken(
+	ctx context.Context, user, id string, api bool, actor string, at time.Time,
+) error {
+	return s.Update(ctx, func(tx *Tx) error {
+		what, verb, sign := "session", "end session ", "<>"
+		if api {
+			what, verb, sign = "token", "revoke token ", "="
+		}
+		res := tx.db.Where(
+			"user_name = ? AND substr(hash, 1, 16) = ? AND kind "+sign+" ?", user, id, string(director.TokenAPI),
+		).Delete(&tokenRow{})
 		if res.Error != nil {
 			return dbError("store.token", "the token", res.Error)
 		}
 		if res.RowsAffected == 0 {
-			return director.Errorf(director.KindNotFound, "store.token", "there is no session %s of user %s", id, user).
-				WithHint("list them with: directorctl users sessions %s", user)
+			return director.Errorf(director.KindNotFound, "store.token", "user %s has no %s %s", user, what, id).
+				WithHint("list them with: directorctl users %ss %s", what, user)
 		}
-		return tx.Audit(at, actor, "end session "+id, "User/"+user)
+		return tx.Audit(at, actor, verb+id, "User/"+user)
 	})
 }
 

@@ -86,11 +86,11 @@ func TestEditUser(t *testing.T) {
 		if err := s.TouchToken(ctx, "0123456789abcdef00", time.Unix(7, 0)); err != nil {
 			t.Fatal(err)
 		}
-		err := s.RevokeToken(ctx, "bob", "0123456789abcdef", "test", time.Unix(8, 0))
+		err := s.RevokeToken(ctx, "bob", "0123456789abcdef", false, "test", time.Unix(8, 0))
 		if director.KindOf(err) != director.KindNotFound {
 			t.Errorf("a session of another user: %v", err)
 		}
-		if err := s.RevokeToken(ctx, "ann", "2123456789abcdef", "test", time.Unix(8, 0)); err != nil {
+		if err := s.RevokeToken(ctx, "ann", "2123456789abcdef", false, "test", time.Unix(8, 0)); err != nil {
 			t.Fatal(err)
 		}
 		err = s.EditUser(ctx, "ann", func(e *director.UserEdit) error {

@@ -12,7 +12,7 @@ import (
 type userRow struct {
 	Name                            string `gorm:"primaryKey"`
 	Role, Password                  string
-	MustChange                      bool
+	MustChange, Service             bool
 	PasswordAt, DisabledAt, LoginAt int64
 	CreatedAt, UpdatedAt            int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
 }
@@ -22,36 +22,39 @@ func (userRow) TableName() string { return "users" }
 func (r userRow) toDomain() director.User {
 	return director.User{
 		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
-		PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt), LastLogin: instant(r.LoginAt),
-		Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
+		Service: r.Service, PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt),
+		LastLogin: instant(r.LoginAt), Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
 	}
 }
 
 func userRowOf(u director.User) userRow {
 	return userRow{
 		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
-		PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled), LoginAt: micros(u.LastLogin),
-		CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
+		Service: u.Service, PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled),
+		LoginAt: micros(u.LastLogin), CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
 	}
 }
 
 type tokenRow struct {
-	Hash, UserName, Address      string
-	CreatedAt, ExpiresAt, UsedAt int64 `gorm:"autoCreateTime:false"`
+	Hash, UserName, Address            string
+	Kind, Name, Scope                  string
+	CreatedAt, ExpiresAt, UsedAt, Idle int64 `gorm:"autoCreateTime:false"`
 }
 
 func (tokenRow) TableName() string { return "tokens" }
 
 func (r tokenRow) toDomain() director.Token {
 	return director.Token{
-		Hash: r.Hash, User: r.UserName, Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt),
-		Address: r.Address, Used: instant(r.UsedAt),
+		Hash: r.Hash, User: r.UserName, Kind: director.TokenKind(r.Kind), Name: r.Name,
+		Scope: director.TokenScope(r.Scope), Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt),
+		Idle: time.Duration(r.Idle) * time.Microsecond, Address: r.Address, Used: instant(r.UsedAt),
 	}
 }
 
 func tokenRowOf(t director.Token) tokenRow {
 	return tokenRow{
-		Hash: t.Hash, UserName: t.User, CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires),
+		Hash: t.Hash, UserName: t.User, Kind: string(t.Kind), Name: t.Name, Scope: string(t.Scope),
+		CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires), Idle: t.Idle.Microseconds(),
 		Address: t.Address, UsedAt: micros(t.Used),
 	}
 }

@@ -11,6 +11,7 @@ type User struct {
 	Name               string     `json:"name"`
 	Role               string     `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool       `json:"must_change_password" doc:"The user has a one-time password."`
+	Service            bool       `json:"service" doc:"A service account: it has no password, and API tokens alone."`
 	DisabledAt         *time.Time `json:"disabled_at,omitempty" doc:"Since when the user may do nothing; absent for enabled users."`
 	LoginAt            *time.Time `json:"login_at,omitempty" doc:"The last login."`
 	PasswordAt         *time.Time `json:"password_at,omitempty" doc:"When the password was set."`
@@ -25,8 +26,47 @@ type Users struct {
 
 // NewUser asks for a user.
 type NewUser struct {
-	Name string `json:"name" minLength:"1" maxLength:"63" doc:"Lower-case letters, digits, dots, dashes and underscores."`
-	Role string `json:"role,omitempty" enum:"admin,operator,user,auditor" default:"user" doc:"What the user may do."`
+	Name    string `json:"name" minLength:"1" maxLength:"63" doc:"Lower-case letters, digits, dots, dashes and underscores."`
+	Role    string `json:"role,omitempty" enum:"admin,operator,user,auditor" default:"user" doc:"What the user may do."`
+	Service bool   `json:"service,omitempty" doc:"Create a service account for a program. It has no password."`
+}
+
+// NewToken asks for an API token.
+type NewToken struct {
+	Name     string `json:"name" minLength:"1" maxLength:"63" doc:"What the token is for. Lower-case letters, digits, dots, dashes and underscores."`
+	Scope    string `json:"scope,omitempty" enum:"all,read,phases" default:"all" doc:"What the token can be used for: all that the user may do, reading, or phases of an outer plan."`
+	Days     int    `json:"days,omitempty" minimum:"1" maximum:"366" default:"90" doc:"How long the token is good for."`
+	Password string `json:"password,omitempty" maxLength:"256" doc:"Your own password, for a token of your own."`
+}
+
+// CreatedToken is a new API token.
+type CreatedToken struct {
+	Token  string   `json:"token" doc:"Bearer token. It is shown this once."`
+	Record APIToken `json:"record"`
+}
+
+// APIToken is what is kept of an API token.
+type APIToken struct {
+	ID        string     `json:"id" doc:"Names the token. It is no secret."`
+	Name      string     `json:"name"`
+	Scope     string     `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
+	UsedAt    *time.Time `json:"used_at,omitempty" doc:"The last use, to five minutes; absent for never."`
+	Address   string     `json:"address,omitempty" doc:"From where the token was created."`
+}
+
+// APITokens are the API tokens of a user.
+type APITokens struct {
+	Items []APIToken `json:"items"`
+}
+
+// APITokenOf converts an API token.
+func APITokenOf(t director.Token) APIToken {
+	return APIToken{
+		ID: t.ID(), Name: t.Name, Scope: string(t.Scope), CreatedAt: t.Created.UTC(), ExpiresAt: t.Expires.UTC(),
+		UsedAt: Optional(t.Used), Address: t.Address,
+	}
 }
 
 // RoleChange gives a user another role.
@@ -36,18 +76,19 @@ type RoleChange struct {
 
 // OneTimePassword is a password that must be changed at the next login.
 type OneTimePassword struct {
-	User      User      `json:"user"`
-	Password  string    `json:"password" doc:"It is shown this once."`
-	ExpiresAt time.Time `json:"expires_at" doc:"Until when the user can log in with it."`
+	User      User       `json:"user"`
+	Password  string     `json:"password,omitempty" doc:"It is shown this once; absent for a service account."`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"Until when the user can log in with it."`
 }
 
 // LoginSession is a session of a user.
 type LoginSession struct {
 	ID        string     `json:"id" doc:"Names the session. It is no secret."`
 	CreatedAt time.Time  `json:"created_at" doc:"When the user logged in."`
-	ExpiresAt time.Time  `json:"expires_at"`
+	ExpiresAt time.Time  `json:"expires_at" doc:"When it ends, for a browser's session without further use."`
 	UsedAt    *time.Time `json:"used_at,omitempty" doc:"The last use, to five minutes."`
 	Address   string     `json:"address,omitempty" doc:"From where the user logged in."`
+	Kind      string     `json:"kind" enum:"login,browser" doc:"A program, or a browser."`
 	Current   bool       `json:"current" doc:"It is the session that asks."`
 }
 
@@ -59,8 +100,9 @@ type LoginSessions struct {
 // UserOf converts a user.
 func UserOf(u director.User) User {
 	return User{
-		Name: u.Name, Role: string(u.Role), MustChangePassword: u.MustChange, DisabledAt: Optional(u.Disabled),
-		LoginAt: Optional(u.LastLogin), PasswordAt: Optional(u.PasswordSet), CreatedAt: u.Created.UTC(),
+		Name: u.Name, Role: string(u.Role), Service: u.Service, MustChangePassword: u.MustChange,
+		DisabledAt: Optional(u.Disabled), LoginAt: Optional(u.LastLogin), PasswordAt: Optional(u.PasswordSet),
+		CreatedAt: u.Created.UTC(),
 	}
 }
 
@@ -69,8 +111,8 @@ func LoginSessionsOf(tokens []director.Token, current string) LoginSessions {
 	out := LoginSessions{Items: make([]LoginSession, len(tokens))}
 	for i, t := range tokens {
 		out.Items[i] = LoginSession{
-			ID: t.ID(), CreatedAt: t.Created.UTC(), ExpiresAt: t.Expires.UTC(), UsedAt: Optional(t.Used),
-			Address: t.Address, Current: t.Hash == current,
+			ID: t.ID(), CreatedAt: t.Created.UTC(), ExpiresAt: t.Ends().UTC(), UsedAt: Optional(t.Used),
+			Address: t.Address, Kind: string(t.Kind), Current: t.Hash == current,
 		}
 	}
 	return out

@@ -90,10 +90,20 @@ type Me struct {
 	User               string    `json:"user"`
 	Role               string    `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool      `json:"must_change_password"`
-	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends."`
+	Kind               string    `json:"kind" enum:"login,browser,api" doc:"What shows the token: a program after a login, a browser, or a program on its own."`
+	Scope              string    `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
+	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends. A browser's session ends later if it is used."`
 }
 
-// PasswordChange replaces the asking user's password. All other tokens of the user end.
+// MeOf says who the actor is.
+func MeOf(a director.Actor) Me {
+	return Me{
+		User: a.User, Role: string(a.Role), MustChangePassword: a.MustChange, Kind: string(a.Kind),
+		Scope: string(a.Scope), ExpiresAt: a.Expires.UTC(),
+	}
+}
+
+// PasswordChange replaces the asking user's password. All other sessions of the user end.
 type PasswordChange struct {
 	Current string `json:"current" doc:"The password up to now." minLength:"1" maxLength:"256"`
 	New     string `json:"new" doc:"The password from now on, 12 characters or more." minLength:"1" maxLength:"256"`

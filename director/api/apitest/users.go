@@ -61,7 +61,7 @@ func (s *Users) EditUser(_ context.Context, name string, edit func(*director.Use
 	}
 	e := director.UserEdit{User: u, LastAdmin: true}
 	for _, other := range s.users {
-		if other.Name != name && other.Role == director.RoleAdmin && other.Disabled.IsZero() {
+		if other.Name != name && other.Role == director.RoleAdmin && !other.Service && other.Disabled.IsZero() {
 			e.LastAdmin = false
 		}
 	}
@@ -73,7 +73,8 @@ func (s *Users) EditUser(_ context.Context, name string, edit func(*director.Use
 		delete(s.users, name)
 	}
 	for hash, t := range s.tokens {
-		if t.User == name && (e.Delete || e.EndTokens && hash != e.Keep) {
+		kept := hash == e.Keep || e.KeepAPI && t.Kind == director.TokenAPI
+		if t.User == name && (e.Delete || e.EndTokens && !kept) {
 			delete(s.tokens, hash)
 		}
 	}
@@ -144,11 +145,23 @@ func (s *Users) DeleteToken(_ context.Context, hash string) error {
 	return nil
 }
 
-// RevokeToken removes the token of the user with the id.
-func (s *Users) RevokeToken(_ context.Context, user, id, _ string, _ time.Time) error {
+// CreateToken stores an API token; conflict if the user has one of the name.
+func (s *Users) CreateToken(_ context.Context, t director.Token, _ string) error {
+	defer s.lock()()
+	for _, had := range s.tokens {
+		if had.User == t.User && had.Kind == t.Kind && had.Name == t.Name {
+			return director.Errorf(director.KindConflict, "apitest.token", "token %s exists already", t.Name)
+		}
+	}
+	s.tokens[t.Hash] = t
+	return nil
+}
+
+// RevokeToken removes the token or session of the user with the id.
+func (s *Users) RevokeToken(_ context.Context, user, id string, api bool, _ string, _ time.Time) error {
 	defer s.lock()()
 	for hash, t := range s.tokens {
-		if t.User == user && t.ID() == id {
+		if t.User == user && t.ID() == id && api == (t.Kind == director.TokenAPI) {
 			delete(s.tokens, hash)
 			return nil
 		}
