@@ -25,6 +25,9 @@ type User struct {
 	MustChange   bool      // until the password is changed, only that is allowed
 	PasswordSet  time.Time // zero for passwords of older directors
 	Service      bool      // a program's account: it has no password, and API tokens alone
+	Provider     string    // IdentityProvider that keeps the person; empty for local users
+	FullName     string    // as the provider has it
+	Checked      time.Time // when the provider last confirmed the person
 	Disabled     time.Time // since when the user may do nothing; zero for enabled
 	LastLogin    time.Time
 	Created      time.Time
@@ -42,6 +45,16 @@ type UserEdit struct {
 
 	// Actor and Action are for the audit trail. Nothing is audited without an action.
 	Actor, Action string
+}
+
+// Confirm notes what the user's identity provider says of the person now. A change of the role is audited.
+func (e *UserEdit) Confirm(now User) {
+	if e.User.Role != now.Role {
+		e.Actor = "IdentityProvider/" + now.Provider
+		e.Action = "change role from " + string(e.User.Role) + " to " + string(now.Role)
+		e.User.Updated = now.Updated
+	}
+	e.User.Role, e.User.FullName, e.User.Checked = now.Role, now.FullName, now.Checked
 }
 
 // TokenKind is who holds a token.

@@ -143,6 +143,8 @@ var columns = map[model.Kind][][2]string{
 	},
 	model.KindCluster:  {{"RELEASE", "release"}, {"PROVIDER", "provider"}},
 	model.KindSchedule: {{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
+
+	model.KindIdentityProvider: {{"TYPE", "type"}, {"ORDER", "order"}, {"SERVERS", "servers"}},
 }
 
 func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time.Time) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -25,7 +26,7 @@ func (a *providerCommands) providerCommand() *cobra.Command {
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	credentials.AddCommand(a.credentialsSetCommand(), a.credentialsListCommand(), a.credentialsDeleteCommand())
-	cmd.AddCommand(a.providerTestCommand(), credentials)
+	cmd.AddCommand(a.providerTestCommand(), a.testIdentityCommand(), credentials)
 	return cmd
 }
 
@@ -50,6 +51,36 @@ func (a *providerCommands) providerTestCommand() *cobra.Command {
 			)
 		}),
 	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *providerCommands) testIdentityCommand() *cobra.Command {
+	var user string
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "test-identity NAME", Short: "Ask an LDAP or Active Directory and say what is wrong", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, func(ctx context.Context, c *client.Client, _ []string) []string {
+			return documentNames(ctx, c, model.KindIdentityProvider)
+		}),
+		Long: "Ask the servers of an IdentityProvider and say for each stage how it went: resolve, connect, tls,\n" +
+			"bind, search, groups. With --user, look a person up and say which role they would have. Nothing is\n" +
+			"changed. Exits with 8 if something is wrong. This needs the role admin.",
+		Example: "  directorctl provider test-identity corp --user ann",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.TestIdentityProvider(cmd.Context(), args[0], user)
+			if err != nil {
+				return err
+			}
+			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
+				return err
+			}
+			return director.Errorf(
+				director.KindUnavailable, "directorctl.provider_test", "IdentityProvider/%s does not work", args[0],
+			)
+		}),
+	}
+	cmd.Flags().StringVarP(&user, "user", "u", "", "name of a person to look up")
 	outputFlag(cmd, &form)
 	return cmd
 }

@@ -51,13 +51,13 @@ func userNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func printUsers(w io.Writer, items []wire.User, now time.Time) {
-	table(w, "NAME ROLE STATUS LOGIN AGE", func(row func(...string)) {
+	table(w, "NAME ROLE STATUS PROVIDER LOGIN AGE", func(row func(...string)) {
 		for _, u := range items {
 			login := ""
 			if u.LoginAt != nil {
 				login = age(now.Sub(*u.LoginAt))
 			}
-			row(u.Name, u.Role, userStatus(u), login, age(now.Sub(u.CreatedAt)))
+			row(u.Name, u.Role, userStatus(u), orDash(u.Provider), login, age(now.Sub(u.CreatedAt)))
 		}
 	})
 }

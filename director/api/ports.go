@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
+	"github.com/director-kaas/kaas/director/ldap"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/phases"
@@ -41,6 +42,13 @@ type Ports struct {
 	Capacity  Capacity
 	Users     Users
 	Trail     Trail
+	People    People
+}
+
+// People is what the API offers of directories with people.
+type People interface {
+	// Test goes through all stages of asking the directory and says how each went, also for one person.
+	Test(ctx context.Context, provider, name string) ([]ldap.Finding, error)
 }
 
 // Trail is what the API offers of the audit trail.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -69,6 +70,36 @@ func (s *clusterRoutes) providers(api huma.API) {
 			"Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActPlan, kindProvider, s.testProvider)
+	operation(s.server, api, huma.Operation{
+		OperationID: "test-identity-provider", Method: http.MethodPost, Path: "/identity-providers/{name}/test",
+		Tags: tags, Summary: "Ask a directory with people and say what is wrong",
+		Description: "Each stage is looked at by itself, on every server: resolve, connect, tls, bind, search, " +
+			"groups. With a user, the person is looked up and the role is named. Nothing is changed.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActUsers, kindIdentityProvider, s.testIdentityProvider)
+}
+
+const kindIdentityProvider = string(model.KindIdentityProvider)
+
+func (s *clusterRoutes) testIdentityProvider(
+	ctx context.Context, _ director.Actor, in *struct {
+		Name string `path:"name" maxLength:"64" doc:"Name of the identity provider."`
+		User string `query:"user" maxLength:"256" doc:"Name of a person to look up."`
+	},
+) (*body[wire.ProviderTest], error) {
+	findings, err := s.People.Test(ctx, in.Name, in.User)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.ProviderTest{OK: true, Probes: make([]wire.Probe, len(findings))}
+	for i, f := range findings {
+		out.Probes[i] = wire.Probe{Host: f.Server, What: string(f.Stage), OK: f.Passed, Found: f.Msg}
+		if !f.Passed {
+			out.OK = false
+			out.Probes[i].Found, out.Probes[i].Problem, out.Probes[i].Hint = "", f.Msg, f.Hint
+		}
+	}
+	return &body[wire.ProviderTest]{out}, nil
 }
 
 func (s *clusterRoutes) listCredentials(

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,6 +88,7 @@ func (s *server) login(
 
 // enter logs a user in, within the limit, and records it.
 func (s *server) enter(ctx context.Context, l wire.Login, browser bool) (director.Secret, director.Actor, error) {
+	l.User = strings.ToLower(l.User) // directories take any case; the limit counts one name once
 	err := s.limit.take(l.User, note(ctx).address)
 	var token director.Secret
 	var actor director.Actor

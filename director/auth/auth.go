@@ -49,8 +49,18 @@ type Store interface {
 	PruneTokens(ctx context.Context, before time.Time) error
 }
 
+// People are users whom directories keep.
+type People interface {
+	// Login returns the user whose name and password these are, or ok false. provider narrows to the one that keeps the
+	// user; empty asks all.
+	Login(
+		ctx context.Context, name string, password director.Secret, provider string,
+	) (u director.User, ok bool, err error)
+}
+
 // Config sets what New may leave to defaults.
 type Config struct {
+	People   People           // nil for local users alone
 	TokenTTL time.Duration    // how long a login is good for; 0 means 12 hours
 	Idle     time.Duration    // a browser's session ends so long after its last use; 0 means 2 hours
 	Hash     Params           // of argon2id; zero means DefaultParams
@@ -64,13 +74,14 @@ type Config struct {
 // Service authenticates. It is safe for concurrent use.
 type Service struct {
 	*hasher
-	store Store
-	ttl   time.Duration
-	idle  time.Duration
-	now   func() time.Time
-	once  time.Duration
-	told  func(user string)
-	dummy string // compared for users that do not exist, so that the answer takes as long
+	store  Store
+	people People
+	ttl    time.Duration
+	idle   time.Duration
+	now    func() time.Time
+	once   time.Duration
+	told   func(user string)
+	dummy  string // compared for users that do not exist, so that the answer takes as long
 
 	mu    sync.Mutex
 	swept time.Time // when ended tokens were last removed
@@ -98,7 +109,7 @@ func New(store Store, c Config) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		hasher: h, store: store, ttl: c.TokenTTL, idle: c.Idle, now: c.Now, once: c.OneTimeTTL,
+		hasher: h, store: store, people: c.People, ttl: c.TokenTTL, idle: c.Idle, now: c.Now, once: c.OneTimeTTL,
 		told: c.Changed, dummy: h.params.hash("nobody"),
 	}, nil
 }
@@ -195,7 +206,10 @@ type Login struct {
 func (s *Service) Login(ctx context.Context, l Login) (director.Secret, director.Actor, error) {
 	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
 	u, err := s.store.GetUser(ctx, l.User)
-	if err == nil && u.Service {
+	if s.people != nil && (director.KindOf(err) == director.KindNotFound || err == nil && u.Provider != "") {
+		return s.loginPerson(ctx, l, u)
+	}
+	if err == nil && (u.Service || u.Provider != "") {
 		err = wrongPassword()
 	}
 	hash := u.PasswordHash
@@ -212,8 +226,7 @@ func (s *Service) Login(ctx context.Context, l Login) (director.Secret, director
 	case err != nil || !ok:
 		return fail(wrongPassword())
 	case !u.Disabled.IsZero():
-		return fail(director.Errorf(director.KindUnauthenticated, "auth.login", "the user is disabled").
-			WithHint("ask an administrator to enable it"))
+		return fail(userDisabled())
 	case s.expired(u):
 		return fail(director.Errorf(
 			director.KindUnauthenticated, "auth.login", "the one-time password has expired",
@@ -222,6 +235,12 @@ func (s *Service) Login(ctx context.Context, l Login) (director.Secret, director
 	if u, err = s.rehash(ctx, u, l.Password); err != nil {
 		return fail(err)
 	}
+	return s.grant(ctx, l, u)
+}
+
+// grant gives the user a new token.
+func (s *Service) grant(ctx context.Context, l Login, u director.User) (director.Secret, director.Actor, error) {
+	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
 	s.sweep(ctx)
 	token := director.Secret("kaas_" + random(32))
 	now := s.now().UTC()
@@ -337,6 +356,8 @@ func (s *Service) look(ctx context.Context, token director.Secret) (director.Tok
 		return director.Token{}, director.User{}, err
 	case !u.Disabled.IsZero():
 		return fail("the user is disabled")
+	case u.Provider != "" && s.now().Sub(u.Checked) > unconfirmed:
+		return fail("the directory " + u.Provider + " has not confirmed the user for a day")
 	}
 	return t, u, nil
 }
@@ -379,7 +400,12 @@ func (s *Service) Confirm(ctx context.Context, a director.Actor, password direct
 	if err != nil {
 		return err
 	}
-	ok, err := s.matches(ctx, u.PasswordHash, password)
+	var ok bool
+	if u.Provider != "" && s.people != nil {
+		_, ok, err = s.people.Login(ctx, u.Name, password, u.Provider)
+	} else {
+		ok, err = s.matches(ctx, u.PasswordHash, password)
+	}
 	if err == nil && !ok {
 		err = director.Invalid(op, "the password is wrong", []director.Field{{Path: "password", Msg: "is wrong"}})
 	}
@@ -392,6 +418,11 @@ func (s *Service) ChangePassword(ctx context.Context, a director.Actor, current,
 	u, err := s.store.GetUser(ctx, a.User)
 	if err != nil {
 		return err
+	}
+	if u.Provider != "" {
+		return director.Errorf(
+			director.KindConflict, "auth.password", "the directory %s keeps your password", u.Provider,
+		).WithHint("change it there")
 	}
 	ok, err := s.matches(ctx, u.PasswordHash, current)
 	if err != nil {

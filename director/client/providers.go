@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/wire"
@@ -34,6 +35,19 @@ func (c *providerCalls) Credentials(ctx context.Context) ([]wire.Credentials, er
 // DeleteCredentials deletes credentials that no provider names.
 func (c *providerCalls) DeleteCredentials(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/credentials/" + name}, nil)
+}
+
+// TestIdentityProvider asks a directory, also for a person if user is not empty.
+func (c *providerCalls) TestIdentityProvider(ctx context.Context, name, user string) (wire.ProviderTest, error) {
+	var v wire.ProviderTest
+	q := url.Values{}
+	if user != "" {
+		q.Set("user", user)
+	}
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/identity-providers/" + url.PathEscape(name) + "/test", query: q,
+	}, &v)
+	return v, err
 }
 
 // TestProvider connects to the provider and looks at what the director needs of it.

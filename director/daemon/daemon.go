@@ -37,6 +37,7 @@ import (
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/people"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -69,6 +70,7 @@ type Daemon struct {
 	docs         *documents.Service
 	services     services
 	fencing      *fence.Service
+	people       *people.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
 
@@ -200,6 +202,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.docs = documents.New(documents.Config{
 		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
+		CheckIdentity: people.Check,
 		Applied:       func() { scheduler.Wake() },
 		Answer:        func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
 	})
@@ -207,6 +210,10 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
 		return err
 	}
+	d.people = people.New(people.Config{
+		Store: db, Accounts: d.vault(db, box), Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
+	})
+	d.every(ctx, peopleEvery, "ask directories about people", d.people.Refresh)
 	service, err := d.authentication(ctx, db, out)
 	if err != nil {
 		return err
@@ -403,6 +410,7 @@ func (d *Daemon) environment(
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
 	service, err := auth.New(db, auth.Config{
 		TokenTTL: time.Duration(d.cfg.TokenLife), Idle: time.Duration(d.cfg.SessionIdle), Changed: d.passwordChanged,
+		People: d.people,
 	})
 	if err != nil {
 		return nil, err
@@ -432,7 +440,7 @@ func (d *Daemon) ports(
 		Clusters:  s.clusters,
 		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
-		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users, Trail: s.audit,
+		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users, Trail: s.audit, People: d.people,
 		Access:    access.New(s.db, s.planning, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

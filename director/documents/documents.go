@@ -34,6 +34,8 @@ type Config struct {
 	// CheckSchedule returns what is wrong with a schedule beyond what the model can tell; nil for a director without
 	// schedules.
 	CheckSchedule func(model.Schedule) []director.Field
+	// CheckIdentity is CheckSchedule for an identity provider.
+	CheckIdentity func(model.IdentityProvider) []director.Field
 	// Applied is called after documents have changed; nil for none.
 	Applied func()
 	// Answer is what a repeated request for an apply is answered with; nil for the changes themselves.
@@ -85,11 +87,16 @@ func (s *Service) validate(docs []model.Document) error {
 	for i := range docs {
 		_, err := model.Validate(&docs[i])
 		problems = append(problems, director.FieldsOf(err)...)
+		var further []director.Field
 		if d := docs[i].Schedule; d != nil && s.c.CheckSchedule != nil {
-			for _, f := range s.c.CheckSchedule(*d) {
-				f.Path = docs[i].Ref().String() + ": " + f.Path
-				problems = append(problems, f)
-			}
+			further = s.c.CheckSchedule(*d)
+		}
+		if d := docs[i].IdentityProvider; d != nil && s.c.CheckIdentity != nil {
+			further = s.c.CheckIdentity(*d)
+		}
+		for _, f := range further {
+			f.Path = docs[i].Ref().String() + ": " + f.Path
+			problems = append(problems, f)
 		}
 		problems = append(problems, s.checkType(&docs[i])...)
 		problems = append(problems, s.checkConfined(&docs[i])...)

@@ -85,7 +85,7 @@ func (d dependence) refusals(list []model.FieldChange) ([]director.Field, error)
 		return d.provider(list)
 	case model.KindCluster:
 		return d.cluster(list)
-	case model.KindImage, model.KindRelease, model.KindSchedule:
+	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider:
 	}
 	return nil, nil
 }

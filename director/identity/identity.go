@@ -62,7 +62,8 @@ var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 // reserved are names under which the director itself acts.
 var reserved = []string{"automatic", "director", "fencing", "root", "schedule", "system", "unknown"}
 
-func checkName(name string) []director.Field {
+// CheckName returns what is wrong with the name of a user.
+func CheckName(name string) []director.Field {
 	switch {
 	case !names.MatchString(name):
 		return []director.Field{{
@@ -103,7 +104,7 @@ func (s *Service) Get(ctx context.Context, name string) (director.User, error) {
 func (s *Service) Create(
 	ctx context.Context, actor, name string, role director.UserRole,
 ) (director.User, OneTime, error) {
-	if p := slices.Concat(checkName(name), checkRole(role)); len(p) > 0 {
+	if p := slices.Concat(CheckName(name), checkRole(role)); len(p) > 0 {
 		return director.User{}, OneTime{}, director.Invalid("identity.create", "the user cannot be created", p)
 	}
 	password, hash, expires, err := s.Passwords.OneTime(ctx)
@@ -124,7 +125,7 @@ func (s *Service) Create(
 func (s *Service) CreateService(
 	ctx context.Context, actor, name string, role director.UserRole,
 ) (director.User, error) {
-	if p := slices.Concat(checkName(name), checkRole(role)); len(p) > 0 {
+	if p := slices.Concat(CheckName(name), checkRole(role)); len(p) > 0 {
 		return director.User{}, director.Invalid("identity.create", "the service account cannot be created", p)
 	}
 	now := s.Now().UTC()
@@ -163,6 +164,10 @@ func (s *Service) reset(
 		if e.User.Service {
 			return director.Errorf(director.KindConflict, "identity.reset", "%s is a service account", name).
 				WithHint("it has no password; create a token with: directorctl users create-token")
+		}
+		if e.User.Provider != "" {
+			return director.Errorf(director.KindConflict, "identity.reset", "the directory %s keeps the password of %s",
+				e.User.Provider, name).WithHint("change it there")
 		}
 		e.User.PasswordHash, e.User.MustChange, e.User.PasswordSet = hash, true, e.User.Updated
 		e.EndTokens = true
@@ -214,6 +219,11 @@ func (s *Service) SetRole(
 		if e.User.Role == role {
 			return nil
 		}
+		if e.User.Provider != "" {
+			return director.Errorf(director.KindConflict, "identity.role", "the groups in the directory %s decide "+
+				"about the role of %s", e.User.Provider, name).
+				WithHint("change the person's groups there, or spec.roles of IdentityProvider/%s", e.User.Provider)
+		}
 		if err := keepAdmin(*e, "given another role"); err != nil {
 			return err
 		}
@@ -247,7 +257,8 @@ func (s *Service) edit(
 
 // keepAdmin refuses to take away the last admin who can log in.
 func keepAdmin(e director.UserEdit, what string) error {
-	if e.User.Role != director.RoleAdmin || e.User.Service || !e.User.Disabled.IsZero() || !e.LastAdmin {
+	local := !e.User.Service && e.User.Provider == "" // programs have no password, and a directory can be away
+	if e.User.Role != director.RoleAdmin || !local || !e.User.Disabled.IsZero() || !e.LastAdmin {
 		return nil
 	}
 	return director.Errorf(

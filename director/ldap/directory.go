@@ -43,6 +43,9 @@ func New(c Config) (*Directory, error) {
 	return &Directory{c: c.filled(), down: map[string]time.Time{}}, nil
 }
 
+// ErrNoPerson is in the error of a login whose name the directory does not have. It is not for the one who logs in.
+var ErrNoPerson = errors.New("there is no such person")
+
 // Login returns the person whose name and password these are. Errors: unauthenticated for a wrong name or password or a
 // disabled account, with the same message for all of them; unavailable if no server answers.
 func (d *Directory) Login(ctx context.Context, name string, password director.Secret) (Person, error) {
@@ -58,7 +61,7 @@ func (d *Directory) Login(ctx context.Context, name string, password director.Se
 		if entry == nil {
 			// One more bind, so that the answer takes as long as for a wrong password.
 			_ = s.conn.Bind("cn="+random()+","+s.c.UserBase, password.Reveal())
-			return Person{}, wrong(errors.New("there is no such person"))
+			return Person{}, wrong(ErrNoPerson)
 		}
 		if err := s.conn.Bind(entry.DN, password.Reveal()); err != nil {
 			if ldap.IsErrorAnyOf(err, ldap.LDAPResultInvalidCredentials, ldap.LDAPResultInappropriateAuthentication,

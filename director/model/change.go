@@ -110,6 +110,10 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindSchedule: of(Later, "no machine depends on it; the next slot is by it", "spec.cron", "spec.timeZone",
 		"spec.job.name",
 		"spec.job.params", "spec.suspend", "spec.deadline"),
+	KindIdentityProvider: of(Later, "no machine depends on it; people are asked for by it from then on", "spec.type",
+		"spec.order", "spec.servers", "spec.startTLS", "spec.ca", "spec.credentials", "spec.userBase",
+		"spec.userFilter", "spec.userName", "spec.fullName", "spec.mail", "spec.groupBase", "spec.groupFilter",
+		"spec.member", "spec.roles", "spec.refresh"),
 }
 
 func of(e Effect, why string, paths ...string) map[string]FieldEffect {

@@ -21,11 +21,13 @@ const (
 	KindNetwork  Kind = "Network"
 	KindCluster  Kind = "Cluster"
 	KindSchedule Kind = "Schedule"
+
+	KindIdentityProvider Kind = "IdentityProvider"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
-	return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster, KindSchedule}
+	return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster, KindSchedule, KindIdentityProvider}
 }
 
 // Metadata identifies a document.
@@ -44,6 +46,8 @@ type Document struct {
 	Network  *Network
 	Cluster  *Cluster
 	Schedule *Schedule
+
+	IdentityProvider *IdentityProvider
 }
 
 // Ref names a document.
@@ -73,6 +77,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.Cluster)
 	case KindSchedule:
 		return ensure(&d.Schedule)
+	case KindIdentityProvider:
+		return ensure(&d.IdentityProvider)
 	}
 	return nil
 }

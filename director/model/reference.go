@@ -16,6 +16,8 @@ var kindMeaning = map[Kind]string{
 	KindNetwork:  "An underlay network with the addresses that nodes take from it.",
 	KindCluster:  "A Kubernetes cluster as it should be.",
 	KindSchedule: "Work that the director does by itself at certain times; see [schedules](../use/schedules.md).",
+
+	KindIdentityProvider: "A directory with people who may use the director; see [LDAP](../operate/ldap.md).",
 }
 
 // Reference renders docs/reference/models.md from the types.

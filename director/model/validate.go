@@ -32,7 +32,7 @@ func Validate(d *Document) (warnings []string, err error) {
 		return nil, v.invalid()
 	}
 	switch d.Kind {
-	case KindCluster, KindNetwork, KindProvider, KindSchedule:
+	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -61,6 +61,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.cluster(d.Cluster)
 	case KindSchedule:
 		v.match("spec.job.name", d.Schedule.Job.Name, labelPattern, "the name of a job, such as backup", 40)
+	case KindIdentityProvider:
+		v.identityProvider(d.IdentityProvider)
 	}
 	return v.warnings, v.invalid()
 }

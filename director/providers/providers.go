@@ -97,6 +97,11 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	if err != nil {
 		return nil, err
 	}
+	people, err := s.Vault.Store.Documents(ctx, model.KindIdentityProvider)
+	if err != nil {
+		return nil, err
+	}
+	docs = append(docs, people...)
 	out := make([]CredentialsView, len(list))
 	for i, c := range list {
 		out[i] = CredentialsView{Credentials: c, Providers: naming(docs, c.Name)}
@@ -104,12 +109,15 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	return out, nil
 }
 
-// naming returns the providers that name the credentials.
+// naming returns the documents that name the credentials: providers by their names, others with their kind.
 func naming(docs []model.Stored, name string) []string {
 	var out []string
 	for _, d := range docs {
-		if d.Provider != nil && d.Provider.CredentialsName() == name {
+		switch {
+		case d.Provider != nil && d.Provider.CredentialsName() == name:
 			out = append(out, d.Metadata.Name)
+		case d.IdentityProvider != nil && d.IdentityProvider.Credentials == name:
+			out = append(out, d.Ref().String())
 		}
 	}
 	return out
@@ -124,8 +132,8 @@ func (s *Service) DeleteCredentials(ctx context.Context, actor, name string) err
 		}
 		if used := naming(docs, name); len(used) > 0 {
 			return director.Errorf(
-				director.KindConflict, "providers.delete_credentials", "credentials %s are used by Provider/%s", name,
-				strings.Join(used, ", Provider/"),
+				director.KindConflict, "providers.delete_credentials", "credentials %s are used by %s", name,
+				strings.Join(used, ", "),
 			).
 				WithHint("let the provider name others first")
 		}

@@ -40,8 +40,48 @@ func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (dire
 		).
 			WithHint("put the certificates there on the director, in PEM form; or correct spec.vsphere.caFile")
 	}
+	return v.openFor(ctx, s.Credentials, here, func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, op,
+			"the credentials %s were not set for the address and the certificate of provider %s", row.Name, provider,
+		).
+			WithHint("compare url, thumbprint and caFile of the provider with what vCenter's own console shows; "+
+				"then set the credentials again: "+
+				"directorctl provider credentials set %s --user %s --password-file FILE", row.Name, row.User)
+	})
+}
+
+// OpenIdentity is Open for a directory with people. The account's user is its distinguished name.
+func (v Vault) OpenIdentity(
+	ctx context.Context, provider string, p model.IdentityProvider,
+) (director.Credentials, error) {
+	return v.openFor(ctx, p.Credentials, placeOfIdentity(p), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the servers and the certificates of IdentityProvider/%s", row.Name,
+			provider,
+		).
+			WithHint("check servers, startTLS and ca of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
+// placeOfIdentity says where a password goes, and what the certificate there is trusted by.
+func placeOfIdentity(p model.IdentityProvider) string {
+	servers := slices.Sorted(slices.Values(p.Servers))
+	sum := sha256.Sum256([]byte(p.CA))
+	return fmt.Sprintf(
+		"ldap %s startTLS=%v authorities=%x", strings.ToLower(strings.Join(servers, ",")), p.StartTLS, sum,
+	)
+}
+
+// openFor opens credentials for a place. elsewhere says that they were set for other places.
+func (v Vault) openFor(
+	ctx context.Context, name, here string, elsewhere func(director.Credentials) error,
+) (director.Credentials, error) {
+	const op = "providers.credentials"
 	for range 3 { // another director may set or bind them meanwhile
-		row, err := openSealed(ctx, v.Store, v.Sealer, s.Credentials)
+		row, err := openSealed(ctx, v.Store, v.Sealer, name)
 		if err != nil {
 			return row.Credentials, err
 		}
@@ -49,14 +89,7 @@ func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (dire
 			if slices.Contains(row.inside.Places, here) {
 				return row.Credentials, nil
 			}
-			return director.Credentials{}, director.Errorf(
-				director.KindConflict, op,
-				"the credentials %s were not set for the address and the certificate of provider %s", row.Name,
-				provider,
-			).
-				WithHint("compare url, thumbprint and caFile of the provider with what vCenter's own console shows; "+
-					"then set the credentials again: "+
-					"directorctl provider credentials set %s --user %s --password-file FILE", row.Name, row.User)
+			return director.Credentials{}, elsewhere(row.Credentials)
 		}
 		places, err := v.places(ctx, row.Name)
 		if err != nil {
@@ -64,9 +97,8 @@ func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (dire
 		}
 		if !slices.Contains(places, here) {
 			return director.Credentials{}, director.Errorf(
-				director.KindConflict, op, "provider %s was changed meanwhile", provider,
-			).
-				WithHint("try again")
+				director.KindConflict, op, "the document that names the credentials %s was changed meanwhile", name,
+			).WithHint("try again")
 		}
 		row.inside.Places = places
 		sealed, err := sealCredentials(v.Sealer, row.inside)
@@ -82,7 +114,7 @@ func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (dire
 		}
 	}
 	return director.Credentials{}, director.Errorf(
-		director.KindUnavailable, op, "the credentials %s are being changed", s.Credentials,
+		director.KindUnavailable, op, "the credentials %s are being changed", name,
 	).
 		WithHint("try again")
 }
@@ -93,7 +125,7 @@ func (v Vault) Reveal(ctx context.Context, name string) (director.Credentials, e
 	return row.Credentials, err
 }
 
-// places are those of all providers that name the credentials. One whose certificates cannot be read has none.
+// places are those of all documents that name the credentials. One whose certificates cannot be read has none.
 func (v Vault) places(ctx context.Context, credentials string) ([]string, error) {
 	docs, err := v.Store.Documents(ctx, model.KindProvider)
 	if err != nil {
@@ -105,6 +137,17 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 			continue
 		}
 		if p, err := v.place(*d.Provider.VSphere); err == nil && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	if docs, err = v.Store.Documents(ctx, model.KindIdentityProvider); err != nil {
+		return nil, err
+	}
+	for _, d := range docs {
+		if d.IdentityProvider == nil || d.IdentityProvider.Credentials != credentials {
+			continue
+		}
+		if p := placeOfIdentity(*d.IdentityProvider); !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

@@ -41,7 +41,8 @@ func (t *userTx) editUser(name string, edit func(*director.UserEdit) error) erro
 	}
 	var others int64
 	err := t.db.Model(&userRow{}).Where(
-		"role = ? AND disabled_at = 0 AND NOT service AND name <> ?", string(director.RoleAdmin), name,
+		"role = ? AND disabled_at = 0 AND NOT service AND provider = '' AND name <> ?",
+		string(director.RoleAdmin), name,
 	).Count(&others).Error
 	if err != nil {
 		return dbError("store.user", "users", err)

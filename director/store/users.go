@@ -13,7 +13,9 @@ type userRow struct {
 	Name                            string `gorm:"primaryKey"`
 	Role, Password                  string
 	MustChange, Service             bool
+	Provider, FullName              string
 	PasswordAt, DisabledAt, LoginAt int64
+	CheckedAt                       int64
 	CreatedAt, UpdatedAt            int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
 }
 
@@ -22,6 +24,7 @@ func (userRow) TableName() string { return "users" }
 func (r userRow) toDomain() director.User {
 	return director.User{
 		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		Provider: r.Provider, FullName: r.FullName, Checked: instant(r.CheckedAt),
 		Service: r.Service, PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt),
 		LastLogin: instant(r.LoginAt), Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
 	}
@@ -30,6 +33,7 @@ func (r userRow) toDomain() director.User {
 func userRowOf(u director.User) userRow {
 	return userRow{
 		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		Provider: u.Provider, FullName: u.FullName, CheckedAt: micros(u.Checked),
 		Service: u.Service, PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled),
 		LoginAt: micros(u.LastLogin), CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
 	}

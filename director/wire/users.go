@@ -11,6 +11,9 @@ type User struct {
 	Name               string     `json:"name"`
 	Role               string     `json:"role" doc:"admin, operator, user or auditor."`
 	MustChangePassword bool       `json:"must_change_password" doc:"The user has a one-time password."`
+	FullName           string     `json:"full_name,omitempty" doc:"As the directory has it."`
+	Provider           string     `json:"provider,omitempty" doc:"IdentityProvider that keeps the user; absent for local users."`
+	CheckedAt          *time.Time `json:"checked_at,omitempty" doc:"When the directory last confirmed the user."`
 	Service            bool       `json:"service" doc:"A service account: it has no password, and API tokens alone."`
 	DisabledAt         *time.Time `json:"disabled_at,omitempty" doc:"Since when the user may do nothing; absent for enabled users."`
 	LoginAt            *time.Time `json:"login_at,omitempty" doc:"The last login."`
@@ -100,7 +103,8 @@ type LoginSessions struct {
 // UserOf converts a user.
 func UserOf(u director.User) User {
 	return User{
-		Name: u.Name, Role: string(u.Role), Service: u.Service, MustChangePassword: u.MustChange,
+		Name: u.Name, Role: string(u.Role), Service: u.Service,
+		FullName: u.FullName, Provider: u.Provider, CheckedAt: Optional(u.Checked), MustChangePassword: u.MustChange,
 		DisabledAt: Optional(u.Disabled), LoginAt: Optional(u.LastLogin), PasswordAt: Optional(u.PasswordSet),
 		CreatedAt: u.Created.UTC(),
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -20,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-ldap/ldap/v3"
 )
 
 // What every server has.
@@ -29,6 +32,9 @@ const (
 	Groups   = "ou=groups," + Suffix
 	BindDN   = "cn=director," + Suffix
 	Password = "the searcher's password"
+
+	rootDN       = "cn=root," + Suffix
+	rootPassword = "changes-everything"
 )
 
 // Server is a slapd that runs as long as the test, on loopback.
@@ -72,11 +78,11 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 	if err := load.Run(); err != nil {
 		tb.Fatalf("slapadd: %v\n%s", err, said.String())
 	}
-	plain, tls := freePort(tb), freePort(tb)
-	s.URL, s.URLS = "ldap://localhost:"+plain, "ldaps://localhost:"+tls
+	plain, secure := freePort(tb), freePort(tb)
+	s.URL, s.URLS = "ldap://localhost:"+plain, "ldaps://localhost:"+secure
 	cmd := exec.CommandContext(
 		context.WithoutCancel(tb.Context()), "slapd", "-d", "0", "-f", conf, "-h",
-		"ldap://127.0.0.1:"+plain+"/ ldaps://127.0.0.1:"+tls+"/",
+		"ldap://127.0.0.1:"+plain+"/ ldaps://127.0.0.1:"+secure+"/",
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
@@ -86,7 +92,7 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 		_ = cmd.Wait()
 	})
 	for end := time.Now().Add(20 * time.Second); ; {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+tls)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+secure)
 		if err == nil {
 			_ = conn.Close()
 			return s
@@ -95,6 +101,18 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 			tb.Fatalf("slapd does not listen: %v", err)
 		}
 	}
+}
+
+// Change does what the directory's administrator does.
+func (s *Server) Change(tb testing.TB, request *ldap.ModifyRequest) {
+	tb.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.CA)
+	conn, err := ldap.DialURL(s.URLS, ldap.DialWithTLSConfig(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+	must(tb, err)
+	defer func() { _ = conn.Close() }()
+	must(tb, conn.Bind(rootDN, rootPassword))
+	must(tb, conn.Modify(request))
 }
 
 const config = `include /etc/ldap/schema/core.schema
@@ -113,6 +131,8 @@ access to * by dn.exact="` + BindDN + `" read by * none
 database mdb
 maxsize 268435456
 suffix "` + Suffix + `"
+rootdn "` + rootDN + `"
+rootpw ` + rootPassword + `
 directory @DIR@/db
 index objectClass,uid,member eq
 limits * size.soft=@LIMIT@ size.hard=@LIMIT@ size.pr=700 size.prtotal=@LIMIT@

@@ -1,0 +1,63 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// unconfirmed is how long a user of a directory can go on without an answer of that directory. An attacker
+// who cuts the connection to it must not keep a disabled user in.
+const unconfirmed = 24 * time.Hour
+
+func userDisabled() error {
+	return director.Errorf(director.KindUnauthenticated, "auth.login", "the user is disabled").
+		WithHint("ask an administrator to enable it")
+}
+
+// loginPerson logs in a user whom a directory keeps. had is the user of the name up to now, empty for none. The first
+// login makes the user; each one gives the role of today.
+func (s *Service) loginPerson(
+	ctx context.Context, l Login, had director.User,
+) (director.Secret, director.Actor, error) {
+	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
+	u, ok, err := s.people.Login(ctx, l.User, l.Password, had.Provider)
+	if err != nil {
+		return fail(err)
+	}
+	if !ok {
+		if had.Name == "" { // as long as for a local user
+			if _, err := s.matches(ctx, s.dummy, l.Password); err != nil {
+				return fail(err)
+			}
+		}
+		return fail(wrongPassword())
+	}
+	if u.Name != l.User {
+		return fail(director.Errorf(
+			director.KindUnauthenticated, "auth.login", "the directory %s calls you %s", u.Provider, u.Name,
+		).WithHint("log in as %s", u.Name))
+	}
+	if had.Name == "" {
+		err := s.store.AddUser(ctx, u, "IdentityProvider/"+u.Provider)
+		if err != nil && director.KindOf(err) != director.KindConflict { // another login has made it
+			return fail(err)
+		}
+	}
+	err = s.store.EditUser(ctx, u.Name, func(e *director.UserEdit) error {
+		switch {
+		case e.User.Provider != u.Provider: // a local user of the name was made meanwhile
+			return wrongPassword()
+		case !e.User.Disabled.IsZero():
+			return userDisabled()
+		}
+		e.Confirm(u)
+		u = e.User
+		return nil
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return s.grant(ctx, l, u)
+}
