@@ -46,7 +46,7 @@ test/vm: ## Everything, with every scenario on VMs: hours where there is no KVM
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
-	test/lab/need.sh ansible openssh-server libvirt0 postgresql slapd qemu-utils fdisk e2fsprogs util-linux
+	test/lab/need.sh ansible openssh-server libvirt0 postgresql slapd samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
 	go test ./...
 
 .PHONY: test/race

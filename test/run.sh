@@ -125,7 +125,8 @@ stop() { # process group
     kill -KILL -- "-$1" 2>/dev/null || :
 }
 
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql slapd haproxy curl skopeo qemu-utils \
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql slapd samba-ad-dc \
+    samba-ad-provision iproute2 haproxy curl skopeo qemu-utils \
     fdisk e2fsprogs util-linux minisign
 stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37

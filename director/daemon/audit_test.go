@@ -45,7 +45,7 @@ func TestAuditTrailOfRequests(t *testing.T) {
 	defer db.Close()
 	for name, where := range map[string]string{
 		"login":         "actor = 'admin' AND action = 'login' AND outcome = 'ok'",
-		"refused login": "actor = '' AND action = 'login' AND object = 'User/eve??2J' AND outcome = 'refused'",
+		"refused login": "actor = '' AND action = 'login' AND object = 'User/eve??2j' AND outcome = 'refused'",
 		"apply": "actor = 'admin' AND action = 'apply' AND object = 'Cluster/demo' AND outcome = 'ok' " +
 			"AND diff LIKE '%count: 4%'",
 		"delete": "actor = 'admin' AND object = 'Cluster/no-such' AND outcome = 'failed' AND problem = 'not_found'",
