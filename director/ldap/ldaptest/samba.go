@@ -80,6 +80,8 @@ func (a *AD) serve(tb testing.TB) {
 		"samba", "-i", "-M", "single", "--debug-stdout", "-d0", "-s", a.conf,
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	_, err := cmd.StdinPipe() // samba ends when its input does
+	must(tb, err)
 	must(tb, cmd.Start())
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -103,27 +105,27 @@ func (a *AD) Dial(ctx context.Context, network, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	type answer struct {
-		conn net.Conn
-		err  error
+	// The thread comes back to where it was. It must not end: that would kill the servers that it has started.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
 	}
-	answers := make(chan answer, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine, and its namespace with it
-		f, err := os.Open(filepath.Join("/run/netns", a.namespace))
-		if err == nil {
-			err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
-			_ = f.Close()
-		}
-		if err != nil {
-			answers <- answer{nil, err}
-			return
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+port)
-		answers <- answer{conn, err}
-	}()
-	got := <-answers
-	return got.conn, got.err
+	defer func() { _ = home.Close() }()
+	there, err := os.Open(filepath.Join("/run/netns", a.namespace))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = there.Close() }()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+port)
+	if home := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); home != nil {
+		panic(home) // other goroutines would run in the wrong namespace
+	}
+	return conn, err
 }
 
 const sambaConfig = `[global]
@@ -139,6 +141,10 @@ state directory = @DOMAIN@/state
 cache directory = @DOMAIN@/cache
 lock directory = @DOMAIN@
 binddns dir = @DOMAIN@/bind-dns
+pid directory = @DIR@
+ncalrpc dir = @DIR@/ncalrpc
+winbindd socket directory = @DIR@/winbindd
+ntp signd socket directory = @DIR@/ntp
 log file = @DIR@/log.%m
 tls enabled = yes
 tls cafile = @DIR@/ca.crt
