@@ -18,7 +18,7 @@ type IdentityProvider struct {
 	Member      string   `json:"member,omitempty" doc:"Attribute of a group with its members. Default: member."`
 
 	Roles   []GroupRole `json:"roles" doc:"Which groups have which role. Only these groups are asked for. People in several of them have the strongest role: admin, operator, auditor, user. People in none of them cannot log in." required:"true" maxItems:"500"`
-	Refresh Duration    `json:"refresh,omitempty" doc:"How often the director asks whether people who are logged in still may be, and with which role." default:"10m" min:"1m" max:"24h"`
+	Refresh Duration    `json:"refresh,omitempty" doc:"How often the director asks whether people who are logged in still may be, and with which role." default:"10m" min:"1m" max:"12h"`
 }
 
 // GroupRole gives a group of a directory a role.
