@@ -1,6 +1,9 @@
 package director
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // UserRole is what a user is to the director.
 type UserRole string
@@ -12,10 +15,13 @@ const (
 	RoleOperator UserRole = "operator"
 	RoleUser     UserRole = "user"    // sees clusters and their plans
 	RoleAuditor  UserRole = "auditor" // sees everything, users and their sessions too, and changes nothing
+	RoleNone     UserRole = "none"    // may do what grants say, and nothing else
 )
 
 // UserRoles returns every role in a fixed order.
-func UserRoles() []UserRole { return []UserRole{RoleAdmin, RoleOperator, RoleUser, RoleAuditor} }
+func UserRoles() []UserRole {
+	return []UserRole{RoleAdmin, RoleOperator, RoleUser, RoleAuditor, RoleNone}
+}
 
 // User is a local user.
 type User struct {
@@ -26,6 +32,7 @@ type User struct {
 	PasswordSet  time.Time // zero for passwords of older directors
 	Service      bool      // a program's account: it has no password, and API tokens alone
 	Provider     string    // IdentityProvider that keeps the person; empty for local users
+	Groups       []string  // of the person, as spec.roles of the provider names them
 	FullName     string    // as the provider has it
 	Checked      time.Time // when the provider last confirmed the person
 	Disabled     time.Time // since when the user may do nothing; zero for enabled
@@ -37,11 +44,12 @@ type User struct {
 // UserEdit is a change of a user in one transaction. What is left in it is stored.
 type UserEdit struct {
 	User      User
-	LastAdmin bool   // no other admin is enabled and can log in
-	Delete    bool   // remove the user with all tokens
-	EndTokens bool   // end the user's tokens
-	Keep      string // hash of a token that EndTokens leaves; empty for none
-	KeepAPI   bool   // EndTokens leaves API tokens
+	LastAdmin bool     // no other admin is enabled and can log in
+	Grants    []string // the Grants that name the user
+	Delete    bool     // remove the user with all tokens
+	EndTokens bool     // end the user's tokens
+	Keep      string   // hash of a token that EndTokens leaves; empty for none
+	KeepAPI   bool     // EndTokens leaves API tokens
 
 	// Actor and Action are for the audit trail. Nothing is audited without an action.
 	Actor, Action string
@@ -54,7 +62,11 @@ func (e *UserEdit) Confirm(now User) {
 		e.Action = "change role from " + string(e.User.Role) + " to " + string(now.Role)
 		e.User.Updated = now.Updated
 	}
+	if !slices.Equal(e.User.Groups, now.Groups) {
+		e.User.Updated = now.Updated
+	}
 	e.User.Role, e.User.FullName, e.User.Checked = now.Role, now.FullName, now.Checked
+	e.User.Groups = now.Groups
 }
 
 // TokenKind is who holds a token.
@@ -121,7 +133,17 @@ type Actor struct {
 	MustChange bool      // the password must be changed first
 	Expires    time.Time // of the token that was shown
 	TokenHash  string    // of the token that was shown
+	Grants     []Granted // what the role does not give
 }
+
+// Granted is a role that a Grant gives, and where: in a project, on a cluster, or on the whole director with neither.
+type Granted struct {
+	Role             UserRole
+	Project, Cluster string
+}
+
+// Visible is a part of the clusters and what belongs to them: the clusters of these projects, and these clusters.
+type Visible struct{ Projects, Clusters []string }
 
 // Action is what an actor wants to do.
 type Action string
@@ -152,8 +174,11 @@ func Actions() []Action {
 	}
 }
 
-// Object is what an action is about. An empty field means all.
+// Object is what an action is about. An empty name means all.
 type Object struct {
 	Kind string // Cluster, Plan, or another kind of document
 	Name string
+
+	// Cluster and Project are to what a cluster or a plan belongs; both are empty as long as no one has looked.
+	Cluster, Project string
 }

@@ -32,6 +32,7 @@ type StreamQuery struct {
 	Tail    int   // if After is 0: begin so many before the end
 	Kinds   []string
 	Cluster string
+	Visible *Visible // nil for all
 	Limit   int
 }
 

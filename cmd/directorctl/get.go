@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -145,6 +146,17 @@ var columns = map[model.Kind][][2]string{
 	model.KindSchedule: {{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
 
 	model.KindIdentityProvider: {{"TYPE", "type"}, {"ORDER", "order"}, {"SERVERS", "servers"}},
+	model.KindProject: {
+		{"CLUSTERS", "quota.clusters"},
+		{"MACHINES", "quota.machines"},
+		{"CPUS", "quota.cpus"},
+		{"MEMORY", "quota.memory"},
+		{"NETWORKS", "networks"},
+		{"DESCRIPTION", "description"},
+	},
+	model.KindGrant: {
+		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
+	},
 }
 
 func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time.Time) {
@@ -167,7 +179,7 @@ func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time
 	})
 }
 
-// dig returns what lies at a dotted place; of a list of named things, the names.
+// dig returns what lies at a dotted place; of a list of named things or groups, the names.
 func dig(v any, path string) string {
 	for key := range strings.SplitSeq(path, ".") {
 		m, _ := v.(map[string]any)
@@ -179,7 +191,11 @@ func dig(v any, path string) string {
 	case []any:
 		var names []string
 		for _, item := range v {
-			names = append(names, dig(item, "name"))
+			if text, ok := item.(string); ok {
+				names = append(names, text)
+				continue
+			}
+			names = append(names, cmp.Or(dig(item, "name"), dig(item, "group")))
 		}
 		return strings.Join(names, ",")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func (a *accountCommands) loginCommand() *cobra.Command {
@@ -272,6 +273,17 @@ func (a *accountCommands) passwordCommand() *cobra.Command {
 	return cmd
 }
 
+// whereOf says where a grant counts.
+func whereOf(g wire.Granted) string {
+	switch {
+	case g.Project != "":
+		return "in project " + g.Project
+	case g.Cluster != "":
+		return "on cluster " + g.Cluster
+	}
+	return "on the whole director"
+}
+
 func (a *accountCommands) whoamiCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
@@ -289,6 +301,9 @@ func (a *accountCommands) whoamiCommand() *cobra.Command {
 			}
 			return a.show(form, me, func() {
 				say(a.out, "%s (%s) at %s until %s\n", me.User, me.Role, c.Server, minute(me.ExpiresAt))
+				for _, g := range me.Grants {
+					say(a.out, "%s %s\n", g.Role, whereOf(g))
+				}
 			})
 		}),
 	}

@@ -106,7 +106,9 @@ func (a *userCommands) createUserCommand() *cobra.Command {
 			return a.printOneTime(form, o)
 		}),
 	}
-	cmd.Flags().StringVar(&role, "role", "user", "what the user may do: admin, operator, user or auditor")
+	cmd.Flags().StringVar(
+		&role, "role", "user", "what the user may do on the whole director: admin, operator, user, auditor or none",
+	)
 	cmd.Flags().BoolVar(&service, "service", false, "create a service account for a program")
 	outputFlag(cmd, &form)
 	return cmd

@@ -32,16 +32,14 @@ type Auth interface {
 	Login(ctx context.Context, l auth.Login) (director.Secret, director.Actor, error)
 	// Authenticate returns whose token it is, or unauthenticated. It is a use of the token.
 	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
-	// Recheck returns nil while the token is good, and otherwise what Authenticate returns. It is no use of the token.
-	Recheck(ctx context.Context, token director.Secret) error
+	// Recheck is Authenticate without being a use of the token.
+	Recheck(ctx context.Context, token director.Secret) (director.Actor, error)
 	// Logout ends the actor's token.
 	Logout(ctx context.Context, a director.Actor) error
 	// Confirm returns nil if the password is the actor's own, or invalid.
 	Confirm(ctx context.Context, a director.Actor, password director.Secret) error
 	// ChangePassword replaces the actor's password and ends the user's other sessions.
 	ChangePassword(ctx context.Context, a director.Actor, current, next director.Secret) error
-	// Require returns nil if the actor may, or forbidden.
-	Require(a director.Actor, action director.Action, object director.Object) error
 }
 
 // Config is what New needs. Ports, Auth and Log must be set.
@@ -109,6 +107,8 @@ type Operation struct {
 	// empty for the kind in the path.
 	Action director.Action
 	Kind   string
+	// Some says that the operation is about all objects that the actor may do it on, and not about one.
+	Some bool
 }
 
 // documentRoutes are the operations on documents and on the files of images.
@@ -254,11 +254,12 @@ func operation[I, O any](
 ) {
 	s.offered = append(s.offered, Operation{
 		ID: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, Action: action, Kind: kind,
+		Some: isOfSome(op),
 	})
 	if action != "" {
 		op.Security = []map[string][]string{{bearer: {}}, {cookie: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
-		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind))
+		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind, op))
 		if slices.Contains([]string{"make-plan", "check-cluster", "verify-audit"}, op.OperationID) {
 			op.Middlewares = append(op.Middlewares, patient)
 		}
@@ -320,27 +321,6 @@ func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	n := note(ctx.Context())
 	n.user, n.token = actor.User, token
 	next(huma.WithValue(ctx, actorKey{}, actor))
-}
-
-// authorize lets an actor through who may. The kind "" is the one in the path.
-func (s *server) authorize(action director.Action, kind string) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		object := director.Object{Kind: kind, Name: ctx.Param("name")}
-		if kind == "" {
-			object.Kind = ctx.Param("kind")
-		}
-		if kind == kindPlan {
-			object.Name = ctx.Param("id")
-		}
-		note(ctx.Context()).object = object.Kind + "/" + object.Name
-		if err := s.Auth.Require(actorOf(ctx.Context()), action, object); err != nil {
-			s.attempted(ctx.Context(), err)
-			_ = s.problem(ctx.Context(), err) // for the log
-			s.abort(humagin.Unwrap(ctx), err)
-			return
-		}
-		next(ctx)
-	}
 }
 
 // The kinds of objects that are no documents, or are more than their document.

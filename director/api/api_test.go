@@ -22,6 +22,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -464,5 +465,16 @@ func TestDescription(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(text)); diff != "" {
 		t.Errorf("docs/reference/openapi.yaml is not what the code says; run: go test ./director/api -update\n%s", diff)
+	}
+}
+
+// Documents of every kind are listed and looked for.
+func TestKindsOfDocuments(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, k := range model.Kinds() {
+		b.do(t, http.MethodGet, "/documents/"+string(k), "", http.StatusOK, nil)
+		b.do(t, http.MethodGet, "/documents/"+string(k)+"/x", "", http.StatusNotFound, nil)
+		b.do(t, http.MethodDelete, "/documents/"+string(k)+"/x", "", http.StatusNotFound, nil)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/wire"
@@ -24,6 +25,7 @@ type listClustersInput struct {
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only clusters whose name begins so."`
 	Label      []string `query:"label" maxItems:"20" doc:"Only clusters with all of these labels, each key=value or key, separated by commas."`
 	Status     []string `query:"status" maxItems:"20" doc:"Only clusters with one of these, separated by commas."`
+	Project    string   `query:"project" maxLength:"64" doc:"Only clusters of this project."`
 	PlanStatus []string `query:"plan_status" maxItems:"20" doc:"Only clusters whose plan has one of these statuses, separated by commas."`
 	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
 }
@@ -80,12 +82,12 @@ func schemaOf[T any](api huma.API) *huma.Schema {
 
 func (s *clusterRoutes) clusters(api huma.API) {
 	tags := []string{"Clusters"}
-	operation(s.server, api, listing[wire.Clusters](api, huma.Operation{
+	operation(s.server, api, ofSome(listing[wire.Clusters](api, huma.Operation{
 		OperationID: "list-clusters", Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
 		Description: "Sorted by name.",
-	}), director.ActRead, kindCluster,
-		func(ctx context.Context, _ director.Actor, in *listClustersInput) (*anyOf, error) {
-			return s.listClusters(ctx, api, in)
+	}), ""), director.ActRead, kindCluster,
+		func(ctx context.Context, a director.Actor, in *listClustersInput) (*anyOf, error) {
+			return s.listClusters(ctx, api, a, in)
 		})
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-cluster", Method: http.MethodGet, Path: "/clusters/{name}", Tags: tags,
@@ -144,7 +146,11 @@ func (s *clusterRoutes) getCluster(
 }
 
 func (s *clusterRoutes) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
-	view, err := s.Planning.MakePlan(ctx, a.User, in.Name, orZero(in.Body).Request())
+	r := orZero(in.Body).Request()
+	if err := mayAsk(a, r); err != nil {
+		return nil, err
+	}
+	view, err := s.Planning.MakePlan(ctx, a.User, in.Name, r)
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +224,13 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 	return &body[wire.Inventory]{out}, nil
 }
 
-func (s *clusterRoutes) listClusters(ctx context.Context, api huma.API, in *listClustersInput) (*anyOf, error) {
-	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus}
+func (s *clusterRoutes) listClusters(
+	ctx context.Context, api huma.API, a director.Actor, in *listClustersInput,
+) (*anyOf, error) {
+	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus, in.Project}
 	q := clusters.Query{
-		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status,
+		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status, Project: in.Project,
+		Visible:    auth.VisibleTo(a, kindCluster),
 		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
 	}
 	var err error
@@ -273,8 +282,10 @@ func nodesOf(v nodes.View) wire.Nodes {
 
 func clusterOf(v clusters.View) wire.Cluster {
 	c := wire.Cluster{
-		Name: v.Name, Generation: v.Generation, Status: v.Status, Release: v.Release, Endpoint: v.Endpoint,
-		Nodes: v.Nodes, Plan: v.Plan, PlanStatus: string(v.PlanStatus), Machines: make([]wire.Machine, len(v.Machines)),
+		Name: v.Name, Project: v.Project, Generation: v.Generation, Status: v.Status, Release: v.Release,
+		Endpoint: v.Endpoint,
+		Nodes:    v.Nodes, Plan: v.Plan, PlanStatus: string(v.PlanStatus),
+		Machines: make([]wire.Machine, len(v.Machines)),
 	}
 	for i, m := range v.Machines {
 		c.Machines[i] = wire.Machine{

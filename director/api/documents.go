@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
@@ -30,7 +31,7 @@ type applyInput struct {
 }
 
 type kindInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the documents."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,Cluster,Schedule,IdentityProvider,Grant" doc:"Kind of the documents."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	ListInput
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only documents whose name begins so."`
@@ -40,7 +41,7 @@ type kindInput struct {
 
 // RefInput names a document. It is exported because huma leaves other embedded fields out.
 type RefInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the document."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,Cluster,Schedule,IdentityProvider,Grant" doc:"Kind of the document."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
 }
@@ -51,7 +52,7 @@ type getInput struct {
 }
 
 type deleteInput struct {
-	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Cluster,Schedule" doc:"Kind of the document."`
+	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Project,Cluster,Schedule,IdentityProvider,Grant" doc:"Kind of the document."`
 	Name    string `path:"name" maxLength:"64" doc:"Name of the document."`
 	IfMatch string `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
 }
@@ -88,13 +89,15 @@ func (s *documentRoutes) documents(api huma.API) {
 	apply = takesKeys(apply, func(_ context.Context, witness string) (int, string, any, error) {
 		return http.StatusOK, "", json.RawMessage(witness), nil
 	})
-	operation(s.server, api, apply, director.ActApply, "", s.apply)
+	operation(s.server, api, ofSome(apply, kindCluster), director.ActApply, "", s.apply)
 
-	operation(s.server, api, listing[wire.Documents](api, huma.Operation{
+	operation(s.server, api, ofSome(listing[wire.Documents](api, huma.Operation{
 		OperationID: "list-documents", Path: "/documents/{kind}", Tags: tags, Summary: "List documents of a kind",
 		Description: "Sorted by name, created_at or updated_at.",
-	}, typeYAML), director.ActRead, "", func(ctx context.Context, _ director.Actor, in *kindInput) (*anyOf, error) {
-		return s.listDocuments(ctx, api, in)
+	}, typeYAML), ""), director.ActRead, "", func(
+		ctx context.Context, a director.Actor, in *kindInput,
+	) (*anyOf, error) {
+		return s.listDocuments(ctx, api, a, in)
 	})
 
 	operation(s.server, api, describe[wire.Document](api, huma.Operation{
@@ -130,20 +133,11 @@ func (s *documentRoutes) apply(ctx context.Context, a director.Actor, in *applyI
 		return nil, err
 	}
 	// huma takes the buffer of RawBody back after the handler; what is stored must not live in it.
-	changes, err := s.storeDocuments(ctx, a.User, bytes.Clone(in.RawBody), in, c)
+	changes, err := s.Documents.ApplyIf(ctx, authorOf(a), bytes.Clone(in.RawBody), in.Source, in.DryRun, c)
 	if err != nil {
 		return nil, err
 	}
 	return &body[wire.Applied]{wire.Applied{DryRun: in.DryRun, Changes: wire.ChangesOf(changes)}}, nil
-}
-
-func (s *documentRoutes) storeDocuments(
-	ctx context.Context, user string, text []byte, in *applyInput, c documents.Condition,
-) ([]model.Change, error) {
-	if c.Any() {
-		return s.Documents.ApplyIf(ctx, user, text, in.Source, in.DryRun, c)
-	}
-	return s.Documents.Apply(ctx, user, text, in.Source, in.DryRun)
 }
 
 func (s *documentRoutes) getDocument(ctx context.Context, api huma.API, in *getInput) (*anyOf, error) {
@@ -179,9 +173,13 @@ func documentOf(stored model.Stored) (wire.Document, error) {
 	return d, err
 }
 
-func (s *documentRoutes) listDocuments(ctx context.Context, api huma.API, in *kindInput) (*anyOf, error) {
+func (s *documentRoutes) listDocuments(
+	ctx context.Context, api huma.API, a director.Actor, in *kindInput,
+) (*anyOf, error) {
 	filters := []any{in.Kind, in.NamePrefix, in.Label}
-	q := documents.Query{Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label}
+	q := documents.Query{
+		Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label, Visible: auth.VisibleTo(a, in.Kind),
+	}
 	var err error
 	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
 		err = oneOf(q.Page, "name", "created_at", "updated_at")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,17 +185,27 @@ func (s *server) untilStop(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// untilRevoked cancels when the token is no longer good. A database that cannot be asked is no reason to.
+// untilRevoked cancels when the token is no longer good, or when its user may no longer see what the request asked for.
+// A database that cannot be asked is no reason to.
 func (s *server) untilRevoked(ctx context.Context, cancel context.CancelFunc, token director.Secret) {
 	tick := time.NewTicker(s.Recheck)
 	defer tick.Stop()
+	began := actorOf(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := s.Auth.Recheck(ctx, token); director.KindOf(err) == director.KindUnauthenticated {
+		now, err := s.Auth.Recheck(ctx, token)
+		switch {
+		case director.KindOf(err) == director.KindUnauthenticated:
+			cancel()
+			return
+		case err != nil:
+			continue
+		}
+		if now.Role != began.Role || !slices.Equal(now.Grants, began.Grants) || s.lost(ctx, now) {
 			cancel()
 			return
 		}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
@@ -54,6 +55,7 @@ func TestPermissions(t *testing.T) {
 		}
 		page.WriteString("\n")
 	}
+	inside(&page)
 	path := filepath.Join("..", "..", "docs", "reference", "permissions.md")
 	if *update {
 		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
@@ -64,8 +66,49 @@ func TestPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), page.String()); diff != "" {
+	if diff := gocmp.Diff(string(want), page.String()); diff != "" {
 		t.Errorf("%s is not what the code says; run: go test ./director/api -run Permissions -update\n%s", path, diff)
+	}
+}
+
+// inside writes the second matrix: what a role may do in the project or on the cluster of a grant.
+func inside(page *strings.Builder) {
+	page.WriteString("\n## In a project or on a cluster\n\nWhat the roles of a " +
+		"[grant](../operate/grants.md) for a project or a cluster allow there. Operations that are not here\n" +
+		"need a role on the whole director. Lists show what is in the project or is the cluster. `apply` is for Cluster\n" +
+		"documents alone.\n\n| operation | admin | operator | user | auditor |\n|---|---|---|---|---|\n")
+	for _, op := range api.Operations() {
+		kinds := []string{op.Kind}
+		switch {
+		case strings.Contains(op.Path, "{kind}"):
+			kinds = nil
+			for _, k := range model.Kinds() {
+				kinds = append(kinds, string(k))
+			}
+		case op.ID == "apply":
+			kinds = []string{"Cluster"}
+		case !op.Some && !strings.Contains(op.Path, "{"), op.Action == director.ActSelf, op.Action == director.ActAccount:
+			continue
+		}
+		row, any := "| `"+op.ID+"` |", false
+		for _, role := range []director.UserRole{
+			director.RoleAdmin, director.RoleOperator, director.RoleUser, director.RoleAuditor,
+		} {
+			a := director.Actor{
+				User: "u", Role: director.RoleNone, Scope: director.ScopeAll,
+				Grants: []director.Granted{{Role: role, Project: "p"}},
+			}
+			may := slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !auth.CanSome(a, op.Action, k) })
+			text := strings.Join(may, ", ")
+			if len(may) > 0 && len(kinds) == 1 {
+				text = "yes"
+			}
+			any = any || len(may) > 0
+			row += " " + cmp.Or(text, "-") + " |"
+		}
+		if any {
+			page.WriteString(row + "\n")
+		}
 	}
 }
 

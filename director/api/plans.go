@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planning"
@@ -31,11 +32,13 @@ type listPlansInput struct {
 
 func (s *planRoutes) plans(api huma.API) {
 	tags := []string{"Plans"}
-	operation(s.server, api, listing[wire.Plans](api, huma.Operation{
+	operation(s.server, api, ofSome(listing[wire.Plans](api, huma.Operation{
 		OperationID: "list-plans", Path: "/plans", Tags: tags, Summary: "List plans, the newest first",
 		Description: "Sorted by created_at, started_at, finished_at, cluster or status.",
-	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *listPlansInput) (*anyOf, error) {
-		return s.listPlans(ctx, api, in)
+	}), ""), director.ActRead, kindPlan, func(
+		ctx context.Context, a director.Actor, in *listPlansInput,
+	) (*anyOf, error) {
+		return s.listPlans(ctx, api, a, in)
 	})
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags,
@@ -141,9 +144,13 @@ func planStatuses(parameter string, names []string) ([]plan.Status, error) {
 	return out, nil
 }
 
-func (s *planRoutes) listPlans(ctx context.Context, api huma.API, in *listPlansInput) (*anyOf, error) {
+func (s *planRoutes) listPlans(
+	ctx context.Context, api huma.API, a director.Actor, in *listPlansInput,
+) (*anyOf, error) {
 	filters := []any{in.Cluster, in.Status, in.Operation, in.IDPrefix, in.Archived}
-	q := journal.Query{Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived}
+	q := journal.Query{
+		Cluster: in.Cluster, IDPrefix: in.IDPrefix, Archived: in.Archived, Visible: auth.VisibleTo(a, kindPlan),
+	}
 	for _, o := range in.Operation {
 		q.Operations = append(q.Operations, plan.Operation(o))
 	}

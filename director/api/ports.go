@@ -34,6 +34,7 @@ type Ports struct {
 	Journal   Journal
 	Phases    Phases
 	Access    Access
+	Scopes    Scopes
 	Schedules Schedules
 	Images    Images
 	Ledger    Ledger
@@ -43,6 +44,12 @@ type Ports struct {
 	Users     Users
 	Trail     Trail
 	People    People
+}
+
+// Scopes tells what clusters and plans belong to. Errors: not_found.
+type Scopes interface {
+	ClusterScope(ctx context.Context, name string) (director.Object, error)
+	PlanScope(ctx context.Context, id string) (director.Object, error)
 }
 
 // People is what the API offers of directories with people.
@@ -107,11 +114,10 @@ type Documents interface {
 	ListDocuments(ctx context.Context, q documents.Query) ([]model.Stored, *director.Place, error)
 	// Document returns one stored document, or not_found.
 	Document(ctx context.Context, ref model.Ref) (model.Stored, error)
-	// Apply stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do.
-	Apply(ctx context.Context, actor string, text []byte, source string, dryRun bool) ([]model.Change, error)
-	// ApplyIf is Apply of a single document if it fulfils the condition at that moment, and stale otherwise.
+	// ApplyIf stores the documents in text (YAML stream or JSON), all or none. dryRun reports what it would do. A
+	// condition is for a single document: it is stored if it fulfils it at that moment, and stale otherwise.
 	ApplyIf(
-		ctx context.Context, actor string, text []byte, source string, dryRun bool, c documents.Condition,
+		ctx context.Context, by documents.Author, text []byte, source string, dryRun bool, c documents.Condition,
 	) ([]model.Change, error)
 	// DeleteDocumentIf removes a document that nothing uses if it fulfils the condition at that moment, and stale
 	// otherwise; conflict names what uses it. A Cluster that has machines is refused with the hint to plan its

@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -21,7 +22,9 @@ type failing struct {
 	err error
 }
 
-func (f failing) Apply(context.Context, string, []byte, string, bool) ([]model.Change, error) {
+func (f failing) ApplyIf(
+	context.Context, documents.Author, []byte, string, bool, documents.Condition,
+) ([]model.Change, error) {
 	return nil, f.err
 }
 
@@ -78,7 +81,9 @@ func TestForeignErrorsAndPanicsShowNothing(t *testing.T) {
 
 type panicking struct{ api.Documents }
 
-func (panicking) Apply(context.Context, string, []byte, string, bool) ([]model.Change, error) {
+func (panicking) ApplyIf(
+	context.Context, documents.Author, []byte, string, bool, documents.Condition,
+) ([]model.Change, error) {
 	panic("canary-secret")
 }
 

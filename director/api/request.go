@@ -25,6 +25,7 @@ type requestNote struct {
 	token   director.Secret // never logged
 	action  string          // the operation, for the audit trail
 	object  string
+	asked   asked
 }
 
 type noteKey struct{}

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -26,7 +27,7 @@ type streamInput struct {
 }
 
 func (s *server) stream(api huma.API) {
-	operation(s, api, describe[wire.Stream](api, huma.Operation{
+	operation(s, api, ofSome(describe[wire.Stream](api, huma.Operation{
 		OperationID: "stream", Method: http.MethodGet, Path: "/events", Tags: []string{"Events"},
 		Summary: "Follow what happens on the director",
 		Description: "Who did what, and how plans and steps move, over all directors that share the database, in " +
@@ -35,10 +36,11 @@ func (s *server) stream(api huma.API) {
 			"an id of which not all that followed is " +
 			"kept gets a message of the type gap first, or the field gap, and then what there is.",
 		Errors: []int{http.StatusTooManyRequests},
-	}, typeEvents), director.ActRead, kindPlan,
+	}, typeEvents), ""), director.ActRead, kindPlan,
 		func(ctx context.Context, actor director.Actor, in *streamInput) (*anyOf, error) {
 			q := director.StreamQuery{
 				After: max(in.After, in.LastEvent), Tail: in.Tail, Cluster: in.Cluster, Limit: in.Limit,
+				Visible: auth.VisibleTo(actor, kindPlan),
 			}
 			var err error
 			if q.Kinds, err = s.readable(actor, in.Kind); err != nil {
@@ -67,15 +69,15 @@ func (s *server) readable(actor director.Actor, asked []string) ([]string, error
 		if !slices.Contains(all, k) {
 			return nil, invalidQuery("kind", "there is no "+k, "some of "+strings.Join(all, ", "))
 		}
-		if err := s.Auth.Require(actor, director.ActRead, director.Object{Kind: k}); err != nil {
-			return nil, err
+		if !auth.CanSome(actor, director.ActRead, k) {
+			return nil, auth.Refusal(actor, director.ActRead, director.Object{Kind: k})
 		}
 	}
 	if len(asked) > 0 {
 		return asked, nil
 	}
 	may := slices.DeleteFunc(slices.Clone(all), func(k string) bool {
-		return s.Auth.Require(actor, director.ActRead, director.Object{Kind: k}) != nil
+		return !auth.CanSome(actor, director.ActRead, k)
 	})
 	if len(may) == len(all) {
 		return nil, nil

@@ -32,6 +32,8 @@ const maxPassword = 256
 // *director.Error; Get and Edit return not_found for what is absent, Delete is no error if already gone.
 type Store interface {
 	GetUser(ctx context.Context, name string) (director.User, error)
+	// GrantsOf returns what grants give to the user and to the user's groups.
+	GrantsOf(ctx context.Context, u director.User) ([]director.Granted, error)
 	// AddUser stores a new user; conflict if there is one of the name.
 	AddUser(ctx context.Context, u director.User, actor string) error
 	// EditUser reads, changes and stores a user in one transaction.
@@ -259,7 +261,8 @@ func (s *Service) grant(ctx context.Context, l Login, u director.User) (director
 			return fail(err)
 		}
 	}
-	return token, actorOf(u, t), nil
+	a, err := s.actorOf(ctx, u, t)
+	return token, a, err
 }
 
 // rehash stores the password with the parameters of today, unless the hash has them.
@@ -300,11 +303,17 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-func actorOf(u director.User, t director.Token) director.Actor {
-	return director.Actor{
+func (s *Service) actorOf(ctx context.Context, u director.User, t director.Token) (director.Actor, error) {
+	a := director.Actor{
 		User: u.Name, Role: u.Role, Kind: t.Kind, Scope: t.Scope, MustChange: u.MustChange, Expires: t.Ends(),
 		TokenHash: t.Hash,
 	}
+	if u.Role == director.RoleAdmin {
+		return a, nil // a grant adds nothing
+	}
+	var err error
+	a.Grants, err = s.store.GrantsOf(ctx, u)
+	return a, err
 }
 
 // APIToken returns a random token for a program, and what is kept of it.
@@ -319,14 +328,16 @@ func (s *Service) Authenticate(ctx context.Context, token director.Secret) (dire
 	if err != nil {
 		return director.Actor{}, err
 	}
-	return actorOf(u, s.touch(ctx, t)), nil
+	return s.actorOf(ctx, u, s.touch(ctx, t))
 }
 
-// Recheck returns nil while the token is good, and otherwise what Authenticate returns. It is no use of the token: a
-// stream that stays open does not keep a browser's session.
-func (s *Service) Recheck(ctx context.Context, token director.Secret) error {
-	_, _, err := s.look(ctx, token)
-	return err
+// Recheck is Authenticate without being a use of the token: a stream that stays open does not keep a browser's session.
+func (s *Service) Recheck(ctx context.Context, token director.Secret) (director.Actor, error) {
+	t, u, err := s.look(ctx, token)
+	if err != nil {
+		return director.Actor{}, err
+	}
+	return s.actorOf(ctx, u, t)
 }
 
 func (s *Service) look(ctx context.Context, token director.Secret) (director.Token, director.User, error) {

@@ -12,6 +12,12 @@ const (
 	kindUser  = "User"
 	kindAudit = "Audit"
 	kindPhase = "Phase"
+
+	kindGrant   = "Grant"
+	kindProject = "Project"
+	kindCluster = "Cluster"
+	kindPlan    = "Plan"
+	kindRelease = "Release"
 )
 
 // rule says on which kinds of objects a role may do an action. A rule without kinds is for all of them.
@@ -32,17 +38,30 @@ func (r rule) covers(kind string) bool {
 var rules = map[director.UserRole]map[director.Action]rule{
 	director.RoleAdmin: everything(),
 	director.RoleOperator: {
-		director.ActRead:      {except: []string{kindUser, kindAudit}},
+		director.ActRead:      {except: []string{kindUser, kindAudit, kindGrant}},
 		director.ActPlan:      {},
 		director.ActRun:       {},
 		director.ActInventory: {},
 	},
 	director.RoleUser: {
-		director.ActRead: {only: []string{"Cluster", "Plan", kindPhase, "Release"}},
+		director.ActRead: {only: []string{kindCluster, kindPlan, kindPhase, kindRelease, kindProject}},
 	},
 	director.RoleAuditor: {
 		director.ActRead: {},
 	},
+	director.RoleNone: {},
+}
+
+// inside are what each role may do with the clusters that a grant is for, and with their plans. What a whole director
+// shares, such as providers and users, is not among it.
+var inside = map[director.UserRole][]director.Action{
+	director.RoleAdmin: {
+		director.ActRead, director.ActApply, director.ActDelete, director.ActPlan, director.ActRun,
+		director.ActKubeconfig, director.ActInventory, director.ActSecrets,
+	},
+	director.RoleOperator: {director.ActRead, director.ActPlan, director.ActRun, director.ActInventory},
+	director.RoleUser:     {director.ActRead},
+	director.RoleAuditor:  {director.ActRead},
 }
 
 func everything() map[director.Action]rule {
@@ -53,8 +72,65 @@ func everything() map[director.Action]rule {
 	return all
 }
 
-// Can reports whether actor may do the action on the object. It is the only place that decides, and it is pure.
+// Can reports whether actor may do the action on the object. It is the only place that decides, and it is pure. Of a
+// cluster or a plan, a grant counts only if the object says where it belongs.
 func Can(actor director.Actor, action director.Action, object director.Object) bool {
+	return decide(actor, action, object, func(g director.Granted) bool { return covers(g, action, object) })
+}
+
+// CanSome reports whether there may be an object of the kind that actor may do the action on.
+func CanSome(actor director.Actor, action director.Action, kind string) bool {
+	return decide(actor, action, director.Object{Kind: kind}, func(g director.Granted) bool {
+		return covers(g, action, director.Object{Kind: kind, Name: g.Project, Cluster: g.Cluster, Project: g.Project})
+	})
+}
+
+// VisibleTo returns which of the clusters, plans and projects the actor may see, and nil for all of them.
+func VisibleTo(actor director.Actor, kind string) *director.Visible {
+	wide := actor
+	wide.Grants = nil
+	for _, g := range actor.Grants {
+		if g.Project == "" && g.Cluster == "" {
+			wide.Grants = append(wide.Grants, g)
+		}
+	}
+	if Can(wide, director.ActRead, director.Object{Kind: kind}) {
+		return nil
+	}
+	v := &director.Visible{}
+	for _, g := range actor.Grants {
+		switch {
+		case !slices.Contains(inside[g.Role], director.ActRead):
+		case g.Project != "":
+			v.Projects = append(v.Projects, g.Project)
+		case g.Cluster != "":
+			v.Clusters = append(v.Clusters, g.Cluster)
+		}
+	}
+	return v
+}
+
+// covers reports whether the grant allows the action on the object.
+func covers(g director.Granted, action director.Action, object director.Object) bool {
+	if g.Project == "" && g.Cluster == "" {
+		r, ok := rules[g.Role][action]
+		return ok && r.covers(object.Kind)
+	}
+	switch object.Kind {
+	case kindCluster, kindPlan:
+		in := g.Cluster != "" && g.Cluster == object.Cluster || g.Project != "" && g.Project == object.Project
+		return in && slices.Contains(inside[g.Role], action)
+	case kindProject:
+		return action == director.ActRead && g.Project != "" && g.Project == object.Name && len(inside[g.Role]) > 0
+	case kindRelease: // clusters name them, and they hold nothing of anyone's
+		return action == director.ActRead && len(inside[g.Role]) > 0
+	}
+	return false
+}
+
+func decide(
+	actor director.Actor, action director.Action, object director.Object, granted func(director.Granted) bool,
+) bool {
 	switch {
 	case actor.User == "" || !within(actor, action, object):
 		return false
@@ -63,8 +139,10 @@ func Can(actor director.Actor, action director.Action, object director.Object) b
 	case actor.MustChange:
 		return false
 	}
-	r, ok := rules[actor.Role][action]
-	return ok && r.covers(object.Kind)
+	if r, ok := rules[actor.Role][action]; ok && r.covers(object.Kind) {
+		return true
+	}
+	return slices.ContainsFunc(actor.Grants, granted)
 }
 
 // within reports whether the actor's token may be used for the action. An API token never manages the user's account:
@@ -84,11 +162,8 @@ func within(actor director.Actor, action director.Action, object director.Object
 	return false
 }
 
-// Require returns nil if Can says yes, and otherwise a forbidden error that tells what to do.
-func (s *Service) Require(actor director.Actor, action director.Action, object director.Object) error {
-	if Can(actor, action, object) {
-		return nil
-	}
+// Refusal returns the forbidden error for what Can refuses. It tells what to do.
+func Refusal(actor director.Actor, action director.Action, object director.Object) error {
 	if actor.MustChange {
 		return director.Errorf(director.KindForbidden, "auth.can", "the one-time password must be changed first").
 			WithHint("change it with: directorctl password")

@@ -19,12 +19,15 @@ type Query struct {
 	Labels       model.Selector
 	Statuses     []string
 	PlanStatuses []plan.Status // of the plan that holds the cluster or failed on it
-	NoMachines   bool          // count them alone: reading those of a fleet takes longer than all else
+	Project      string
+	Visible      *director.Visible // nil for all
+	NoMachines   bool              // count them alone: reading those of a fleet takes longer than all else
 }
 
 // View is what is known of a cluster without asking it.
 type View struct {
 	Name       string
+	Project    string
 	Generation int64
 	Status     string // absent, creating, ready, deleting, failed, changing
 	Release    string
@@ -53,13 +56,13 @@ func New(s *store.Store) *Service { return &Service{s} }
 func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.Place, error) {
 	var out []View
 	read := func(p director.Page) ([]store.ClusterItem, *director.Place, error) {
-		return s.store.ClusterPage(ctx, q.NamePrefix, p)
+		return s.store.ClusterPage(ctx, q.NamePrefix, q.Visible, p)
 	}
 	next, err := director.Scan(q.Page, read, store.ClusterItem.Place, func(items []store.ClusterItem) ([]bool, error) {
 		views, err := s.views(ctx, items, !q.NoMachines)
 		keep := make([]bool, len(views))
 		for i, v := range views {
-			keep[i] = q.Labels.Match(items[i].Labels) &&
+			keep[i] = q.Labels.Match(items[i].Labels) && (q.Project == "" || v.Project == q.Project) &&
 				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
 				(len(q.PlanStatuses) == 0 || slices.Contains(q.PlanStatuses, v.PlanStatus))
 			if keep[i] {
@@ -101,8 +104,9 @@ func (s *Service) views(ctx context.Context, items []store.ClusterItem, withMach
 	for i, c := range items {
 		v := &views[i]
 		*v = View{
-			Name: c.Name, Generation: c.Generation, Status: "absent", Release: c.Release, Endpoint: c.Endpoint,
-			Nodes: c.Nodes,
+			Name: c.Name, Project: c.Project, Generation: c.Generation, Status: "absent", Release: c.Release,
+			Endpoint: c.Endpoint,
+			Nodes:    c.Nodes,
 		}
 		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineOf(m))

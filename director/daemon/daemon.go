@@ -441,6 +441,7 @@ func (d *Daemon) ports(
 		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives,
 		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users, Trail: s.audit, People: d.people,
+		Scopes:    s.db,
 		Access:    access.New(s.db, s.planning, s.env, time.Now),
 		Schedules: schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{

@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/ldap/ldaptest"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -78,4 +79,45 @@ func TestPeopleOfADirectory(t *testing.T) {
 	if _, err := admin.CreateUser(t.Context(), wire.NewUser{Name: "ann"}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a local user took the name of a person: %v", err)
 	}
+}
+
+// A grant for a group of a directory counts for its people from their login on. The group has no role of its own.
+func TestGrantsForGroups(t *testing.T) {
+	t.Parallel()
+	const right = "correct horse battery"
+	group := "cn=web," + ldaptest.Groups
+	s := ldaptest.Start(t, ldaptest.Person("zoe", right)+ldaptest.Person("max", right)+
+		ldaptest.Group("web", "uid=zoe,"+ldaptest.People)+ldaptest.Group("dev", "uid=max,"+ldaptest.People),
+		time.Hour, "unlimited")
+	c := simulating(t, grantDocuments)
+	c.ProviderNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, admin := t.Context(), connect(t, c, d)
+	text := "apiVersion: kaas/v1\nkind: IdentityProvider\nmetadata: {name: corp}\nspec:\n  type: ldap\n" +
+		"  servers: [" + s.URLS + "]\n  credentials: directory\n  userBase: " + ldaptest.People +
+		"\n  groupBase: " + ldaptest.Groups + "\n  roles:\n  - {group: '" + group + "', role: none}\n" +
+		"  - {group: 'cn=dev," + ldaptest.Groups + "', role: none}\n  ca: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(string(s.CA)), "\n", "\n    ") + "\n---\n" +
+		"apiVersion: kaas/v1\nkind: Grant\nmetadata: {name: web}\n" +
+		"spec: {groups: [{provider: corp, group: '" + group + "'}], role: operator, project: web}\n"
+	if err := applied(ctx, admin, text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.SetCredentials(ctx, "directory", ldaptest.BindDN, ldaptest.Password); err != nil {
+		t.Fatal(err)
+	}
+	zoe := loginAs(t, c, d, "zoe", right)
+	seesAlone(t, zoe, "shop")
+	me, err := zoe.Me(ctx)
+	if err != nil || me.Role != "none" || len(me.Grants) != 1 || me.Grants[0].Role != "operator" {
+		t.Errorf("%+v, %v", me, err)
+	}
+	_, err = loginAs(t, c, d, "max", right).Clusters(ctx)
+	wantKind(t, "a person in another group", err, director.KindForbidden)
+	wantKind(t, "the provider of a grant is deleted",
+		admin.DeleteDocument(ctx, model.Ref{Kind: model.KindIdentityProvider, Name: "corp"}), director.KindConflict,
+		"Grant/web")
 }

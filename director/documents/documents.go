@@ -53,12 +53,21 @@ func New(c Config) *Service { return &Service{c} }
 func (s *Service) Apply(
 	ctx context.Context, actor string, text []byte, source string, dryRun bool,
 ) ([]model.Change, error) {
-	return s.ApplyIf(ctx, actor, text, source, dryRun, Condition{})
+	return s.ApplyIf(ctx, Author{Name: actor}, text, source, dryRun, Condition{})
 }
 
-// ApplyIf is Apply of a single document if it fulfils the condition when it is stored, and stale otherwise.
+// Author is who applies documents.
+type Author struct {
+	Name string
+	// May returns why the author may not replace was with is; was is nil for a new document. A nil May allows
+	// everything.
+	May func(was, is *model.Document) error
+}
+
+// ApplyIf is Apply of what the author may store. With a condition it is for a single document that fulfils it when it
+// is stored, and stale otherwise.
 func (s *Service) ApplyIf(
-	ctx context.Context, actor string, text []byte, source string, dryRun bool, c Condition,
+	ctx context.Context, by Author, text []byte, source string, dryRun bool, c Condition,
 ) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
@@ -73,7 +82,7 @@ func (s *Service) ApplyIf(
 		).
 			WithHint("apply it by itself, or leave If-Match and If-None-Match out")
 	}
-	changes, err := s.store(ctx, actor, docs, dryRun, c)
+	changes, err := s.store(ctx, by, docs, dryRun, c)
 	if err == nil && s.c.Applied != nil {
 		s.c.Applied()
 	}

@@ -14,16 +14,17 @@ type Query struct {
 	Kind       model.Kind
 	NamePrefix string
 	Labels     model.Selector
+	Visible    *director.Visible // nil for all
 }
 
 // ListDocuments lists documents of one kind.
 func (s *Service) ListDocuments(ctx context.Context, q Query) ([]model.Stored, *director.Place, error) {
 	if len(q.Labels) == 0 {
-		return s.c.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Page)
+		return s.c.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Visible, q.Page)
 	}
 	var out []model.Stored
 	read := func(p director.Page) ([]model.Stored, *director.Place, error) {
-		return s.c.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, p)
+		return s.c.Store.DocumentPage(ctx, q.Kind, q.NamePrefix, q.Visible, p)
 	}
 	place := func(d model.Stored) *director.Place { return store.DocumentPlace(d, q.Sort) }
 	next, err := director.Scan(q.Page, read, place, func(docs []model.Stored) ([]bool, error) {

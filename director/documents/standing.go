@@ -18,6 +18,7 @@ type existing interface {
 	Machines(f store.MachineFilter) ([]director.Machine, error)
 	KeptDisks(f store.DiskFilter) ([]director.KeptDisk, error)
 	Installed(cluster string) (store.Installed, bool, error)
+	UnknownUsers(names []string) ([]string, error)
 }
 
 // outside is the store for a look without a transaction.
@@ -38,6 +39,32 @@ func (o outside) Installed(cluster string) (store.Installed, bool, error) {
 	return o.store.Installed(o.ctx, cluster)
 }
 
+func (o outside) UnknownUsers(names []string) ([]string, error) {
+	return o.store.UnknownUsers(o.ctx, names)
+}
+
+// strangers returns the users of Grants that the director does not know.
+func strangers(e existing, docs []model.Document) ([]director.Field, error) {
+	var out []director.Field
+	for i := range docs {
+		if docs[i].Grant == nil || len(docs[i].Grant.Users) == 0 {
+			continue
+		}
+		unknown, err := e.UnknownUsers(docs[i].Grant.Users)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range unknown {
+			out = append(out, director.Field{
+				Path: fmt.Sprintf("%s: spec.users[%d]", docs[i].Ref(), slices.Index(docs[i].Grant.Users, name)),
+				Msg:  "there is no user " + name,
+				Hint: "create the user first; people of a directory log in once, or name a group of theirs",
+			})
+		}
+	}
+	return out, nil
+}
+
 // standing refuses changes of fields that machines, kept disks or running clusters depend on; model.EffectOf says which
 // fields these are. Every problem is reported at once.
 func standing(e existing, docs []model.Document, changed []model.Change, stored []model.Stored) error {
@@ -45,7 +72,10 @@ func standing(e existing, docs []model.Document, changed []model.Change, stored 
 	for i := range stored {
 		before[stored[i].Ref()] = &stored[i]
 	}
-	var problems []director.Field
+	problems, err := strangers(e, docs)
+	if err != nil {
+		return err
+	}
 	for i := range docs {
 		was := before[docs[i].Ref()]
 		if changed[i].Action != "changed" || was == nil {
@@ -85,7 +115,8 @@ func (d dependence) refusals(list []model.FieldChange) ([]director.Field, error)
 		return d.provider(list)
 	case model.KindCluster:
 		return d.cluster(list)
-	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider:
+	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider, model.KindProject,
+		model.KindGrant:
 	}
 	return nil, nil
 }

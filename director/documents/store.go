@@ -29,11 +29,14 @@ func check(c Condition, ref model.Ref, stored []model.Stored) error {
 // store compares the documents with the stored ones and stores them. It compares outside of the transaction, which only
 // looks whether what was compared is still there: a comparison may take long, and all writers wait for a transaction.
 func (s *Service) store(
-	ctx context.Context, actor string, docs []model.Document, dryRun bool, c Condition,
+	ctx context.Context, by Author, docs []model.Document, dryRun bool, c Condition,
 ) ([]model.Change, error) {
 	for range maxCompared {
 		stored, err := s.c.Store.Documents(ctx, "")
 		if err != nil {
+			return nil, err
+		}
+		if err := by.may(docs, stored); err != nil {
 			return nil, err
 		}
 		changes, err := merge(docs, stored)
@@ -57,7 +60,7 @@ func (s *Service) store(
 			if err := standing(tx, docs, changes, stored); err != nil {
 				return err
 			}
-			return s.put(ctx, tx, actor, docs, changes)
+			return s.put(ctx, tx, by.Name, docs, changes)
 		})
 		if !errors.Is(err, errMoved) {
 			return changes, err
@@ -67,6 +70,25 @@ func (s *Service) store(
 		director.KindUnavailable, "documents.apply", "other documents are stored all the time",
 	).
 		WithHint("try again")
+}
+
+// may returns why the author may not store the first document that is not allowed.
+func (a Author) may(docs []model.Document, stored []model.Stored) error {
+	if a.May == nil {
+		return nil
+	}
+	for i := range docs {
+		var was *model.Document
+		for j := range stored {
+			if stored[j].Ref() == docs[i].Ref() {
+				was = &stored[j].Document
+			}
+		}
+		if err := a.May(was, &docs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func same(stored []model.Stored, versions map[model.Ref]store.Version) bool {

@@ -233,9 +233,15 @@ func (s *Service) SetRole(
 	})
 }
 
-// Delete removes the user with all sessions. The last admin is refused.
+// Delete removes the user with all sessions. The last admin is refused, and so is a user whom a Grant names: it would
+// count for the next user of the name.
 func (s *Service) Delete(ctx context.Context, actor, name string) error {
 	_, err := s.edit(ctx, name, func(e *director.UserEdit) error {
+		if len(e.Grants) > 0 {
+			return director.Errorf(
+				director.KindConflict, "identity.delete", "user %s stays: Grant/%s names it", name, e.Grants[0],
+			).WithHint("take the user out of it first; to shut the user out now: directorctl users disable %s", name)
+		}
 		e.Delete, e.Actor, e.Action = true, actor, "delete"
 		return keepAdmin(*e, "deleted")
 	})

@@ -18,7 +18,8 @@ type Query struct {
 	IDPrefix   string
 	Statuses   []plan.Status
 	Operations []plan.Operation
-	Archived   bool // those that have left the database, and no others
+	Visible    *director.Visible // nil for all
+	Archived   bool              // those that have left the database, and no others
 }
 
 // EventQuery narrows SearchEvents.
@@ -86,6 +87,7 @@ func (s *Service) ListPlans(ctx context.Context, q Query) ([]plan.Item, *directo
 	}
 	items, next, err := list(ctx, store.PlanQuery{
 		Cluster: q.Cluster, IDPrefix: q.IDPrefix, Statuses: q.Statuses, Operations: q.Operations,
+		Visible: q.Visible,
 	}, q.Page)
 	out := make([]plan.Item, len(items))
 	for i, item := range items {

@@ -97,6 +97,7 @@ var effects = map[Kind]map[string]FieldEffect{
 			"spec.maintenance.drainTimeout", "spec.maintenance.deleteEmptyDirData", "spec.maintenance.evictUnmanaged",
 			"spec.maintenance.keepFailed", "spec.maintenance.repair.auto", "spec.maintenance.repair.after",
 			"spec.maintenance.repair.maxPerDay", "spec.maintenance.repair.maxUnhealthyPercent"),
+		of(Later, "it says who may see the cluster", "spec.project"),
 		of(Later, whyNew, "spec.masters.size", "spec.workers[].labels", "spec.workers[].taints"),
 		ofNodes(Later, whyNew, "cpus", "memory", "disk", "dataDisk", "persist", "interfaces", "sshKeys", "hostAliases",
 			"ntp",
@@ -114,6 +115,11 @@ var effects = map[Kind]map[string]FieldEffect{
 		"spec.order", "spec.servers", "spec.startTLS", "spec.ca", "spec.credentials", "spec.userBase",
 		"spec.userFilter", "spec.userName", "spec.fullName", "spec.mail", "spec.groupBase", "spec.groupFilter",
 		"spec.member", "spec.roles", "spec.refresh"),
+	KindProject: of(Later, "no machine depends on it; it is checked when documents are applied", "spec.description",
+		"spec.providers", "spec.networks", "spec.quota.clusters", "spec.quota.machines", "spec.quota.cpus",
+		"spec.quota.memory"),
+	KindGrant: of(Later, "no machine depends on it; it counts from the next request", "spec.users", "spec.groups",
+		"spec.role", "spec.project", "spec.cluster"),
 }
 
 func of(e Effect, why string, paths ...string) map[string]FieldEffect {

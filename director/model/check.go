@@ -1,6 +1,10 @@
 package model
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
 
 // Set is the documents that exist, by name.
 type Set map[Ref]*Document
@@ -25,7 +29,14 @@ func (d *Document) References() []Ref {
 		for _, name := range c.Networks() {
 			refs = append(refs, Ref{KindNetwork, name})
 		}
+		if c.Project != "" {
+			refs = append(refs, Ref{KindProject, c.Project})
+		}
 		return refs
+	case d.Project != nil:
+		return d.Project.references()
+	case d.Grant != nil:
+		return d.Grant.references()
 	}
 	return nil
 }
@@ -47,6 +58,11 @@ func Check(d *Document, all Set) error {
 			v.networkAgainst(d, all)
 		case d.Cluster != nil:
 			v.clusterAgainst(d.Cluster, all)
+			v.inProject(d.Cluster, all)
+		case d.Project != nil:
+			v.projectAgainst(d, all)
+		case d.Grant != nil:
+			v.grantAgainst(d.Grant, all)
 		}
 	}
 	return invalid(v)
@@ -55,6 +71,7 @@ func Check(d *Document, all Set) error {
 func field(k Kind) string {
 	return map[Kind]string{
 		KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network",
+		KindProject: "project", KindCluster: "cluster",
 	}[k]
 }
 
@@ -66,6 +83,13 @@ func (d *Document) mentions(r Ref) string {
 				return p.at
 			}
 		}
+	}
+	switch {
+	case d.Project != nil:
+		return fmt.Sprintf("spec.%ss[%d]", field(r.Kind), slices.Index(d.Project.names(r.Kind), r.Name))
+	case d.Grant != nil && r.Kind == KindIdentityProvider:
+		i := slices.IndexFunc(d.Grant.Groups, func(g GrantGroup) bool { return g.Provider == r.Name })
+		return fmt.Sprintf("spec.groups[%d].provider", i)
 	}
 	return "spec." + field(r.Kind)
 }

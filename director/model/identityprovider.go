@@ -17,14 +17,14 @@ type IdentityProvider struct {
 	GroupFilter string   `json:"groupFilter,omitempty" doc:"What is a group. Default: groupOfNames and groupOfUniqueNames, or the groups of Active Directory." maxLength:"1024"`
 	Member      string   `json:"member,omitempty" doc:"Attribute of a group with its members. Default: member."`
 
-	Roles   []GroupRole `json:"roles" doc:"Which groups have which role. Only these groups are asked for. People in several of them have the strongest role: admin, operator, auditor, user. People in none of them cannot log in." required:"true" maxItems:"500"`
+	Roles   []GroupRole `json:"roles" doc:"Which groups have which role. Only these groups are asked for. People in several of them have the strongest role: admin, operator, auditor, user, none. People in none of them cannot log in." required:"true" maxItems:"500"`
 	Refresh Duration    `json:"refresh,omitempty" doc:"How often the director asks whether people who are logged in still may be, and with which role." default:"10m" min:"1m" max:"12h"`
 }
 
 // GroupRole gives a group of a directory a role.
 type GroupRole struct {
 	Group string `json:"group" doc:"Distinguished name of the group, such as cn=admins,ou=groups,dc=example,dc=org. Groups in it count, too." required:"true" maxLength:"1024"`
-	Role  string `json:"role" doc:"What its people may do." enum:"admin,operator,user,auditor" required:"true"`
+	Role  string `json:"role" doc:"What its people may do on the whole director. none: only what a Grant gives them." enum:"admin,operator,user,auditor,none" required:"true"`
 }
 
 func (v *validator) identityProvider(p *IdentityProvider) {

@@ -23,11 +23,16 @@ const (
 	KindSchedule Kind = "Schedule"
 
 	KindIdentityProvider Kind = "IdentityProvider"
+	KindProject          Kind = "Project"
+	KindGrant            Kind = "Grant"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
-	return []Kind{KindProvider, KindImage, KindRelease, KindNetwork, KindCluster, KindSchedule, KindIdentityProvider}
+	return []Kind{
+		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindCluster, KindSchedule, KindIdentityProvider,
+		KindGrant,
+	}
 }
 
 // Metadata identifies a document.
@@ -48,6 +53,8 @@ type Document struct {
 	Schedule *Schedule
 
 	IdentityProvider *IdentityProvider
+	Project          *Project
+	Grant            *Grant
 }
 
 // Ref names a document.
@@ -79,6 +86,10 @@ func (d *Document) Spec() any {
 		return ensure(&d.Schedule)
 	case KindIdentityProvider:
 		return ensure(&d.IdentityProvider)
+	case KindProject:
+		return ensure(&d.Project)
+	case KindGrant:
+		return ensure(&d.Grant)
 	}
 	return nil
 }
@@ -212,6 +223,7 @@ type Cluster struct {
 	Maintenance Maintenance    `json:"maintenance,omitzero" doc:"How nodes are worked on while the cluster runs."`
 	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node in addition to the director's own." maxLength:"8192"`
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
+	Project     string         `json:"project,omitempty" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 

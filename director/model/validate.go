@@ -32,7 +32,7 @@ func Validate(d *Document) (warnings []string, err error) {
 		return nil, v.invalid()
 	}
 	switch d.Kind {
-	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider:
+	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -63,6 +63,9 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.match("spec.job.name", d.Schedule.Job.Name, labelPattern, "the name of a job, such as backup", 40)
 	case KindIdentityProvider:
 		v.identityProvider(d.IdentityProvider)
+	case KindProject:
+	case KindGrant:
+		v.grant(d.Grant)
 	}
 	return v.warnings, v.invalid()
 }

@@ -183,7 +183,7 @@ func Check(p model.IdentityProvider) []director.Field {
 
 // strength sorts the roles that the groups of one person have.
 var strength = []director.UserRole{
-	director.RoleAdmin, director.RoleOperator, director.RoleAuditor, director.RoleUser,
+	director.RoleAdmin, director.RoleOperator, director.RoleAuditor, director.RoleUser, director.RoleNone,
 }
 
 // role returns the strongest role of the groups, or "".
@@ -216,9 +216,15 @@ func (s *Service) user(doc model.Stored, p ldap.Person) (director.User, error) {
 	}
 	now := s.Now().UTC()
 	return director.User{
-		Name: name, Role: r, Provider: doc.Metadata.Name, FullName: plain(p.FullName), Checked: now, Created: now,
-		Updated: now,
+		Name: name, Role: r, Provider: doc.Metadata.Name, FullName: plain(p.FullName), Groups: sorted(p.Groups),
+		Checked: now, Created: now, Updated: now,
 	}, nil
+}
+
+func sorted(groups []string) []string {
+	groups = slices.Clone(groups)
+	slices.Sort(groups)
+	return slices.Compact(groups)
 }
 
 // plain is a full name as it can be shown: a directory's administrator may not write to other people's terminals.

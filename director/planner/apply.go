@@ -73,6 +73,7 @@ func (w World) frozen() error {
 	// These may differ: they are what plans bring about, or concern what is made from now on.
 	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image,
 		was.Maintenance
+	is.Project = was.Project
 	render := func(c model.Cluster) string {
 		b, err := model.Encode(model.Document{Kind: model.KindCluster, Metadata: w.Cluster.Metadata, Cluster: &c})
 		if err != nil {
@@ -83,8 +84,8 @@ func (w World) frozen() error {
 	if diff := model.Diff(render(was), render(is)); diff != "" {
 		return conflict("planner.apply", "cluster "+w.Cluster.Metadata.Name+
 			" runs, and this of its document cannot be changed on a running cluster:\n"+diff,
-			"take the change back with apply; numbers and sizes of nodes, release, image and maintenance can be "+
-				"changed")
+			"take the change back with apply; numbers and sizes of nodes, release, image, maintenance and "+
+				"project can be changed")
 	}
 	if was.Masters.Count == 1 && is.Masters.Count != w.Cluster.Cluster.Masters.Count && !was.API.VIP.IsValid() {
 		return &director.Error{

@@ -28,7 +28,8 @@ type PlanArchive struct {
 
 type planArchiveRow struct {
 	PlanID                      string `gorm:"primaryKey"`
-	Operation, Cluster, Summary string
+	Operation, Cluster, Project string
+	Summary                     string
 	Status                      string `gorm:"column:phase"`
 	CreatedAt                   int64  `gorm:"autoCreateTime:false"`
 	CreatedBy                   string
@@ -136,7 +137,8 @@ func (s *trailStore) ArchivePlan(ctx context.Context, id string, f ArchiveFile, 
 			return director.Errorf(director.KindConflict, op, "plan %s is %s, and not over for good", id, r.Status)
 		}
 		err = tx.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&planArchiveRow{
-			PlanID: id, Operation: r.Operation, Cluster: r.Cluster, Status: r.Status, Summary: r.Summary,
+			PlanID: id, Operation: r.Operation, Cluster: r.Cluster, Project: r.Project, Status: r.Status,
+			Summary:   r.Summary,
 			CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy,
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Done: steps.Done, Total: steps.Total,
 			ArchivedAt: micros(f.At), Host: f.Host, File: f.File, SHA256: f.SHA256, Size: f.Size,

@@ -17,6 +17,7 @@ type documentRow struct {
 	Generation            int64
 	CreatedAt, UpdatedAt  int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
 	UpdatedBy             string
+	Project               string // of a cluster
 }
 
 func (documentRow) TableName() string { return "documents" }
@@ -89,13 +90,23 @@ func (t *documentTx) PutDocument(d model.Document, actor string, now time.Time) 
 	if err := t.store.exclusive(t.db, lockDocuments); err != nil {
 		return dbError("store.put", d.Ref().String(), err)
 	}
+	project := ""
+	if d.Cluster != nil {
+		project = d.Cluster.Project
+	}
+	if d.Kind == model.KindGrant {
+		if err := t.putGrant(d.Metadata.Name, d.Grant); err != nil {
+			return dbError("store.put", d.Ref().String(), err)
+		}
+	}
 	res := t.db.Model(&documentRow{}).Where("kind = ? AND name = ?", d.Kind, d.Metadata.Name).Updates(map[string]any{
 		"body": string(body), "generation": gorm.Expr("generation + 1"), "updated_at": micros(now), "updated_by": actor,
+		"project": project,
 	})
 	if res.Error == nil && res.RowsAffected == 0 {
 		res = t.db.Create(&documentRow{
 			Kind: string(d.Kind), Name: d.Metadata.Name, UID: newID("u"), Body: string(body), Generation: 1,
-			CreatedAt: micros(now), UpdatedAt: micros(now), UpdatedBy: actor,
+			CreatedAt: micros(now), UpdatedAt: micros(now), UpdatedBy: actor, Project: project,
 		})
 	}
 	return dbError("store.put", d.Ref().String(), res.Error)
@@ -107,6 +118,9 @@ func (t *documentTx) DeleteDocument(ref model.Ref) error {
 		return dbError("store.delete", ref.String(), err)
 	}
 	err := t.db.Where("kind = ? AND name = ?", ref.Kind, ref.Name).Delete(&documentRow{}).Error
+	if err == nil && ref.Kind == model.KindGrant {
+		err = t.putGrant(ref.Name, nil)
+	}
 	return dbError("store.delete", ref.String(), err)
 }
 

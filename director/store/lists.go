@@ -93,6 +93,7 @@ type PlanQuery struct {
 	IDPrefix   string
 	Statuses   []plan.Status
 	Operations []plan.Operation
+	Visible    *director.Visible // nil for all
 }
 
 var planOrders = map[string]order{
@@ -130,7 +131,8 @@ func narrowPlans(q *gorm.DB, id string, f PlanQuery, p director.Page) (*gorm.DB,
 	if err != nil {
 		return nil, by, err
 	}
-	q = prefixed(q, id, f.IDPrefix)
+	table := q.Statement.Model.(interface{ TableName() string }).TableName()
+	q = seen(prefixed(q, id, f.IDPrefix), f.Visible, table+".cluster", table+".created_at", table+".project")
 	if f.Cluster != "" {
 		q = q.Where("cluster = ?", f.Cluster)
 	}
@@ -205,15 +207,17 @@ var documentOrders = map[string]order{
 	"updated_at": {"updated_at", true},
 }
 
-// DocumentPage lists documents of a kind whose name begins with the prefix. next is nil at the end of the list.
+// DocumentPage lists documents of a kind whose name begins with the prefix. A visible that is not nil narrows clusters
+// and projects, and leaves nothing of other kinds but releases. next is nil at the end of the list.
 func (s *planStore) DocumentPage(
-	ctx context.Context, kind model.Kind, prefix string, p director.Page,
+	ctx context.Context, kind model.Kind, prefix string, visible *director.Visible, p director.Page,
 ) (docs []model.Stored, next *director.Place, err error) {
 	by, err := sortBy(documentOrders, p.Sort, "documents")
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := page(prefixed(s.read.WithContext(ctx).Where("kind = ?", kind), "name", prefix), p, by, "name")
+	all := s.read.WithContext(ctx).Where("kind = ?", kind)
+	q, err := page(prefixed(seenDocuments(all, visible, kind), "name", prefix), p, by, "name")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -237,6 +241,7 @@ func (s *planStore) DocumentPage(
 // ClusterItem is what lists show of a cluster: reading the whole of its document and plans takes too long for a fleet.
 type ClusterItem struct {
 	UID, Name, Release string
+	Project            string
 	Generation         int64
 	Labels             map[string]string
 	Installed          bool
@@ -252,9 +257,13 @@ func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Na
 
 // ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
 func (s *planStore) ClusterPage(
-	ctx context.Context, prefix string, p director.Page,
+	ctx context.Context, prefix string, visible *director.Visible, p director.Page,
 ) (items []ClusterItem, next *director.Place, err error) {
-	q, err := page(prefixed(s.clusters(ctx), "d.name", prefix), p, order{"d.name", false}, "d.name")
+	all := s.clusters(ctx)
+	if visible != nil {
+		all = all.Where("(d.name IN ? OR d.project IN ? AND d.project <> '')", visible.Clusters, visible.Projects)
+	}
+	q, err := page(prefixed(all, "d.name", prefix), p, order{"d.name", false}, "d.name")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -286,7 +295,7 @@ func (s *planStore) clusters(ctx context.Context) *gorm.DB {
 	return s.read.WithContext(ctx).Table("documents AS d").
 		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+
 			s.jsonText("d.body", "metadata", "labels")+", ''), "+
-			"c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), "+
+			"d.project, c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), "+
 			"COALESCE(p.phase, ''), "+
 			"(SELECT COUNT(*) FROM machines AS m WHERE m.cluster_uid = d.uid AND m.deleted_at = 0)").
 		Joins("LEFT JOIN clusters AS c ON c.uid = d.uid").
@@ -308,8 +317,8 @@ func readClusters(q *gorm.DB) ([]ClusterItem, error) {
 		var c ClusterItem
 		var labels string
 		err := rows.Scan(
-			&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Installed, &c.Endpoint, &c.Plan, &c.Operation,
-			&c.Status, &c.Nodes,
+			&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Project, &c.Installed, &c.Endpoint, &c.Plan,
+			&c.Operation, &c.Status, &c.Nodes,
 		)
 		if err == nil && labels != "" {
 			err = json.Unmarshal([]byte(labels), &c.Labels)

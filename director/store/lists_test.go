@@ -152,15 +152,15 @@ func TestClusterPage(t *testing.T) {
 			},
 			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1},
 		}
-		first, next, err := s.ClusterPage(t.Context(), "", director.Page{Sort: "name", Limit: 2})
+		first, next, err := s.ClusterPage(t.Context(), "", nil, director.Page{Sort: "name", Limit: 2})
 		if diff := cmp.Diff(want[:2], first); diff != "" || err != nil || next == nil {
 			t.Fatal(diff, next, err)
 		}
-		rest, next, err := s.ClusterPage(t.Context(), "", director.Page{Sort: "name", Limit: 2, After: next})
+		rest, next, err := s.ClusterPage(t.Context(), "", nil, director.Page{Sort: "name", Limit: 2, After: next})
 		if diff := cmp.Diff(want[2:], rest); diff != "" || err != nil || next != nil {
 			t.Error(diff, next, err)
 		}
-		if some, _, err := s.ClusterPage(t.Context(), "ot", director.Page{Sort: "name"}); err != nil || len(some) != 1 {
+		if some, _, err := s.ClusterPage(t.Context(), "ot", nil, director.Page{Sort: "name"}); err != nil || len(some) != 1 {
 			t.Errorf("by prefix: %+v, %v", some, err)
 		}
 		one, err := s.Cluster(t.Context(), "c1")
@@ -197,7 +197,7 @@ func TestDocumentPage(t *testing.T) {
 		} {
 			var names []string
 			for p := c.page; ; {
-				docs, next, err := s.DocumentPage(t.Context(), model.KindNetwork, c.prefix, p)
+				docs, next, err := s.DocumentPage(t.Context(), model.KindNetwork, c.prefix, nil, p)
 				if err != nil {
 					t.Fatal(err)
 				}

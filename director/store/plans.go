@@ -13,6 +13,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/chain"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -28,7 +29,8 @@ type planRow struct {
 	ApprovedBy                   string
 	Summary                      string
 	Estimate                     int64
-	Indexed                      int // 1 once its machines are in plan_machines
+	Indexed                      int    // 1 once its machines are in plan_machines
+	Project                      string // of the cluster when the plan was made
 }
 
 func (planRow) TableName() string { return "plans" }
@@ -346,10 +348,17 @@ func (t *planTx) Plan(id string) (plan.Plan, plan.State, error) {
 // AddPlan stores a new plan in its first state, with the machines that it names.
 func (t *planTx) AddPlan(p plan.Plan) error {
 	state := plan.NewState(&p)
-	err := t.db.Create(&planRow{
+	var projects []string
+	err := t.db.Model(&documentRow{}).Where("kind = ? AND name = ?", model.KindCluster, p.Cluster).
+		Pluck("project", &projects).Error
+	if err != nil {
+		return dbError("store.plan", "plan "+p.ID, err)
+	}
+	err = t.db.Create(&planRow{
 		ID: p.ID, Operation: string(p.Operation), Cluster: p.Cluster, Hash: p.Hash, Summary: p.Summary,
 		Estimate:  int64(p.Estimate),
 		CreatedAt: micros(p.CreatedAt), CreatedBy: p.CreatedBy, Status: string(state.Status), Indexed: 1,
+		Project: strings.Join(projects, ""), // at most one
 	}).Error
 	if err == nil {
 		err = t.db.Create(&contentRow{PlanID: p.ID, Content: marshal(p.Content)}).Error

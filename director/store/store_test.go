@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -257,14 +259,14 @@ func TestUsersAndTokens(t *testing.T) {
 		s, ctx := open(), t.Context()
 		u := director.User{
 			Name: "ann", Role: director.RoleUser, PasswordHash: "h", MustChange: true, Created: time.Unix(1, 0).UTC(),
-			Updated: time.Unix(2, 0).UTC(),
+			Updated: time.Unix(2, 0).UTC(), Groups: []string{"cn=a", "cn=b"},
 		}
 		for range 2 {
 			if err := s.PutUser(ctx, u); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got, err := s.GetUser(ctx, "ann"); err != nil || got != u {
+		if got, err := s.GetUser(ctx, "ann"); err != nil || !cmp.Equal(got, u) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		tok := director.Token{Hash: "t", User: "ann", Created: time.Unix(1, 0).UTC(), Expires: time.Unix(10, 0).UTC()}

@@ -146,7 +146,7 @@ func readStream(tx *gorm.DB, q director.StreamQuery) (page director.StreamPage, 
 		return page, err
 	}
 	fit := func() *gorm.DB {
-		db := tx.Model(&streamRow{})
+		db := seen(tx.Model(&streamRow{}), q.Visible, "stream.cluster", "stream.at", "''")
 		if q.Cluster != "" {
 			db = db.Where("cluster = ?", q.Cluster)
 		}

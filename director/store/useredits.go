@@ -47,7 +47,11 @@ func (t *userTx) editUser(name string, edit func(*director.UserEdit) error) erro
 	if err != nil {
 		return dbError("store.user", "users", err)
 	}
-	e := director.UserEdit{User: row.toDomain(), LastAdmin: others == 0}
+	grants, err := t.grantsNaming(name)
+	if err != nil {
+		return dbError("store.user", "grants", err)
+	}
+	e := director.UserEdit{User: row.toDomain(), LastAdmin: others == 0, Grants: grants}
 	if err := edit(&e); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"gorm.io/gorm/clause"
@@ -14,6 +15,7 @@ type userRow struct {
 	Role, Password                  string
 	MustChange, Service             bool
 	Provider, FullName              string
+	Groups                          string `gorm:"column:user_groups"` // a JSON list, or empty
 	PasswordAt, DisabledAt, LoginAt int64
 	CheckedAt                       int64
 	CreatedAt, UpdatedAt            int64 `gorm:"autoCreateTime:false;autoUpdateTime:false"`
@@ -22,8 +24,13 @@ type userRow struct {
 func (userRow) TableName() string { return "users" }
 
 func (r userRow) toDomain() director.User {
+	var groups []string
+	if r.Groups != "" {
+		_ = json.Unmarshal([]byte(r.Groups), &groups) // what cannot be read gives nothing
+	}
 	return director.User{
-		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		Groups: groups,
+		Name:   r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
 		Provider: r.Provider, FullName: r.FullName, Checked: instant(r.CheckedAt),
 		Service: r.Service, PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt),
 		LastLogin: instant(r.LoginAt), Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
@@ -31,8 +38,13 @@ func (r userRow) toDomain() director.User {
 }
 
 func userRowOf(u director.User) userRow {
+	groups := ""
+	if len(u.Groups) > 0 {
+		groups = marshal(u.Groups)
+	}
 	return userRow{
-		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		Groups: groups,
+		Name:   u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
 		Provider: u.Provider, FullName: u.FullName, CheckedAt: micros(u.Checked),
 		Service: u.Service, PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled),
 		LoginAt: micros(u.LastLogin), CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),

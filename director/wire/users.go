@@ -9,7 +9,7 @@ import (
 // User is a user of the director.
 type User struct {
 	Name               string     `json:"name"`
-	Role               string     `json:"role" doc:"admin, operator, user or auditor."`
+	Role               string     `json:"role" doc:"admin, operator, user, auditor or none."`
 	MustChangePassword bool       `json:"must_change_password" doc:"The user has a one-time password."`
 	FullName           string     `json:"full_name,omitempty" doc:"As the directory has it."`
 	Provider           string     `json:"provider,omitempty" doc:"IdentityProvider that keeps the user; absent for local users."`
@@ -30,7 +30,7 @@ type Users struct {
 // NewUser asks for a user.
 type NewUser struct {
 	Name    string `json:"name" minLength:"1" maxLength:"63" doc:"Lower-case letters, digits, dots, dashes and underscores."`
-	Role    string `json:"role,omitempty" enum:"admin,operator,user,auditor" default:"user" doc:"What the user may do."`
+	Role    string `json:"role,omitempty" enum:"admin,operator,user,auditor,none" default:"user" doc:"What the user may do."`
 	Service bool   `json:"service,omitempty" doc:"Create a service account for a program. It has no password."`
 }
 
@@ -74,7 +74,7 @@ func APITokenOf(t director.Token) APIToken {
 
 // RoleChange gives a user another role.
 type RoleChange struct {
-	Role string `json:"role" enum:"admin,operator,user,auditor" doc:"What the user may do from now on."`
+	Role string `json:"role" enum:"admin,operator,user,auditor,none" doc:"What the user may do from now on."`
 }
 
 // OneTimePassword is a password that must be changed at the next login.

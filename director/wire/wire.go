@@ -81,24 +81,37 @@ type Session struct {
 	Token              string    `json:"token" doc:"Bearer token. It is shown this once."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When it ends."`
 	User               string    `json:"user" doc:"Whose it is."`
-	Role               string    `json:"role" doc:"admin, operator, user or auditor."`
+	Role               string    `json:"role" doc:"admin, operator, user, auditor or none."`
 	MustChangePassword bool      `json:"must_change_password" doc:"Until the password is changed, only that is allowed."`
 }
 
 // Me says who asks.
 type Me struct {
 	User               string    `json:"user"`
-	Role               string    `json:"role" doc:"admin, operator, user or auditor."`
+	Role               string    `json:"role" doc:"admin, operator, user, auditor or none."`
 	MustChangePassword bool      `json:"must_change_password"`
 	Kind               string    `json:"kind" enum:"login,browser,api" doc:"What shows the token: a program after a login, a browser, or a program on its own."`
 	Scope              string    `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends. A browser's session ends later if it is used."`
+	Grants             []Granted `json:"grants" doc:"What the user may do beyond the role."`
+}
+
+// Granted is a role in a project or on a cluster; on the whole director with neither.
+type Granted struct {
+	Role    string `json:"role" enum:"admin,operator,user,auditor"`
+	Project string `json:"project,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // MeOf says who the actor is.
 func MeOf(a director.Actor) Me {
+	grants := make([]Granted, len(a.Grants))
+	for i, g := range a.Grants {
+		grants[i] = Granted{Role: string(g.Role), Project: g.Project, Cluster: g.Cluster}
+	}
 	return Me{
-		User: a.User, Role: string(a.Role), MustChangePassword: a.MustChange, Kind: string(a.Kind),
+		Grants: grants,
+		User:   a.User, Role: string(a.Role), MustChangePassword: a.MustChange, Kind: string(a.Kind),
 		Scope: string(a.Scope), ExpiresAt: a.Expires.UTC(),
 	}
 }
@@ -186,6 +199,7 @@ type Documents struct {
 // Cluster is what is known of a cluster without asking it.
 type Cluster struct {
 	Name       string    `json:"name"`
+	Project    string    `json:"project,omitempty" doc:"Project that it belongs to."`
 	Generation int64     `json:"generation" doc:"Generation of its document."`
 	Status     string    `json:"status" doc:"absent, creating, unfinished (machines are there and no cluster), ready, changing, deleting, or failed (its creation or deletion). A cluster whose last work on nodes has failed is ready, and shows that plan."`
 	Release    string    `json:"release,omitempty"`

@@ -12,12 +12,12 @@ import (
 func (o *Operations) Apply(
 	ctx context.Context, actor string, text []byte, source string, dryRun bool,
 ) ([]model.Change, error) {
-	return o.ApplyIf(ctx, actor, text, source, dryRun, documents.Condition{})
+	return o.ApplyIf(ctx, documents.Author{Name: actor}, text, source, dryRun, documents.Condition{})
 }
 
 // ApplyIf stores a document on a condition.
 func (o *Operations) ApplyIf(
-	_ context.Context, actor string, text []byte, source string, dryRun bool, cond documents.Condition,
+	_ context.Context, by documents.Author, text []byte, source string, dryRun bool, cond documents.Condition,
 ) ([]model.Change, error) {
 	docs, err := model.Parse(text, source)
 	if err != nil {
@@ -51,10 +51,10 @@ func (o *Operations) ApplyIf(
 		if !had {
 			s.Created = o.now()
 		}
-		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), actor
+		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), by.Name
 		o.docs[d.Ref()] = s
 		e := director.StreamEvent{
-			Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: actor,
+			Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: by.Name,
 		}
 		if d.Cluster != nil {
 			e.Cluster = e.Name

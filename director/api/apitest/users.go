@@ -12,6 +12,8 @@ import (
 
 // Users keeps users and tokens in memory, as auth.Store and identity.Store want them kept. Its zero value is empty.
 type Users struct {
+	Grants map[string][]director.Granted // by user; set before the first use
+
 	mu     sync.Mutex
 	users  map[string]director.User
 	tokens map[string]director.Token
@@ -105,6 +107,12 @@ func (s *Users) UserPage(
 		return out, &director.Place{Name: out[p.Limit-1].Name, Value: out[p.Limit-1].Name}, nil
 	}
 	return out, nil, nil
+}
+
+// GrantsOf returns what the test has put into Grants for the user.
+func (s *Users) GrantsOf(_ context.Context, u director.User) ([]director.Granted, error) {
+	defer s.lock()()
+	return s.Grants[u.Name], nil
 }
 
 // GetToken returns the token, or not_found.
