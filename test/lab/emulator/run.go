@@ -90,13 +90,15 @@ func startSupervisor(g guest, m *machine, lock *os.File) error {
 	return cmd.Start()
 }
 
-// lock waits until nothing is left of the guest's last run: libvirt takes a VM for off as soon as QEMU has ended.
+// lock waits until nothing is left of the guest's last run: libvirt takes a VM for off as soon as QEMU has ended. The
+// supervisor then writes out what the file system of the guest has in memory, which took more than a minute on a
+// machine whose disk was busy.
 func (g guest) lock() (*os.File, error) {
 	f, err := os.OpenFile(g.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	within(time.Minute, func() bool {
+	within(5*time.Minute, func() bool {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		return !errors.Is(err, unix.EWOULDBLOCK)
 	})
