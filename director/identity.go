@@ -32,6 +32,7 @@ type User struct {
 	PasswordSet  time.Time // zero for passwords of older directors
 	Service      bool      // a program's account: it has no password, and API tokens alone
 	Provider     string    // IdentityProvider that keeps the person; empty for local users
+	Subject      string    // who the person is to an OpenID Connect provider, which never changes
 	Groups       []string  // of the person, as spec.roles of the provider names them
 	FullName     string    // as the provider has it
 	Checked      time.Time // when the provider last confirmed the person
@@ -66,7 +67,7 @@ func (e *UserEdit) Confirm(now User) {
 		e.User.Updated = now.Updated
 	}
 	e.User.Role, e.User.FullName, e.User.Checked = now.Role, now.FullName, now.Checked
-	e.User.Groups = now.Groups
+	e.User.Groups, e.User.Subject = now.Groups, now.Subject
 }
 
 // TokenKind is who holds a token.

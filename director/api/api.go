@@ -34,6 +34,11 @@ type Auth interface {
 	Authenticate(ctx context.Context, token director.Secret) (director.Actor, error)
 	// Recheck is Authenticate without being a use of the token.
 	Recheck(ctx context.Context, token director.Secret) (director.Actor, error)
+	// LoginPerson is Login for a person whose identity provider says who it is. admitted is called before there is a
+	// token.
+	LoginPerson(
+		ctx context.Context, l auth.Login, u director.User, admitted func(context.Context) error,
+	) (director.Secret, director.Actor, error)
 	// Logout ends the actor's token.
 	Logout(ctx context.Context, a director.Actor) error
 	// Confirm returns nil if the password is the actor's own, or invalid.
@@ -163,6 +168,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
 	documents, clusters, plans := &documentRoutes{s}, &clusterRoutes{s}, &planRoutes{s}
 	s.sessions(api)
+	s.providerLogins(api)
 	s.users(api)
 	s.tokens(api)
 	s.auditTrail(api)

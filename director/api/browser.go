@@ -71,10 +71,16 @@ func (s *server) loginBrowser(
 	if err != nil {
 		return nil, err
 	}
-	if in.Cookie.Value != "" {
-		if old, err := s.Auth.Authenticate(ctx, director.Secret(in.Cookie.Value)); err == nil {
-			_ = s.Auth.Logout(ctx, old) // it ends by itself otherwise
-		}
-	}
+	s.endOld(ctx, in.Cookie)
 	return &browserSession{SetCookie: sessionCookie(token, actor.Expires), Body: wire.MeOf(actor)}, nil
+}
+
+// endOld ends the session that the browser had before a new one.
+func (s *server) endOld(ctx context.Context, session http.Cookie) {
+	if session.Value == "" {
+		return
+	}
+	if old, err := s.Auth.Authenticate(ctx, director.Secret(session.Value)); err == nil {
+		_ = s.Auth.Logout(ctx, old) // it ends by itself otherwise
+	}
 }

@@ -95,6 +95,18 @@ func (l *loginLimit) take(user, address string) error {
 	return nil
 }
 
+// takePlace is take for a login of a user whom no one knows yet.
+func (l *loginLimit) takePlace(address string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, place := l.now(), l.key("network", networkOf(address))
+	if wait := delay(l.networks, place, now); wait > 0 {
+		return later(wait)
+	}
+	use(l.networks, place, networkEvery, networkBurst, now)
+	return nil
+}
+
 // takeOwn is take for a user who is logged in: what others do does not hold the user back.
 func (l *loginLimit) takeOwn(user string) error {
 	l.mu.Lock()

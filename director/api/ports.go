@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/ldap"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/nodes"
+	"github.com/director-kaas/kaas/director/people"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planning"
@@ -56,6 +57,12 @@ type Scopes interface {
 type People interface {
 	// Test goes through all stages of asking the directory and says how each went, also for one person.
 	Test(ctx context.Context, provider, name string) ([]ldap.Finding, error)
+	// Choices returns the providers where people log in with a browser, in their order.
+	Choices(ctx context.Context) ([]people.Choice, error)
+	// Begin returns where a browser goes to log in, and what it has to show when it comes back.
+	Begin(ctx context.Context, provider, next string) (to string, keep director.Secret, err error)
+	// Finish returns who comes back with a browser, once.
+	Finish(ctx context.Context, kept director.Secret, a people.Answer) (people.Arrival, error)
 }
 
 // Trail is what the API offers of the audit trail.

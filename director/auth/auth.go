@@ -58,6 +58,8 @@ type People interface {
 	Login(
 		ctx context.Context, name string, password director.Secret, provider string,
 	) (u director.User, ok bool, err error)
+	// Redirects reports whether people of the provider have no password here, but log in there with a browser.
+	Redirects(ctx context.Context, provider string) (bool, error)
 }
 
 // Config sets what New may leave to defaults.
@@ -413,6 +415,15 @@ func (s *Service) Confirm(ctx context.Context, a director.Actor, password direct
 	}
 	var ok bool
 	if u.Provider != "" && s.people != nil {
+		redirects, err := s.people.Redirects(ctx, u.Provider)
+		if err != nil {
+			return err
+		}
+		if redirects {
+			return s.confirmRecent(ctx, a, u.Provider)
+		}
+	}
+	if u.Provider != "" && s.people != nil {
 		_, ok, err = s.people.Login(ctx, u.Name, password, u.Provider)
 	} else {
 		ok, err = s.matches(ctx, u.PasswordHash, password)
@@ -421,6 +432,22 @@ func (s *Service) Confirm(ctx context.Context, a director.Actor, password direct
 		err = director.Invalid(op, "the password is wrong", []director.Field{{Path: "password", Msg: "is wrong"}})
 	}
 	return err
+}
+
+// confirmWithin is how recent a login has to be to stand for a password.
+const confirmWithin = 10 * time.Minute
+
+// confirmRecent is Confirm for a person who has no password here: the login must have been a moment ago.
+func (s *Service) confirmRecent(ctx context.Context, a director.Actor, provider string) error {
+	t, err := s.store.GetToken(ctx, a.TokenHash)
+	if err != nil {
+		return err
+	}
+	if t.Kind != director.TokenAPI && s.now().Sub(t.Created) < confirmWithin {
+		return nil
+	}
+	return director.Errorf(director.KindForbidden, "auth.confirm", "your login is more than %s ago", confirmWithin).
+		WithHint("log out, log in again at %s, and repeat this", provider)
 }
 
 // ChangePassword replaces the actor's password and ends all other sessions of the user. API tokens stay: programs use

@@ -39,16 +39,38 @@ func (s *Service) loginPerson(
 			director.KindUnauthenticated, "auth.login", "the directory %s calls you %s", u.Provider, u.Name,
 		).WithHint("log in as %s", u.Name))
 	}
-	if had.Name == "" {
-		err := s.store.AddUser(ctx, u, "IdentityProvider/"+u.Provider)
-		if err != nil && director.KindOf(err) != director.KindConflict { // another login has made it
-			return fail(err)
-		}
+	return s.admit(ctx, l, u)
+}
+
+// LoginPerson is Login for a person whose identity provider says who it is. admitted is called before there is a token;
+// nil for nothing.
+func (s *Service) LoginPerson(
+	ctx context.Context, l Login, u director.User, admitted func(context.Context) error,
+) (director.Secret, director.Actor, error) {
+	return s.admit(ctx, l, u, admitted)
+}
+
+// admit gives a token to a person. The first login makes the user.
+func (s *Service) admit(
+	ctx context.Context, l Login, u director.User, admitted ...func(context.Context) error,
+) (director.Secret, director.Actor, error) {
+	fail := func(err error) (director.Secret, director.Actor, error) { return "", director.Actor{}, err }
+	_, err := s.store.GetUser(ctx, u.Name)
+	if director.KindOf(err) == director.KindNotFound {
+		err = s.store.AddUser(ctx, u, "IdentityProvider/"+u.Provider)
+	}
+	if err != nil && director.KindOf(err) != director.KindConflict { // another login has made it
+		return fail(err)
 	}
 	err = s.store.EditUser(ctx, u.Name, func(e *director.UserEdit) error {
 		switch {
-		case e.User.Provider != u.Provider: // a local user of the name was made meanwhile
+		case e.User.Provider != u.Provider: // a local user, or another provider's
 			return wrongPassword()
+		case e.User.Subject != "" && e.User.Subject != u.Subject:
+			return director.Errorf(
+				director.KindUnauthenticated, "auth.login", "the name %s belongs to another person of %s", u.Name,
+				u.Provider,
+			).WithHint("ask an administrator; if the person is gone: directorctl users delete %s", u.Name)
 		case !e.User.Disabled.IsZero():
 			return userDisabled()
 		}
@@ -56,6 +78,11 @@ func (s *Service) loginPerson(
 		u = e.User
 		return nil
 	})
+	for _, f := range admitted {
+		if err == nil && f != nil {
+			err = f(ctx)
+		}
+	}
 	if err != nil {
 		return fail(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +33,7 @@ type Config struct {
 	RegistryListen string     `yaml:"registryListen"` // address of the registry
 	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
 	Names          []string   `yaml:"names"`          // further names in the director's certificate
+	PublicURL      string     `yaml:"publicURL"`      // how browsers reach the director; https://ADDRESS:PORT if empty
 	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before
 	// they had some) or never.
 	RegistryAnonymous string `yaml:"registryAnonymous"`
@@ -157,7 +160,23 @@ func (c Config) checkDatabase(p *problems) {
 }
 
 // checkAddresses checks where the director listens, where nodes reach it, and which proxies it believes.
+// publicURL is how browsers reach the director.
+func (c Config) publicURL() string {
+	if c.PublicURL != "" {
+		return strings.TrimSuffix(c.PublicURL, "/")
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || port == "443" {
+		return "https://" + c.Address.String()
+	}
+	return "https://" + net.JoinHostPort(c.Address.String(), port)
+}
+
 func (c Config) checkAddresses(p *problems) {
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" ||
+		u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
+		p.add("publicURL", "such as https://director.example.org", "%q is not an address for browsers", c.PublicURL)
+	}
 	if !c.Address.IsValid() || c.Address.IsUnspecified() {
 		p.add("address", "the director's IP address as the nodes reach it", "is missing")
 	}

@@ -211,7 +211,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.people = people.New(people.Config{
-		Store: db, Accounts: d.vault(db, box), Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
+		Store: db, Accounts: d.vault(db, box), Sealer: box, URL: d.cfg.publicURL(),
+		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
 	})
 	d.every(ctx, peopleEvery, "ask directories about people", d.people.Refresh)
 	service, err := d.authentication(ctx, db, out)

@@ -17,8 +17,9 @@ var kindMeaning = map[Kind]string{
 	KindCluster:  "A Kubernetes cluster as it should be.",
 	KindSchedule: "Work that the director does by itself at certain times; see [schedules](../use/schedules.md).",
 
-	KindIdentityProvider: "A directory with people who may use the director; see [LDAP](../operate/ldap.md).",
-	KindProject:          "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
+	KindIdentityProvider: "People who may log in; see [LDAP](../operate/ldap.md) and " +
+		"[OpenID Connect](../operate/oidc.md).",
+	KindProject: "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
 	KindGrant: "What users and groups may do in a project, on one cluster or on the whole director; see " +
 		"[grants](../operate/grants.md).",
 }

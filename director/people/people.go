@@ -26,6 +26,15 @@ type Store interface {
 	EditUser(ctx context.Context, name string, edit func(*director.UserEdit) error) error
 	PeopleToCheck(ctx context.Context, provider string, before, now time.Time) ([]director.User, error)
 	PeopleProviders(ctx context.Context, now time.Time) ([]string, error)
+	UseLogin(ctx context.Context, hash string, at time.Time) error
+	Secret(ctx context.Context, owner, name string) ([]byte, error)
+	SetSecret(ctx context.Context, owner, name string, sealed []byte) error
+}
+
+// Sealer keeps what asks providers about people again. seal.Box implements it.
+type Sealer interface {
+	Seal(owner, name string, plain []byte) ([]byte, error)
+	Unseal(owner, name string, sealed []byte) ([]byte, error)
 }
 
 // Accounts opens the account that searches in the directory of an IdentityProvider.
@@ -37,6 +46,8 @@ type Accounts interface {
 type Config struct {
 	Store    Store
 	Accounts Accounts
+	Sealer   Sealer
+	URL      string           // of the director, for browsers
 	Networks confine.Networks // where directories may be
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -47,8 +58,9 @@ type Service struct {
 	Config
 	asking chan struct{} // holds an entry for each login that asks a directory
 
-	mu   sync.Mutex
-	open map[string]opened
+	mu     sync.Mutex
+	open   map[string]opened
+	relied map[string]relied
 }
 
 // opened is a directory as its document and its account were when it was opened. It remembers which server is down.
@@ -63,7 +75,9 @@ const mostLogins = 64
 
 // New returns the service.
 func New(c Config) *Service {
-	return &Service{Config: c, asking: make(chan struct{}, mostLogins), open: map[string]opened{}}
+	return &Service{
+		Config: c, asking: make(chan struct{}, mostLogins), open: map[string]opened{}, relied: map[string]relied{},
+	}
 }
 
 // Login returns the user whose name and password these are in a directory, with the role of their groups. ok is false
@@ -74,6 +88,7 @@ func (s *Service) Login(
 	ctx context.Context, name string, password director.Secret, provider string,
 ) (u director.User, ok bool, err error) {
 	docs, err := s.providers(ctx, provider)
+	docs = slices.DeleteFunc(docs, func(d model.Stored) bool { return d.IdentityProvider.Type == model.IdentityOIDC })
 	if err != nil || len(docs) == 0 {
 		return u, false, err
 	}
@@ -167,6 +182,13 @@ func configOf(p model.IdentityProvider) ldap.Config {
 
 // Check returns what is wrong with a document beyond what the model can tell. It does not connect.
 func Check(p model.IdentityProvider) []director.Field {
+	if p.Type == model.IdentityOIDC {
+		fields := oidcConfigOf(p).Check()
+		for i := range fields {
+			fields[i].Path = "spec." + fields[i].Path
+		}
+		return fields
+	}
 	c := configOf(p)
 	c.BindDN, c.Password = "cn=checked,dc=later", "checked later" // the account is in the credentials
 	var out []director.Field

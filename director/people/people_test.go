@@ -19,11 +19,16 @@ import (
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/ldap/ldaptest"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/oidc/oidctest"
 	"github.com/director-kaas/kaas/director/people"
+	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/store"
 )
 
-const right = "correct horse battery"
+const (
+	right     = "correct horse battery"
+	director1 = "https://director.example.org"
+)
 
 func dn(uid string) string { return "uid=" + uid + "," + ldaptest.People }
 
@@ -39,7 +44,10 @@ func company() string {
 
 type accounts struct{ revision int64 }
 
-func (a accounts) OpenIdentity(context.Context, string, model.IdentityProvider) (director.Credentials, error) {
+func (a accounts) OpenIdentity(_ context.Context, _ string, p model.IdentityProvider) (director.Credentials, error) {
+	if p.Type == model.IdentityOIDC {
+		return director.Credentials{User: oidctest.ClientID, Password: oidctest.Secret, Revision: a.revision}, nil
+	}
 	return director.Credentials{User: ldaptest.BindDN, Password: ldaptest.Password, Revision: a.revision}, nil
 }
 
@@ -73,8 +81,12 @@ func setup(t *testing.T) *world {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	w.db = db
+	box, err := seal.Open(filepath.Join(t.TempDir(), "key"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.people = people.New(people.Config{
-		Store: db, Accounts: accounts{1}, Networks: confine.Networks{
+		Store: db, Accounts: accounts{1}, Sealer: box, URL: director1, Networks: confine.Networks{
 			netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
 		}, Now: w.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})

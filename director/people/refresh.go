@@ -50,6 +50,14 @@ func (s *Service) refresh(ctx context.Context, doc model.Stored) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
+	if doc.IdentityProvider.Type == model.IdentityOIDC {
+		for _, u := range users {
+			if err := s.again(ctx, doc, u); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	d, err := s.directory(ctx, doc)
 	if err != nil {
 		return err
@@ -113,6 +121,9 @@ func (s *Service) Test(ctx context.Context, provider, name string) ([]ldap.Findi
 	doc, err := s.Store.Document(ctx, model.Ref{Kind: model.KindIdentityProvider, Name: provider})
 	if err != nil {
 		return nil, err
+	}
+	if doc.IdentityProvider.Type == model.IdentityOIDC {
+		return s.testOIDC(ctx, provider, name)
 	}
 	d, err := s.directory(ctx, doc)
 	if err != nil {

@@ -61,13 +61,16 @@ func (v Vault) OpenIdentity(
 			"the credentials %s were not set for the servers and the certificates of IdentityProvider/%s", row.Name,
 			provider,
 		).
-			WithHint("check servers, startTLS and ca of the document; then set the credentials again: "+
+			WithHint("check servers, startTLS, issuer and ca of the document; then set the credentials again: "+
 				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
 	})
 }
 
 // placeOfIdentity says where a password goes, and what the certificate there is trusted by.
 func placeOfIdentity(p model.IdentityProvider) string {
+	if p.Type == model.IdentityOIDC {
+		return fmt.Sprintf("oidc %s authorities=%x", p.Issuer, sha256.Sum256([]byte(p.CA)))
+	}
 	servers := slices.Sorted(slices.Values(p.Servers))
 	sum := sha256.Sum256([]byte(p.CA))
 	return fmt.Sprintf(

@@ -35,3 +35,28 @@ func (s *userStore) PeopleProviders(ctx context.Context, now time.Time) ([]strin
 	).Distinct("provider").Order("provider").Pluck("provider", &out).Error
 	return out, dbError("store.users", "users", err)
 }
+
+// OwnerOfPerson is for whom the refresh token of a person is sealed.
+func OwnerOfPerson(name string) string { return "User/" + name }
+
+// loginsKept is how long a used login is known. Its cookie is gone long before.
+const loginsKept = 24 * time.Hour
+
+// UseLogin notes that the login with that hash was used; conflict if it was used before.
+func (s *userStore) UseLogin(ctx context.Context, hash string, at time.Time) error {
+	const op = "store.login"
+	return s.Update(ctx, func(tx *Tx) error {
+		err := tx.db.Exec("DELETE FROM used_logins WHERE at < ?", micros(at.Add(-loginsKept))).Error
+		if err != nil {
+			return dbError(op, "logins", err)
+		}
+		res := tx.db.Exec("INSERT INTO used_logins (hash, at) VALUES (?, ?) ON CONFLICT DO NOTHING", hash, micros(at))
+		if res.Error != nil {
+			return dbError(op, "the login", res.Error)
+		}
+		if res.RowsAffected == 0 {
+			return director.Errorf(director.KindConflict, op, "the login was used before").WithHint("log in again")
+		}
+		return nil
+	})
+}

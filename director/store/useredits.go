@@ -67,6 +67,9 @@ func (t *userTx) editUser(name string, edit func(*director.UserEdit) error) erro
 
 func (t *userTx) applyEdit(e director.UserEdit) error {
 	if e.Delete {
+		if err := t.db.Exec("DELETE FROM secrets WHERE owner = ?", OwnerOfPerson(e.User.Name)).Error; err != nil {
+			return err
+		}
 		return t.db.Where("name = ?", e.User.Name).Delete(&userRow{}).Error
 	}
 	row := userRowOf(e.User)

@@ -14,7 +14,7 @@ type userRow struct {
 	Name                            string `gorm:"primaryKey"`
 	Role, Password                  string
 	MustChange, Service             bool
-	Provider, FullName              string
+	Provider, FullName, Subject     string
 	Groups                          string `gorm:"column:user_groups"` // a JSON list, or empty
 	PasswordAt, DisabledAt, LoginAt int64
 	CheckedAt                       int64
@@ -29,8 +29,8 @@ func (r userRow) toDomain() director.User {
 		_ = json.Unmarshal([]byte(r.Groups), &groups) // what cannot be read gives nothing
 	}
 	return director.User{
-		Groups: groups,
-		Name:   r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		Groups: groups, Subject: r.Subject,
+		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
 		Provider: r.Provider, FullName: r.FullName, Checked: instant(r.CheckedAt),
 		Service: r.Service, PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt),
 		LastLogin: instant(r.LoginAt), Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
@@ -43,8 +43,8 @@ func userRowOf(u director.User) userRow {
 		groups = marshal(u.Groups)
 	}
 	return userRow{
-		Groups: groups,
-		Name:   u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		Groups: groups, Subject: u.Subject,
+		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
 		Provider: u.Provider, FullName: u.FullName, CheckedAt: micros(u.Checked),
 		Service: u.Service, PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled),
 		LoginAt: micros(u.LastLogin), CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),

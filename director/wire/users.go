@@ -27,6 +27,18 @@ type Users struct {
 	Continue string `json:"continue,omitempty" doc:"Where the list continues; absent at its end."`
 }
 
+// LoginProvider is an identity provider where people log in with a browser.
+type LoginProvider struct {
+	Name  string `json:"name"`
+	Title string `json:"title" doc:"What to call it."`
+	URL   string `json:"url" doc:"Where a browser begins. With next=PATH it continues there afterwards."`
+}
+
+// LoginProviders are the identity providers to choose from, in their order.
+type LoginProviders struct {
+	Items []LoginProvider `json:"items"`
+}
+
 // NewUser asks for a user.
 type NewUser struct {
 	Name    string `json:"name" minLength:"1" maxLength:"63" doc:"Lower-case letters, digits, dots, dashes and underscores."`
