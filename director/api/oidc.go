@@ -33,11 +33,13 @@ func loginCookie(value director.Secret) http.Cookie {
 }
 
 type beginInput struct {
+	Accept   string `header:"Accept" doc:"text/html for a page that says what went wrong."`
 	Provider string `path:"provider" maxLength:"64" doc:"Name of the IdentityProvider."`
 	Next     string `query:"next" maxLength:"1024" doc:"Path of the director where the browser continues."`
 }
 
 type finishInput struct {
+	Accept  string      `header:"Accept" doc:"text/html for a page that says what went wrong."`
 	Kept    http.Cookie `cookie:"__Host-director-login"`
 	Session http.Cookie `cookie:"__Host-director"`
 	State   string      `query:"state" doc:"What the director sent."`
@@ -79,7 +81,7 @@ func (s *server) providerLogins(api huma.API) {
 			to, kept, err = s.People.Begin(ctx, in.Provider, in.Next)
 		}
 		if err != nil {
-			return s.loginFailed(ctx, err), nil
+			return s.loginFailed(ctx, in.Accept, err)
 		}
 		return sendTo(to, loginCookie(kept)), nil
 	})
@@ -112,7 +114,7 @@ func (s *server) finishProviderLogin(ctx context.Context, _ director.Actor, in *
 		err = aerr
 	}
 	if err != nil {
-		return s.loginFailed(ctx, err, loginCookie("")), nil
+		return s.loginFailed(ctx, in.Accept, err, loginCookie(""))
 	}
 	note(ctx).user = actor.User
 	s.endOld(ctx, in.Session)
@@ -146,8 +148,13 @@ var failedPage = template.Must(template.New("failed").Parse(`<!doctype html>
 </html>
 `))
 
-// loginFailed answers a browser with a page that says why there is no session.
-func (s *server) loginFailed(ctx context.Context, err error, cookies ...http.Cookie) *anyOf {
+// loginFailed answers a browser with a page that says why there is no session, and others with the problem itself.
+func (s *server) loginFailed(
+	ctx context.Context, accept string, err error, cookies ...http.Cookie,
+) (*anyOf, error) {
+	if !strings.Contains(accept, "text/html") {
+		return nil, err
+	}
 	p := s.problem(ctx, err)
 	return &anyOf{Body: func(ctx huma.Context) {
 		setCookies(ctx, cookies)
@@ -161,5 +168,5 @@ func (s *server) loginFailed(ctx context.Context, err error, cookies ...http.Coo
 		ctx.SetHeader("Referrer-Policy", "no-referrer")
 		ctx.SetStatus(p.Status)
 		_ = failedPage.Execute(ctx.BodyWriter(), p.Problem) // a failure is a reader who has gone
-	}}
+	}}, nil
 }
