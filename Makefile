@@ -17,14 +17,18 @@ help: ## List the targets
 	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: bin/director bin/directorctl bin/pretend-ansible ## Build the director with its manual, its command line and what it simulates with
+build: bin/director bin/directorctl bin/pretend-ansible ## Build the director with its console and manual, its command line and what it simulates with
 
 .PHONY: manual
 manual: ## Build the manual that the director serves at /docs, or take it from the cache
 	web/manual/build.sh
 
+.PHONY: console
+console: ## Build the web console that the director serves at /, or take it from the cache
+	web/console/build.sh
+
 .PHONY: bin/director bin/directorctl bin/pretend-ansible
-bin/director: manual
+bin/director: manual console
 bin/director bin/directorctl bin/pretend-ansible: bin/%:
 	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
@@ -46,24 +50,32 @@ test/vm: ## Everything, with every scenario on VMs: hours where there is no KVM
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
-	test/lab/need.sh ansible openssh-server libvirt0 postgresql slapd samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
+	test/lab/need.sh ansible openssh-server libvirt0 postgresql rsyslog rsyslog-gnutls slapd samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
 	go test ./...
 
+.PHONY: test/console
+test/console: build ## The console: its parts, and all of it in a browser against a rehearsing director
+	test/lab/need.sh chromium qemu-utils fdisk e2fsprogs
+	web/console/test.sh
+
 .PHONY: test/race
-test/race: ## The unit tests of the rooms with goroutines, under the race detector
+test/race: ## All unit tests, and the whole daemon in the kill loop, under the race detector
 	go test -race ./director/...
+	RACE=1 KILLS=$(or $(KILLS),20) test/kill/kill.sh
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
 	test/fuzz.sh $(or $(FUZZTIME),10m)
 
-.PHONY: test/e2e test/nodes test/ha
+.PHONY: test/e2e test/nodes test/ha test/certs
 test/e2e: build ## Create, kill the director half way, resume, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
 test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
 	test/e2e/e2e.sh nodes
 test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; containers as there
 	test/e2e/e2e.sh ha
+test/certs: build ## Three masters whose certificates are renewed under a service and a writer, and then end; containers as there
+	test/e2e/e2e.sh certs
 
 .PHONY: bench/kubeadm
 bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand takes on the same nodes

@@ -26,6 +26,7 @@ func UserRoles() []UserRole {
 // User is a local user.
 type User struct {
 	Name         string
+	UID          string // no other user ever has it, also not one of the same name; the store sets it
 	Role         UserRole
 	PasswordHash string    // never leaves auth and store
 	MustChange   bool      // until the password is changed, only that is allowed
@@ -105,6 +106,7 @@ type Token struct {
 	Idle    time.Duration // the token ends so long after its last use; 0 for never
 	Address string        // from where it was asked for
 	Used    time.Time     // roughly; zero for never
+	Entered time.Time     // when the person proved who they are; zero for when it was created
 }
 
 // ID names the token to people. It tells nothing about the token itself.
@@ -159,6 +161,7 @@ const (
 	ActPlan       Action = "plan"       // make plans
 	ActRun        Action = "run"        // start, cancel, retry and discard plans
 	ActKubeconfig Action = "kubeconfig" // mint an administrator's kubeconfig
+	ActToken      Action = "token"      // get a token for the API of a cluster, as oneself
 	ActInventory  Action = "inventory"  // see what playbooks are given
 	ActSecrets    Action = "secrets"    // see the secrets that playbooks are given
 	ActLedger     Action = "ledger"     // adopt and reclaim VMs
@@ -170,8 +173,8 @@ const (
 // Actions returns every action in a fixed order.
 func Actions() []Action {
 	return []Action{
-		ActSelf, ActAccount, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActInventory, ActSecrets,
-		ActLedger, ActCredentials, ActUsers,
+		ActSelf, ActAccount, ActRead, ActApply, ActDelete, ActPlan, ActRun, ActKubeconfig, ActToken, ActInventory,
+		ActSecrets, ActLedger, ActCredentials, ActUsers,
 	}
 }
 

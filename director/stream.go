@@ -6,7 +6,11 @@ import "time"
 const (
 	SourceAudit = "audit" // a person, or a schedule, did something; What is the verb
 	SourcePlan  = "plan"  // a plan or a step moved; What is the kind of the event in the plan's journal
+	SourceNode  = "node"  // the director saw a change of a node, or of what it sees of a cluster; What is its state
 )
+
+// KindNode is the kind of events that are about a node.
+const KindNode = "Node"
 
 // StreamEvent is one thing that happened on the director. IDs grow in the order of commits, over all directors on a
 // database; they have gaps.
@@ -14,7 +18,7 @@ type StreamEvent struct {
 	ID      int64
 	At      time.Time
 	Source  string
-	Kind    string // of the thing that it is about: a kind of document, or Plan
+	Kind    string // of the thing that it is about: a kind of document, Plan or Node
 	Name    string
 	Cluster string // empty for what belongs to none
 	What    string

@@ -44,7 +44,8 @@ unit() {
     KAAS_REQUIRE_REAL=1 go test -timeout 20m ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
 }
 
-# Journals that are cut behind every event run the same code again and again: without the detector they have had their run.
+# Journals that are cut behind every event run the same code again and again: without the detector they have had their run. make test/race runs
+# the whole daemon under it.
 race() {
     go test -race -timeout 20m -skip TestEveryCut ./director/engine ./director/hypervisor/... ./director/store ./director/client ./director/schedule
 }
@@ -74,12 +75,18 @@ host_lane() {
     stage 'lint' test/lint.sh
     stage 'unit and integration' unit
     stage 'race detector' race
-    stage 'fuzzing' test/fuzz.sh 20s
     stage 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
+    stage 'console in a browser' web/console/test.sh
     stage 'playbooks' playbooks/test.sh
 }
 
+# The lane of guests ends first.
 guest_lane() {
+    on_guests
+    stage 'fuzzing' test/fuzz.sh 20s
+}
+
+on_guests() {
     local bundle image
     bundle=$(images/release/build.sh --kubernetes 1.37 | tail -n 1)
     stage 'lab' test/lab/lab_test.sh
@@ -106,7 +113,7 @@ guest_lane() {
 
 # It takes about 15 minutes, and 20 more if it has to build the older release first.
 life_of_nodes() {
-    local limit=${KAAS_TEST_MINUTES:-90} needs=20
+    local limit=${KAAS_TEST_MINUTES:-55} needs=20
     images/release/build.sh --kubernetes 1.36 --cached >/dev/null 2>&1 || needs=40
     if ((SECONDS / 60 + needs > limit)); then
         left_out 'life of nodes' "$((SECONDS / 60)) of $limit minutes have passed (KAAS_TEST_MINUTES): make test/nodes"
@@ -125,9 +132,9 @@ stop() { # process group
     kill -KILL -- "-$1" 2>/dev/null || :
 }
 
-test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql slapd samba-ad-dc \
-    samba-ad-provision iproute2 haproxy curl skopeo qemu-utils \
-    fdisk e2fsprogs util-linux minisign
+test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql \
+    rsyslog rsyslog-gnutls slapd samba-ad-dc samba-ad-provision iproute2 haproxy curl skopeo qemu-utils \
+    fdisk e2fsprogs util-linux minisign chromium
 stage 'build' make build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37
 

@@ -94,6 +94,7 @@ func serve(cfg daemon.Config, out io.Writer, ready func(*daemon.Daemon) error) e
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(logHandler(cfg))
+	slog.SetDefault(log) //nolint:forbidigo // the library of the authorization server writes there alone
 	d, err := daemon.Start(ctx, cfg, daemon.Build{Version: version, Commit: commit}, log, out)
 	if err != nil {
 		return err

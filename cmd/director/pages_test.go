@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -17,7 +18,8 @@ import (
 
 // usePages are in an order in which each page finds the cluster that its commands need.
 var usePages = []string{
-	"networks", "providers", "checks", "plans", "nodes", "vms", "disks", "ledger", "images", "schedules", "phases",
+	"networks", "providers", "checks", "plans", "console", "login", "access", "nodes", "vms", "disks", "ledger",
+	"images", "backups", "campaigns", "schedules", "phases",
 }
 
 // runBlocks are the blocks of a page that begin with ```sh run.
@@ -45,6 +47,10 @@ func pageScript(t *testing.T, pages []string) string {
 				if strings.Contains(command, "PLAN") {
 					script.WriteString("plan PLAN any\n")
 					command = strings.ReplaceAll(command, "PLAN", `"$PLAN"`)
+				}
+				if strings.Contains(command, "CAMPAIGN") {
+					script.WriteString("campaign CAMPAIGN\n")
+					command = strings.ReplaceAll(command, "CAMPAIGN", `"$CAMPAIGN"`)
 				}
 				fmt.Fprintf(&script, "exec sh -c '%s'\n", strings.ReplaceAll(command, "'", "''"))
 			}
@@ -95,7 +101,26 @@ func TestUsePages(t *testing.T) {
 			}
 			return bootable(filepath.Join(env.WorkDir, "node.raw"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "plan": newestPlan},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ready": ready, "plan": newestPlan, "campaign": newestCampaign,
+		},
+	})
+}
+
+// newestCampaign sets a variable to the id of the newest campaign: campaign VARIABLE.
+func newestCampaign(ts *testscript.TestScript, _ bool, args []string) {
+	waitFor(ts, "there is no campaign", func(ctx context.Context) error {
+		c, err := session(ctx, ts)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		list, err := c.Campaigns(ctx)
+		if err != nil || len(list) == 0 {
+			return fmt.Errorf("there is %+v, %w", list, err)
+		}
+		ts.Setenv(args[0], list[0].ID)
+		return nil
 	})
 }
 

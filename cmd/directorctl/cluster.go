@@ -14,46 +14,6 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 )
 
-func (a *clusterCommands) kubeconfigCommand() *cobra.Command {
-	var out string
-	var ttl time.Duration
-	cmd := &cobra.Command{
-		Use:   "kubeconfig CLUSTER",
-		Short: "Get a kubeconfig with a client certificate of its own",
-		Long: "Get a kubeconfig with a client certificate of its own. It is printed, or written to a file that only " +
-			"you can read. It gives\n" +
-			"full access to the cluster until the certificate ends.",
-		Example: "  directorctl kubeconfig demo -o demo.kubeconfig\n  kubectl --kubeconfig " +
-			"demo.kubeconfig get nodes",
-		Args:              exact("CLUSTER"),
-		ValidArgsFunction: a.complete(0, clusterNames),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if ttl < 0 {
-				return usage(cmd, "--ttl is negative")
-			}
-			return nil
-		},
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			text, err := api.Kubeconfig(cmd.Context(), args[0], ttl)
-			if err != nil {
-				return err
-			}
-			if out == "" || out == "-" {
-				_, err = a.out.Write(text)
-				return err
-			}
-			if err := writeFile(out, text, 0o600); err != nil {
-				return err
-			}
-			say(a.err, "written: %s\n", out)
-			return nil
-		}),
-	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write; - or nothing prints it")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is good for, such as 12h (default: the director chooses)")
-	return cmd
-}
-
 func (a *clusterCommands) inventoryCommand() *cobra.Command {
 	var o inventoryOptions
 	cmd := &cobra.Command{

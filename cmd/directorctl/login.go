@@ -20,15 +20,20 @@ import (
 
 func (a *accountCommands) loginCommand() *cobra.Command {
 	var user, passwordFile, tokenFile, caFile, fingerprint string
+	var browser, device bool
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in and remember the director",
 		Long: "Get a token for a user and a password, and keep it with the director's address and what is " +
 			"trusted.\n\n" +
+			"With --browser, log in at the director's console in a browser on this machine, with a password or at an " +
+			"identity provider. With --device, do so in\n" +
+			"a browser on any machine: open the address that is printed, and type the code.\n\n" +
 			"A director with a certificate of its own is trusted by --ca-file or by --fingerprint. Without either, " +
 			"on a terminal, its fingerprint is\n" +
 			"shown and asked about; compare it with the one that the director printed at its start.",
 		Example: "  directorctl login --server https://director:8443 --ca-file tls.crt\n" +
+			"  directorctl login --browser\n" +
 			"  directorctl login --password-file - < password\n" +
 			"  directorctl login --token-file token     # of directorctl users create-token",
 		Args: exact(),
@@ -39,6 +44,9 @@ func (a *accountCommands) loginCommand() *cobra.Command {
 			}
 			if c, err = a.trust(cmd.Context(), c, caFile, fingerprint); err != nil {
 				return err
+			}
+			if browser || device {
+				return a.loginInBrowser(cmd.Context(), path, c, device)
 			}
 			if tokenFile != "" {
 				return a.loginWithToken(cmd.Context(), path, c, tokenFile)
@@ -51,8 +59,12 @@ func (a *accountCommands) loginCommand() *cobra.Command {
 	cmd.Flags().StringVar(
 		&tokenFile, "token-file", "", "file that holds an API token; - is the standard input. No password is asked for",
 	)
-	cmd.MarkFlagsMutuallyExclusive("token-file", "password-file")
-	cmd.MarkFlagsMutuallyExclusive("token-file", "user")
+	cmd.Flags().BoolVar(&browser, "browser", false, "log in with a browser on this machine")
+	cmd.Flags().BoolVar(&device, "device", false, "log in with a browser on any machine, and a code")
+	cmd.MarkFlagsMutuallyExclusive("token-file", "password-file", "browser", "device")
+	for _, flag := range []string{"token-file", "browser", "device"} {
+		cmd.MarkFlagsMutuallyExclusive(flag, "user")
+	}
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM certificates that are trusted for this director")
 	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "SHA-256 fingerprint of the director's certificate")
 	return cmd
@@ -219,6 +231,7 @@ func (a *accountCommands) logoutCommand() *cobra.Command {
 			if err != nil && director.KindOf(err) != director.KindUnauthenticated {
 				return err
 			}
+			c.forgetKubeTokens()
 			if err := os.Remove(c.tokenPath(path)); err != nil {
 				return fileError("directorctl.logout", err)
 			}

@@ -91,6 +91,7 @@ func setupScript(env *testscript.Env) error {
 	ports.Schedules, ports.Images, ports.Ledger = schedules, apitest.Images{Operations: ops, Store: images},
 		apitest.NewLedger(ops)
 	ports.Disks = apitest.NewDisks()
+	ports.Certificates = apitest.NewCertificates()
 	ports.Users = identity.New(identity.Config{Store: users, Passwords: svc, Now: time.Now})
 	ports.Providers, ports.Capacity = &apitest.Providers{Operations: ops}, apitest.Capacity{Operations: ops}
 	srv := httptest.NewUnstartedServer(nil)
@@ -112,6 +113,7 @@ func setupScript(env *testscript.Env) error {
 func fillScript(env *testscript.Env, dir string, ca []byte, password string) error {
 	env.Setenv("DIRECTOR_CONFIG", "")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 	documents, err := os.ReadFile(filepath.Join(dir, "documents.yaml"))
 	if err != nil {
 		return err

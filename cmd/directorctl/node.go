@@ -199,18 +199,21 @@ func (a *clusterCommands) nodeDrainCommand() *cobra.Command {
 			return drain(cmd, args)
 		}
 		return a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			return a.dryRunDrain(cmd.Context(), api, args[0], args[1:], form)
+			var may plan.Drain
+			may.Unmanaged, _ = cmd.Flags().GetBool("unmanaged")
+			may.DeleteEmptyDir, _ = cmd.Flags().GetBool("delete-emptydir-data")
+			return a.dryRunDrain(cmd.Context(), api, args[0], args[1:], may, form)
 		})(cmd, args)
 	}
 	return cmd
 }
 
 func (a *clusterCommands) dryRunDrain(
-	ctx context.Context, api *client.Client, cluster string, nodes []string, form string,
+	ctx context.Context, api *client.Client, cluster string, nodes []string, may plan.Drain, form string,
 ) error {
 	all := map[string][]wire.Eviction{}
 	for _, n := range nodes {
-		list, err := api.Rehearse(ctx, cluster, n)
+		list, err := api.Rehearse(ctx, cluster, n, may.Unmanaged, may.DeleteEmptyDir)
 		if err != nil {
 			return err
 		}

@@ -89,19 +89,21 @@ func (a *app) addCommands(root *cobra.Command) {
 	models, plans, clusters := &modelCommands{a}, &planCommands{a}, &clusterCommands{a}
 	providers, accounts := &providerCommands{a}, &accountCommands{a}
 	add(
-		"model", models.applyCommand(), models.diffCommand(), models.getCommand(), models.describeCommand(),
+		"model", models.applyCommand(), models.previewCommand(), models.diffCommand(), models.getCommand(),
+		models.describeCommand(),
 		models.deleteCommand(), providers.imageCommand(),
 	)
 	add(
 		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(),
-		a.followCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
+		a.followCommand(), plans.waitsCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
 		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
-		clusters.schedulesCommand(),
+		plans.campaignCommand(), clusters.schedulesCommand(),
 	)
 	add(
-		"cluster", clusters.nodeCommand(), plans.phaseCommand(), clusters.scaleCommand(), clusters.rotateCommand(),
-		clusters.kubeconfigCommand(), clusters.inventoryCommand(),
+		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), plans.phaseCommand(), clusters.scaleCommand(),
+		clusters.rotateCommand(), clusters.certsCommand(), clusters.backupCommand(), clusters.kubeconfigCommand(),
+		clusters.kubeTokenCommand(), clusters.accessCommand(), clusters.inventoryCommand(),
 	)
 	add(
 		"provider", providers.providerCommand(), providers.vmsCommand(), providers.disksCommand(),

@@ -14,7 +14,7 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 		Args:  exact(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.rotatePullCommand())
+	cmd.AddCommand(a.rotatePullCommand(), a.tokenKeysCommand())
 	return cmd
 }
 
@@ -32,6 +32,26 @@ func (a *clusterCommands) rotatePullCommand() *cobra.Command {
 		ValidArgsFunction: a.complete(0, clusterNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			return a.request(cmd.Context(), api, args[0], plan.Request{Operation: plan.ClusterRotatePull}, options)
+		}),
+	}
+	options.flags(cmd)
+	return cmd
+}
+
+func (a *clusterCommands) tokenKeysCommand() *cobra.Command {
+	var options requestOptions
+	cmd := &cobra.Command{
+		Use:   "token-keys CLUSTER",
+		Short: "Give the masters the director's present token keys",
+		Long: "Give the masters of a cluster the director's present token keys, and its roles their rights, so that " +
+			"people log in with their own names.\n" +
+			"The director does so by itself when its keys change; a cluster from before has it done once, here or by " +
+			"its next upgrade. Nothing restarts.",
+		Example:           "  directorctl rotate token-keys demo --wait",
+		Args:              exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return a.request(cmd.Context(), api, args[0], plan.Request{Operation: plan.ClusterTokenKeys}, options)
 		}),
 	}
 	options.flags(cmd)

@@ -1,17 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/cookiejar"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +39,11 @@ func TestSimulatedScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "simulated"), UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: setupSimulated,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":    code,
-			"newest":  newest,
-			"expires": expires,
+			"code":            code,
+			"newest":          newest,
+			"expires":         expires,
+			"letin":           letin,
+			"newest-campaign": newestCampaign,
 		},
 	})
 }
@@ -79,7 +89,11 @@ func setupSimulated(env *testscript.Env) error {
 func simulatedConfig(state string) (daemon.Config, error) {
 	cfg := daemon.DefaultConfig()
 	cfg.StateDir, cfg.Listen, cfg.Address = state, "127.0.0.1:0", netip.MustParseAddr("127.0.0.1")
-	cfg.Simulate, cfg.Simulation = true, simulate.Settings{Plays: simulate.Plays{Tasks: 1}}
+	cfg.Simulate, cfg.Simulation = true, simulate.Settings{Plays: simulate.Plays{
+		Tasks: 1, Faults: []simulate.PlayFault{
+			{Hosts: "bad-*", Playbook: "upgrade_master", Outcome: "failed", Percent: 100, Msg: "no space left on device"},
+		},
+	}}
 	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
 	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
 	cfg.AdminPasswordFile = filepath.Join(state, "password")
@@ -121,6 +135,19 @@ func newest(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], list[0].ID)
 }
 
+// newestCampaign sets a variable to the id of the newest campaign: newest-campaign VARIABLE.
+func newestCampaign(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: newest-campaign VARIABLE")
+	}
+	list, err := ts.Value(apiKey{}).(*client.Client).Campaigns(context.Background())
+	ts.Check(err)
+	if len(list) == 0 {
+		ts.Fatalf("there is no campaign")
+	}
+	ts.Setenv(args[0], list[0].ID)
+}
+
 var clientCertificate = regexp.MustCompile(`client-certificate-data: (\S+)`)
 
 // expires wants the client certificate of a kubeconfig to end in about that time: expires FILE DURATION.
@@ -145,4 +172,63 @@ func expires(ts *testscript.TestScript, neg bool, args []string) {
 	if left := time.Until(cert.NotAfter); left > want || left < want-2*time.Minute {
 		ts.Fatalf("the client certificate of %s ends in %s, want %s", args[0], left, want)
 	}
+}
+
+// letin runs a login with a code to its end, and plays the person at a browser: letin allow|refuse LOGIN-ARGS.
+func letin(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: letin allow|refuse ARGS")
+	}
+	var program string
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if p := filepath.Join(dir, "directorctl"); program == "" {
+			if _, err := os.Stat(p); err == nil {
+				program = p
+			}
+		}
+	}
+	cmd := exec.Command(program, append([]string{"login", "--device"}, args[1:]...)...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "DIRECTOR_SERVER", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	errs, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	defer func() { _ = cmd.Wait() }()
+	lines := bufio.NewScanner(errs)
+	for lines.Scan() {
+		if _, code, ok := strings.Cut(lines.Text(), "type this code there: "); ok {
+			ts.Check(answerLogin(ts.Getenv("DIRECTOR_SERVER"), code, args[0]))
+		}
+	}
+}
+
+// answerLogin is what the page of the console does.
+func answerLogin(server, code, answer string) error {
+	jar, _ := cookiejar.New(nil)
+	browser := &http.Client{Jar: jar, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the test's own director
+	}}
+	post := func(path, body string) (map[string]any, error) {
+		resp, err := browser.Post(server+"/api/v1"+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		var out map[string]any
+		if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s: %s: %v, %w", path, resp.Status, out, err)
+		}
+		return out, nil
+	}
+	if _, err := post("/session", `{"user":"admin","password":"`+password+`"}`); err != nil {
+		return err
+	}
+	found, err := post("/logins/find", `{"code":"`+code+`"}`)
+	if err != nil {
+		return err
+	}
+	_, err = post("/logins/"+found["id"].(string)+"/"+answer, "")
+	return err
 }

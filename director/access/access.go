@@ -11,7 +11,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/inventory"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
@@ -29,6 +28,8 @@ type Keys interface {
 	Inventory(ctx context.Context, f step.Facts) (inventory.Files, error)
 	SecretVars(ctx context.Context, uid string) ([]byte, error)
 	SSH() steps.SSHAccess
+	// Cluster connects to a cluster as the director.
+	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
 }
 
 // Service hands out access. It is safe for concurrent use.
@@ -116,44 +117,4 @@ func (s *Service) ExportInventory(
 		return nil, err
 	}
 	return files, nil
-}
-
-// kubeconfigLife is the default validity of a kubeconfig: a working day, because a kubeconfig cannot be revoked.
-const kubeconfigLife = 12 * time.Hour
-
-// Kubeconfig mints a kubeconfig for an administrator with a client certificate of its own that lives for ttl, or for
-// kubeconfigLife with 0.
-func (s *Service) Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
-	if ttl == 0 {
-		ttl = kubeconfigLife
-	}
-	inst, ok, err := s.store.Installed(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		if _, err := s.store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
-			return nil, err
-		}
-		return nil, director.Errorf(director.KindConflict, "access.kubeconfig", "cluster %s is not installed", cluster).
-			WithHint("see what runs with: directorctl describe cluster %s", cluster)
-	}
-	authorities, err := s.keys.ClusterPKI(ctx, inst.UID)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := pki.ClientCert(authorities.CA, actor, []string{"system:masters"}, ttl)
-	if err != nil {
-		return nil, err
-	}
-	config, err := pki.Kubeconfig(cluster, "https://"+inst.Endpoint, authorities.CA.Cert, pair)
-	if err != nil {
-		return nil, err
-	}
-	err = s.store.Update(ctx, func(
-		tx *store.Tx,
-	) error {
-		return tx.Audit(s.now(), actor, "kubeconfig", "Cluster/"+cluster)
-	})
-	return []byte(config.Reveal()), err
 }

@@ -27,6 +27,9 @@ func (keys) Inventory(context.Context, step.Facts) (inventory.Files, error) {
 }
 func (keys) SecretVars(context.Context, string) ([]byte, error) { return nil, nil }
 func (keys) SSH() steps.SSHAccess                               { return steps.SSHAccess{} }
+func (keys) Cluster(context.Context, string, string, string) (steps.API, error) {
+	return nil, director.Errorf(director.KindUnavailable, "test", "nothing answers")
+}
 
 // noFacts knows no cluster.
 type noFacts struct{}

@@ -158,10 +158,12 @@ func (b belonging) end(ctx context.Context, grace time.Duration) (int, error) {
 	)
 	seen := map[int]bool{}
 	began, signal := time.Now(), syscall.SIGTERM
-	for {
+	for quiet := 0; ; {
 		procs := b.find()
-		if len(procs) == 0 {
-			return len(seen), nil
+		if len(procs) > 0 {
+			quiet = 0
+		} else if quiet++; quiet > 2 || len(seen) == 0 {
+			return len(seen), nil // one look misses a process in an exec: its environment reads as empty
 		}
 		waited := time.Since(began)
 		if waited >= grace {

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type Auth interface {
 	LoginPerson(
 		ctx context.Context, l auth.Login, u director.User, admitted func(context.Context) error,
 	) (director.Secret, director.Actor, error)
+	// LetIn returns a new token for a program that a person has let in, in the session with that hash.
+	LetIn(ctx context.Context, l auth.Login, session string) (director.Secret, director.Actor, error)
 	// Logout ends the actor's token.
 	Logout(ctx context.Context, a director.Actor) error
 	// Confirm returns nil if the password is the actor's own, or invalid.
@@ -80,9 +83,9 @@ type Config struct {
 	Now func() time.Time
 	// Recheck is how often the token behind an open stream is looked at; 0 means 10 seconds.
 	Recheck time.Duration
-	// Registered adds the routes of other rooms, such as the console, to the mux before the API's own 404; nil means
-	// none.
-	Fallback http.Handler
+	// Console answers what a browser asks for outside of the API, to anyone: a page that does nothing without a
+	// session. Nil means that there is none.
+	Console Console
 }
 
 // maxDocuments bounds the body of an apply; all other bodies are bounded to maxBody.
@@ -169,18 +172,28 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	documents, clusters, plans := &documentRoutes{s}, &clusterRoutes{s}, &planRoutes{s}
 	s.sessions(api)
 	s.providerLogins(api)
+	s.clusterTokens(api)
+	s.approvals(api)
 	s.users(api)
 	s.tokens(api)
 	s.auditTrail(api)
 	documents.documents(api)
+	documents.preview(api)
+	documents.schemas(api)
 	clusters.clusters(api)
+	clusters.fleet(api)
 	plans.plans(api)
+	plans.rollups(api)
+	plans.logWindows(api)
 	plans.phases(api)
 	s.events(api)
 	s.stream(api)
 	plans.schedules(api)
+	plans.campaigns(api)
 	documents.images(api)
 	clusters.disks(api)
+	clusters.certificates(api)
+	clusters.backups(api)
 	clusters.ledger(api)
 	clusters.providers(api)
 	clusters.capacity(api)
@@ -205,13 +218,14 @@ func (s *server) engine() *gin.Engine {
 	_ = engine.SetTrustedProxies(nil) // clientAddress looks at them; nil never fails
 	engine.Use(s.accessLog, s.recovery, s.sameOrigin)
 	s.probes(engine)
+	s.authorizationServer(engine)
 	if s.Manual != nil {
 		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs", gin.WrapH(s.Manual))
 		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs/*page", gin.WrapH(s.Manual))
 	}
 	engine.NoRoute(func(g *gin.Context) {
-		if s.Fallback != nil {
-			s.Fallback.ServeHTTP(g.Writer, g.Request)
+		g.Status(http.StatusOK) // gin has set 404 for the handler that answers here
+		if s.showConsole(g.Writer, g.Request) {
 			return
 		}
 		s.abort(g, director.Errorf(director.KindNotFound, "api.route", "there is nothing at %s", g.Request.URL.Path))
@@ -223,6 +237,33 @@ func (s *server) engine() *gin.Engine {
 	})
 	return engine
 }
+
+// Console is the web console.
+type Console interface {
+	// Asset answers with the file that the path names. It returns false, and answers nothing, if there is none.
+	Asset(w http.ResponseWriter, r *http.Request) bool
+	// Page answers with the page that shows what the path names.
+	Page(w http.ResponseWriter, r *http.Request)
+}
+
+// showConsole answers what a browser asks for outside of the API. It returns false if the request is for no such thing.
+func (s *server) showConsole(w http.ResponseWriter, r *http.Request) bool {
+	if s.Console == nil || (r.Method != http.MethodGet && r.Method != http.MethodHead) ||
+		strings.HasPrefix(r.URL.Path, wire.Prefix+"/") {
+		return false
+	}
+	if s.Console.Asset(w, r) {
+		return true
+	}
+	if strings.HasPrefix(r.URL.Path, "/assets/") || !wantsPage(r.Header.Get("Accept")) {
+		return false
+	}
+	s.Console.Page(w, r)
+	return true
+}
+
+// wantsPage reports whether a person looks at the answer, by the Accept header.
+func wantsPage(accept string) bool { return strings.Contains(accept, "text/html") }
 
 // description is what the OpenAPI document says of the API as a whole.
 func description(version string) huma.Config {
@@ -252,6 +293,9 @@ const (
 	cookie = "cookie"
 )
 
+// patientOperations look at clusters or at the whole trail while their caller waits.
+var patientOperations = []string{"make-plan", "check-cluster", "preview", "verify-audit", "verify-certificates"}
+
 // operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name
 // of the object is in the path. Who may not is refused before the request is looked at.
 func operation[I, O any](
@@ -266,7 +310,7 @@ func operation[I, O any](
 		op.Security = []map[string][]string{{bearer: {}}, {cookie: {}}}
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden)
 		op.Middlewares = append(op.Middlewares, s.named(op.OperationID), s.authenticate, s.authorize(action, kind, op))
-		if slices.Contains([]string{"make-plan", "check-cluster", "verify-audit"}, op.OperationID) {
+		if slices.Contains(patientOperations, op.OperationID) {
 			op.Middlewares = append(op.Middlewares, patient)
 		}
 	}

@@ -30,13 +30,18 @@ func (s *server) attempted(ctx context.Context, err error) {
 
 // audited records an attempt, and logs and returns why it cannot be recorded.
 func (s *server) audited(ctx context.Context, actor, action, object string, err error) error {
+	return s.recorded(ctx, audit.Attempt{Actor: actor, Action: action, Object: object, Err: err})
+}
+
+// recorded is audited for an attempt that says more.
+func (s *server) recorded(ctx context.Context, a audit.Attempt) error {
 	if s.Audit == nil {
 		return nil
 	}
-	failed := s.Audit.Attempt(ctx, audit.Attempt{Actor: actor, Action: action, Object: object, Err: err})
+	failed := s.Audit.Attempt(ctx, a)
 	if failed != nil {
 		s.Log.ErrorContext(ctx, "an attempt cannot be recorded in the audit trail", "request_id", requestID(ctx),
-			"action", action, "err", failed)
+			"action", a.Action, "err", failed)
 	}
 	return failed
 }

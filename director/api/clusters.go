@@ -11,8 +11,11 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/certificates"
 	"github.com/director-kaas/kaas/director/clusters"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/nodes"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -23,6 +26,8 @@ type clusterInput struct {
 type listClustersInput struct {
 	ListInput
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only clusters whose name begins so."`
+	Text       string   `query:"q" maxLength:"100" doc:"Only clusters whose name, project, release, endpoint or a label contains this, in any case."`
+	Facets     bool     `query:"facets" doc:"Also count the clusters that the query leaves on all pages, by status, plan status, release and project."`
 	Label      []string `query:"label" maxItems:"20" doc:"Only clusters with all of these labels, each key=value or key, separated by commas."`
 	Status     []string `query:"status" maxItems:"20" doc:"Only clusters with one of these, separated by commas."`
 	Project    string   `query:"project" maxLength:"64" doc:"Only clusters of this project."`
@@ -31,18 +36,15 @@ type listClustersInput struct {
 }
 
 type nodeInput struct {
-	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
-	Node string `path:"node" maxLength:"80" doc:"Name of the node."`
+	Name      string `path:"name" maxLength:"64" doc:"Name of the cluster."`
+	Node      string `path:"node" maxLength:"80" doc:"Name of the node."`
+	Unmanaged bool   `query:"unmanaged" doc:"As a drain that also evicts pods that nothing recreates."`
+	EmptyDir  bool   `query:"delete_emptydir" doc:"As a drain that also evicts pods whose local data goes with them."`
 }
 
 type planInput struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
 	Body *wire.PlanRequest
-}
-
-type kubeconfigInput struct {
-	Name string `path:"name" maxLength:"64" doc:"Name of the cluster."`
-	Body *wire.KubeconfigRequest
 }
 
 type inventoryInput struct {
@@ -114,12 +116,7 @@ func (s *clusterRoutes) clusters(api huma.API) {
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindCluster, s.rehearseDrain)
-	operation(s.server, api, huma.Operation{
-		OperationID: "mint-kubeconfig", Method: http.MethodPost, Path: "/clusters/{name}/kubeconfig", Tags: tags,
-		Summary:   "Mint a kubeconfig with a client certificate of its own",
-		Errors:    []int{http.StatusNotFound, http.StatusConflict},
-		Responses: textResponse(typeYAML, "The kubeconfig. It holds a private key."),
-	}, director.ActKubeconfig, kindCluster, s.mintKubeconfig)
+	s.kubeconfigs(api, tags)
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get",
@@ -147,6 +144,9 @@ func (s *clusterRoutes) getCluster(
 
 func (s *clusterRoutes) makePlan(ctx context.Context, a director.Actor, in *planInput) (*created[wire.Plan], error) {
 	r := orZero(in.Body).Request()
+	if c := &r.Certificates; r.Operation == plan.ClusterRotateCerts && c.EndBefore.IsZero() && c.MadeBefore.IsZero() {
+		c.EndBefore = time.Now().UTC().Add(certificates.Soon).Truncate(time.Second)
+	}
 	if err := mayAsk(a, r); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,9 @@ func (s *clusterRoutes) listNodes(ctx context.Context, _ director.Actor, in *clu
 func (s *clusterRoutes) rehearseDrain(
 	ctx context.Context, _ director.Actor, in *nodeInput,
 ) (*body[wire.Evictions], error) {
-	list, err := s.Nodes.Rehearse(ctx, in.Name, in.Node)
+	list, err := s.Nodes.Rehearse(
+		ctx, in.Name, in.Node, kube.DrainLimits{Unmanaged: in.Unmanaged, LocalData: in.EmptyDir},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -177,16 +179,6 @@ func (s *clusterRoutes) rehearseDrain(
 		out.Items[i] = wire.Eviction(e)
 	}
 	return &body[wire.Evictions]{out}, nil
-}
-
-func (s *clusterRoutes) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
-	text, err := s.Access.Kubeconfig(
-		ctx, a.User, in.Name, time.Duration(orZero(in.Body).TTLSeconds)*time.Second,
-	)
-	if err != nil {
-		return nil, err
-	}
-	return &rawText{ContentType: typeYAML, Body: text}, nil
 }
 
 func (s *clusterRoutes) getInventory(
@@ -227,8 +219,9 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 func (s *clusterRoutes) listClusters(
 	ctx context.Context, api huma.API, a director.Actor, in *listClustersInput,
 ) (*anyOf, error) {
-	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus, in.Project}
+	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus, in.Project, in.Text}
 	q := clusters.Query{
+		Text:       in.Text,
 		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status, Project: in.Project,
 		Visible:    auth.VisibleTo(a, kindCluster),
 		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
@@ -251,7 +244,18 @@ func (s *clusterRoutes) listClusters(
 	for i, v := range views {
 		items[i] = clusterOf(v)
 	}
-	return listAnswer(api, items, in.Fields, next(q.Page, place, filters...))
+	more := map[string]any{}
+	if in.Facets {
+		f, err := s.Clusters.CountClusters(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		more["total"] = f.Total
+		more["facets"] = wire.Facets{
+			Status: f.Statuses, PlanStatus: f.PlanStatuses, Release: f.Releases, Project: f.Projects,
+		}
+	}
+	return listAnswer(api, items, in.Fields, next(q.Page, place, filters...), more)
 }
 
 func textResponse(mediaType, text string) map[string]*huma.Response {
@@ -265,17 +269,22 @@ func placeOf(planID string) string { return prefixed("/plans/" + planID) }
 func nodesOf(v nodes.View) wire.Nodes {
 	out := wire.Nodes{Items: make([]wire.Node, len(v.Nodes)), Unseen: v.Unseen, Plan: v.Plan, AutoRepair: v.AutoRepair}
 	for i, n := range v.Nodes {
-		out.Items[i] = wire.Node{
-			Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power,
-			KeptBy: n.KeptBy, HostLost: n.HostLost, HostDown: n.HostDown, Version: n.Version, Wanted: n.Wanted,
-			Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason,
-			Problem: n.Problem, Repair: string(n.Repair), Hint: n.Hint,
-		}
-		for _, c := range n.Certificates {
-			out.Items[i].Certificates = append(out.Items[i].Certificates, wire.Certificate{
-				Name: c.Name, EndsAt: c.Ends, SeenAt: c.Seen, Unchecked: c.Unchecked,
-			})
-		}
+		out.Items[i] = nodeOf(n)
+	}
+	return out
+}
+
+func nodeOf(n nodes.Node) wire.Node {
+	out := wire.Node{
+		Name: n.Name, Role: n.Role, Pool: n.Pool, Address: n.Address, Host: n.Host, State: n.State, Power: n.Power,
+		KeptBy: n.KeptBy, HostLost: n.HostLost, HostDown: n.HostDown, Version: n.Version, Wanted: n.Wanted,
+		Kubelet: n.Kubelet, Ready: n.Ready, Cordoned: n.Cordoned, Etcd: n.Etcd, Reason: n.Reason,
+		Problem: n.Problem, Repair: string(n.Repair), Hint: n.Hint,
+	}
+	for _, c := range n.Certificates {
+		out.Certificates = append(out.Certificates, wire.Certificate{
+			Name: c.Name, EndsAt: c.Ends, SeenAt: c.Seen, Unchecked: c.Unchecked,
+		})
 	}
 	return out
 }

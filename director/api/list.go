@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -99,11 +100,17 @@ func invalidQuery(name, msg, hint string) error {
 }
 
 // listAnswer is the answer of a list: all of its items, or the chosen fields of them, and where it continues.
-func listAnswer[T any](api huma.API, items []T, fields []string, next string) (*anyOf, error) {
+// others are further fields of the answer.
+func listAnswer[T any](
+	api huma.API, items []T, fields []string, next string, others ...map[string]any,
+) (*anyOf, error) {
 	if items == nil {
 		items = []T{}
 	}
 	answer := map[string]any{"items": items}
+	for _, o := range others {
+		maps.Copy(answer, o)
+	}
 	if next != "" {
 		answer["continue"] = next
 	}

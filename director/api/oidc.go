@@ -152,7 +152,7 @@ var failedPage = template.Must(template.New("failed").Parse(`<!doctype html>
 func (s *server) loginFailed(
 	ctx context.Context, accept string, err error, cookies ...http.Cookie,
 ) (*anyOf, error) {
-	if !strings.Contains(accept, "text/html") {
+	if !wantsPage(accept) {
 		return nil, err
 	}
 	p := s.problem(ctx, err)

@@ -20,6 +20,11 @@ type planRef struct {
 	ID string `path:"id" maxLength:"64" doc:"Id of the plan."`
 }
 
+type getPlanInput struct {
+	ID    string `path:"id" maxLength:"64" doc:"Id of the plan."`
+	Steps bool   `query:"steps" default:"true" doc:"false leaves the steps out: a plan for 1,000 nodes has thousands."`
+}
+
 type listPlansInput struct {
 	ListInput
 	Cluster   string   `query:"cluster" maxLength:"64" doc:"Only plans of this cluster."`
@@ -44,12 +49,18 @@ func (s *planRoutes) plans(api huma.API) {
 		OperationID: "get-plan", Method: http.MethodGet, Path: "/plans/{id}", Tags: tags,
 		Summary: "Get a plan with the state of its run",
 		Errors:  []int{http.StatusNotFound},
-	}, director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *planRef) (*body[wire.Plan], error) {
+	}, director.ActRead, kindPlan, func(
+		ctx context.Context, _ director.Actor, in *getPlanInput,
+	) (*body[wire.Plan], error) {
 		v, err := s.Journal.Plan(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		return &body[wire.Plan]{planOf(v)}, nil
+		p := planOf(v)
+		if !in.Steps {
+			p.Steps = []wire.Step{}
+		}
+		return &body[wire.Plan]{p}, nil
 	})
 
 	type startInput struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/identity"
+	"github.com/director-kaas/kaas/director/issuer"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/ldap"
@@ -27,24 +28,55 @@ import (
 // return at most Page.Limit items and the place to continue from, which is nil at the end; what is empty in a query
 // does not narrow them, and an order that a list does not know is invalid.
 type Ports struct {
-	Documents Documents
-	Clusters  Clusters
-	Nodes     Nodes
-	Planning  Planning
-	Archives  Archives
-	Journal   Journal
-	Phases    Phases
-	Access    Access
-	Scopes    Scopes
-	Schedules Schedules
-	Images    Images
-	Ledger    Ledger
-	Disks     Disks
-	Providers Providers
-	Capacity  Capacity
-	Users     Users
-	Trail     Trail
-	People    People
+	Documents    Documents
+	Drafts       Drafts
+	Previews     Previews
+	Clusters     Clusters
+	Fleet        Fleet
+	Waits        Waits
+	Logs         Logs
+	Nodes        Nodes
+	Planning     Planning
+	Archives     Archives
+	Journal      Journal
+	Phases       Phases
+	Access       Access
+	Scopes       Scopes
+	Schedules    Schedules
+	Campaigns    Campaigns
+	Images       Images
+	Ledger       Ledger
+	Disks        Disks
+	Backups      Backups
+	Certificates Certificates
+	Providers    Providers
+	Capacity     Capacity
+	Users        Users
+	Trail        Trail
+	People       People
+	Issuer       Issuer
+}
+
+// Issuer is what the API offers of the director as the issuer of tokens.
+type Issuer interface {
+	// Documents returns the discovery document and the key set.
+	Documents(ctx context.Context) (discovery, jwks []byte, err error)
+	// ClusterToken returns a token for the API of a cluster; not_found for one that the actor may not see.
+	ClusterToken(ctx context.Context, a director.Actor, cluster string) (issuer.Token, error)
+	// Site is the director's address for browsers.
+	Site() string
+	// BeginBrowser keeps a program that has opened a browser, and returns its id.
+	BeginBrowser(ctx context.Context, b issuer.BrowserRequest) (id string, err error)
+	// BeginDevice keeps a program that polls.
+	BeginDevice(ctx context.Context, host, address string) (issuer.Device, error)
+	// Asking returns the program of the id, and AskingWith the one that shows the code; not_found if none waits.
+	Asking(ctx context.Context, id string) (issuer.Asking, error)
+	AskingWith(ctx context.Context, userCode string) (issuer.Asking, error)
+	// Answer lets the program in as the actor or refuses it, once, and returns where the browser continues.
+	Answer(ctx context.Context, a director.Actor, id string, allow bool) (p issuer.Asking, back string, err error)
+	// Redeem returns who has let in the program that has opened a browser; Poll is for one that polls.
+	Redeem(ctx context.Context, code, verifier, redirect string) (issuer.Allowed, error)
+	Poll(ctx context.Context, code string) (issuer.Allowed, error)
 }
 
 // Scopes tells what clusters and plans belong to. Errors: not_found.
@@ -136,6 +168,8 @@ type Documents interface {
 type Clusters interface {
 	// ListClusters lists clusters by name.
 	ListClusters(ctx context.Context, q clusters.Query) ([]clusters.View, *director.Place, error)
+	// CountClusters counts the clusters that the query leaves, on all pages.
+	CountClusters(ctx context.Context, q clusters.Query) (clusters.Facets, error)
 	// ClusterView is the state of one cluster, or not_found.
 	ClusterView(ctx context.Context, name string) (clusters.View, error)
 }
@@ -145,7 +179,7 @@ type Nodes interface {
 	// Nodes returns the nodes of the cluster as its API, its ledger and its hypervisor show them.
 	Nodes(ctx context.Context, cluster string) (nodes.View, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
-	Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error)
+	Rehearse(ctx context.Context, cluster, node string, may kube.DrainLimits) ([]kube.Eviction, error)
 }
 
 // Planning is what the API offers of making plans and moving them.
@@ -202,7 +236,13 @@ type Phases interface {
 
 // Access is what the API hands out for work on a cluster outside of the director.
 type Access interface {
-	// Kubeconfig mints a kubeconfig with a client certificate of its own.
+	// UserKubeconfig returns the kubeconfig for everyone, which holds no secret.
+	UserKubeconfig(ctx context.Context, cluster string) ([]byte, error)
+	// BreakGlass mints a kubeconfig that the cluster accepts whatever its RBAC says.
+	BreakGlass(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
+	// RevokeKubeconfigs ends all that Kubeconfig has minted for the cluster.
+	RevokeKubeconfigs(ctx context.Context, actor, cluster string) error
+	// Kubeconfig mints a kubeconfig for an administrator, with a client certificate of its own.
 	Kubeconfig(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error)
 	// Inventory renders what a run would get, without secrets: path -> content.
 	Inventory(ctx context.Context, cluster string) (map[string][]byte, error)

@@ -19,7 +19,7 @@ type streamInput struct {
 	After     int64    `query:"after" minimum:"0" doc:"Only events with a greater id; 0 for all that are kept."`
 	Tail      int      `query:"tail" minimum:"0" maximum:"1000" doc:"Begin so many events before the end. Ignored together with after."`
 	Wait      int      `query:"wait" minimum:"0" maximum:"50" doc:"Seconds to wait for the first event if there is none yet; not for streams."`
-	Kind      []string `query:"kind" maxItems:"20" doc:"Only what is about these kinds of things, separated by commas: kinds of documents, Plan and User."`
+	Kind      []string `query:"kind" maxItems:"20" doc:"Only what is about these kinds of things, separated by commas: kinds of documents, Plan, Node and User."`
 	Cluster   string   `query:"cluster" maxLength:"63" doc:"Only what is about this cluster and its plans."`
 	Limit     int      `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"At most so many; ask again after last for what follows. Not for streams."`
 	Accept    string   `header:"Accept" doc:"application/json for one answer, text/event-stream for a stream."`
@@ -61,7 +61,7 @@ func (s *server) stream(api huma.API) {
 
 // readable narrows the stream to what the actor may read: nil for all of it. To ask for more is forbidden.
 func (s *server) readable(actor director.Actor, asked []string) ([]string, error) {
-	all := []string{kindPlan, kindUser}
+	all := []string{kindPlan, kindUser, director.KindNode}
 	for _, k := range model.Kinds() {
 		all = append(all, string(k))
 	}

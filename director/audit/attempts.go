@@ -16,6 +16,7 @@ type Attempt struct {
 	Actor  string // "" for a stranger
 	Action string
 	Object string // Kind/name
+	Detail string // of one that succeeded, without secrets; shown as its difference
 	Err    error  // nil if it succeeded
 }
 
@@ -68,6 +69,7 @@ func (s *Service) Attempt(ctx context.Context, a Attempt) error {
 	}
 	e.Outcome, e.Problem = OutcomeOf(a.Err)
 	if a.Err == nil {
+		e.Diff = a.Detail
 		return s.store.AddAudit(ctx, e)
 	}
 	if err := s.flush(ctx, false); err != nil {

@@ -203,6 +203,8 @@ type Login struct {
 	Password director.Secret
 	Address  string // where it comes from, for the list of sessions
 	Browser  bool   // the token is for a browser: it ends sooner without use
+
+	entered time.Time // when the person proved who they are; zero for now
 }
 
 // Login returns a new token for the user with the password. An unknown user and a wrong password give the same error,
@@ -250,7 +252,7 @@ func (s *Service) grant(ctx context.Context, l Login, u director.User) (director
 	now := s.now().UTC()
 	t := director.Token{
 		Hash: hashOf(token), User: u.Name, Kind: director.TokenLogin, Scope: director.ScopeAll, Created: now,
-		Expires: now.Add(s.ttl), Address: l.Address,
+		Expires: now.Add(s.ttl), Address: l.Address, Entered: l.entered,
 	}
 	if l.Browser {
 		t.Kind, t.Idle = director.TokenBrowser, s.idle
@@ -344,9 +346,7 @@ func (s *Service) Recheck(ctx context.Context, token director.Secret) (director.
 
 func (s *Service) look(ctx context.Context, token director.Secret) (director.Token, director.User, error) {
 	fail := func(msg string) (director.Token, director.User, error) {
-		return director.Token{}, director.User{}, &director.Error{
-			Kind: director.KindUnauthenticated, Op: "auth.token", Msg: msg, Hint: "log in again",
-		}
+		return director.Token{}, director.User{}, refusedToken(msg)
 	}
 	if token == "" {
 		return fail("a token is needed")
@@ -361,16 +361,9 @@ func (s *Service) look(ctx context.Context, token director.Secret) (director.Tok
 	case !s.now().Before(t.Ends()):
 		return fail("the token has expired")
 	}
-	u, err := s.store.GetUser(ctx, t.User)
-	switch {
-	case director.KindOf(err) == director.KindNotFound:
-		return fail("the token is not valid")
-	case err != nil:
+	u, err := s.holder(ctx, t)
+	if err != nil {
 		return director.Token{}, director.User{}, err
-	case !u.Disabled.IsZero():
-		return fail("the user is disabled")
-	case u.Provider != "" && s.now().Sub(u.Checked) > unconfirmed:
-		return fail("the directory " + u.Provider + " has not confirmed the user for a day")
 	}
 	return t, u, nil
 }
@@ -443,7 +436,11 @@ func (s *Service) confirmRecent(ctx context.Context, a director.Actor, provider 
 	if err != nil {
 		return err
 	}
-	if t.Kind != director.TokenAPI && s.now().Sub(t.Created) < confirmWithin {
+	entered := t.Created
+	if !t.Entered.IsZero() {
+		entered = t.Entered
+	}
+	if t.Kind != director.TokenAPI && s.now().Sub(entered) < confirmWithin {
 		return nil
 	}
 	return director.Errorf(director.KindForbidden, "auth.confirm", "your login is more than %s ago", confirmWithin).

@@ -216,10 +216,13 @@ func TestCan(t *testing.T) {
 		director.RoleAdmin: {},
 		director.RoleOperator: {
 			director.ActRead: func(kind string) bool { return kind != "User" && kind != "Audit" && kind != "Grant" },
-			director.ActPlan: all, director.ActRun: all, director.ActInventory: all,
+			director.ActPlan: all, director.ActRun: all, director.ActInventory: all, director.ActToken: only("Cluster"),
 		},
-		director.RoleUser:    {director.ActRead: only("Cluster", "Plan", "Phase", "Release", "Project")},
-		director.RoleAuditor: {director.ActRead: all},
+		director.RoleUser: {
+			director.ActRead:  only("Cluster", "Plan", "Phase", "Release", "Project"),
+			director.ActToken: only("Cluster"),
+		},
+		director.RoleAuditor: {director.ActRead: all, director.ActToken: only("Cluster")},
 		director.RoleNone:    {},
 		"owner":              {},
 		"":                   {},

@@ -18,6 +18,7 @@ const (
 	kindCluster = "Cluster"
 	kindPlan    = "Plan"
 	kindRelease = "Release"
+	kindNode    = director.KindNode
 )
 
 // rule says on which kinds of objects a role may do an action. A rule without kinds is for all of them.
@@ -42,12 +43,15 @@ var rules = map[director.UserRole]map[director.Action]rule{
 		director.ActPlan:      {},
 		director.ActRun:       {},
 		director.ActInventory: {},
+		director.ActToken:     {only: []string{kindCluster}},
 	},
 	director.RoleUser: {
-		director.ActRead: {only: []string{kindCluster, kindPlan, kindPhase, kindRelease, kindProject}},
+		director.ActRead:  {only: []string{kindCluster, kindPlan, kindPhase, kindRelease, kindProject, kindNode}},
+		director.ActToken: {only: []string{kindCluster}},
 	},
 	director.RoleAuditor: {
-		director.ActRead: {},
+		director.ActRead:  {},
+		director.ActToken: {only: []string{kindCluster}},
 	},
 	director.RoleNone: {},
 }
@@ -57,11 +61,13 @@ var rules = map[director.UserRole]map[director.Action]rule{
 var inside = map[director.UserRole][]director.Action{
 	director.RoleAdmin: {
 		director.ActRead, director.ActApply, director.ActDelete, director.ActPlan, director.ActRun,
-		director.ActKubeconfig, director.ActInventory, director.ActSecrets,
+		director.ActKubeconfig, director.ActToken, director.ActInventory, director.ActSecrets,
 	},
-	director.RoleOperator: {director.ActRead, director.ActPlan, director.ActRun, director.ActInventory},
-	director.RoleUser:     {director.ActRead},
-	director.RoleAuditor:  {director.ActRead},
+	director.RoleOperator: {
+		director.ActRead, director.ActPlan, director.ActRun, director.ActInventory, director.ActToken,
+	},
+	director.RoleUser:    {director.ActRead, director.ActToken},
+	director.RoleAuditor: {director.ActRead, director.ActToken},
 }
 
 func everything() map[director.Action]rule {
@@ -110,6 +116,28 @@ func VisibleTo(actor director.Actor, kind string) *director.Visible {
 	return v
 }
 
+// RolesOn returns the roles that the actor has on the cluster, by the own role and by grants, in a fixed order. The
+// object must say to what the cluster belongs. There is one if and only if the actor may see the cluster.
+func RolesOn(actor director.Actor, cluster director.Object) []director.UserRole {
+	var out []director.UserRole
+	for _, role := range director.UserRoles() {
+		one := actor
+		one.Role, one.Grants = director.RoleNone, nil
+		if actor.Role == role {
+			one.Role = role
+		}
+		for _, g := range actor.Grants {
+			if g.Role == role {
+				one.Grants = append(one.Grants, g)
+			}
+		}
+		if Can(one, director.ActToken, cluster) {
+			out = append(out, role)
+		}
+	}
+	return out
+}
+
 // covers reports whether the grant allows the action on the object.
 func covers(g director.Granted, action director.Action, object director.Object) bool {
 	if g.Project == "" && g.Cluster == "" {
@@ -117,7 +145,7 @@ func covers(g director.Granted, action director.Action, object director.Object) 
 		return ok && r.covers(object.Kind)
 	}
 	switch object.Kind {
-	case kindCluster, kindPlan:
+	case kindCluster, kindPlan, kindNode:
 		in := g.Cluster != "" && g.Cluster == object.Cluster || g.Project != "" && g.Project == object.Project
 		return in && slices.Contains(inside[g.Role], action)
 	case kindProject:

@@ -13,8 +13,9 @@ import (
 
 // mayInside is what each role may do with the clusters and plans of its grant, written down a second time.
 var mayInside = map[director.UserRole]string{
-	director.RoleAdmin: "read apply delete plan run kubeconfig inventory secrets", director.RoleOperator: "read plan run inventory",
-	director.RoleUser: "read", director.RoleAuditor: "read", director.RoleNone: "", "owner": "", "": "",
+	director.RoleAdmin:    "read apply delete plan run kubeconfig token inventory secrets",
+	director.RoleOperator: "read plan run inventory token",
+	director.RoleUser:     "read token", director.RoleAuditor: "read token", director.RoleNone: "", "owner": "", "": "",
 }
 
 // TestGrants is the whole matrix of grants: role, where it is for, action, and every kind inside and outside of it.
@@ -53,6 +54,10 @@ func checkGrant(t *testing.T, g director.Granted, action director.Action, o dire
 	t.Helper()
 	actor := director.Actor{
 		User: "u", Role: director.RoleNone, Scope: director.ScopeAll, Grants: []director.Granted{g},
+	}
+	roles := auth.RolesOn(actor, o)
+	if has := auth.Can(actor, director.ActToken, o); has != (len(roles) == 1 && roles[0] == g.Role) {
+		t.Errorf("%+v: RolesOn(%+v) = %v", g, o, roles)
 	}
 	known := mayInside[g.Role] != ""
 	want := action == director.ActSelf || action == director.ActAccount

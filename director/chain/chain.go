@@ -62,6 +62,9 @@ type Entry struct {
 	Hash    Hash      `json:"hash,omitzero"`
 }
 
+// Place is an entry of the trail: its row, and its number in the chain, which is 0 for one from before it.
+type Place struct{ ID, Seq int64 }
+
 // The most bytes of an entry's fields.
 const (
 	maxWord = 128

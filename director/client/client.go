@@ -356,7 +356,10 @@ func documentPath(ref model.Ref) string { return "/documents/" + string(ref.Kind
 // Nodes shows the nodes of the cluster. The cluster itself is asked.
 // Rehearse is a dry run of a drain: it returns the pods that would be evicted, and what would block them.
 // MakePlan freezes a plan for the cluster. Without an operation it is what brings the cluster to its document.
-// Kubeconfig mints a kubeconfig; ttl 0 lets the director choose.
+// UserKubeconfig returns the kubeconfig for everyone, which holds no secret.
+// Kubeconfig mints an administrator's kubeconfig; ttl 0 lets the director choose.
+// BreakGlass mints a kubeconfig that the cluster accepts whatever its RBAC says.
+// RevokeKubeconfigs ends all that Kubeconfig has minted for the cluster.
 // Inventory returns what a playbook run of the cluster would get, by path, without secrets.
 // ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate; ttl 0 lets the director
 // choose how long that is good for.

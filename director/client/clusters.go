@@ -51,9 +51,20 @@ func (c *clusterCalls) Nodes(ctx context.Context, cluster string) (wire.Nodes, e
 	return v, err
 }
 
-func (c *clusterCalls) Rehearse(ctx context.Context, cluster, node string) ([]wire.Eviction, error) {
+func (c *clusterCalls) Rehearse(
+	ctx context.Context, cluster, node string, unmanaged, emptyDir bool,
+) ([]wire.Eviction, error) {
 	var v wire.Evictions
-	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/nodes/" + node + "/drain"}, &v)
+	query := url.Values{}
+	if unmanaged {
+		query.Set("unmanaged", "true")
+	}
+	if emptyDir {
+		query.Set("delete_emptydir", "true")
+	}
+	err := c.call(ctx, request{
+		method: http.MethodGet, path: "/clusters/" + cluster + "/nodes/" + node + "/drain", query: query,
+	}, &v)
 	return v.Items, err
 }
 
@@ -62,6 +73,31 @@ func (c *clusterCalls) Kubeconfig(ctx context.Context, cluster string, ttl time.
 		method: http.MethodPost, path: "/clusters/" + cluster + "/kubeconfig",
 		body: wire.KubeconfigRequest{TTLSeconds: int64(ttl / time.Second)}, accept: "application/yaml",
 	})
+}
+
+func (c *clusterCalls) ClusterToken(ctx context.Context, cluster string) (wire.ClusterToken, error) {
+	var t wire.ClusterToken
+	err := c.call(ctx, request{method: http.MethodPost, path: "/clusters/" + cluster + "/token"}, &t)
+	return t, err
+}
+
+func (c *clusterCalls) UserKubeconfig(ctx context.Context, cluster string) ([]byte, error) {
+	return c.text(ctx, request{
+		method: http.MethodGet, path: "/clusters/" + cluster + "/kubeconfig", accept: "application/yaml",
+	})
+}
+
+func (c *clusterCalls) BreakGlass(
+	ctx context.Context, cluster string, password director.Secret, ttl time.Duration,
+) ([]byte, error) {
+	return c.text(ctx, request{
+		method: http.MethodPost, path: "/clusters/" + cluster + "/break-glass", accept: "application/yaml",
+		body: wire.BreakGlass{Password: password.Reveal(), TTLSeconds: int64(ttl / time.Second)},
+	})
+}
+
+func (c *clusterCalls) RevokeKubeconfigs(ctx context.Context, cluster string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/clusters/" + cluster + "/kubeconfig"}, nil)
 }
 
 func (c *clusterCalls) Inventory(ctx context.Context, cluster string) (map[string]string, error) {

@@ -39,6 +39,15 @@ func (c *documentCalls) ApplyIf(
 	return a, err
 }
 
+// Preview says what the documents in text would change, and which plans would be made. Nothing is stored.
+func (c *documentCalls) Preview(ctx context.Context, text []byte) (wire.Preview, error) {
+	var p wire.Preview
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/preview", body: text, contentType: "application/yaml",
+	}, &p)
+	return p, err
+}
+
 func (c *documentCalls) Documents(ctx context.Context, kind model.Kind) ([]wire.Document, error) {
 	return all(func(q url.Values) ([]wire.Document, string, error) {
 		var d wire.Documents

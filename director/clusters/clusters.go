@@ -5,6 +5,7 @@ package clusters
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -16,6 +17,7 @@ import (
 type Query struct {
 	director.Page
 	NamePrefix   string
+	Text         string // in the name, project, release or endpoint, or in a label, in any case
 	Labels       model.Selector
 	Statuses     []string
 	PlanStatuses []plan.Status // of the plan that holds the cluster or failed on it
@@ -62,9 +64,7 @@ func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.
 		views, err := s.views(ctx, items, !q.NoMachines)
 		keep := make([]bool, len(views))
 		for i, v := range views {
-			keep[i] = q.Labels.Match(items[i].Labels) && (q.Project == "" || v.Project == q.Project) &&
-				(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
-				(len(q.PlanStatuses) == 0 || slices.Contains(q.PlanStatuses, v.PlanStatus))
+			keep[i] = q.fits(items[i], v)
 			if keep[i] {
 				out = append(out, v)
 			}
@@ -72,6 +72,67 @@ func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.
 		return keep, err
 	})
 	return out[:min(len(out), q.Limit)], next, err
+}
+
+// fits reports whether the query leaves the cluster in.
+func (q Query) fits(c store.ClusterItem, v View) bool {
+	return q.Labels.Match(c.Labels) && (q.Project == "" || v.Project == q.Project) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
+		(len(q.PlanStatuses) == 0 || slices.Contains(q.PlanStatuses, v.PlanStatus)) && q.names(c, v)
+}
+
+// names reports whether the text of the query is in what the cluster is found by.
+func (q Query) names(c store.ClusterItem, v View) bool {
+	if q.Text == "" {
+		return true
+	}
+	text := strings.ToLower(q.Text)
+	for _, in := range []string{v.Name, v.Project, v.Release, v.Endpoint} {
+		if strings.Contains(strings.ToLower(in), text) {
+			return true
+		}
+	}
+	for k, value := range c.Labels {
+		if strings.Contains(strings.ToLower(k+"="+value), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// Facets count the clusters that a query leaves, by what they can be narrowed by further.
+type Facets struct {
+	Total, Nodes                               int
+	Statuses, PlanStatuses, Releases, Projects map[string]int
+}
+
+// CountClusters counts the clusters that the query leaves. Its page does not narrow.
+func (s *Service) CountClusters(ctx context.Context, q Query) (Facets, error) {
+	f := Facets{
+		Statuses: map[string]int{}, PlanStatuses: map[string]int{}, Releases: map[string]int{},
+		Projects: map[string]int{},
+	}
+	items, _, err := s.store.ClusterPage(ctx, q.NamePrefix, q.Visible, director.Page{})
+	if err != nil {
+		return f, err
+	}
+	views, err := s.views(ctx, items, false)
+	for i, v := range views {
+		if !q.fits(items[i], v) {
+			continue
+		}
+		f.Total++
+		f.Nodes += v.Nodes
+		f.Statuses[v.Status]++
+		f.Releases[v.Release]++
+		if v.PlanStatus != "" {
+			f.PlanStatuses[string(v.PlanStatus)]++
+		}
+		if v.Project != "" {
+			f.Projects[v.Project]++
+		}
+	}
+	return f, err
 }
 
 // ClusterView returns what is known of the cluster without asking it.

@@ -7,4 +7,5 @@ type Rules struct {
 	ProviderSockets  Dirs     // of further libvirt daemons on the director's own machine
 	Images           Dirs     // files of node images
 	Bundles          Dirs     // directories of release bundles
+	Backups          Dirs     // directories of backup targets
 }

@@ -61,6 +61,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
 	LogFormat      string         `yaml:"logFormat"` // text or json
+	AuditSyslog    AuditSyslog    `yaml:"auditSyslog"`
 	Doors          `yaml:",inline"`
 
 	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
@@ -130,6 +131,7 @@ func (c Config) Validate() error {
 	c.checkChoices(&p)
 	c.checkCauses(&p)
 	p = append(p, c.doorProblems()...)
+	c.AuditSyslog.check(&p)
 	c.checkSimulation(&p)
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
 }
@@ -159,7 +161,6 @@ func (c Config) checkDatabase(p *problems) {
 	}
 }
 
-// checkAddresses checks where the director listens, where nodes reach it, and which proxies it believes.
 // publicURL is how browsers reach the director.
 func (c Config) publicURL() string {
 	if c.PublicURL != "" {
@@ -172,6 +173,7 @@ func (c Config) publicURL() string {
 	return "https://" + net.JoinHostPort(c.Address.String(), port)
 }
 
+// checkAddresses checks where the director listens, where nodes reach it, and which proxies it believes.
 func (c Config) checkAddresses(p *problems) {
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" ||
 		u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {

@@ -28,12 +28,15 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/campaigns"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/console"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
 	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/issuer"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
@@ -69,8 +72,10 @@ type Daemon struct {
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	docs         *documents.Service
 	services     services
+	campaigns    *campaigns.Service
 	fencing      *fence.Service
 	people       *people.Service
+	issuer       *issuer.Service
 	nodes        steps.Nodes // seam for tests: instead of the real ones
 }
 
@@ -146,6 +151,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	m := d.metrics(db, build)
+	if err := d.startIssuer(ctx, db, box); err != nil {
+		return err
+	}
 	env, err := d.environment(ctx, db, box, server, push, m, hands)
 	if err != nil {
 		return err
@@ -189,10 +197,14 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := d.startSyslog(ctx, db, build); err != nil {
+		return err
+	}
 	d.services = newServices(parts{
 		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files, types: hands.providers,
-		host:   host,
-		logsOf: logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
+		host: host, inventory: d.inventoryOf(db, env, server),
+		backups: d.backupService(db, box),
+		logsOf:  logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
@@ -225,9 +237,16 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
 		return d.services.nodes.Repair(ctx, time.Now())
 	})
+	d.every(ctx, observeEvery, "look at nodes", d.services.nodes.Observe)
+	keeper := access.Keeper{Store: db, Issuer: d.issuer, Plans: d.services.planning, Now: time.Now, Log: d.log}
+	d.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)
+	if err := d.startCampaigns(ctx, db); err != nil {
+		return err
+	}
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
 	d.startServing(ctx, db, env)
+	d.every(ctx, certificatesEvery, "look at certificates", d.services.inventory.Tick)
 	users := identity.New(identity.Config{
 		Store: db, Passwords: service, Now: time.Now, Changed: d.passwordChanged,
 	})
@@ -375,6 +394,7 @@ func (d *Daemon) environment(
 		Director: db.DirectorID(), Ledger: db, Moves: db, Disks: db, Clusters: clusterRecords{
 			db,
 		}, Pulls: db, Secrets: db, Sealer: box,
+		Issuer: d.issuer, Access: db,
 		Confine:  &rules,
 		Backends: backends, LocalAddress: localAddress, Player: runner, Nodes: h.nodes(
 			backends,
@@ -386,6 +406,7 @@ func (d *Daemon) environment(
 			}
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
+		Backups: d.backupService(db, box), Transfer: h.transfer,
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
@@ -437,14 +458,17 @@ func (d *Daemon) ports(
 ) api.Ports {
 	s := d.services
 	return api.Ports{
-		Documents: d.docs,
-		Clusters:  s.clusters,
-		Nodes:     s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
-		Journal: s.journal, Archives: s.archives,
-		Images: s.images, Ledger: s.vms, Disks: s.disks, Users: users, Trail: s.audit, People: d.people,
-		Scopes:    s.db,
-		Access:    access.New(s.db, s.planning, s.env, time.Now),
-		Schedules: schedules.New(s.db, scheduler, time.Now),
+		Documents: d.docs, Drafts: d.docs, Previews: s.planning,
+		Clusters: s.clusters, Fleet: s.nodes, Waits: s.journal, Logs: s.journal,
+		Nodes: s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
+		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns,
+		Images: s.images, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
+		Users: users, Trail: s.audit, People: d.people,
+		Issuer:       d.issuer,
+		Certificates: s.inventory,
+		Scopes:       s.db,
+		Access:       access.New(s.db, s.planning, s.env, time.Now),
+		Schedules:    schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{
 			Vault: d.vault(s.db, box), Backends: s.env.Backends, Director: s.db.DirectorID(), Simulates: h.simulates(),
 			Now: time.Now,
@@ -465,7 +489,8 @@ func (d *Daemon) startAPI(
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Stopping: stopping,
-		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Manual: manual.Built(), Observer: m,
+		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
+		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
 	server := api.NewServer(handler, identity.TLSConfig(), d.log)

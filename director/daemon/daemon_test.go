@@ -232,7 +232,8 @@ func TestDefaultSchedulesAndRestore(t *testing.T) {
 	}
 	api := login(t, c, d)
 	list, err := api.Schedules(t.Context())
-	if err != nil || len(list) != 2 || list[0].Name != "backup" || list[1].Name != "prune" || list[0].Next == nil {
+	if err != nil || len(list) != 3 || list[0].Name != "backup" || list[1].Name != "certificates" ||
+		list[2].Name != "prune" || list[0].Next == nil {
 		t.Fatalf("got %+v, %v", list, err)
 	}
 	text := "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: bad}\nspec: {cron: often, job: {name: backup, " +
@@ -297,7 +298,8 @@ func TestDefaultSchedulesAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err = login(t, fresh, restored).Schedules(t.Context())
-	if err != nil || len(list) != 1 || list[0].Name != "backup" || !list[0].Suspended {
+	if err != nil || len(list) != 2 || list[0].Name != "backup" || !list[0].Suspended ||
+		list[1].Name != "certificates" {
 		t.Errorf("after the restore: %+v, %v", list, err)
 	}
 }

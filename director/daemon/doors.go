@@ -19,6 +19,7 @@ type Doors struct {
 	ProviderNetworks confine.Networks `yaml:"providerNetworks"` // addresses of providers
 	ImageDirs        confine.Dirs     `yaml:"imageDirs"`        // files of node images; default /srv/director/images
 	BundleDirs       confine.Dirs     `yaml:"bundleDirs"`       // directories of release bundles; default /srv/director/bundles
+	BackupDirs       confine.Dirs     `yaml:"backupDirs"`       // directories of backup targets; default /srv/director/backups
 	// TrustedKeys are the keys that sign bundles and images: public keys of minisign, or the absolute paths of files
 	// that hold one.
 	TrustedKeys []string `yaml:"trustedKeys"`
@@ -52,6 +53,7 @@ func (c Config) doorProblems() []director.Field {
 		{"providerSockets", c.ProviderSockets},
 		{"imageDirs", c.ImageDirs},
 		{"bundleDirs", c.BundleDirs},
+		{"backupDirs", c.BackupDirs},
 	} {
 		for i, dir := range l.dirs {
 			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
@@ -122,5 +124,6 @@ func (c Config) rules() confine.Rules {
 	return confine.Rules{
 		ProviderFiles: c.ProviderFiles, ProviderNetworks: c.ProviderNetworks, ProviderSockets: c.ProviderSockets,
 		Images: files(c.ImageDirs, "/srv/director/images"), Bundles: files(c.BundleDirs, "/srv/director/bundles"),
+		Backups: files(c.BackupDirs, "/srv/director/backups"),
 	}
 }

@@ -10,8 +10,12 @@ const (
 	repairEvery = 30 * time.Second // looks for nodes to repair
 	// looks for hosts that were declared lost. A VM that comes back with its host runs for at most as long.
 	fenceEvery = 15 * time.Second
+	// looks at clusters that no director has looked at for a minute.
+	observeEvery = 10 * time.Second
 	// looks for people whom their directory has not confirmed for the time that its document says.
 	peopleEvery = 20 * time.Second
+	keysEvery   = time.Minute     // looks for clusters whose masters have other keys
+	issuerEvery = 5 * time.Minute // looks whether signing keys are due
 )
 
 // every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next

@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -105,7 +106,28 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 				out.Held = eng.Held()
 				out.Queue, err = eng.QueueLength(ctx)
 			}
+			if d.cfg.AuditSyslog.Address != "" && err == nil {
+				var unsent int64
+				unsent, err = db.AuditUnsent(ctx)
+				out.Unsent = new(int(unsent))
+			}
+			if err == nil {
+				out.Certificates, _, err = db.Certificates(ctx, director.CertificateQuery{}, director.Page{})
+			}
+			if svc := d.services.backups; svc != nil && err == nil {
+				out.Backups, err = backupCounts(ctx, svc)
+			}
 			return out, err
 		},
 	})
+}
+
+// backupCounts returns how old the newest backups are.
+func backupCounts(ctx context.Context, s *backups.Service) ([]metrics.BackupAge, error) {
+	ages, err := s.Ages(ctx)
+	out := make([]metrics.BackupAge, len(ages))
+	for i, a := range ages {
+		out[i] = metrics.BackupAge{Cluster: a.Cluster, Newest: a.Newest, Late: a.Late}
+	}
+	return out, err
 }

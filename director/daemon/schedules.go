@@ -19,7 +19,9 @@ func defaultSchedules() []model.Document {
 		model.Default(&d)
 		return d
 	}
-	return []model.Document{nightly("prune", "15 3 * * *"), nightly("backup", "45 3 * * *")}
+	return []model.Document{
+		nightly("prune", "15 3 * * *"), nightly("backup", "45 3 * * *"), nightly("certificates", "30 4 * * *"),
+	}
 }
 
 // scheduler returns the scheduler with every job that this director knows.
@@ -30,8 +32,10 @@ func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 			d.services.archives, time.Now,
 		),
 		schedule.BackupJob(db, d.path("backups"), time.Now),
+		schedule.EtcdBackupJob(d.services.backups, d.services.planning),
 		schedule.DriftJob(d.services.vms),
 		schedule.ImagesJob(d.services.images, time.Now),
+		schedule.CertificatesJob(d.services.planning, time.Now),
 	}})
 }
 

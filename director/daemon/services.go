@@ -8,6 +8,8 @@ import (
 
 	"github.com/director-kaas/kaas/director/archives"
 	"github.com/director-kaas/kaas/director/audit"
+	"github.com/director-kaas/kaas/director/backups"
+	"github.com/director-kaas/kaas/director/certificates"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/disks"
 	"github.com/director-kaas/kaas/director/engine"
@@ -39,9 +41,11 @@ type parts struct {
 	types    []string // of providers that this director takes; any if nil
 	host     string   // of this director
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
-	logsOf  func(instance string) bool
-	support func(context.Context) archives.Support
-	audit   *audit.Service
+	logsOf    func(instance string) bool
+	support   func(context.Context) archives.Support
+	audit     *audit.Service
+	backups   *backups.Service
+	inventory *certificates.Inventory
 }
 
 // services are what can be asked of the director.
@@ -75,6 +79,7 @@ func newServices(p parts) services {
 		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
 		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
+		Certificates: p.inventory,
 	})
 	members := nodes.New(nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/providers"
@@ -27,11 +29,19 @@ type hands struct {
 	playbook  string                                     // ansible-playbook, by name or path
 	nodes     func(steps.Backends) steps.Nodes           // nil for the real ones
 	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
+	transfer  steps.Transfer                             // nil for the real one
 }
 
 // vault opens the sealed accounts of providers.
 func (d *Daemon) vault(db *store.Store, box *seal.Box) providers.Vault {
 	return providers.Vault{Store: db, Sealer: box, Files: d.cfg.ProviderFiles}
+}
+
+// backupService keeps backups of clusters.
+func (d *Daemon) backupService(db *store.Store, box *seal.Box) *backups.Service {
+	return backups.New(backups.Config{
+		Store: db, Box: box, Dirs: d.cfg.rules().Backups, Now: time.Now, Log: d.log,
+	})
 }
 
 func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
@@ -50,7 +60,7 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 	return hands{
 		open: s.Backend, providers: append([]string{model.ProviderSim}, realProviders...), playbook: s.Playbook(),
 		nodes:   func(b steps.Backends) steps.Nodes { return simulatedNodes{b, s} },
-		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) },
+		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) }, transfer: s,
 	}, nil
 }
 

@@ -31,6 +31,9 @@ func (s *Service) checkConfined(d *model.Document) []director.Field {
 	if d.Release != nil {
 		look(s.c.Confine.Bundles, "bundleDirs", "bundle", d.Release.Bundle)
 	}
+	if d.BackupTarget != nil {
+		look(s.c.Confine.Backups, "backupDirs", "directory", d.BackupTarget.Directory)
+	}
 	if d.Provider == nil || slices.Contains(s.c.ProviderTypes, model.ProviderSim) {
 		return out
 	}

@@ -57,10 +57,13 @@ type Config struct {
 }
 
 // Service shows plans. It is safe for concurrent use.
-type Service struct{ Config }
+type Service struct {
+	Config
+	logs indexes
+}
 
 // New returns the service.
-func New(c Config) *Service { return &Service{c} }
+func New(c Config) *Service { return &Service{Config: c} }
 
 // Plan returns the plan with its state, also one that is in an archive of this director, or not_found.
 func (s *Service) Plan(ctx context.Context, id string) (plan.View, error) {

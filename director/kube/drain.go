@@ -34,11 +34,17 @@ type Eviction struct {
 	Why       string // of Blocked, for people
 }
 
+// DrainLimits say what a drain may evict besides pods that a controller creates again.
+type DrainLimits struct {
+	Unmanaged bool // pods that nothing creates again
+	LocalData bool // pods whose local data is lost with them
+}
+
 // Rehearse is a dry run of a drain. It returns the pods that a drain of the node would evict, ordered by namespace and
 // name, and asks the API server for each with a dry run of its eviction. Pods of daemon sets and of the control plane
 // stay on a drained node and are not listed. Nothing is changed. A pod that a budget protects now may go later in a
 // real drain, when another one has come up elsewhere.
-func (c *Client) Rehearse(ctx context.Context, node string) ([]Eviction, error) {
+func (c *Client) Rehearse(ctx context.Context, node string, may DrainLimits) ([]Eviction, error) {
 	const op = "kube.rehearse"
 	var pods []corev1.Pod
 	opts := metav1.ListOptions{
@@ -68,9 +74,9 @@ func (c *Client) Rehearse(ctx context.Context, node string) ([]Eviction, error) 
 		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		switch volume := localData(p); {
 		case finished:
-		case owner == nil:
+		case owner == nil && !may.Unmanaged:
 			e.Blocked, e.Why = BlockedUnmanaged, "nothing would create it again elsewhere"
-		case volume != "":
+		case volume != "" && !may.LocalData:
 			e.Blocked, e.Why = BlockedLocalData, "what is in its emptyDir volume "+volume+" would be lost"
 		default:
 			var err error

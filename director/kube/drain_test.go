@@ -26,7 +26,7 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	fillNode(t, api, ns, node)
 	keepOneHealthy(t, api, ns, "held")
 
-	got, err := admin.Rehearse(ctx, node)
+	got, err := admin.Rehearse(ctx, node, kube.DrainLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,20 @@ func testRehearsal(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	far, err := admin.Rehearse(ctx, node, kube.DrainLimits{Unmanaged: true, LocalData: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range far {
+		if held := e.Pod == "held"; held != (e.Blocked != "") {
+			t.Errorf("a drain without limits: %s is blocked by %q", e.Pod, e.Blocked)
+		}
+	}
 	left, err := api.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil || len(left.Items) != 8 {
 		t.Errorf("%d pods are left of 8 after a rehearsal, %v", len(left.Items), err)
 	}
-	if none, err := admin.Rehearse(ctx, "no-such-node"); err != nil || len(none) != 0 {
+	if none, err := admin.Rehearse(ctx, "no-such-node", kube.DrainLimits{}); err != nil || len(none) != 0 {
 		t.Errorf("a node without pods: %v, %v", none, err)
 	}
 }

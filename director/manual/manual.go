@@ -3,20 +3,17 @@
 package manual
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"encoding/hex"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
 	"regexp"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/director-kaas/kaas/director/site"
 )
 
 // Prefix is where a director serves its manual. The pages are built for it.
@@ -28,32 +25,20 @@ var built embed.FS
 // Built returns a handler of Prefix for the manual of this director. A director that was built without one says how to
 // get it.
 func Built() http.Handler {
-	site, err := fs.Sub(built, "site")
+	pages, err := fs.Sub(built, "site")
 	if err != nil {
 		panic(err) // the name is constant, and valid
 	}
-	return Handler(site)
+	return Handler(pages)
 }
 
 // Handler serves a built site below Prefix. Files with the suffix .gz are served under their name without it,
 // compressed to clients that take gzip. The site must not change. It is read at the first request.
-func Handler(site fs.FS) http.Handler {
-	return &handler{load: sync.OnceValues(func() (map[string]*file, error) { return load(site) })}
+func Handler(built fs.FS) http.Handler {
+	return &handler{load: sync.OnceValues(func() (site.Files, error) { return load(built) })}
 }
 
-type handler struct {
-	load func() (map[string]*file, error)
-}
-
-// file is one file of the site, with what its answer says of it.
-type file struct {
-	plain      []byte
-	compressed []byte // nil for what does not get smaller
-	mediaType  string
-	etag       string
-	caching    string
-	policy     string // what a page may load and run
-}
+type handler struct{ load func() (site.Files, error) }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -78,7 +63,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f := find(files, strings.TrimPrefix(name, "/")); f != nil {
-		f.serve(w, r)
+		f.Serve(w, r)
 		return
 	}
 	f := files["404.html"]
@@ -86,16 +71,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	f.headers(w)
+	f.Headers(w)
 	w.WriteHeader(http.StatusNotFound)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(f.plain)
+		_, _ = w.Write(f.Plain)
 	}
 }
 
 // find returns the file of a path: the file itself, the page of that name, or a directory's index. Only names of the
 // site are found, so that no path leads out of it.
-func find(files map[string]*file, name string) *file {
+func find(files site.Files, name string) *site.File {
 	for _, candidate := range []string{name, name + ".html", path.Join(name, "index.html")} {
 		if f := files[candidate]; f != nil {
 			return f
@@ -104,97 +89,14 @@ func find(files map[string]*file, name string) *file {
 	return nil
 }
 
-func (f *file) headers(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", f.mediaType)
-	h.Set("Cache-Control", f.caching)
-	h.Set("Vary", "Accept-Encoding")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Content-Security-Policy", f.policy)
-}
-
-func (f *file) serve(w http.ResponseWriter, r *http.Request) {
-	f.headers(w)
-	content, etag := f.plain, f.etag
-	if f.compressed != nil && takesGzip(r) {
-		w.Header().Set("Content-Encoding", "gzip")
-		content, etag = f.compressed, f.etag+"-gz"
-	}
-	w.Header().Set("ETag", `"`+etag+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-}
-
-// takesGzip reports whether the client accepts gzip. A quality of zero refuses it.
-func takesGzip(r *http.Request) bool {
-	for _, coding := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
-		name, quality, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if name == "gzip" || name == "*" {
-			return strings.Trim(strings.TrimPrefix(quality, "q="), "0.") != "" || quality == ""
+func load(built fs.FS) (site.Files, error) {
+	files, err := site.Load(built)
+	for name, f := range files {
+		if path.Ext(name) == ".html" {
+			f.Policy = policy(f.Plain)
 		}
 	}
-	return false
-}
-
-func load(site fs.FS) (map[string]*file, error) {
-	files := map[string]*file{}
-	err := fs.WalkDir(site, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		f := &file{}
-		if f.plain, err = fs.ReadFile(site, name); err != nil {
-			return err
-		}
-		if bare, isCompressed := strings.CutSuffix(name, ".gz"); isCompressed {
-			name, f.compressed = bare, f.plain
-			if f.plain, err = expand(f.compressed); err != nil {
-				return err
-			}
-		}
-		f.describe(name)
-		files[name] = f
-		return nil
-	})
 	return files, err
-}
-
-func expand(compressed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
-}
-
-// mediaTypes do not depend on the tables of the machine that the director runs on.
-var mediaTypes = map[string]string{
-	".html":  "text/html; charset=utf-8",
-	".js":    "text/javascript; charset=utf-8",
-	".css":   "text/css; charset=utf-8",
-	".json":  "application/json",
-	".svg":   "image/svg+xml",
-	".png":   "image/png",
-	".woff2": "font/woff2",
-}
-
-// describe sets what the answer says of the file. Names below assets hold a hash of the content, so that they may be
-// kept for ever.
-func (f *file) describe(name string) {
-	sum := sha256.Sum256(f.plain)
-	f.etag = hex.EncodeToString(sum[:12])
-	f.caching = "no-cache" // ask again, and take the kept one if the ETag is the same
-	if strings.HasPrefix(name, "assets/") {
-		f.caching = "public, max-age=31536000, immutable"
-	}
-	f.mediaType = mediaTypes[path.Ext(name)]
-	if f.mediaType == "" {
-		f.mediaType = "text/plain; charset=utf-8" // shown, and never run
-	}
-	f.policy = "default-src 'none'; frame-ancestors 'none'; sandbox"
-	if path.Ext(name) == ".html" {
-		f.policy = policy(f.plain)
-	}
 }
 
 var inlineScript = regexp.MustCompile(`(?s)<script(?:\s[^>]*)?>(.*?)</script>`)

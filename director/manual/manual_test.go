@@ -101,47 +101,6 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestCompressionAndCaching(t *testing.T) {
-	t.Parallel()
-	h := Handler(testSite(t))
-	for accept, zipped := range map[string]bool{
-		"": false, "gzip": true, "br, gzip;q=0.5": true, "*": true, "gzip;q=0": false, "gzip; q=0.000": false,
-		"br": false, "identity": false,
-	} {
-		r := get(t, h, "/docs/use/nodes", "Accept-Encoding", accept)
-		text := body(t, r)
-		if zipped {
-			plain, err := expand([]byte(text))
-			if err != nil {
-				t.Fatalf("%q: %v", accept, err)
-			}
-			text = string(plain)
-		}
-		if got := r.Header.Get(
-			"Content-Encoding",
-		) == "gzip"; got != zipped || text != "nodes" || r.Header.Get("Vary") != "Accept-Encoding" {
-			t.Errorf("Accept-Encoding %q: compressed %v, %q, %v", accept, got, text, r.Header)
-		}
-	}
-	first := get(t, h, "/docs/use/nodes")
-	if again := get(
-		t, h, "/docs/use/nodes", "If-None-Match", first.Header.Get("ETag"),
-	); again.StatusCode != http.StatusNotModified {
-		t.Errorf("asking again for what did not change answers %d", again.StatusCode)
-	}
-	if other := get(
-		t, h, "/docs/use/nodes", "If-None-Match", first.Header.Get("ETag"), "Accept-Encoding", "gzip",
-	); other.StatusCode != http.StatusOK {
-		t.Errorf("the compressed form has the ETag of the plain one")
-	}
-	if c := first.Header.Get("Cache-Control"); c != "no-cache" {
-		t.Errorf("a page is kept without asking: %s", c)
-	}
-	if c := get(t, h, "/docs/assets/app.1.js").Header.Get("Cache-Control"); !strings.Contains(c, "immutable") {
-		t.Errorf("a file with a hash in its name is not kept: %s", c)
-	}
-}
-
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	h := Handler(testSite(t))

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -24,6 +25,17 @@ type Counts struct {
 	Machines map[string]int // of the ledger, by state
 	Plans    map[string]int // by status
 	Steps    map[string]int // of plans that hold a cluster, by status
+	Backups  []BackupAge    // of the clusters that name a target
+	Unsent   *int           // entries of the audit trail that have not arrived at the log server; nil without one
+	// Certificates are those of clusters and of the director, as they were seen last.
+	Certificates []director.Certificate
+}
+
+// BackupAge is when the newest backup of a cluster was made.
+type BackupAge struct {
+	Cluster string
+	Newest  time.Time // zero without a backup
+	Late    bool
 }
 
 // Config says which director this is and how things are looked up.
@@ -180,6 +192,17 @@ var (
 	descSteps    = prometheus.NewDesc(
 		namespace+"_steps", "Steps of the plans that hold a cluster.", []string{"status"}, nil,
 	)
+	descNewestBackup = prometheus.NewDesc(
+		namespace+"_backup_newest_timestamp_seconds", "When the newest backup of a cluster was made; 0 without one.",
+		[]string{"cluster"}, nil,
+	)
+	descLateBackup = prometheus.NewDesc(
+		namespace+"_backup_late", "Whether the newest backup of a cluster is older than its document allows.",
+		[]string{"cluster"}, nil,
+	)
+	descUnsent = prometheus.NewDesc(
+		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
+	)
 )
 
 // looked is what is looked up at each question.
@@ -187,7 +210,10 @@ type looked struct{ m *Metrics }
 
 // Describe lists what there is.
 func (looked) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descQueue, descHeld, descMachines, descPlans, descSteps} {
+	for _, d := range []*prometheus.Desc{
+		descQueue, descHeld, descMachines, descPlans, descSteps, descUnsent, descCertEnds, descCertSeen,
+		descNewestBackup, descLateBackup,
+	} {
 		out <- d
 	}
 }
@@ -207,6 +233,21 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	set(descQueue, c.Queue)
 	set(descHeld, c.Held)
+	for _, b := range c.Backups {
+		newest, late := 0, 0
+		if !b.Newest.IsZero() {
+			newest = int(b.Newest.Unix())
+		}
+		if b.Late {
+			late = 1
+		}
+		set(descNewestBackup, newest, b.Cluster)
+		set(descLateBackup, late, b.Cluster)
+	}
+	if c.Unsent != nil {
+		set(descUnsent, *c.Unsent)
+	}
+	certificateEnds(c.Certificates, out)
 	for d, by := range map[*prometheus.Desc]map[string]int{
 		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps,
 	} {

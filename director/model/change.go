@@ -98,6 +98,7 @@ var effects = map[Kind]map[string]FieldEffect{
 			"spec.maintenance.keepFailed", "spec.maintenance.repair.auto", "spec.maintenance.repair.after",
 			"spec.maintenance.repair.maxPerDay", "spec.maintenance.repair.maxUnhealthyPercent"),
 		of(Later, "it says who may see the cluster", "spec.project"),
+		of(Later, "it is where later backups go", "spec.backup.targets", "spec.backup.maxAge"),
 		of(Later, whyNew, "spec.masters.size", "spec.workers[].labels", "spec.workers[].taints"),
 		ofNodes(Later, whyNew, "cpus", "memory", "disk", "dataDisk", "persist", "interfaces", "sshKeys", "hostAliases",
 			"ntp",
@@ -121,6 +122,8 @@ var effects = map[Kind]map[string]FieldEffect{
 		"spec.quota.memory"),
 	KindGrant: of(Later, "no machine depends on it; it counts from the next request", "spec.users", "spec.groups",
 		"spec.role", "spec.project", "spec.cluster"),
+	KindBackupTarget: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",
+		"spec.recipients", "spec.retention.count", "spec.retention.days"),
 }
 
 func of(e Effect, why string, paths ...string) map[string]FieldEffect {

@@ -32,7 +32,7 @@ func (d *Document) References() []Ref {
 		if c.Project != "" {
 			refs = append(refs, Ref{KindProject, c.Project})
 		}
-		return refs
+		return append(refs, c.Backup.references()...)
 	case d.Project != nil:
 		return d.Project.references()
 	case d.Grant != nil:
@@ -85,6 +85,8 @@ func (d *Document) mentions(r Ref) string {
 		}
 	}
 	switch {
+	case d.Cluster != nil && r.Kind == KindBackupTarget:
+		return fmt.Sprintf("spec.backup.targets[%d]", slices.Index(d.Cluster.Backup.Targets, r.Name))
 	case d.Project != nil:
 		return fmt.Sprintf("spec.%ss[%d]", field(r.Kind), slices.Index(d.Project.names(r.Kind), r.Name))
 	case d.Grant != nil && r.Kind == KindIdentityProvider:

@@ -25,13 +25,14 @@ const (
 	KindIdentityProvider Kind = "IdentityProvider"
 	KindProject          Kind = "Project"
 	KindGrant            Kind = "Grant"
+	KindBackupTarget     Kind = "BackupTarget"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
 	return []Kind{
-		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindCluster, KindSchedule, KindIdentityProvider,
-		KindGrant,
+		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindCluster, KindSchedule,
+		KindIdentityProvider, KindGrant,
 	}
 }
 
@@ -55,6 +56,7 @@ type Document struct {
 	IdentityProvider *IdentityProvider
 	Project          *Project
 	Grant            *Grant
+	BackupTarget     *BackupTarget
 }
 
 // Ref names a document.
@@ -90,6 +92,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.Project)
 	case KindGrant:
 		return ensure(&d.Grant)
+	case KindBackupTarget:
+		return ensure(&d.BackupTarget)
 	}
 	return nil
 }
@@ -224,6 +228,7 @@ type Cluster struct {
 	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node in addition to the director's own." maxLength:"8192"`
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
 	Project     string         `json:"project,omitempty" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
+	Backup      ClusterBackup  `json:"backup,omitzero" doc:"Where backups of the cluster go."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 

@@ -22,6 +22,7 @@ var kindMeaning = map[Kind]string{
 	KindProject: "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
 	KindGrant: "What users and groups may do in a project, on one cluster or on the whole director; see " +
 		"[grants](../operate/grants.md).",
+	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
 }
 
 // Reference renders docs/reference/models.md from the types.

@@ -32,7 +32,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		return nil, v.invalid()
 	}
 	switch d.Kind {
-	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant:
+	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant,
+		KindBackupTarget:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -66,6 +67,8 @@ func Validate(d *Document) (warnings []string, err error) {
 	case KindProject:
 	case KindGrant:
 		v.grant(d.Grant)
+	case KindBackupTarget:
+		v.backupTarget(d.BackupTarget)
 	}
 	return v.warnings, v.invalid()
 }

@@ -100,12 +100,13 @@ type Service struct {
 	Config
 	certs   *certificates
 	repairs *repairs
+	powers  *powers
 }
 
 // New returns the service.
 func New(c Config) *Service {
 	return &Service{
-		Config: c, certs: newCertificates(),
+		Config: c, certs: newCertificates(), powers: &powers{known: map[string]*power{}},
 		repairs: &repairs{since: map[string]map[string]time.Time{}, said: map[string]string{}},
 	}
 }
@@ -119,11 +120,19 @@ const missing = "missing"
 // Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12),
 // with their certificates. What cannot be asked is left out, and said so.
 func (s *Service) Nodes(ctx context.Context, cluster string) (View, error) {
+	return s.look(ctx, cluster, s.powerBeside)
+}
+
+// asking says which VMs are on, by machine id, and which hosts do not answer.
+type asking func(ctx context.Context, w planner.World) (power, down map[string]string, err error)
+
+// look looks at the nodes of the cluster and keeps what it sees.
+func (s *Service) look(ctx context.Context, cluster string, power asking) (View, error) {
 	w, err := s.Worlds.World(ctx, cluster)
 	if err != nil {
 		return View{}, err
 	}
-	v, err := s.nodesOf(ctx, w)
+	v, err := s.nodesOf(ctx, w, power)
 	if err != nil {
 		return v, err
 	}
@@ -136,7 +145,7 @@ func (s *Service) Nodes(ctx context.Context, cluster string) (View, error) {
 			n.Problem, _ = endingCertificates(n.Certificates, s.Now())
 		}
 	}
-	return v, nil
+	return v, s.keep(ctx, w, v)
 }
 
 // nodes is Nodes without what is asked of the nodes themselves.
@@ -145,10 +154,10 @@ func (s *Service) nodes(ctx context.Context, cluster string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	return s.nodesOf(ctx, w)
+	return s.nodesOf(ctx, w, s.powerBeside)
 }
 
-func (s *Service) nodesOf(ctx context.Context, w planner.World) (View, error) {
+func (s *Service) nodesOf(ctx context.Context, w planner.World, ask asking) (View, error) {
 	cluster := w.Cluster.Metadata.Name
 	var v View
 	var err error
@@ -170,7 +179,7 @@ func (s *Service) nodesOf(ctx context.Context, w planner.World) (View, error) {
 			nodes[n.Name] = n
 		}
 	}
-	power, down, err := s.powerBeside(ctx, w)
+	power, down, err := ask(ctx, w)
 	if err != nil && ctx.Err() != nil {
 		return v, ctx.Err()
 	}
@@ -324,7 +333,9 @@ func (s *Service) powerBeside(ctx context.Context, w planner.World) (power, down
 }
 
 // Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).
-func (s *Service) Rehearse(ctx context.Context, cluster, node string) ([]kube.Eviction, error) {
+func (s *Service) Rehearse(
+	ctx context.Context, cluster, node string, may kube.DrainLimits,
+) ([]kube.Eviction, error) {
 	const op = "nodes.rehearse"
 	if _, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
 		return nil, err
@@ -342,7 +353,7 @@ func (s *Service) Rehearse(ctx context.Context, cluster, node string) ([]kube.Ev
 		return nil, err
 	}
 	defer client.Close()
-	return client.Rehearse(ctx, node)
+	return client.Rehearse(ctx, node, may)
 }
 
 // instant is now, as exactly as the store keeps it.

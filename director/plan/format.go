@@ -6,7 +6,11 @@ import "github.com/director-kaas/kaas/director"
 //
 //	1: machines are rows of the ledger. A content of this format does not name it.
 //	2: machines are MachineSpecs.
-const Format = 2
+//	3: the start changes the cluster's document. Contents that do not are of format 2.
+const Format = 3
+
+// Plain is the format of contents whose start changes no document.
+const Plain = 2
 
 // Readable returns a conflict for a content of a newer format. Such a plan can be shown, cancelled and discarded, but
 // no step of it runs.

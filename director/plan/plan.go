@@ -23,19 +23,24 @@ const (
 	ClusterUpgrade Operation = "cluster.upgrade" // nodes to the release and the image of the document
 	// ClusterRotatePull gives the nodes another password for the director's registry.
 	ClusterRotatePull Operation = "cluster.rotate_pull_password"
-	NodeCordon        Operation = "node.cordon" // nothing new is scheduled there
-	NodeUncordon      Operation = "node.uncordon"
-	NodeDrain         Operation = "node.drain"   // cordoned, and its pods moved away
-	NodeDelete        Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
-	NodeRejoin        Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
-	NodeReplace       Operation = "node.replace" // deleted, its VM created again, and rejoined
+	// ClusterTokenKeys gives the masters the director's token keys, and its roles their rights.
+	ClusterTokenKeys Operation = "cluster.token_keys"
+	// ClusterRotateCerts renews the certificates of nodes that end before a time.
+	ClusterRotateCerts Operation = "cluster.rotate_certs"
+	ClusterBackup      Operation = "cluster.backup" // a snapshot of etcd into its targets
+	NodeCordon         Operation = "node.cordon"    // nothing new is scheduled there
+	NodeUncordon       Operation = "node.uncordon"
+	NodeDrain          Operation = "node.drain"   // cordoned, and its pods moved away
+	NodeDelete         Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
+	NodeRejoin         Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
+	NodeReplace        Operation = "node.replace" // deleted, its VM created again, and rejoined
 )
 
 // Operations returns every operation.
 func Operations() []Operation {
 	return []Operation{
-		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, NodeCordon, NodeUncordon,
-		NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
+		ClusterRotateCerts, ClusterBackup, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 
@@ -60,9 +65,23 @@ type Request struct {
 	// LostHost is a person's word that this host of the nodes is off, or cut off for good: what runs on it never runs
 	// again.
 	LostHost string `json:"lost_host,omitempty"`
+	// Change is a merge patch (RFC 7396) of the spec of the cluster's document: the plan is made for the document that
+	// it gives, and the start stores that document. Nil leaves the document as it is.
+	Change json.RawMessage `json:"change,omitempty"`
 	// HostKeys are the public SSH host keys of VMs made by others for nodes that rejoin, by node. It is a person's word
 	// that they are what they say.
 	HostKeys map[string]string `json:"host_keys,omitempty"`
+	// Certificates says which certificates are rotated.
+	Certificates Certificates `json:"certificates,omitzero"`
+}
+
+// Certificates says which certificates of nodes are renewed. The moment is absolute, so that a plan that was cut off
+// renews nothing twice.
+type Certificates struct {
+	EndBefore  time.Time `json:"end_before,omitzero"`  // those that end before then
+	MadeBefore time.Time `json:"made_before,omitzero"` // all that were made before then, instead
+	// Cold is for a cluster whose certificates have ended: nothing is asked of its API before all masters are renewed.
+	Cold bool `json:"cold,omitempty"`
 }
 
 // Drain says how far a drain may go. The zero Drain evicts what a controller recreates elsewhere, within the cluster's

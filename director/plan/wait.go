@@ -32,8 +32,9 @@ type Outside struct {
 }
 
 const (
-	aPerson = "a person"
-	engine  = "the director"
+	// OwnerPerson ends waits that no program ends.
+	OwnerPerson = "a person"
+	engine      = "the director"
 )
 
 // Waits returns what the plan waits for now, the plan's own waits first and then by the plan's order. It is empty for a
@@ -70,7 +71,7 @@ func Waits(p *Plan, s *State, o Outside) []Wait {
 				}
 			}
 		case Parked, Stuck:
-			w.Owner = aPerson
+			w.Owner = OwnerPerson
 		case Pending:
 			if step.Back() && !ready[st.ID] || !step.Back() && (s.Status != StatusRunning || !v.needsMet(step)) {
 				continue
@@ -113,7 +114,7 @@ func inLine(w Wait, line Line) Wait {
 
 // planWaits returns what the plan as a whole waits for.
 func planWaits(p *Plan, s *State, o Outside) []Wait {
-	w := Wait{Owner: aPerson, Since: s.Since}
+	w := Wait{Owner: OwnerPerson, Since: s.Since}
 	switch s.Status {
 	case StatusPlanned, StatusApproved:
 		if w.Since.IsZero() {

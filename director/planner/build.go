@@ -56,7 +56,7 @@ func (w World) draft(op plan.Operation) *draft {
 	return &draft{&builder{
 		w: w, masters: w.masters(),
 		Content: &plan.Content{
-			Format: plan.Format, DirectorVersion: w.Director.Version, Operation: op, Cluster: w.Cluster.Metadata.Name,
+			Format: plan.Plain, DirectorVersion: w.Director.Version, Operation: op, Cluster: w.Cluster.Metadata.Name,
 			Playbooks: w.Director.Playbooks, Models: w.refs(),
 		},
 	}}
@@ -71,6 +71,7 @@ func (d *builder) concerns(machines ...sized) {
 
 // done returns the finished content. A step whose class has run before gets the time that it took as its estimate.
 func (d *builder) done() plan.Content {
+	d.backupFirst()
 	for i := range d.Steps {
 		if took, known := d.w.Times[d.Steps[i].Class()]; known {
 			d.Steps[i].Estimate = took.Round(time.Millisecond)

@@ -39,6 +39,8 @@ type World struct {
 	Sharers   []string            // other clusters with machines on the same network
 	Underlays map[string]Underlay // of the further adapters, by the name of the network
 	Installed *Installed
+	// CertificateEnds is when the first certificate in the files of each node ends, by node, as far as it is known.
+	CertificateEnds map[string]time.Time
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class

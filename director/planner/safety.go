@@ -27,6 +27,11 @@ const (
 	safeBack      = "the other nodes run on; this worker is being rolled back to what it ran before"
 	safePulls     = "the cluster runs as before; its nodes pull with the former password or with the new one, and " +
 		"both are accepted"
+	safeKeys = "the cluster runs as before; masters may still have the former token keys, and those are " +
+		"published a day " +
+		"before they are used"
+	safeCerts = "the cluster runs as before; a node has its former certificates or its new ones, and the others " +
+		"accept both"
 	safeShared = "the cluster runs; what all nodes share may still be as it was before"
 )
 
@@ -42,15 +47,18 @@ var safety = map[plan.Operation]map[string]string{
 		"verify":          safeNodesRun,
 		step.ClusterReady: safeRuns,
 	},
-	plan.ClusterScale:      onNodes,
-	plan.ClusterUpgrade:    onNodes,
-	plan.ClusterRotatePull: {"": safePulls},
-	plan.NodeCordon:        onNodes,
-	plan.NodeUncordon:      onNodes,
-	plan.NodeDrain:         onNodes,
-	plan.NodeDelete:        onNodes,
-	plan.NodeRejoin:        onNodes,
-	plan.NodeReplace:       onNodes,
+	plan.ClusterScale:       onNodes,
+	plan.ClusterUpgrade:     onNodes,
+	plan.ClusterRotatePull:  {"": safePulls},
+	plan.ClusterTokenKeys:   {"": safeKeys},
+	plan.ClusterRotateCerts: {"": safeCerts},
+	plan.ClusterBackup:      {"": safeUntouched},
+	plan.NodeCordon:         onNodes,
+	plan.NodeUncordon:       onNodes,
+	plan.NodeDrain:          onNodes,
+	plan.NodeDelete:         onNodes,
+	plan.NodeRejoin:         onNodes,
+	plan.NodeReplace:        onNodes,
 	plan.ClusterDelete: {
 		"":                 safeDeleting,
 		step.NetworkDelete: safeDeleted,

@@ -1,10 +1,8 @@
 package planning
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -34,21 +32,7 @@ type AddressCheck struct {
 // whose room could be asked for.
 func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (CheckView, error) {
 	v := CheckView{Cluster: cluster}
-	add := func(err error, at string) {
-		if err == nil {
-			return
-		}
-		fields := slices.Clone(director.FieldsOf(err))
-		for i := range fields {
-			fields[i].Hint = cmp.Or(fields[i].Hint, director.HintOf(err))
-		}
-		if len(fields) > 0 {
-			v.Problems = append(v.Problems, fields...)
-			return
-		}
-		f := director.Field{Path: at, Msg: director.MessageOf(err), Hint: director.HintOf(err)}
-		v.Problems = append(v.Problems, f)
-	}
+	add := v.add
 	doc, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	if err != nil {
 		return v, err

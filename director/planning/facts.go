@@ -2,6 +2,7 @@ package planning
 
 import (
 	"context"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
@@ -18,11 +19,30 @@ func (s *Service) world(ctx context.Context, cluster string) (planner.World, err
 
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
 func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
-	w, err := s.Reader.Take(ctx, cluster)
+	w, err := s.Reader.TakeAs(ctx, cluster, changeOf(r))
 	if err == nil {
 		err = w.Observe(ctx, r)
 	}
+	if err == nil && r.Operation == plan.ClusterRotateCerts && s.Certificates != nil {
+		w.CertificateEnds, err = s.Certificates.Ends(ctx, w.Cluster.UID)
+	}
 	return w, err
+}
+
+// Certificates is what is known of the certificates of clusters.
+type Certificates interface {
+	// Look looks at the certificates of the cluster.
+	Look(ctx context.Context, cluster string) error
+	// Ends returns when the first certificate in the files of each node ends, by node.
+	Ends(ctx context.Context, uid string) (map[string]time.Time, error)
+}
+
+// lookAtCertificates looks at them for a plan that renews them. Its start compares with what was seen then.
+func (s *Service) lookAtCertificates(ctx context.Context, cluster string, r plan.Request) error {
+	if r.Operation != plan.ClusterRotateCerts || s.Certificates == nil {
+		return nil
+	}
+	return s.Certificates.Look(ctx, cluster)
 }
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.

@@ -32,7 +32,25 @@ func (s *Service) StartPlan(ctx context.Context, actor, id, hash string) (plan.V
 }
 
 // Start is StartPlan without a look at the plan afterwards.
+// A plan that changes the document of its cluster is a conflict: its campaign starts it, once a person who may change
+// the document has agreed.
 func (s *Service) Start(ctx context.Context, actor, id, hash string) error {
+	p, _, err := s.Store.Plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(p.Request.Change) > 0 {
+		return director.Errorf(
+			director.KindConflict, "planning.start", "plan %s is of a campaign, and changes the document of cluster %s",
+			id,
+			p.Cluster,
+		).WithHint("agree to its wave: directorctl campaign list")
+	}
+	return s.StartWith(ctx, actor, id, hash, func(*store.Tx) error { return nil })
+}
+
+// StartWith is Start; with belongs to the transaction that starts the plan.
+func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with func(*store.Tx) error) error {
 	p, state, err := s.Store.Plan(ctx, id)
 	if err != nil {
 		return err
@@ -56,26 +74,10 @@ func (s *Service) Start(ctx context.Context, actor, id, hash string) error {
 		if !ok {
 			return director.Errorf(director.KindInternal, "planning.start", "the engine works on another store")
 		}
-		if err := base.check(tx, id); err != nil {
+		if err := with(tx); err != nil {
 			return err
 		}
-		// What they would do is done by this plan, or must not be done any more.
-		err := tx.DiscardPlans(
-			p.Cluster, "plan "+id+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
-		)
-		if err != nil {
-			return err
-		}
-		if err := s.declareLost(tx, p, actor); err != nil {
-			return err
-		}
-		if err := reserve(tx, p, now); err != nil {
-			return err
-		}
-		if err := tx.Witnessed(ctx, id); err != nil {
-			return err
-		}
-		return tx.Audit(now, actor, "start", "Plan/"+id)
+		return s.begin(ctx, tx, p, &base, actor, now)
 	})
 	if director.KindOf(err) == director.KindConflict {
 		if holder, herr := s.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
@@ -83,6 +85,35 @@ func (s *Service) Start(ctx context.Context, actor, id, hash string) error {
 		}
 	}
 	return err
+}
+
+// begin writes down what a start means, in its transaction.
+func (s *Service) begin(
+	ctx context.Context, tx *store.Tx, p *plan.Plan, base *pinned, actor string, now time.Time,
+) error {
+	if err := base.check(tx, p.ID); err != nil {
+		return err
+	}
+	// What they would do is done by this plan, or must not be done any more.
+	err := tx.DiscardPlans(
+		p.Cluster, "plan "+p.ID+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
+	)
+	if err != nil {
+		return err
+	}
+	if err := s.declareLost(tx, p, actor); err != nil {
+		return err
+	}
+	if err := reserve(tx, p, now); err != nil {
+		return err
+	}
+	if err := s.storeChange(tx, p, base.document, actor, now); err != nil {
+		return err
+	}
+	if err := tx.Witnessed(ctx, p.ID); err != nil {
+		return err
+	}
+	return tx.Audit(now, actor, "start", "Plan/"+p.ID)
 }
 
 // WantsApproval reports whether a person has to agree to the plan before it starts. A plan that has expired is made
@@ -94,12 +125,8 @@ func (s *Service) WantsApproval(p plan.Plan, state plan.State) bool {
 
 // startable refuses a plan that has expired or waits for an approval.
 func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error {
-	if s.PlanLife > 0 && state.Status != plan.StatusDiscarded && now.After(p.CreatedAt.Add(s.PlanLife)) {
-		return director.Errorf(
-			director.KindConflict, "planning.start", "plan %s was made %s ago and has expired", p.ID,
-			now.Sub(p.CreatedAt).Round(time.Minute),
-		).
-			WithHint("plan again: directorctl plan %s", p.Cluster)
+	if err := s.unexpired(p, state, now); err != nil {
+		return err
 	}
 	if state.Status == plan.StatusPlanned && len(p.Approvals) > 0 && s.Approval != ApprovalNone {
 		return director.Errorf(
@@ -107,6 +134,18 @@ func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error 
 			strings.Join(p.Approvals, "; "),
 		).
 			WithHint("a person who has read it says: directorctl approve %s", p.ID)
+	}
+	return nil
+}
+
+// unexpired refuses a plan that was made too long ago.
+func (s *Service) unexpired(p plan.Plan, state plan.State, now time.Time) error {
+	if s.PlanLife > 0 && state.Status != plan.StatusDiscarded && now.After(p.CreatedAt.Add(s.PlanLife)) {
+		return director.Errorf(
+			director.KindConflict, "planning.start", "plan %s was made %s ago and has expired", p.ID,
+			now.Sub(p.CreatedAt).Round(time.Minute),
+		).
+			WithHint("plan again: directorctl plan %s", p.Cluster)
 	}
 	return nil
 }
@@ -140,6 +179,7 @@ func (s *Service) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 		return base, err
 	}
 	base.keep(p, w.World)
+	base.document = w.Cluster
 	now, err := s.content(ctx, w, p.Request)
 	if err != nil {
 		return base, err
@@ -151,6 +191,24 @@ func (s *Service) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 		director.KindConflict, "planning.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now),
 	).
 		WithHint("plan again: directorctl plan %s", p.Cluster)
+}
+
+// Difference says in which way a plan differs from a newer one of its cluster; empty if a start would do the same.
+func Difference(was, is plan.Plan) string {
+	if was.Hash == is.Hash {
+		return ""
+	}
+	return moved(was.Content, is.Content)
+}
+
+// Moved returns a conflict that says why the plan would not be started as it is: it has expired, or the world has
+// moved.
+func (s *Service) Moved(ctx context.Context, p plan.Plan, state plan.State) error {
+	if err := s.unexpired(p, state, s.Now()); err != nil {
+		return err
+	}
+	_, err := s.unmoved(ctx, p)
+	return err
 }
 
 // moved says in which way two contents differ.

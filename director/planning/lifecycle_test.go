@@ -71,3 +71,20 @@ func TestAPlanExpires(t *testing.T) {
 		t.Errorf("%v, hint %q", err, director.HintOf(err))
 	}
 }
+
+// A plan that changes the document of its cluster starts by its campaign alone, where more than the start is agreed to.
+func TestAPlanOfACampaignIsNotStartedByHand(t *testing.T) {
+	t.Parallel()
+	s := openLab(t, 0, 0)
+	p := plan.Plan{ID: "p1", Hash: "h", CreatedAt: time.Now(), Content: plan.Content{
+		Cluster: "demo", Request: plan.Request{Change: []byte(`{"release":"next"}`)},
+	}}
+	if err := s.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddPlan(p) }); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.StartPlan(t.Context(), "admin", p.ID, p.Hash)
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "is of a campaign") ||
+		director.HintOf(err) == "" {
+		t.Errorf("%v, hint %q", err, director.HintOf(err))
+	}
+}

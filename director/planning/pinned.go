@@ -20,6 +20,7 @@ type pinned struct {
 	cluster  string
 	versions map[model.Ref]store.Version // of the documents that the plan is made from
 	newest   string                      // plan of the cluster that was started last
+	document model.Stored                // of the cluster as the plan was made for
 }
 
 // pin reads the versions of all documents and the newest started plan. It must be called before the world is read.

@@ -62,6 +62,7 @@ type Config struct {
 	// ProviderTypes are the types of providers that this director takes; any if nil.
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
+	Certificates  Certificates  // what is known of them; nothing if nil
 }
 
 // Service makes plans and moves them. It is safe for concurrent use.
@@ -85,6 +86,9 @@ func (s *Service) MakePlan(ctx context.Context, actor, cluster string, r plan.Re
 func (s *Service) MakePlanWith(
 	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
 ) (plan.View, error) {
+	if err := s.lookAtCertificates(ctx, cluster, r); err != nil {
+		return plan.View{}, err
+	}
 	w, err := s.seen(ctx, cluster, r)
 	if err != nil {
 		return plan.View{}, err
@@ -133,6 +137,9 @@ func (s *Service) content(ctx context.Context, w *snapshot.Snapshot, r plan.Requ
 	if err == nil {
 		_, err = s.check(ctx, w, &content)
 	}
+	if len(r.Change) > 0 {
+		content.Format = plan.Format
+	}
 	return content, err
 }
 
@@ -168,6 +175,12 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.Delete(w, r)
 	case r.Operation == plan.ClusterRotatePull:
 		return planner.RotatePullPassword(w, r)
+	case r.Operation == plan.ClusterTokenKeys:
+		return planner.TokenKeys(w, r)
+	case r.Operation == plan.ClusterRotateCerts:
+		return planner.RotateCertificates(w, r)
+	case r.Operation == plan.ClusterBackup:
+		return planner.Backup(w, r)
 	case r.Operation.OnNodes():
 		content, err = planner.Node(w, r)
 	case r.Operation == plan.ClusterCreate && w.Installed != nil:

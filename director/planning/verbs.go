@@ -78,12 +78,25 @@ func (s *Service) approve(ctx context.Context, actor, id, hash string) error {
 	if err := sameHash(p, hash); err != nil {
 		return err
 	}
-	if s.Approval == ApprovalOther && actor == p.CreatedBy {
-		return director.Errorf(
-			director.KindForbidden, "planning.approve", "plan %s was made by %s, who cannot approve it too", id,
-			actor,
-		).
-			WithHint("ask a second person: directorctl approve %s", id)
+	if err := s.MayApprove(actor, p); err != nil {
+		return err
 	}
 	return s.Engine.Approve(ctx, id, actor)
+}
+
+// MayApprove returns why the actor may not agree to the start of the plan.
+func (s *Service) MayApprove(actor string, p plan.Plan) error {
+	if s.Approval != ApprovalOther || actor != p.CreatedBy {
+		return nil
+	}
+	return director.Errorf(
+		director.KindForbidden, "planning.approve", "plan %s was made by %s, who cannot approve it too", p.ID, actor,
+	).
+		WithHint("ask a second person: directorctl approve %s", p.ID)
+}
+
+// Approve agrees to the start of the plan if hash is its hash.
+func (s *Service) Approve(ctx context.Context, actor, id, hash string) error {
+	_, err := s.MovePlan(ctx, actor, id, Move{Verb: VerbApprove, Hash: hash})
+	return err
 }

@@ -106,6 +106,16 @@ func (p *Params) Number(key string, otherwise, least, most int) int {
 	return int(n)
 }
 
+// Flag returns true or false, and false if it is not given.
+func (p *Params) Flag(key string) bool {
+	v, ok := p.take(key)
+	flag, isFlag := v.(bool)
+	if ok && !isFlag {
+		p.fail(key, "true or false", "%v is not allowed", v)
+	}
+	return flag
+}
+
 // Text returns a parameter that must be given and not be empty.
 func (p *Params) Text(key string) string {
 	v, _ := p.take(key)

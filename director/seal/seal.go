@@ -160,3 +160,15 @@ func ensure(path string) error {
 	}
 	return nil
 }
+
+// Recipient is who can open what is encrypted for this key.
+func (b *Box) Recipient() age.Recipient { return b.identity.Recipient() }
+
+// Identity opens what is encrypted for this key. It reveals nothing when it is printed.
+func (b *Box) Identity() age.Identity { return opener{b.identity} }
+
+// opener hides the key of an identity.
+type opener struct{ age.Identity }
+
+// String implements fmt.Stringer.
+func (opener) String() string { return "the sealing key" }

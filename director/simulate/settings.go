@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 )
@@ -20,6 +23,17 @@ type Settings struct {
 	BootJitter model.Duration `yaml:"bootJitter"` // up to so much longer
 	Plays      Plays          `yaml:"plays"`
 	Seed       uint32         `yaml:"seed"` // start of the random numbers
+	Pods       []Pod          `yaml:"pods"` // what dry runs of drains find on nodes
+}
+
+// Pod is what a dry run of a drain finds on some nodes.
+type Pod struct {
+	Nodes     string `yaml:"nodes"` // pattern of names; empty for all
+	Namespace string `yaml:"namespace"`
+	Name      string `yaml:"name"`
+	Owner     string `yaml:"owner"`   // such as ReplicaSet/web
+	Blocked   string `yaml:"blocked"` // budget, unmanaged, local_data or other; empty if it would go
+	Why       string `yaml:"why"`     // of that, for people
 }
 
 // Verb is how the calls of one verb go.
@@ -101,6 +115,15 @@ func (s Settings) Problems(at string) []director.Field {
 			"%q is not known", f.Outcome,
 		)
 		percent(f.Percent, path+".percent")
+	}
+	for i, pod := range s.Pods {
+		path := fmt.Sprintf("pods[%d]", i)
+		want(pod.Namespace != "" && pod.Name != "", path, "a namespace and a name", "it has no name")
+		known := []string{
+			"", kube.BlockedByBudget, kube.BlockedUnmanaged, kube.BlockedLocalData, kube.BlockedOtherwise,
+		}
+		want(slices.Contains(known, pod.Blocked), path+".blocked", strings.Join(known[1:], ", "),
+			"%q is not known", pod.Blocked)
 	}
 	return p
 }

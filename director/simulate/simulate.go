@@ -11,6 +11,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -208,14 +209,14 @@ func (s *Simulation) Script(ctx context.Context, _ director.Machine, _, _ string
 }
 
 // Cluster is a pretended cluster: whatever a plan has made is ready.
-type Cluster struct{}
+type Cluster struct{ pods []Pod }
 
 // Connect returns the pretended cluster of a kubeconfig.
 func (s *Simulation) Connect(kubeconfig []byte) (Cluster, error) {
 	if !strings.Contains(string(kubeconfig), "server:") {
 		return Cluster{}, director.Errorf(director.KindInvalid, "simulate.connect", "the kubeconfig names no server")
 	}
-	return Cluster{}, nil
+	return Cluster{s.settings.Pods}, nil
 }
 
 // NodesReady says that no node is missing.
@@ -238,9 +239,20 @@ func (Cluster) Nodes(ctx context.Context) ([]kube.Node, error) {
 	return nil, ctx.Err()
 }
 
-// Rehearse returns that nothing runs on the node.
-func (Cluster) Rehearse(ctx context.Context, _ string) ([]kube.Eviction, error) {
-	return nil, ctx.Err()
+// Rehearse returns what the settings say of the pods on the node.
+func (c Cluster) Rehearse(ctx context.Context, node string, may kube.DrainLimits) ([]kube.Eviction, error) {
+	var out []kube.Eviction
+	for _, p := range c.pods {
+		if hit, _ := path.Match(p.Nodes, node); p.Nodes != "" && !hit {
+			continue
+		}
+		e := kube.Eviction{Namespace: p.Namespace, Pod: p.Name, Owner: p.Owner, Blocked: p.Blocked, Why: p.Why}
+		if e.Blocked == kube.BlockedUnmanaged && may.Unmanaged || e.Blocked == kube.BlockedLocalData && may.LocalData {
+			e.Blocked, e.Why = "", ""
+		}
+		out = append(out, e)
+	}
+	return out, ctx.Err()
 }
 
 // KubeletClientEnd says that there is no certificate: a pretended kubelet needs none.
@@ -254,6 +266,9 @@ func (Cluster) KubeletClientEnd(_ context.Context, node string) (time.Time, erro
 func (Cluster) Workloads(ctx context.Context, _ string) ([]kube.Workload, error) {
 	return nil, ctx.Err()
 }
+
+// BindAdministrators does nothing: a pretended cluster has no logins.
+func (Cluster) BindAdministrators(ctx context.Context, _ string) error { return ctx.Err() }
 
 // Close does nothing.
 func (Cluster) Close() {}

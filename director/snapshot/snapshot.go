@@ -75,6 +75,13 @@ func (r *Reader) Of(w planner.World) *Snapshot { return &Snapshot{World: w, r: r
 // Take reads from the database and the bundles what a plan of the cluster is made from. With an error, the snapshot
 // holds what was read before.
 func (r *Reader) Take(ctx context.Context, cluster string) (*Snapshot, error) {
+	return r.TakeAs(ctx, cluster, nil)
+}
+
+// TakeAs is Take with the cluster's document as change makes it; nil leaves it as it is.
+func (r *Reader) TakeAs(
+	ctx context.Context, cluster string, change func(model.Stored) (model.Stored, error),
+) (*Snapshot, error) {
 	s := &Snapshot{
 		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
 		r:     r, documents: map[model.Ref]model.Stored{},
@@ -82,6 +89,9 @@ func (r *Reader) Take(ctx context.Context, cluster string) (*Snapshot, error) {
 	for _, read := range []func(context.Context) error{
 		func(ctx context.Context) (err error) {
 			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+			if err == nil && change != nil {
+				s.Cluster, err = change(s.Cluster)
+			}
 			return err
 		},
 		s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,

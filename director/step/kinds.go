@@ -34,6 +34,7 @@ const (
 	NodeLeft      = "node.left"
 	PullRenew     = "pull.renew"
 	PullSettle    = "pull.settle"
+	BackupStore   = "backup.store"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -63,6 +64,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	NodeLeft:      nil,
 	PullRenew:     nil,
 	PullSettle:    nil,
+	BackupStore:   nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.

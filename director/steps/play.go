@@ -24,49 +24,52 @@ import (
 const SecretToken = "bootstrap-token"
 
 func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
-	run, err := e.preparePlay(ctx, r, p)
+	run, digest, err := e.preparePlay(ctx, r, p)
 	if err != nil {
 		return err
 	}
 	watch := &playWatch{note: func(text string) { r.Note(ctx, text) }}
 	run.OnEvent, run.OnFailure = watch.event, watch.failure
-	_, err = e.Player.Play(ctx, run)
-	return playOutcome(err)
+	if _, err = e.Player.Play(ctx, run); err != nil {
+		return playOutcome(err)
+	}
+	return e.noteKeys(ctx, step.ClusterUID(r.Plan.Content), p, digest)
 }
 
-// preparePlay renders what the run needs. It waits for its turn where others are rendered: rendering takes a core, and
-// a request of a person would wait behind as many renderings as there are plans.
-func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, error) {
+// preparePlay renders what the run needs, with the digest of the token keys in it. It waits for its turn where others
+// are rendered: rendering takes a core, and a request of a person would wait behind as many renderings as there are
+// plans.
+func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, string, error) {
 	facts, err := e.facts.of(r.Plan)
 	if err != nil {
-		return ansible.Play{}, plan.Abort(err)
+		return ansible.Play{}, "", plan.Abort(err)
 	}
 	if p.Kubernetes != "" {
 		if facts, err = facts.At(p.Kubernetes); err != nil {
-			return ansible.Play{}, plan.Abort(err)
+			return ansible.Play{}, "", plan.Abort(err)
 		}
 	}
 	facts = facts.Moved(p.Moved) // also a copy of the list of nodes
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
 	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m plan.MachineSpec) bool {
 		return slices.Contains(p.Without, m.Name)
 	})
 	templates, err := inventory.TemplatesOf(tree)
 	if err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
 	if facts.Bundle, err = e.checked(ctx, facts); err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
 	if e.rendering != nil {
 		select {
 		case e.rendering <- struct{}{}:
 			defer func() { <-e.rendering }()
 		case <-ctx.Done():
-			return ansible.Play{}, ctx.Err()
+			return ansible.Play{}, "", ctx.Err()
 		}
 	}
 	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
@@ -74,22 +77,22 @@ func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (an
 		return key, err
 	})
 	if err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
-	secrets, err := e.secretVars(ctx, facts.UID, p.Vars)
+	secrets, digest, err := e.secretVars(ctx, facts.UID, p.Vars)
 	if err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
 	login, err := e.SSH().Play(ctx, facts.UID, r.Plan.ID+"/"+r.Step.ID, facts.Nodes)
 	if err != nil {
-		return ansible.Play{}, err
+		return ansible.Play{}, "", err
 	}
 	return ansible.Play{
 		ID: r.Plan.ID + "/" + r.Step.ID, Tree: tree, Playbook: p.Playbook, Inventory: files, ExtraVars: secrets,
 		SSHKey: []byte(login.Private.Reveal()), SSHCertificate: []byte(login.Certificate),
 		OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
 		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
-	}, nil
+	}, digest, nil
 }
 
 // stillRunning is how long a step may wait for the end of its former run, which was told to end.
@@ -306,36 +309,43 @@ func interfacesOf(f step.Facts, m plan.MachineSpec) ([]inventory.Interface, erro
 
 // SecretVars renders the file of secret variables of the cluster with that uid.
 func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
-	return e.secretVars(ctx, uid, nil)
+	vars, _, err := e.secretVars(ctx, uid, nil)
+	return vars, err
 }
 
-// secretVars is SecretVars with the variables of one run added: a run has one file of extra variables.
-func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, error) {
+// secretVars is SecretVars with the variables of one run added: a run has one file of extra variables. The digest
+// is of the token keys among them.
+func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, string, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	token, err := e.bootstrapToken(ctx, uid)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	vars := authorities.Vars()
 	vars["bootstrap_token"] = token.Reveal()
 	pull, err := e.pullAuthorization(ctx, uid)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	vars["registry_authorization"] = pull.Reveal()
+	digest, err := e.issuerVars(ctx, uid, vars)
+	if err != nil {
+		return nil, "", err
+	}
 	secrets, err := inventory.Secrets(vars)
 	if err != nil || len(run) == 0 {
-		return secrets, err
+		return secrets, digest, err
 	}
 	all := map[string]any{}
 	if err := json.Unmarshal(secrets, &all); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	maps.Copy(all, run)
-	return json.Marshal(all)
+	secrets, err = json.Marshal(all)
+	return secrets, digest, err
 }
 
 // ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them.

@@ -1,10 +1,12 @@
 package steps
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -159,16 +161,23 @@ type sshNode struct {
 
 // run executes one command and returns what it printed. The host key is checked; a wrong one is errHostKey.
 func (n sshNode) run(ctx context.Context, command string) (string, error) {
-	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(n.hostKey))
-	if err != nil {
-		return "", fmt.Errorf("the node's host key cannot be read: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	var out bytes.Buffer
+	err := n.stream(ctx, command, nil, &out)
+	return out.String(), err
+}
+
+// stream executes one command, which reads in and prints to out.
+func (n sshNode) stream(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(n.hostKey))
+	if err != nil {
+		return fmt.Errorf("the node's host key cannot be read: %w", err)
+	}
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, n.port))
 	if err != nil {
-		return "", err
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -186,17 +195,17 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 	if err != nil {
 		_ = conn.Close()
 		if mismatch {
-			return "", errHostKey
+			return errHostKey
 		}
-		return "", err
+		return err
 	}
 	client := ssh.NewClient(c, chans, reqs)
 	defer func() { _ = client.Close() }()
 	session, err := client.NewSession()
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = session.Close() }()
-	out, err := session.Output(command)
-	return string(out), err
+	session.Stdin, session.Stdout = in, out
+	return session.Run(command)
 }

@@ -113,10 +113,12 @@ type API interface {
 	// Nodes returns every node; nil from a cluster that only pretends.
 	Nodes(ctx context.Context) ([]kube.Node, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it.
-	Rehearse(ctx context.Context, node string) ([]kube.Eviction, error)
+	Rehearse(ctx context.Context, node string, may kube.DrainLimits) ([]kube.Eviction, error)
 	// KubeletClientEnd returns when the client certificate of the node's kubelet ends.
 	KubeletClientEnd(ctx context.Context, node string) (time.Time, error)
 	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
+	// BindAdministrators makes the group, and no other one of kubeconfigs, administrators of the cluster.
+	BindAdministrators(ctx context.Context, group string) error
 	Close()
 }
 
@@ -131,11 +133,15 @@ type Env struct {
 	Secrets  Secrets
 	Sealer   pki.Sealer
 	Backends Backends
-	Images   Images                     // not kept if nil
+	Images   Images // not kept if nil
+	Backups  Backups
+	Transfer Transfer                   // into and out of machines; over SSH if nil
 	Imported func(sha256 string) string // path of an imported image
 	Confine  *confine.Rules             // where images and bundles may lie; anywhere if nil
 	Gate     *provenance.Gate           // which images and bundles are used; all if nil
 	Player   Player
+	Issuer   IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
+	Access   Access                               // not kept if nil
 	Nodes    Nodes                                // over SSH if nil
 	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
 	Trees    func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
@@ -178,6 +184,9 @@ const RegistryPrefix = "kaas"
 
 // Handlers returns a handler for every kind that planners write.
 func Handlers(env Env) map[string]plan.Handler {
+	if env.Transfer == nil {
+		env.Transfer = sshNodes{login: env.SSH().Machine}
+	}
 	if env.Nodes == nil {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
@@ -205,6 +214,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.NodeLeft:      handler(clusters.nodeLeft),
 		step.PullRenew:     handler(env.pullRenew),
 		step.PullSettle:    handler(env.pullSettle),
+		step.BackupStore:   handler(env.backupStore),
 	}
 }
 

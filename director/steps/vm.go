@@ -126,12 +126,15 @@ func (e vmSteps) mayCreate(ctx context.Context, r plan.Run, m plan.MachineSpec) 
 		" UTC. If so many VMs are meant, raise it; if not, cancel the plan")
 }
 
+// lastAnswers is how long a VM may still answer that was deleted a moment ago, before its address counts as taken.
+const lastAnswers = 20 * time.Second
+
 // addressFree refuses addresses of the machine at which a host answers already. A host that drops packets stays unseen.
 func (e vmSteps) addressFree(ctx context.Context, m director.Machine) error {
 	for _, n := range append([]director.NIC{{Network: m.Network, Address: m.Address}}, m.NICs...) {
 		of := m
 		of.Network, of.Address = n.Network, n.Address
-		taken, err := e.Nodes.Answers(ctx, of)
+		taken, err := e.stillAnswers(ctx, of)
 		if taken {
 			return &director.Error{
 				Kind: director.KindConflict, Op: "steps.address",
@@ -145,6 +148,26 @@ func (e vmSteps) addressFree(ctx context.Context, m director.Machine) error {
 		}
 	}
 	return nil
+}
+
+// stillAnswers asks once a second, for lastAnswers, as long as there is an answer.
+func (e vmSteps) stillAnswers(ctx context.Context, m director.Machine) (bool, error) {
+	last, tick := time.NewTimer(lastAnswers), time.NewTicker(time.Second)
+	defer last.Stop()
+	defer tick.Stop()
+	for {
+		taken, err := e.Nodes.Answers(ctx, m)
+		if !taken || err != nil {
+			return taken, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-last.C:
+			return true, nil
+		case <-tick.C:
+		}
+	}
 }
 
 func (e vmSteps) vmSpec(ctx context.Context, uid string, p step.VMParams) (hypervisor.Spec, error) {

@@ -211,6 +211,9 @@ func (t *documentTx) ForgetCluster(uid, name string) error {
 		).Error
 	}
 	if err == nil {
+		err = t.db.Exec("DELETE FROM cluster_access WHERE uid = ?", uid).Error
+	}
+	if err == nil {
 		err = t.db.Exec("DELETE FROM documents WHERE uid = ?", uid).Error
 	}
 	return dbError("store.forget", "cluster "+name, err)

@@ -269,9 +269,12 @@ type Tx struct {
 	documentTx
 	machineTx
 	userTx
+	campaignTx
 }
 
-func newTx(t *txn) *Tx { return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}} }
+func newTx(t *txn) *Tx {
+	return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}, campaignTx{t}}
+}
 
 // planTx writes plans, their events and leases.
 type planTx struct{ *txn }

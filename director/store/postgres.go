@@ -46,6 +46,8 @@ const (
 	lockCreations
 	lockMACs
 	lockUsers
+	lockIssuer
+	lockCampaigns
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

@@ -34,11 +34,13 @@ type Store struct {
 	*userStore
 	*scheduleStore
 	*trailStore
+	*campaignStore
 }
 
 func newStore(db *database) *Store {
 	return &Store{
 		db, &documentStore{db}, &planStore{db}, &machineStore{db}, &userStore{db}, &scheduleStore{db}, &trailStore{db},
+		&campaignStore{db},
 	}
 }
 
@@ -234,6 +236,13 @@ func newID(prefix string) string {
 	b := make([]byte, 6)
 	_, _ = rand.Read(b) // crypto/rand.Read never fails
 	return prefix + hex.EncodeToString(b)
+}
+
+// newUserID is for all time: tokens for clusters name their user by it.
+func newUserID() string {
+	b := make([]byte, 10)
+	_, _ = rand.Read(b) // crypto/rand.Read never fails
+	return "p" + hex.EncodeToString(b)
 }
 
 func micros(t time.Time) int64 {

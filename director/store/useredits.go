@@ -19,6 +19,7 @@ func (s *userStore) AddUser(ctx context.Context, u director.User, actor string) 
 // AddUser is the AddUser of the store, within a transaction.
 func (t *userTx) AddUser(u director.User, actor string) error {
 	row := userRowOf(u)
+	row.UID = newUserID()
 	if err := t.db.Create(&row).Error; err != nil {
 		return dbError("store.user", "user "+u.Name, err)
 	}
@@ -73,6 +74,9 @@ func (t *userTx) applyEdit(e director.UserEdit) error {
 		return t.db.Where("name = ?", e.User.Name).Delete(&userRow{}).Error
 	}
 	row := userRowOf(e.User)
+	if row.UID == "" { // an older director has added the user
+		row.UID = newUserID()
+	}
 	if err := t.db.Save(&row).Error; err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 type userRow struct {
 	Name                            string `gorm:"primaryKey"`
+	UID                             string
 	Role, Password                  string
 	MustChange, Service             bool
 	Provider, FullName, Subject     string
@@ -30,7 +31,7 @@ func (r userRow) toDomain() director.User {
 	}
 	return director.User{
 		Groups: groups, Subject: r.Subject,
-		Name: r.Name, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
+		Name: r.Name, UID: r.UID, Role: director.UserRole(r.Role), PasswordHash: r.Password, MustChange: r.MustChange,
 		Provider: r.Provider, FullName: r.FullName, Checked: instant(r.CheckedAt),
 		Service: r.Service, PasswordSet: instant(r.PasswordAt), Disabled: instant(r.DisabledAt),
 		LastLogin: instant(r.LoginAt), Created: instant(r.CreatedAt), Updated: instant(r.UpdatedAt),
@@ -44,7 +45,7 @@ func userRowOf(u director.User) userRow {
 	}
 	return userRow{
 		Groups: groups, Subject: u.Subject,
-		Name: u.Name, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
+		Name: u.Name, UID: u.UID, Role: string(u.Role), Password: u.PasswordHash, MustChange: u.MustChange,
 		Provider: u.Provider, FullName: u.FullName, CheckedAt: micros(u.Checked),
 		Service: u.Service, PasswordAt: micros(u.PasswordSet), DisabledAt: micros(u.Disabled),
 		LoginAt: micros(u.LastLogin), CreatedAt: micros(u.Created), UpdatedAt: micros(u.Updated),
@@ -55,6 +56,7 @@ type tokenRow struct {
 	Hash, UserName, Address            string
 	Kind, Name, Scope                  string
 	CreatedAt, ExpiresAt, UsedAt, Idle int64 `gorm:"autoCreateTime:false"`
+	EnteredAt                          int64
 }
 
 func (tokenRow) TableName() string { return "tokens" }
@@ -64,6 +66,7 @@ func (r tokenRow) toDomain() director.Token {
 		Hash: r.Hash, User: r.UserName, Kind: director.TokenKind(r.Kind), Name: r.Name,
 		Scope: director.TokenScope(r.Scope), Created: instant(r.CreatedAt), Expires: instant(r.ExpiresAt),
 		Idle: time.Duration(r.Idle) * time.Microsecond, Address: r.Address, Used: instant(r.UsedAt),
+		Entered: instant(r.EnteredAt),
 	}
 }
 
@@ -71,7 +74,7 @@ func tokenRowOf(t director.Token) tokenRow {
 	return tokenRow{
 		Hash: t.Hash, UserName: t.User, Kind: string(t.Kind), Name: t.Name, Scope: string(t.Scope),
 		CreatedAt: micros(t.Created), ExpiresAt: micros(t.Expires), Idle: t.Idle.Microseconds(),
-		Address: t.Address, UsedAt: micros(t.Used),
+		Address: t.Address, UsedAt: micros(t.Used), EnteredAt: micros(t.Entered),
 	}
 }
 

@@ -73,7 +73,7 @@ type Fit struct {
 }
 
 var (
-	documentName = regexp.MustCompile(`^[A-Z][A-Za-z]+/[a-z0-9-]+$`)
+	documentName = regexp.MustCompile(`^[A-Z][A-Za-z]+/[a-z0-9.-]+$`)
 	fieldPath    = regexp.MustCompile(`^(spec|metadata)([.\[][^ ]*)?$`)
 )
 

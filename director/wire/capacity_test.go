@@ -11,14 +11,15 @@ import (
 func TestProblemFieldsPointIntoDocuments(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][2]string{
-		"spec.workers[0].memory":            {"", "/spec/workers/0/memory"},
-		"Provider/lab: spec.quota.machines": {"Provider/lab", "/spec/quota/machines"},
-		"Provider/lab: host h1":             {"Provider/lab", ""},
-		"models/a.yaml:4: spec.sha256":      {"", "/spec/sha256"},
-		"metadata.name":                     {"", "/metadata/name"},
-		"query.memory":                      {"", ""},
-		"Cluster/demo: spec is wrong":       {"Cluster/demo", ""},
-		"Schedule/x: spec.job.params.keep":  {"Schedule/x", "/spec/job/params/keep"},
+		"spec.workers[0].memory":                   {"", "/spec/workers/0/memory"},
+		"Provider/lab: spec.quota.machines":        {"Provider/lab", "/spec/quota/machines"},
+		"Image/debian12-k8s-1.37: spec.kubernetes": {"Image/debian12-k8s-1.37", "/spec/kubernetes"},
+		"Provider/lab: host h1":                    {"Provider/lab", ""},
+		"models/a.yaml:4: spec.sha256":             {"", "/spec/sha256"},
+		"metadata.name":                            {"", "/metadata/name"},
+		"query.memory":                             {"", ""},
+		"Cluster/demo: spec is wrong":              {"Cluster/demo", ""},
+		"Schedule/x: spec.job.params.keep":         {"Schedule/x", "/spec/job/params/keep"},
 	} {
 		got := ProblemFieldOf(director.Field{Path: path, Msg: "m", Hint: "h"})
 		if diff := cmp.Diff(

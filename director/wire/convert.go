@@ -16,6 +16,14 @@ func Optional(t time.Time) *time.Time {
 	return &t
 }
 
+// Moment is the inverse of Optional.
+func Moment(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
 // SummaryOf converts a plan and its state without the steps.
 func SummaryOf(p plan.Plan, s plan.State) PlanSummary {
 	done, total := plan.Count(&p, &s)
@@ -46,13 +54,7 @@ func PlanOf(p plan.Plan, s plan.State) Plan {
 		out.Machines[i] = PlanMachine(m)
 	}
 	for i, step := range p.Steps {
-		var st plan.StepState
-		if found := s.Step(step.ID); found != nil {
-			st = *found
-		} else {
-			st.Status = plan.Pending
-		}
-		out.Steps[i] = stepOf(step, st)
+		out.Steps[i] = stepOf(step, plan.StateOf(&p, &s, i))
 	}
 	return out
 }

@@ -145,3 +145,22 @@ const (
 type Rescue struct {
 	User string `json:"user"`
 }
+
+// UserCode asks for the program that shows a code.
+type UserCode struct {
+	Code string `json:"code" minLength:"8" maxLength:"16" doc:"The code that the program shows."`
+}
+
+// Asking is a program that asks to be let in.
+type Asking struct {
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind" enum:"browser,device" doc:"It has opened a browser, or it has shown a code."`
+	Host      string    `json:"host" doc:"Where it says that it runs."`
+	Address   string    `json:"address" doc:"From where it has asked."`
+	ExpiresAt time.Time `json:"expires_at" doc:"Until when it can be answered."`
+}
+
+// Answered is what becomes of a program that asked.
+type Answered struct {
+	Continue string `json:"continue,omitempty" doc:"Where the browser goes: to the program on its own machine."`
+}

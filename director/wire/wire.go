@@ -214,6 +214,16 @@ type Cluster struct {
 type Clusters struct {
 	Items    []Cluster `json:"items"`
 	Continue string    `json:"continue,omitempty" doc:"Absent at the end of the list; otherwise the query's continue for what follows."`
+	Total    *int      `json:"total,omitempty" doc:"With facets: how many clusters the query leaves, on all pages."`
+	Facets   *Facets   `json:"facets,omitempty" doc:"With facets: what these clusters can be narrowed by further."`
+}
+
+// Facets count clusters by what they can be narrowed by.
+type Facets struct {
+	Status     map[string]int `json:"status"`
+	PlanStatus map[string]int `json:"plan_status"`
+	Release    map[string]int `json:"release"`
+	Project    map[string]int `json:"project"`
 }
 
 // Machine is one VM of a cluster.
@@ -241,7 +251,7 @@ type Interface struct {
 
 // PlanRequest asks for a plan.
 type PlanRequest struct {
-	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
+	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,cluster.token_keys,cluster.rotate_certs,cluster.backup,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
 	// DeleteData is an agreement of its own: without it data disks outlive their VMs.
@@ -254,6 +264,15 @@ type PlanRequest struct {
 	LostHost string `json:"lost_host,omitempty" doc:"For node.replace: the word of a person that this host of the nodes is off, or cut off for good. Its VMs are given up: the director never starts them again, and powers them off if it sees them." maxLength:"253"`
 
 	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs made by others instead of nodes, by node. The VM of the name is then taken over, and not made."`
+
+	Certificates *RotateCertificates `json:"certificates,omitempty" doc:"For cluster.rotate_certs: which certificates are renewed. Left out, those that end within 30 days."`
+}
+
+// RotateCertificates says which certificates are renewed.
+type RotateCertificates struct {
+	EndBefore  *time.Time `json:"end_before,omitempty" doc:"Those that end before this time."`
+	MadeBefore *time.Time `json:"made_before,omitempty" doc:"All that were made before this time, instead. Give the present time to renew all."`
+	Cold       bool       `json:"cold,omitempty" doc:"The cluster's certificates have ended: all masters are renewed over SSH before its API is asked anything."`
 }
 
 // Drain says how far a drain may go.
@@ -274,6 +293,11 @@ func (r PlanRequest) Request() plan.Request {
 			Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir,
 		}
 	}
+	if c := r.Certificates; c != nil {
+		out.Certificates = plan.Certificates{
+			EndBefore: Moment(c.EndBefore), MadeBefore: Moment(c.MadeBefore), Cold: c.Cold,
+		}
+	}
 	return out
 }
 
@@ -285,6 +309,11 @@ func PlanRequestOf(r plan.Request) PlanRequest {
 	}
 	if d := r.Drain; d != (plan.Drain{}) {
 		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
+	}
+	if c := r.Certificates; c != (plan.Certificates{}) {
+		out.Certificates = &RotateCertificates{
+			EndBefore: Optional(c.EndBefore), MadeBefore: Optional(c.MadeBefore), Cold: c.Cold,
+		}
 	}
 	return out
 }
@@ -518,11 +547,11 @@ type Events struct {
 type StreamEvent struct {
 	ID      int64     `json:"id" doc:"Orders what happens on the director, with gaps."`
 	At      time.Time `json:"at"`
-	Source  string    `json:"source" enum:"audit,plan" doc:"audit: a user or a program did something. plan: a plan or a step moved."`
-	Kind    string    `json:"kind" doc:"Of the thing that it is about: a kind of document, or Plan."`
+	Source  string    `json:"source" enum:"audit,plan,node" doc:"audit: a user or a program did something. plan: a plan or a step moved. node: the director saw a change of a node, or of what it sees of a cluster."`
+	Kind    string    `json:"kind" doc:"Of the thing that it is about: a kind of document, Plan, Node or User."`
 	Name    string    `json:"name"`
 	Cluster string    `json:"cluster,omitempty" doc:"Absent for what belongs to none."`
-	What    string    `json:"what" doc:"What was done, or the kind of the plan's event."`
+	What    string    `json:"what" doc:"What was done, the kind of the plan's event, or the state that a node has now."`
 	By      string    `json:"by,omitempty"`
 	Step    string    `json:"step,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
@@ -546,7 +575,19 @@ type Stream struct {
 
 // KubeconfigRequest asks for a kubeconfig.
 type KubeconfigRequest struct {
-	TTLSeconds int64 `json:"ttl_seconds,omitempty" doc:"How long it is good for. Left out, the director chooses." minimum:"0" maximum:"31536000"`
+	TTLSeconds int64 `json:"ttl_seconds,omitempty" doc:"How long it is good for: 12 hours if left out, 7 days at most." minimum:"0" maximum:"604800"`
+}
+
+// BreakGlass asks for a kubeconfig that a cluster accepts whatever its own rules say.
+type BreakGlass struct {
+	Password   string `json:"password" doc:"The password of who asks." minLength:"1" maxLength:"256"`
+	TTLSeconds int64  `json:"ttl_seconds,omitempty" doc:"How long it is good for: an hour if left out, 4 hours at most." minimum:"0" maximum:"14400"`
+}
+
+// ClusterToken is a token for the API of a cluster.
+type ClusterToken struct {
+	Token     string    `json:"token" doc:"What the API server of the cluster takes as a bearer token."`
+	ExpiresAt time.Time `json:"expires_at" doc:"When it ends."`
 }
 
 // InventoryExport asks for an inventory with secrets.

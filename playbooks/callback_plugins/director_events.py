@@ -63,6 +63,21 @@ def _short(value, limit=NAME):
     return text if len(text) <= limit else text[:limit - 3] + '...'
 
 
+def _kill_marked(mark):
+    """Kills every other process whose environment has the mark. Returns whether there was one."""
+    found = False
+    for name in os.listdir('/proc'):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open('/proc/%s/environ' % name, 'rb') as file:
+                    if mark in file.read().split(b'\0'):
+                        os.kill(int(name), signal.SIGKILL)
+                        found = True
+            except OSError:
+                pass  # it has ended
+    return found
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = 'stdout'
@@ -97,14 +112,13 @@ class CallbackModule(CallbackBase):
         except OSError:
             pass  # nobody reads
         mark = ('KAAS_RUN=%s' % os.environ.get('KAAS_RUN', '')).encode()
-        for name in os.listdir('/proc'):
-            if name.isdigit() and int(name) != os.getpid():
-                try:
-                    with open('/proc/%s/environ' % name, 'rb') as file:
-                        if mark in file.read().split(b'\0'):
-                            os.kill(int(name), signal.SIGKILL)
-                except OSError:
-                    pass  # it has ended
+        # One look misses what is forked during it, and what is in the middle of an exec:
+        # its environment reads as empty.
+        quiet, looks = 0, 0
+        while quiet < 3 and looks < 100:
+            quiet = 0 if _kill_marked(mark) else quiet + 1
+            looks += 1
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 
     # Writing.

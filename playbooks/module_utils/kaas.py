@@ -213,8 +213,8 @@ class Kubectl:
         return rc == 124 or any(word in err for word in self.GONE)
 
     def left(self):
-        """Return the seconds until the deadline, never below one."""
-        return max(1.0, self.deadline - self.clock())
+        """Return the seconds until the deadline, never below ten: a call may take that long on a busy node."""
+        return max(10.0, self.deadline - self.clock())
 
     def over(self):
         """Say whether the deadline has passed."""

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"time"
 
 	virt "libvirt.org/go/libvirt"
 
@@ -111,14 +112,19 @@ func (b *domains) choose(ctx context.Context, op string, s hypervisor.Spec, aske
 func (b *domains) ensure(
 	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec,
 ) (hypervisor.VM, error) {
-	const rounds = 4 // a peer that makes the VM at the same time may take a disk away that it holds for a rest
+	const rounds = 4 // a peer that makes the VM at the same time may remove a disk and make it again
 	for n := 1; ; n++ {
+		var vm hypervisor.VM
 		err := b.makeOnce(ctx, op, h, c, s)
 		if err == nil {
-			return b.start(ctx, op, h, c, domainUUID(s.Key))
+			vm, err = b.start(ctx, op, h, c, domainUUID(s.Key))
 		}
-		if n == rounds || !is(err, virt.ERR_NO_STORAGE_VOL) {
-			return hypervisor.VM{}, err
+		if err == nil || n == rounds || !diskIsGone(err) {
+			return vm, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(n) * 100 * time.Millisecond):
 		}
 	}
 }

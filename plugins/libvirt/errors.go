@@ -145,6 +145,13 @@ func is(err error, codes ...virt.ErrorNumber) bool {
 	return ok && slices.Contains(codes, e.Code)
 }
 
+// diskIsGone reports whether a disk was missing, by the error of libvirt's storage or, at a start, of QEMU or its
+// driver.
+func diskIsGone(err error) bool {
+	e, ok := errors.AsType[virt.Error](err)
+	return is(err, virt.ERR_NO_STORAGE_VOL) || ok && strings.Contains(e.Message, "No such file or directory")
+}
+
 // pools names the host's storage pools.
 func (h *host) pools() string {
 	if h.DiskPool == "" || h.DiskPool == h.Pool {

@@ -5,12 +5,14 @@
 #   demo.sh clean    take all of it away, except the caches
 #   demo.sh ctl ...  directorctl, as the demo's admin
 #
-# Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default 1.37).
+# Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default 1.37), DEMO_PORT (of the
+# console on this machine's own loopback; default 8443).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 DEMO_DIR=${DEMO_DIR:-/var/lib/director-demo}
 KUBERNETES=${KUBERNETES:-1.37}
+DEMO_PORT=${DEMO_PORT:-8443}
 lab=$root/test/lab/lab
 examples=$root/docs/examples/demo
 models=$DEMO_DIR/models
@@ -29,12 +31,15 @@ need_root() {
 # The last line of a build script names what it made.
 artefact() { "$@" | tail -n 1; }
 
-director_pid() {
+# A process is ours if it has the number and the start time of the file.
+running() { # file
     local pid start now
-    read -r pid start 2>/dev/null <"$DEMO_DIR/pid" || return 1
+    read -r pid start 2>/dev/null <"$1" || return 1
     now=$(awk '{print $22}' "/proc/$pid/stat" 2>/dev/null) || return 1
     [[ $now == "$start" ]] && echo "$pid"
 }
+
+director_pid() { running "$DEMO_DIR/pid"; }
 
 write_config() { # release directory, image file
     mkdir -p "$DEMO_DIR" "$models"
@@ -93,6 +98,32 @@ stop_director() {
     rm -f "$DEMO_DIR/pid"
 }
 
+# The lab's network is its own. What comes to this machine's loopback is handed to the director in it, so that a browser reaches the console.
+start_forward() {
+    running "$DEMO_DIR/forward.pid" >/dev/null && return
+    setsid socat "TCP-LISTEN:$DEMO_PORT,bind=127.0.0.1,reuseaddr,fork" "EXEC:'$lab' exec -- socat STDIO TCP\\:172.30.0.1\\:8443" \
+        >>"$DEMO_DIR/forward.log" 2>&1 </dev/null &
+    local pid=$! tries
+    echo "$pid $(awk '{print $22}' "/proc/$pid/stat")" >"$DEMO_DIR/forward.pid"
+    for ((tries = 0; tries < 40; tries++)); do
+        if curl -fsSo /dev/null --cacert "$DEMO_DIR/state/tls/ca.crt" --connect-to "172.30.0.1:8443:127.0.0.1:$DEMO_PORT" \
+            https://172.30.0.1:8443/api/v1/readyz 2>/dev/null; then
+            return
+        fi
+        running "$DEMO_DIR/forward.pid" >/dev/null || break
+        sleep 0.25
+    done
+    tail -n 5 "$DEMO_DIR/forward.log" >&2
+    die "the console cannot be reached on this machine; is port $DEMO_PORT in use? DEMO_PORT=PORT make demo takes another"
+}
+
+stop_forward() {
+    local pid
+    pid=$(running "$DEMO_DIR/forward.pid") || return 0
+    kill -TERM "$pid"
+    rm -f "$DEMO_DIR/forward.pid"
+}
+
 login() {
     ctl whoami >/dev/null 2>&1 && return
     ctl login --server https://172.30.0.1:8443 --ca-file "$DEMO_DIR/state/tls/ca.crt" --user admin --password-file "$DEMO_DIR/admin.password"
@@ -113,7 +144,7 @@ up() {
     need_root
     local began=$SECONDS release image
     say "Packages"
-    "$root/test/lab/need.sh" ansible openssh-client curl
+    "$root/test/lab/need.sh" ansible openssh-client curl socat
     say "Release bundle of Kubernetes $KUBERNETES (built once, then cached)"
     release=$(artefact "$root/images/release/build.sh" --kubernetes "$KUBERNETES")
     echo "$release"
@@ -126,6 +157,7 @@ up() {
     say "Director"
     write_config "$release" "$image"
     start_director
+    start_forward
     login
     say "Models: $models"
     render_models "$release" "$image"
@@ -133,12 +165,16 @@ up() {
     ctl apply -f "$models" --start --wait --yes
     local created=$((SECONDS - before))
     say "Cluster"
-    ctl kubeconfig demo -o "$DEMO_DIR/kubeconfig"
+    ctl kubeconfig demo --admin -o "$DEMO_DIR/kubeconfig"
     "$lab" exec -- "$release/bin/kubectl" --kubeconfig "$DEMO_DIR/kubeconfig" get nodes,pods -A
     ln -sfn "$release/bin/kubectl" "$DEMO_DIR/kubectl"
     cat <<NEXT
 
 Done in $((SECONDS - began)) s: building $built s, the cluster $created s.
+
+The console is at https://127.0.0.1:$DEMO_PORT on this machine. Log in as admin; the password is in $DEMO_DIR/admin.password.
+The director has made its certificate itself, so the browser warns: its fingerprint is
+$(openssl x509 -in "$DEMO_DIR/state/tls/server.crt" -noout -fingerprint -sha256 2>/dev/null | cut -d= -f2).
 
 Three things to try next (the cluster lives in the lab's own network, so commands run inside it):
 
@@ -152,6 +188,7 @@ NEXT
 
 clean() {
     need_root
+    stop_forward
     stop_director
     "$lab" down
     rm -rf "$DEMO_DIR"

@@ -7,6 +7,7 @@
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
+#   e2e.sh certs      three masters whose certificates are renewed under a service and a writer, and then end while the director is down
 #   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
 #
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
@@ -19,13 +20,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [kubeadm]=TestAgainstKubeadm)
+declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [certs]=TestCertificates [kubeadm]=TestAgainstKubeadm)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
 image() { "$root/images/node/build.sh" --release "$1" | tail -n 1; }
 
-"$root/test/lab/need.sh" ansible openssh-client curl iputils-ping
+"$root/test/lab/need.sh" ansible openssh-client curl iputils-ping chromium
 KAAS_E2E_BUNDLE=$(bundle 1.37)
 KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
@@ -37,7 +38,7 @@ if [[ $run == TestNodes || $run == TestHighlyAvailable ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run == @(TestNodes|TestHighlyAvailable|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
+if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
 finish() {
@@ -52,7 +53,7 @@ if [[ -z ${KAAS_E2E_FROM:-} ]]; then
     mkdir -p "$KAAS_E2E_DIR"
     "$lab" up
 fi
-if [[ $run == TestHighlyAvailable ]]; then # three libvirtd with disks of their own, which share a bridge
+if [[ $run == @(TestHighlyAvailable|TestCertificates) ]]; then # three libvirtd with disks of their own, which share a bridge
     if [[ $("$lab" kvm) == tcg ]] && (($(nproc) <= 2)); then
         echo "e2e: without KVM, two cores were too few for three masters (docs/develop/benchmarks.md); it is tried all the same" >&2
     fi

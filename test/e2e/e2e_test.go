@@ -33,12 +33,24 @@ func TestEndToEnd(t *testing.T) {
 		{"a failing playbook says what to do", s.failingTaskIsExplained},
 		{"creates the cluster on the same VMs, over a kill -9", s.createsOverAKill},
 		{"the cluster answers from outside", s.answersFromOutside},
+		{"people log in to the cluster with their own names", s.peopleLogIn},
+		{"etcd is backed up", s.isBackedUp},
+		{"certificates are renewed", s.certificatesAreRenewed},
+		{"the console shows it in a browser", s.consoleShowsIt},
 		{"the CIS benchmark finds no failure", s.meetsTheBenchmark},
 		{"the inventory runs by hand and changes nothing", s.runsByHand},
 		{"no secret is in sight", s.noSecretInSight},
 		{"a second apply changes nothing", s.secondApplyChangesNothing},
 		{"deletes everything", s.deletesEverything},
 	})
+}
+
+// consoleShowsIt looks at the nodes, rehearses a drain and downloads a kubeconfig, in Debian's Chromium.
+func (s *suite) consoleShowsIt(t *testing.T) {
+	s.ok(
+		t, 15*time.Minute, "env", "CONSOLE_REAL="+server, "CONSOLE_REAL_PASSWORD="+s.path("admin.password"),
+		"CONSOLE_REAL_CLUSTER=demo", "../../web/console/test.sh", "real",
+	)
 }
 
 // TestNodesArePrepared is what needs a kernel and a boot loader of its own: the node image boots on VMs and playbooks
@@ -192,7 +204,7 @@ func (s *suite) createsOverAKill(t *testing.T) {
 	if n := len(strings.Fields(s.virsh(t, "list", "--all", "--name"))); n != 2 {
 		t.Errorf("%d VMs, want 2", n)
 	}
-	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"), "--ttl", "4h")
+	s.ctl(t, "kubeconfig", "demo", "--admin", "-o", s.path("kubeconfig"), "--ttl", "4h")
 }
 
 func (s *suite) answersFromOutside(t *testing.T) {
@@ -203,6 +215,10 @@ func (s *suite) answersFromOutside(t *testing.T) {
 	t.Logf("\n%s", s.kubectl(t, "get", "nodes,pods", "-A", "-o", "wide"))
 	if raw := s.kubectl(t, "get", "--raw", "/readyz"); raw != "ok" {
 		t.Errorf("the API says %q", raw)
+	}
+	groups := s.kubectl(t, "auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}")
+	if !strings.Contains(groups, "kaas:kubeconfigs:") || strings.Contains(groups, "system:masters") {
+		t.Errorf("the kubeconfig is of the groups %s: its rights cannot be taken away", groups)
 	}
 	catalog := s.ok(t, time.Minute, "curl", "-sS", "--cacert", s.path(
 		"state/tls/ca.crt",

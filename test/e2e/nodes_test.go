@@ -40,7 +40,7 @@ func TestNodes(t *testing.T) {
 
 func (s *suite) createsACluster(t *testing.T) {
 	s.timed(t, "apply", "-f", s.path("models"), "--start", "--yes", "--wait")
-	s.ctl(t, "kubeconfig", "demo", "-o", s.path("kubeconfig"), "--ttl", "4h")
+	s.ctl(t, "kubeconfig", "demo", "--admin", "-o", s.path("kubeconfig"), "--ttl", "4h")
 	s.wantNodes(t, s.nodeNames()...)
 }
 

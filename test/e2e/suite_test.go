@@ -30,6 +30,7 @@ type suite struct {
 	masters  int
 	workers  int
 	equipped bool   // the workers have all that a document can give to VMs
+	certs    int    // seconds that certificates of nodes are good for; 0 is the default
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
 	log      *os.File
@@ -145,7 +146,7 @@ func (s *suite) doors() string {
 	}
 	list := func(key string, of []string) string { return key + ": [" + strings.Join(of, ", ") + "]\n" }
 	return list("providerSockets", sockets) + list("bundleDirs", bundles) + list("imageDirs", images) +
-		list("trustedKeys", keys)
+		list("trustedKeys", keys) + list("backupDirs", []string{strconv.Quote(s.path("backups"))})
 }
 
 func (s *suite) writeFiles() {
@@ -237,6 +238,10 @@ func (s *suite) sized(text string) string {
 	}
 	if s.equipped {
 		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)
+	}
+	if s.certs > 0 {
+		vars := fmt.Sprintf("\n  vars: {certificate_seconds: %d}\n  masters:\n", s.certs)
+		text = strings.Replace(text, "\n  masters:\n", vars, 1)
 	}
 	if s.masters == 1 {
 		return text

@@ -63,7 +63,10 @@ func (th *thief) serve(t *testing.T, r *rig.Rig) *httptest.Server {
 	if !pool.AppendCertsFromPEM(ca) {
 		t.Fatal("the director's authority cannot be read")
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true, // a connection whose answer was cut carries no second request
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: r.Listen})
 	proxy.Transport, proxy.FlushInterval, proxy.ModifyResponse = transport, -1, th.answer
@@ -111,8 +114,10 @@ func TestLostAnswersAreGivenAgain(t *testing.T) {
 		t.Fatalf("the answers of %v were cut, want those of a plan's making and of its start", th.cut)
 	}
 	for _, path := range th.cut {
-		if keys := th.keys[path]; len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] {
-			t.Errorf("POST %s came with the keys %q, want the same one twice", path, keys)
+		// a busy machine may lose one more answer: what counts is that every request has the first one's key
+		keys := th.keys[path]
+		if len(keys) < 2 || keys[0] == "" || len(slices.Compact(slices.Clone(keys))) != 1 {
+			t.Errorf("POST %s came with the keys %q, want the same one each time, twice or more", path, keys)
 		}
 	}
 	starts := 0

@@ -18,29 +18,12 @@ sources() {
 key=$(sources | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sum)
 [[ $(cat "$site/key" 2>/dev/null) != "$key" ]] || exit 0
 
-for tool in node npm; do
-    command -v $tool >/dev/null || {
-        echo "build.sh: the manual needs Node 20 and npm: apt-get install nodejs npm" >&2
-        echo "build.sh: without it, 'go build ./cmd/director' builds a director that has no manual" >&2
-        exit 1
-    }
-done
-
-packages=$cache/npm-$( (cat web/manual/package-lock.json && node --version) | sum)
 made=$cache/site-$key
 mkdir -p "$cache"
-stage=$(mktemp -d "$cache/stage.XXXXXX")
-trap 'rm -rf "$stage"' EXIT
-
-if [[ ! -d $packages ]]; then
-    echo "Fetching what makes the manual (once) ..." >&2
-    mkdir "$stage/npm"
-    cp web/manual/{package.json,package-lock.json,.npmrc} "$stage/npm"
-    npm ci --prefix "$stage/npm" --ignore-scripts --loglevel=error >&2
-    mv -T "$stage/npm" "$packages" 2>/dev/null || [[ -d $packages ]]
-fi
-
 if [[ ! -d $made ]]; then
+    packages=$(web/packages.sh web/manual)
+    stage=$(mktemp -d "$cache/stage.XXXXXX")
+    trap 'rm -rf "$stage"' EXIT
     echo "Making the manual ..." >&2
     cp -R web/manual/.vitepress web/manual/package.json "$stage"
     ln -s "$packages/node_modules" "$stage/node_modules"

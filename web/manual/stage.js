@@ -58,7 +58,8 @@ function mend(page, target, anchor) {
   if (path === 'README.md') return '/)'
   if (places.has(path)) return `/${places.get(path)}${anchor})`
   if (statSync(join(root, path)).isDirectory()) return `/${list(path)})`
-  return `/docs${publish(path)}){target="_self"}`
+  const file = publish(path)
+  return /\.(png|svg)$/.test(file) ? `${file})` : `/docs${file}){target="_self"}` // VitePress puts /docs before pictures itself
 }
 
 function convert(page, text) {

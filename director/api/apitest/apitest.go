@@ -80,6 +80,11 @@ func notFound(format string, args ...any) error {
 	return director.Errorf(director.KindNotFound, "apitest.get", format, args...)
 }
 
+// CountClusters counts nothing.
+func (o *Operations) CountClusters(context.Context, clusters.Query) (clusters.Facets, error) {
+	return clusters.Facets{}, nil
+}
+
 // ClusterView is the state of a cluster.
 func (o *Operations) ClusterView(_ context.Context, name string) (clusters.View, error) {
 	o.mu.Lock()
@@ -221,7 +226,9 @@ func certificates() []nodes.Certificate {
 }
 
 // Rehearse shows one pod that would go and one that a budget holds.
-func (o *Operations) Rehearse(_ context.Context, cluster, node string) ([]kube.Eviction, error) {
+func (o *Operations) Rehearse(
+	_ context.Context, cluster, node string, _ kube.DrainLimits,
+) ([]kube.Eviction, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.up[cluster] {
@@ -512,16 +519,6 @@ func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Write
 		}
 		return director.Errorf(director.KindInternal, "apitest.archive", "a log cannot be read")
 	}, err
-}
-
-// Kubeconfig returns a text.
-func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.up[cluster] {
-		return nil, director.Errorf(director.KindConflict, "apitest.kubeconfig", "cluster %s does not run", cluster)
-	}
-	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\n# %s for %s\n", actor, ttl), nil
 }
 
 // Inventory returns two files.

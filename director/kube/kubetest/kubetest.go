@@ -44,6 +44,7 @@ type Server struct {
 	tb        testing.TB
 	apiserver *program
 	etcd      *program
+	again     func() // starts the API server as it was started
 }
 
 // Start starts an API server that uses p for everything: its own certificate, its clients, etcd, service account tokens
@@ -118,6 +119,13 @@ func (s *Server) Stop() {
 	s.apiserver.stop()
 }
 
+// Restart starts the API server again at the same address, on the same etcd. It returns when the server is ready.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.apiserver.stop()
+	s.again()
+}
+
 func (s *Server) startEtcd(bin, dir string) string {
 	s.tb.Helper()
 	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
@@ -157,7 +165,7 @@ func (s *Server) startAPIServer(bin, dir, etcdURL string, flags []string) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	port := s.ports(1)[0]
 	s.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
-	s.apiserver = s.run(bin, append([]string{
+	args := append([]string{
 		"--etcd-servers=" +
 			etcdURL, "--etcd-cafile=" + file("etcd-ca.crt"), "--etcd-certfile=" + file("etcd.crt"),
 		"--etcd-keyfile=" + file("etcd.key"),
@@ -171,8 +179,17 @@ func (s *Server) startAPIServer(bin, dir, etcdURL string, flags []string) {
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC",
 		"--disable-admission-plugins=ServiceAccount", // the controller that makes the accounts does not run
 		"--endpoint-reconciler-type=none",
-	}, flags...)...)
+	}, flags...)
+	s.again = func() {
+		s.tb.Helper()
+		s.apiserver = s.run(bin, args...)
+		s.waitReady()
+	}
+	s.again()
+}
 
+func (s *Server) waitReady() {
+	s.tb.Helper()
 	ctx, cancel := context.WithTimeout(s.tb.Context(), startLimit)
 	defer cancel()
 	tr := &http.Transport{TLSClientConfig: s.clientTLS()}

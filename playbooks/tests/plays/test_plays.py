@@ -136,7 +136,7 @@ class Plays(unittest.TestCase):
             hosts[limit].update(ansible_connection="ssh", ansible_host="127.0.0.1", ansible_port=1)
             more["node_reachable"] = False
         values = {
-            "ansible_become": False, "ansible_python_interpreter": sys.executable, "cluster_name": "demo", "kubernetes_version": NEW,
+            "ansible_become": False, "ansible_python_interpreter": sys.executable, "cluster_name": "demo", "cluster_uid": "4f1c", "kubernetes_version": NEW,
             "api_endpoint_host": "127.0.0.1", "api_endpoint_port": 6443, "api_vip": "", "api_vrid": 0, "api_server_names": [],
             "docker_registry_host": "reg", "registry_endpoint": "", "registry_prefix": "kaas", "registry_ca": self.ca, "pause_image_tag": "3",
             "etcd_image_tag": "v3.7.3", "coredns_image_tag": "v1.14.6", "host_aliases": [], "setup_chrony": False, "chrony_config_server": [],
@@ -152,7 +152,7 @@ class Plays(unittest.TestCase):
         values.update({
             "membership_kubeconfig": self.world + "/admin.conf", "drain_kubeconfig": self.world + "/admin.conf", "membership_etcd_dir": self.world + "/pki",
             "worker_token_master": "", "control_plane_token_master": "", "upgrade_bin_dir": self.world + "/bin", "node_prepare_live": False,
-            "container_runtime_live": False, "node_prepare_programs": [], "membership_patience": 0, "node_prepare_root": self.world + "/node",
+            "cluster_users_live": False, "cluster_users_root": self.world + "/node", "container_runtime_live": False, "node_prepare_programs": [], "membership_patience": 0, "node_prepare_root": self.world + "/node",
             # The sandbox stands for every node at once, and masters have other rules than workers.
             "node_firewall_root": self.world + "/node/{{ node_firewall_at | default(inventory_hostname) }}", "node_firewall_live": False,
             "peer_sources": [], "director_addresses": [], "pod_pids_limit": 4096, "kube_reserved": {},
@@ -330,6 +330,20 @@ class Plays(unittest.TestCase):
                 self.assertIn('Authorization = "Basic bmV3"', file.read())
             self.assertEqual(os.stat(found[0]).st_mode & 0o777, 0o600)
         self.prove_cut("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
+
+    def test_cluster_users(self):
+        def begin():
+            self.fresh(nodes=[node("m1", master=True)])
+
+        def verify():
+            with open("/etc/kubernetes/apiserver/authentication.yaml", encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn('audiences: ["kaas:4f1c"]', text)
+            self.assertIn('url: "https://director.example/oidc"', text)
+            self.assertTrue(os.path.exists(self.world + "/node/etc/kaas-issuer/keys.json"))
+            self.assertIn("clusterrolebinding/kaas:user", self.things("applied"))
+        self.prove_cut("cluster_users", "m1", begin, verify, cluster_users_kubeconfig=self.world + "/admin.conf",
+                       issuer_discovery='{"issuer": "https://director.example/oidc"}', issuer_keys='{"keys": []}', issuer_certificate="pem", issuer_certificate_key="pem")
 
     def test_drain_master(self):
         pod = {"metadata": {"name": "a", "namespace": "default", "ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},

@@ -7,7 +7,7 @@ const pages = join(dirname(fileURLToPath(import.meta.url)), '..', 'pages')
 // The groups of the manual, with their pages in the order of reading. A page that is not named here comes last in its group.
 const groups = [
   { text: 'Start', dir: 'start', first: ['first-cluster', 'own-hypervisor', 'appliance', 'simulate'] },
-  { text: 'Use', dir: 'use', first: ['plans', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules'] },
+  { text: 'Use', dir: 'use', first: ['plans', 'campaigns', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules'] },
   { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'backup', 'high-availability', 'security', 'cis'] },
   { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
   { text: 'Roles', dir: 'reference/roles', first: [], collapsed: true },

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *clusterCommands) backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "backup", Short: "Make backups of clusters, list, verify and delete them", Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.backupCreateCommand(), a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(),
+		a.backupDeleteCommand(),
+	)
+	return cmd
+}
+
+func (a *clusterCommands) backupCreateCommand() *cobra.Command {
+	var options requestOptions
+	cmd := &cobra.Command{
+		Use: "create CLUSTER", Short: "Back up etcd of a cluster to its targets",
+		Long: "Take a snapshot of etcd on a healthy master and store it, encrypted, in every target that the cluster " +
+			"names in spec.backup.targets.\nEach is read back and compared. The cluster works meanwhile.",
+		Example: "  directorctl backup create demo --wait", Args: exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return a.request(cmd.Context(), api, args[0], plan.Request{Operation: plan.ClusterBackup}, options)
+		}),
+	}
+	options.flags(cmd)
+	return cmd
+}
+
+func (a *clusterCommands) backupListCommand() *cobra.Command {
+	form, late := formTable, false
+	cmd := &cobra.Command{
+		Use: "list [CLUSTER]", Short: "List backups, the newest first, and clusters whose newest one is late",
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.Backups(cmd.Context(), strings.Join(args, ""), late)
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "ID CLUSTER TARGET AGE REVISION KEYS SIZE STORED REASON", func(row func(...string)) {
+					for _, b := range v.Items {
+						row(
+							b.ID, b.Cluster, b.Target, age(time.Since(b.MadeAt)), strconv.FormatInt(b.Revision, 10),
+							strconv.FormatInt(b.Keys, 10),
+							memory(b.SizeBytes), memory(b.ArchiveBytes), b.Reason,
+						)
+					}
+				})
+				a.printLate(v.Clusters)
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&late, "late", false, "only clusters whose newest backup is late")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *clusterCommands) printLate(clusters []wire.BackupAge) {
+	for _, c := range clusters {
+		switch {
+		case c.Late && c.NewestAt == nil:
+			say(a.out, "\ncluster %s has no backup in every target of %s\n", c.Cluster, strings.Join(c.Targets, ", "))
+		case c.Late:
+			say(a.out, "\nthe newest backup of cluster %s is late: %s old\n", c.Cluster, age(time.Since(*c.NewestAt)))
+		}
+	}
+}
+
+func (a *clusterCommands) backupShowCommand() *cobra.Command {
+	form := formYAML
+	cmd := &cobra.Command{
+		Use: "show BACKUP", Short: "Show a backup", Args: exact("BACKUP"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			b, err := api.Backup(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(form, b, func() {})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *clusterCommands) backupVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify BACKUP", Short: "Read a backup to its end and say what is wrong", Args: exact("BACKUP"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			b, err := api.VerifyBackup(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if b.Problem != "" {
+				return director.Errorf(director.KindInvalid, "directorctl.backup", "backup %s: %s", b.ID, b.Problem).
+					WithHint("make another one: directorctl backup create %s", b.Cluster)
+			}
+			say(a.out, "Backup %s is whole: revision %d, %d keys, %s\n", b.ID, b.Revision, b.Keys, memory(b.SizeBytes))
+			return nil
+		}),
+	}
+}
+
+func (a *clusterCommands) backupDeleteCommand() *cobra.Command {
+	var options consent
+	cmd := &cobra.Command{
+		Use: "delete BACKUP", Short: "Delete a backup in its target", Args: exact("BACKUP"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			ok, err := a.agreed(cmd.Context(), options, "Delete backup "+args[0]+"?")
+			if err != nil || !ok {
+				return err
+			}
+			if err := api.DeleteBackup(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			say(a.out, "Backup %s deleted\n", args[0])
+			return nil
+		}),
+	}
+	options.flag(cmd, "delete without asking")
+	return cmd
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/backups"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Backups is what the API offers of backups of clusters. All methods return *director.Error and are safe for concurrent
+// use.
+type Backups interface {
+	// List returns the backups of the cluster, or of all if it is empty, the newest first.
+	List(ctx context.Context, cluster string) ([]backup.Entry, error)
+	// Ages returns how old the newest backups of installed clusters with a target are.
+	Ages(ctx context.Context) ([]backups.Age, error)
+	// Get returns one backup, or not_found.
+	Get(ctx context.Context, id string) (backup.Entry, error)
+	// Verify reads the whole backup, and writes down what it found.
+	Verify(ctx context.Context, actor, id string) (backup.Entry, error)
+	// Delete deletes the backup in its target.
+	Delete(ctx context.Context, actor, id string) error
+}
+
+const kindBackupTarget = string(model.KindBackupTarget)
+
+type backupsInput struct {
+	Cluster string `query:"cluster" maxLength:"64" doc:"Only backups of this cluster."`
+	Late    bool   `query:"late" doc:"Only clusters whose newest backup is late, and their backups."`
+}
+
+type backupInput struct {
+	Backup string `path:"backup" maxLength:"128" doc:"Id of the backup."`
+}
+
+func (s *clusterRoutes) backups(api huma.API) {
+	tags := []string{"Backups"}
+	operation(s.server, api, huma.Operation{
+		OperationID: "list-backups", Method: http.MethodGet, Path: "/backups", Tags: tags,
+		Summary: "List the backups of clusters",
+		Description: "The newest first, with how old the newest backup of each cluster is. The targets are not " +
+			"asked. " +
+			"A plan with the operation cluster.backup makes one.",
+	}, director.ActRead, kindBackupTarget, s.listBackups)
+	operation(s.server, api, huma.Operation{
+		OperationID: "get-backup", Method: http.MethodGet, Path: "/backups/{backup}", Tags: tags,
+		Summary: "Show a backup", Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindBackupTarget,
+		func(ctx context.Context, _ director.Actor, in *backupInput) (*body[wire.Backup], error) {
+			e, err := s.Backups.Get(ctx, in.Backup)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Backup]{backupOf(e)}, nil
+		})
+	operation(s.server, api, huma.Operation{
+		OperationID: "verify-backup", Method: http.MethodPost, Path: "/backups/{backup}/verify", Tags: tags,
+		Summary: "Read a backup to its end and say what is wrong",
+		Description: "The archive is read from its target, decrypted and compared with its manifest. Nothing is " +
+			"changed in the target. problem in the answer says what is wrong.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActPlan, kindBackupTarget,
+		func(ctx context.Context, a director.Actor, in *backupInput) (*body[wire.Backup], error) {
+			e, err := s.Backups.Verify(ctx, a.User, in.Backup)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.Backup]{backupOf(e)}, nil
+		})
+	operation(s.server, api, huma.Operation{
+		OperationID: "delete-backup", Method: http.MethodDelete, Path: "/backups/{backup}", Tags: tags,
+		Summary: "Delete a backup", Errors: []int{http.StatusNotFound}, DefaultStatus: http.StatusNoContent,
+	}, director.ActDelete, kindBackupTarget,
+		func(ctx context.Context, a director.Actor, in *backupInput) (*empty, error) {
+			return nil, s.Backups.Delete(ctx, a.User, in.Backup)
+		})
+}
+
+func (s *clusterRoutes) listBackups(
+	ctx context.Context, _ director.Actor, in *backupsInput,
+) (*body[wire.Backups], error) {
+	list, err := s.Backups.List(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	ages, err := s.Backups.Ages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Backups{Items: []wire.Backup{}, Clusters: []wire.BackupAge{}}
+	late := map[string]bool{}
+	for _, a := range ages {
+		late[a.Cluster] = a.Late
+		if in.Cluster != "" && in.Cluster != a.Cluster || in.Late && !a.Late {
+			continue
+		}
+		out.Clusters = append(out.Clusters, wire.BackupAge{
+			Cluster: a.Cluster, Targets: a.Targets, NewestAt: wire.Optional(a.Newest), Late: a.Late,
+		})
+	}
+	for _, e := range list {
+		if !in.Late || late[e.Cluster] {
+			out.Items = append(out.Items, backupOf(e))
+		}
+	}
+	return &body[wire.Backups]{out}, nil
+}
+
+func backupOf(e backup.Entry) wire.Backup {
+	out := wire.Backup{
+		ID: e.ID, Cluster: e.Cluster, ClusterUID: e.ClusterUID, Target: e.Target, MadeAt: e.Made, Plan: e.Plan,
+		Reason: e.Reason, Kubernetes: e.Kubernetes, Etcd: e.Snapshot.Etcd, Revision: e.Snapshot.Revision,
+		Keys: e.Snapshot.Keys, SizeBytes: e.Snapshot.Size, SHA256: e.Snapshot.SHA256,
+		ArchiveBytes:  e.Archive.Size,
+		ArchiveSHA256: e.Archive.SHA256, Archive: e.ArchiveName(), Members: []wire.BackupMember{},
+		EncryptionKeys: e.EncryptionKeys, Recipients: e.Recipients, VerifiedAt: wire.Optional(e.Verified),
+		Problem: e.Problem,
+	}
+	for _, m := range e.Members {
+		out.Members = append(out.Members, wire.BackupMember{Name: m.Name, Address: m.Address})
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// Backups lists the backups of the cluster, or of all if it is empty; late ones alone if told.
+func (c *clusterCalls) Backups(ctx context.Context, cluster string, late bool) (wire.Backups, error) {
+	q := url.Values{}
+	if cluster != "" {
+		q.Set("cluster", cluster)
+	}
+	if late {
+		q.Set("late", "true")
+	}
+	var v wire.Backups
+	err := c.call(ctx, request{method: http.MethodGet, path: "/backups", query: q}, &v)
+	return v, err
+}
+
+// Backup returns one backup.
+func (c *clusterCalls) Backup(ctx context.Context, id string) (wire.Backup, error) {
+	var v wire.Backup
+	err := c.call(ctx, request{method: http.MethodGet, path: "/backups/" + url.PathEscape(id)}, &v)
+	return v, err
+}
+
+// VerifyBackup has a backup read to its end. The problem in the answer says what is wrong with it.
+func (c *clusterCalls) VerifyBackup(ctx context.Context, id string) (wire.Backup, error) {
+	var v wire.Backup
+	err := c.call(ctx, request{method: http.MethodPost, path: "/backups/" + url.PathEscape(id) + "/verify"}, &v)
+	return v, err
+}
+
+// DeleteBackup deletes a backup in its target.
+func (c *clusterCalls) DeleteBackup(ctx context.Context, id string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: "/backups/" + url.PathEscape(id)}, nil)
+}

@@ -1,0 +1,138 @@
+package steps
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
+)
+
+// Backups keeps backups of clusters in their targets.
+type Backups interface {
+	// Save stores the snapshot that read writes, reads it back and compares. One of the same id is replaced.
+	Save(
+		ctx context.Context, m backup.Making, read func(ctx context.Context, w io.Writer) error,
+	) (backup.Manifest, error)
+}
+
+// Transfer streams into and out of machines.
+type Transfer interface {
+	// Stream runs a shell script as root on the machine, which proves itself with hostKey. The script reads in and
+	// prints to out.
+	Stream(ctx context.Context, m director.Machine, hostKey, script string, in io.Reader, out io.Writer) error
+}
+
+// Stream implements Transfer.
+func (s sshNodes) Stream(
+	ctx context.Context, m director.Machine, hostKey, script string, in io.Reader, out io.Writer,
+) error {
+	node, err := s.node(ctx, m, hostKey)
+	if err != nil {
+		return err
+	}
+	err = node.stream(ctx, asRoot(script), in, out)
+	if _, failed := errors.AsType[*ssh.ExitError](err); failed {
+		return director.Errorf(director.KindUnavailable, "node.stream", "a transfer with %s failed: %s", m.Name, err)
+	}
+	return hostKeyError(m, err)
+}
+
+// What the playbook backup.yml leaves on one of the masters, and how it is read.
+const (
+	snapshotStatus = "cat /var/lib/kaas/etcd-backup/status.json 2>/dev/null || true"
+	snapshotRead   = "exec cat /var/lib/kaas/etcd-backup/snapshot.db"
+	snapshotRemove = "rm -rf /var/lib/kaas/etcd-backup"
+)
+
+// takenSnapshot is the status file next to a snapshot.
+type takenSnapshot struct {
+	Made     time.Time       `json:"made"`
+	Member   string          `json:"member"`
+	Etcd     string          `json:"etcd"`
+	Revision int64           `json:"revision"`
+	Keys     int64           `json:"keys"`
+	Hash     uint32          `json:"hash"`
+	Members  []backup.Member `json:"members"`
+}
+
+// backupStore brings the snapshot that was taken on one of the masters into the target.
+func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) error {
+	facts, err := e.facts.of(r.Plan)
+	if err != nil {
+		return plan.Abort(err)
+	}
+	from, key, taken, err := e.findSnapshot(ctx, p.Masters)
+	if err != nil {
+		return err
+	}
+	authorities, err := e.ClusterPKI(ctx, p.UID)
+	if err != nil {
+		return err
+	}
+	began := e.Now()
+	made, err := e.Backups.Save(ctx, backup.Making{
+		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
+		Target: p.Target, Kubernetes: facts.Kubernetes,
+		EncryptionKeys: []string{backup.KeyID("key1", authorities.EncryptionKey)},
+		Members:        taken.Members,
+		Snapshot: backup.Snapshot{
+			Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
+		},
+	}, func(ctx context.Context, w io.Writer) error {
+		return e.Transfer.Stream(ctx, from, key, snapshotRead, nil, w)
+	})
+	if err != nil {
+		return err
+	}
+	r.Note(ctx, fmt.Sprintf(
+		"revision %d, %d keys, %.1f MiB in %s", made.Snapshot.Revision, made.Snapshot.Keys,
+		float64(made.Snapshot.Size)/(1<<20), e.Now().Sub(began).Round(time.Millisecond),
+	))
+	if p.Last {
+		return e.Transfer.Stream(ctx, from, key, snapshotRemove, nil, io.Discard)
+	}
+	return nil
+}
+
+// findSnapshot looks for the newest snapshot on the masters. Masters that do not answer have none.
+func (e Env) findSnapshot(
+	ctx context.Context, masters []plan.MachineSpec,
+) (from director.Machine, hostKey string, newest takenSnapshot, err error) {
+	var silent error
+	for _, spec := range masters {
+		m := spec.Row()
+		key, _, err := e.nodeKey(ctx, m.ID)
+		if err != nil {
+			return from, "", newest, err
+		}
+		var out bytes.Buffer
+		look, cancel := context.WithTimeout(ctx, 15*time.Second)
+		err = e.Transfer.Stream(look, m, key, snapshotStatus, nil, &out)
+		cancel()
+		if err != nil {
+			silent = errors.Join(silent, fmt.Errorf("%s: %w", m.Name, err))
+			continue
+		}
+		var taken takenSnapshot
+		if json.Unmarshal(out.Bytes(), &taken) == nil && taken.Made.After(newest.Made) {
+			from, hostKey, newest = m, key, taken
+		}
+	}
+	if newest.Made.IsZero() {
+		return from, "", newest, &director.Error{
+			Kind: director.KindUnavailable, Op: "backup.store", Msg: "no master has the snapshot",
+			Hint: "make the backup again: directorctl backup create", Err: silent,
+		}
+	}
+	return from, hostKey, newest, nil
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+)
+
+// ClusterAccess is how people get into a cluster.
+type ClusterAccess struct {
+	TokenKeys string // digest of the token keys that all masters have; "-" if they may have different ones
+	Group     string // of kubeconfigs with a certificate; empty before there was one
+}
+
+// ClusterAccess returns what is known of the cluster with that uid, and nothing of one that is not known.
+func (s *documentStore) ClusterAccess(ctx context.Context, uid string) (ClusterAccess, error) {
+	var a ClusterAccess
+	err := s.read.WithContext(ctx).Raw(
+		"SELECT token_keys, kubeconfig_group FROM cluster_access WHERE uid = ?", uid,
+	).Row().Scan(&a.TokenKeys, &a.Group)
+	if isNoRows(err) {
+		return ClusterAccess{}, nil
+	}
+	return a, dbError("store.cluster_access", "access to cluster "+uid, err)
+}
+
+// SetTokenKeys records which token keys all masters of the cluster have.
+func (s *documentStore) SetTokenKeys(ctx context.Context, uid, digest string) error {
+	return s.access(ctx, uid, "INSERT INTO cluster_access (uid, token_keys) VALUES (?, ?) "+
+		"ON CONFLICT (uid) DO UPDATE SET token_keys = excluded.token_keys", digest)
+}
+
+// StartTokenKeys records that a master of the cluster has token keys, and others may have none. What is recorded
+// already stays.
+func (s *documentStore) StartTokenKeys(ctx context.Context, uid string) error {
+	return s.access(ctx, uid, "INSERT INTO cluster_access (uid, token_keys) VALUES (?, ?) "+
+		"ON CONFLICT (uid) DO UPDATE SET token_keys = excluded.token_keys WHERE cluster_access.token_keys = ''", "-")
+}
+
+// SetKubeconfigGroup records whose kubeconfigs are good from now on.
+func (s *documentStore) SetKubeconfigGroup(ctx context.Context, uid, group string) error {
+	return s.access(ctx, uid, "INSERT INTO cluster_access (uid, kubeconfig_group) VALUES (?, ?) "+
+		"ON CONFLICT (uid) DO UPDATE SET kubeconfig_group = excluded.kubeconfig_group", group)
+}
+
+// StartKubeconfigGroup records the first group of the cluster unless there is one, and returns the one that is
+// recorded then.
+func (s *documentStore) StartKubeconfigGroup(ctx context.Context, uid, group string) (string, error) {
+	if err := s.access(ctx, uid, "INSERT INTO cluster_access (uid, kubeconfig_group) VALUES (?, ?) ON CONFLICT (uid) "+
+		"DO UPDATE SET kubeconfig_group = excluded.kubeconfig_group WHERE cluster_access.kubeconfig_group = ''",
+		group); err != nil {
+		return "", err
+	}
+	a, err := s.ClusterAccess(ctx, uid)
+	return a.Group, err
+}
+
+func (s *documentStore) access(ctx context.Context, uid, statement, value string) error {
+	return dbError("store.cluster_access", "access to cluster "+uid,
+		s.write.WithContext(ctx).Exec(statement, uid, value).Error)
+}

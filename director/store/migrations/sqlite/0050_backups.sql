@@ -1,0 +1,13 @@
+-- Backups of clusters that are complete in their targets.
+CREATE TABLE backups (
+    id          TEXT PRIMARY KEY,
+    cluster     TEXT NOT NULL,
+    cluster_uid TEXT NOT NULL,
+    target      TEXT NOT NULL,
+    made_at     INTEGER NOT NULL,
+    plan_id     TEXT NOT NULL,
+    manifest    TEXT NOT NULL, -- as in the target
+    verified_at INTEGER NOT NULL,   -- when the archive was last read to its end
+    problem     TEXT NOT NULL  -- what was wrong with it then
+);
+CREATE INDEX backups_cluster ON backups (cluster_uid, made_at);

@@ -1,0 +1,48 @@
+package wire
+
+import "time"
+
+// Backup is a backup of etcd of a cluster.
+type Backup struct {
+	ID             string         `json:"id"`
+	Cluster        string         `json:"cluster"`
+	ClusterUID     string         `json:"cluster_uid"`
+	Target         string         `json:"target" doc:"Name of the BackupTarget that it lies in."`
+	MadeAt         time.Time      `json:"made_at"`
+	Plan           string         `json:"plan" doc:"The plan that made it."`
+	Reason         string         `json:"reason,omitempty" doc:"What it was made before; absent if it was asked for."`
+	Kubernetes     string         `json:"kubernetes"`
+	Etcd           string         `json:"etcd"`
+	Revision       int64          `json:"revision" doc:"Of etcd."`
+	Keys           int64          `json:"keys" doc:"Number of keys in etcd, with all their revisions."`
+	SizeBytes      int64          `json:"size_bytes" doc:"Of the snapshot."`
+	SHA256         string         `json:"sha256" doc:"Of the snapshot."`
+	ArchiveBytes   int64          `json:"archive_bytes" doc:"Of what lies in the target, compressed and encrypted."`
+	ArchiveSHA256  string         `json:"archive_sha256"`
+	Archive        string         `json:"archive" doc:"Name of the archive in the target."`
+	Members        []BackupMember `json:"members" doc:"Members of etcd then."`
+	EncryptionKeys []string       `json:"encryption_keys" doc:"Ids of the keys that encrypt Secrets in it."`
+	Recipients     []string       `json:"recipients" doc:"Public keys of age that can open it."`
+	VerifiedAt     *time.Time     `json:"verified_at,omitempty" doc:"When the archive was last read to its end."`
+	Problem        string         `json:"problem,omitempty" doc:"What was wrong with it then."`
+}
+
+// BackupMember is a member of etcd.
+type BackupMember struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// BackupAge is how old the newest backup of a cluster is.
+type BackupAge struct {
+	Cluster  string     `json:"cluster"`
+	Targets  []string   `json:"targets"`
+	NewestAt *time.Time `json:"newest_at,omitempty" doc:"In the target that is furthest behind; absent without a backup."`
+	Late     bool       `json:"late" doc:"It is older than spec.backup.maxAge of the cluster allows."`
+}
+
+// Backups is a list of backups, the newest first.
+type Backups struct {
+	Items    []Backup    `json:"items"`
+	Clusters []BackupAge `json:"clusters" doc:"The installed clusters that name a target."`
+}

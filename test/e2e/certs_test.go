@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestCertificates is a cluster of three masters whose certificates are good for minutes. They are renewed under a
+// service and a writer; then they end, while the director is down, and the cluster is brought back.
+func TestCertificates(t *testing.T) {
+	life, err := strconv.Atoi(os.Getenv("KAAS_E2E_CERT_SECONDS"))
+	if err != nil {
+		life = 1200
+	}
+	s := begin(t, newer, suite{masters: 3, certs: life})
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates three masters and a worker", s.createsACluster},
+		{"renews certificates under a service and a writer", s.renewsUnderService},
+		{"comes back after its certificates have ended", s.comesBackCold},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
+func (s *suite) renewsUnderService(t *testing.T) {
+	s.underService(t, func() {
+		gap := s.watchGap(t, "https://"+vip+":6443/readyz")
+		written := s.writing(t)
+		s.timed(t, "certs", "rotate", "demo", "--all", "--wait", "--yes")
+		writes, failed, longest := written()
+		t.Logf("the API took %d writes at the virtual address and %d failed; the longest time without one was %.1f s, "+
+			"and without an answer %.1f s", writes, failed, longest.Seconds(), gap().Seconds())
+		if writes == 0 {
+			t.Error("the API took no write")
+		}
+	})
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// writing changes an object through the virtual address five times a second, until the returned function is called:
+// how many changes were taken, how many failed, and the longest time between two that were taken.
+func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Duration) {
+	t.Helper()
+	part := func(path string) []byte {
+		out := s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.users[0].user."+path+"}")
+		text, err := base64.StdEncoding.DecodeString(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	cert, err := tls.X509KeyPair(part("client-certificate-data"), part("client-key-data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := s.apiClient(t)
+	client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{cert}
+	s.kubectl(t, "create", "configmap", "written")
+	url := "https://" + vip + ":6443/api/v1/namespaces/default/configmaps/written"
+	write := func(ctx context.Context, n int) bool {
+		body := strings.NewReader(`{"data":{"n":"` + strconv.Itoa(n) + `"}}`)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, body)
+		if err != nil {
+			return false
+		}
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var taken, failed int
+	var longest time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		last := time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			switch ok := write(ctx, taken); {
+			case ok:
+				taken++
+				longest, last = max(longest, time.Since(last)), time.Now()
+			case ctx.Err() == nil:
+				failed++
+			}
+		}
+	})
+	return func() (int, int, time.Duration) {
+		cancel()
+		wg.Wait()
+		s.kubectl(t, "delete", "configmap", "written")
+		return taken, failed, longest
+	}
+}
+
+// ends returns when the certificate that is served at the address ends.
+func ends(t *testing.T, address string) time.Time {
+	t.Helper()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its end is all that counts
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter
+}
+
+func (s *suite) comesBackCold(t *testing.T) {
+	var last time.Time
+	for n := range s.masters {
+		if end := ends(t, "10.88.0."+strconv.Itoa(10+n)+":6443"); end.After(last) {
+			last = end
+		}
+	}
+	s.killDirector()
+	t.Logf("the last API server's certificate ends at %s; the director is down until then", last.Format(time.TimeOnly))
+	s.await(t, time.Until(last)+time.Minute, "the certificates end", func() bool { return time.Now().After(last) })
+	if out, code := s.tryKubectl(t, "get", "nodes", "--request-timeout=10s"); code == 0 {
+		t.Errorf("the API still answers:\n%s", out)
+	}
+	s.startDirector(t)
+	if out, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "certs", "verify", "demo"); code == 0 ||
+		!strings.Contains(out, "ended on") || !strings.Contains(out, "certs rotate demo --cold") {
+		t.Errorf("certs verify: %d\n%s", code, out)
+	}
+	s.refused(t, []string{"--cold"}, "certs", "rotate", "demo", "--yes", "--wait")
+	s.timed(t, "certs", "rotate", "demo", "--cold", "--wait", "--yes")
+	s.await(t, 10*time.Minute, "all nodes are well", func() bool { return s.well(t) == len(s.nodeNames()) })
+	s.kubectl(t, "get", "--raw", "/readyz")
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// certificatesAreRenewed rotates every certificate of the cluster, sees other ones in the files and on the wire, and
+// sees that a second rotation has nothing to do.
+func (s *suite) certificatesAreRenewed(t *testing.T) {
+	nodes := map[string][]string{
+		s.masterNames()[0]: {
+			"/etc/kubernetes/pki/apiserver.crt", "/etc/kubernetes/pki/etcd/server.crt",
+			"/var/lib/kubelet/pki/kubelet-client-current.pem",
+		},
+		"demo-worker-1": {
+			"/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/pki/kubelet-server-current.pem",
+		},
+	}
+	serials := func() map[string]string {
+		seen := map[string]string{}
+		for node, files := range nodes {
+			for _, file := range files {
+				seen[node+":"+file] = strings.TrimSpace(s.onNode(t, node, "openssl x509 -noout -serial -in "+file))
+			}
+		}
+		return seen
+	}
+	before := serials()
+	s.ctl(t, "certs", "verify", "demo") // looks at once
+	list := s.ctl(t, "certs", "list", "demo")
+	for _, want := range []string{"apiserver", "kubelet-server", "front-proxy", "etcd"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("certs list does not show %s:\n%s", want, list)
+		}
+	}
+	s.ctl(t, "certs", "rotate", "demo", "--all", "--wait", "--yes")
+	for file, serial := range serials() {
+		if serial == before[file] || !strings.HasPrefix(serial, "serial=") {
+			t.Errorf("%s: %s before, %s after the rotation", file, before[file], serial)
+		}
+	}
+	s.rotationIsBackedUp(t)
+	s.kubectl(t, "get", "--raw", "/readyz")
+	for _, node := range s.nodeNames() {
+		s.kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/healthz") // the API server to the kubelet
+	}
+	s.ctl(t, "certs", "verify", "demo")
+	if out := s.ctl(t, "certs", "rotate", "demo", "--ending-within", "30d", "--yes"); !strings.Contains(out, "Nothing to do") {
+		t.Errorf("a second rotation:\n%s", out)
+	}
+}

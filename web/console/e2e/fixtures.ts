@@ -1,0 +1,114 @@
+import AxeBuilder from '@axe-core/playwright'
+import { expect, test as base, type Locator, type Page } from '@playwright/test'
+import { Director } from './director'
+
+interface Worker {
+  director: Director
+}
+
+// test has a director for each file, and fails when a page breaks the content policy, throws, or asks another machine.
+export const test = base.extend<{ watched: void }, Worker>({
+  director: [
+    async ({}, use) => {
+      const director = new Director()
+      await director.start()
+      await use(director)
+      await director.stop()
+    },
+    { scope: 'worker' },
+  ],
+  baseURL: async ({ director }, use) => use(director.url),
+  watched: [
+    async ({ context, director }, use) => {
+      const wrong: string[] = []
+      await context.addInitScript(() => {
+        document.addEventListener('securitypolicyviolation', (e) => {
+          console.error(`content policy: ${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`)
+        })
+      })
+      context.on('weberror', (e) => wrong.push(`threw: ${e.error().message}`))
+      context.on('console', (m) => {
+        if (m.type() === 'error' && /content policy|Content Security Policy|React|Warning:/.test(m.text()))
+          wrong.push(m.text())
+      })
+      context.on('request', (r) => {
+        if (!r.url().startsWith(director.url) && !r.url().startsWith('data:') && !r.url().startsWith('blob:')) {
+          wrong.push(`asked ${r.url()}`)
+        }
+      })
+      await use()
+      expect(wrong).toEqual([])
+    },
+    { auto: true },
+  ],
+})
+
+export { expect }
+
+export async function login(page: Page, director: Director, path = '/'): Promise<void> {
+  await page.goto(path)
+  await page.getByLabel('User').fill('admin')
+  await page.getByLabel('Password').fill(director.password)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await expect(page.getByRole('button', { name: 'Navigation' })).toBeVisible()
+}
+
+// write replaces the text of an editor as a person does it. (Playwright's fill has the browser insert styled text,
+// which the content policy refuses.)
+export async function write(editor: Locator, text: string): Promise<void> {
+  await editor.click()
+  await editor.press('Control+a')
+  await editor.press('Delete')
+  await editor.page().keyboard.insertText(text)
+  // The editor takes what was typed a moment later, and has kept it as a draft then.
+  await editor
+    .page()
+    .waitForFunction(
+      (wanted) => Object.values(localStorage).some((draft: string) => draft.includes(wanted)),
+      JSON.stringify(text).slice(1, -1),
+    )
+}
+
+// accessible fails for anything that axe finds on the page. A colour that is still changing is none that anyone reads,
+// so what axe finds while one changes is looked at again.
+export async function accessible(page: Page): Promise<void> {
+  let found = await faults(page)
+  for (let again = 0; again < 3 && found.length > 0; again++) {
+    found = await faults(page)
+  }
+  expect(found).toEqual([])
+}
+
+async function faults(page: Page): Promise<string[]> {
+  await page.evaluate(async () => {
+    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))
+    const changing = document.getAnimations().filter((a) => a instanceof CSSTransition)
+    await Promise.allSettled(changing.map((a) => a.finished))
+  })
+  const found = await new AxeBuilder({ page }).analyze()
+  const said = found.violations.map(
+    (v) => `${v.id}: ${v.nodes.map((n) => `${n.target.join(' ')} (${n.failureSummary ?? ''})`).join('; ')}`,
+  )
+  // Text in the colour of what is behind it is hidden text to axe, and nothing that it complains about.
+  const unseen = found.incomplete
+    .filter((v) => v.id === 'color-contrast')
+    .flatMap((v) => v.nodes)
+    .filter((n) => n.any.some((c) => (c.data as { messageKey?: string } | null)?.messageKey === 'equalRatio'))
+    .map((n) => `text without contrast: ${n.target.join(' ')}`)
+  return [...said, ...unseen]
+}
+
+// picture keeps a screenshot for the reader where CONSOLE_PICTURES names a directory.
+export async function picture(page: Page, name: string): Promise<void> {
+  const dir = process.env.CONSOLE_PICTURES
+  if (dir) await page.screenshot({ path: `${dir}/${name}.png` })
+}
+
+// tabTo goes to what has that text with the Tab key alone.
+export async function tabTo(page: Page, name: string): Promise<void> {
+  for (let i = 0; i < 120; i++) {
+    if ((await page.evaluate(() => document.activeElement?.textContent?.trim())) === name) return
+    await page.keyboard.press('Tab')
+  }
+  throw new Error(`the Tab key does not come to ${name}`)
+}

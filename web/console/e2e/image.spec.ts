@@ -1,0 +1,68 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { accessible, expect, login, picture, test } from './fixtures'
+
+const dir = mkdtempSync(join(tmpdir(), 'director-image-'))
+test.beforeAll(({ director }) => director.settle())
+test.afterAll(() => rmSync(dir, { recursive: true, force: true }))
+
+// A disk of 1 GiB with a boot sector and a root partition that says which Kubernetes it carries.
+function nodeImage(): string {
+  const at = (name: string) => join(dir, name)
+  const boot = '21686148-6449-6E6F-744E-656564454649'
+  const root = '4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709'
+  mkdirSync(at('root/etc'), { recursive: true })
+  writeFileSync(
+    at('root/etc/kaas-release'),
+    JSON.stringify({
+      image: 'debian12',
+      kubernetes: 'v1.37.1',
+      containerd: 'v2.1.4',
+      arch: 'amd64',
+      built_from: '0123456789ab',
+    }),
+  )
+  writeFileSync(at('disk'), '')
+  truncateSync(at('disk'), 2 ** 30)
+  execFileSync('sfdisk', ['-q', at('disk')], {
+    input: `label: gpt\nstart=2048, size=2048, type=${boot}\nstart=4096, size=131072, type=${root}\n`,
+  })
+  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-O', 'metadata_csum,64bit', '-d', at('root'), at('part'), '65536k'])
+  execFileSync('dd', [`if=${at('part')}`, `of=${at('disk')}`, 'bs=1M', 'seek=2', 'conv=notrunc,sparse', 'status=none'])
+  execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', at('disk'), at('node.qcow2')])
+  return at('node.qcow2')
+}
+
+test('a node image is imported, and its document written', async ({ page, director }) => {
+  const image = nodeImage()
+  await login(page, director, '/infrastructure/images')
+  await page.getByRole('link', { name: 'Import an image' }).click()
+  await page.locator('#image-file').setInputFiles(image)
+  await page.getByLabel('Trust').selectOption('unsigned')
+  await page.locator('#image-reason').fill('two words')
+  await expect(page.getByRole('button', { name: 'Import' })).toBeDisabled()
+  await page.locator('#image-reason').fill('it is a test')
+  await page.getByRole('button', { name: 'Import' }).click()
+  await expect(page.getByText('The image is on the director.')).toBeVisible({ timeout: 180_000 })
+  await picture(page, 'image-import')
+  await accessible(page)
+  await page.getByRole('link', { name: 'Write the document that clusters name' }).click()
+  await expect(page.getByRole('heading', { name: 'What would change' })).toBeVisible()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await expect(page.getByText('Stored.')).toBeVisible()
+  await page.goto('/infrastructure/images')
+  await expect(page.getByRole('table', { name: 'Images' })).toContainText('debian12-k8s-1.37.1')
+})
+
+test('what is no image is refused, and says so', async ({ page, director }) => {
+  const file = join(dir, 'letter.txt')
+  writeFileSync(file, 'Dear director, '.repeat(10_000))
+  await login(page, director, '/images/import')
+  await page.locator('#image-file').setInputFiles(file)
+  await page.getByLabel('Trust').selectOption('unsigned')
+  await page.locator('#image-reason').fill('it is a test')
+  await page.getByRole('button', { name: 'Import' }).click()
+  await expect(page.getByRole('alert')).toContainText(/image/)
+})

@@ -1,0 +1,54 @@
+// What others write is shown as they wrote it, and what a browser refuses is not needed.
+import { expect, login, test } from './fixtures'
+
+test.beforeAll(({ director }) => director.settle())
+
+const nasty = `<img src=x onerror=alert(1)> \\e[31mred\\e[0m \\u202Egnp.exe`
+
+test('markup, escapes and right-to-left marks are text', async ({ page, director }) => {
+  director.apply(
+    `apiVersion: kaas/v1\nkind: Project\nmetadata: {name: nasty}\nspec: {description: "<img src=x onerror=alert(1)> <b>bold</b>"}\n`,
+  )
+  await login(page, director, '/users/projects')
+  const row = page.getByRole('row', { name: /nasty/ })
+  await expect(row).toContainText('<img src=x onerror=alert(1)> <b>bold</b>')
+  expect(await row.locator('img, b').count()).toBe(0)
+
+  await page.goto(`/clusters?name=${encodeURIComponent('<img src=x onerror=alert(1)>\u202e')}`)
+  await expect(page.getByText(/No cluster is like this/).or(page.getByRole('alert'))).toBeVisible()
+  expect(await page.locator('main img').count()).toBe(0)
+  await page.goto(`/clusters/${encodeURIComponent(nasty)}`)
+  await expect(page.getByRole('alert')).toBeVisible()
+  expect(await page.locator('main img').count()).toBe(0)
+})
+
+test('a browser that stores nothing can be used', async ({ page, director }) => {
+  await page.addInitScript(() => {
+    for (const name of ['localStorage', 'indexedDB']) {
+      Object.defineProperty(window, name, {
+        get() {
+          throw new DOMException('The user has blocked storage.', 'SecurityError')
+        },
+      })
+    }
+  })
+  await login(page, director, '/clusters/new')
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
+  await page.getByLabel('Name', { exact: true }).fill('kept-here')
+  await page.getByRole('link', { name: /^Next/ }).click()
+  await page.getByRole('link', { name: 'Back' }).click()
+  await expect(page.getByLabel('Name', { exact: true })).toHaveValue('kept-here')
+  await page.getByRole('button', { name: /theme$/ }).click()
+})
+
+test('a director that was upgraded under an open page asks to load it again', async ({ page, director }) => {
+  await login(page, director, '/clusters')
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Clusters')
+  // Parts of the old console are gone from the new director.
+  await page.route(/\/assets\/schedules-.*\.js$/, (route) => route.fulfill({ status: 404, body: '' }))
+  await page.getByRole('link', { name: 'Schedules' }).click()
+  await expect(page.getByText('This page was loaded from another version of the director.')).toBeVisible()
+  await page.unroute(/\/assets\/schedules-.*\.js$/)
+  await page.getByRole('button', { name: 'Load the page again' }).click()
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Schedules')
+})

@@ -1,0 +1,76 @@
+// Flow 1: an empty director leads through provider, network, image and release to a cluster. Its plan is made in
+// secondCluster.spec.ts.
+import { accessible, expect, login, picture, test as base } from './fixtures'
+import { Director } from './director'
+
+const test = base.extend<object, { director: Director }>({
+  director: [
+    async ({}, use) => {
+      const director = new Director([])
+      await director.start()
+      await use(director)
+      await director.stop()
+    },
+    { scope: 'worker' },
+  ],
+})
+
+test.beforeAll(({ director }) => director.settle())
+
+test('the first cluster of an empty director', async ({ page, director }) => {
+  await login(page, director)
+  await picture(page, 'empty')
+  await accessible(page)
+  await page.getByRole('link', { name: 'Set up the first cluster' }).click()
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
+  const text = page.getByRole('textbox', { name: 'Documents' })
+  await expect(text).toContainText('kind: Provider')
+
+  await page.getByLabel('Name', { exact: true }).fill('rack')
+  await expect(text).toContainText('provider: rack')
+  await page.getByLabel('Address of libvirt').fill('qemu+ssh://')
+  await expect(page.getByText('to fix').first()).toBeVisible()
+  await expect(page.getByLabel('Address of libvirt')).toHaveAttribute('aria-invalid', 'true')
+  await expect(page.locator('.cm-lint-marker-error').first()).toBeVisible()
+  await picture(page, 'new-cluster-problem')
+  await accessible(page)
+  await page.getByLabel('Address of libvirt').fill('qemu:///system')
+  await expect(page.locator('.cm-lint-marker-error')).toHaveCount(0)
+
+  await page.getByRole('link', { name: /^Next: Network/ }).click()
+  await page.getByLabel('Range').fill('10.90.0.0/24')
+  await page.getByLabel('Gateway').fill('10.90.0.1')
+  await page.getByLabel('First address for nodes').fill('10.90.0.10')
+  await page.getByLabel('Last address for nodes').fill('10.90.0.90')
+  await page.reload()
+  await expect(page.getByText('This is the draft that you left here.')).toBeVisible()
+  await expect(page.getByLabel('Range')).toHaveValue('10.90.0.0/24')
+
+  await page.getByRole('link', { name: /^Next: Image/ }).click()
+  await expect(page.getByRole('heading', { name: 'The image', exact: true })).toBeVisible()
+  await picture(page, 'new-cluster-image')
+  await accessible(page)
+  await page.getByRole('link', { name: /^Next: Cluster/ }).click()
+  await expect(page.getByRole('heading', { name: 'The cluster', exact: true })).toBeVisible()
+  await page.getByLabel('Name', { exact: true }).fill('shop')
+  await page.getByLabel('Workers', { exact: true }).fill('12')
+  await expect(page.getByText('For 12 workers: 4 CPUs and 15 GB for each master.')).toBeVisible()
+  await page.getByLabel('Workers', { exact: true }).fill('2')
+  await page.getByRole('button', { name: 'Add a pool of workers' }).click()
+  await expect(text).toContainText('name: pool2')
+  await page.getByRole('button', { name: 'Leave this pool out' }).last().click()
+  await expect(text).not.toContainText('name: pool2')
+  await picture(page, 'new-cluster')
+  await accessible(page)
+  await page.getByRole('link', { name: /^Next: Look/ }).click()
+  await expect(page.getByText('Cluster/shop')).toBeVisible()
+  await picture(page, 'new-cluster-review')
+  await accessible(page)
+  await page.getByRole('button', { name: 'Store and plan' }).click()
+  // The bundle is not on this machine. The documents are kept, and what is missing is said.
+  await expect(page.getByText('The documents are stored.')).toBeVisible()
+  await expect(page.getByText('there is no release bundle in /var/lib/director/releases/1.37')).toBeVisible()
+  await picture(page, 'new-cluster-no-bundle')
+  await accessible(page)
+  expect(director.ctl('get', 'clusters')).toContain('shop')
+})

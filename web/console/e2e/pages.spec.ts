@@ -1,0 +1,166 @@
+import { accessible, expect, login, picture, tabTo, test } from './fixtures'
+
+test.beforeAll(({ director }) => director.settle())
+
+const pages = [
+  '/',
+  '/clusters',
+  '/clusters/small',
+  '/clusters/small/nodes',
+  '/clusters/small/plans',
+  '/clusters/small/document',
+  '/clusters/small/maintenance',
+  '/clusters/new',
+  '/plans',
+  '/campaigns',
+  '/infrastructure/capacity',
+  '/infrastructure/fits',
+  '/infrastructure/networks',
+  '/infrastructure/images',
+  '/infrastructure/releases',
+  '/infrastructure/audit',
+  '/infrastructure/disks',
+  '/infrastructure/credentials',
+  '/documents/Provider',
+  '/documents/Network/net1',
+  '/apply?template=Cluster',
+  '/schedules',
+  '/activity',
+  '/users',
+  '/users/grants',
+  '/users/projects',
+  '/users/providers',
+  '/settings',
+  '/approve',
+  '/nowhere',
+]
+
+for (const look of ['light', 'dark', 'forced colours'] as const) {
+  test(`every page is accessible: ${look}`, async ({ page, director }) => {
+    test.setTimeout(pages.length * 30_000)
+    await page.emulateMedia(look === 'forced colours' ? { forcedColors: 'active' } : { colorScheme: look })
+    await login(page, director)
+    for (const path of pages) {
+      await test.step(path, async () => {
+        await page.goto(path)
+        await expect(page.getByRole('heading', { level: 1 })).toBeVisible()
+        await expect(page.locator('.loading')).toHaveCount(0)
+        await expect(page.getByRole('alert')).toHaveCount(0)
+        await picture(page, `${look} ${path.replaceAll(/\W+/g, '-')}`)
+        await accessible(page)
+      })
+    }
+  })
+}
+
+test('every page fits into 320 pixels', async ({ page, director }) => {
+  test.setTimeout(pages.length * 30_000)
+  await page.setViewportSize({ width: 320, height: 640 })
+  await login(page, director)
+  for (const path of pages) {
+    await test.step(path, async () => {
+      await page.goto(path)
+      await expect(page.getByRole('heading', { level: 1 })).toBeVisible()
+      await expect(page.locator('.loading')).toHaveCount(0)
+      await picture(page, `narrow ${path.replaceAll(/\W+/g, '-')}`)
+      const wide = await page.evaluate(
+        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      )
+      expect(wide, `${path} is wider than the window`).toBeLessThanOrEqual(0)
+    })
+  }
+})
+
+test('every template is a document that the director understands', async ({ page, director }) => {
+  await login(page, director)
+  for (const kind of ['Cluster', 'Project', 'Schedule']) {
+    await test.step(kind, async () => {
+      await page.goto(`/apply?template=${kind}`)
+      await expect(page.getByRole('heading', { name: 'What would change' })).toBeVisible()
+    })
+  }
+  // These name files, users and credentials that are not here, or a provider and a network that are
+  // here and pretend. All that is wrong with them is that.
+  for (const kind of ['Provider', 'Network', 'Release', 'Image', 'Grant', 'IdentityProvider']) {
+    await test.step(kind, async () => {
+      await page.goto(`/apply?template=${kind}`)
+      const outcome = page
+        .locator('.pf-v6-c-card, .pf-v6-c-alert')
+        .filter({ hasText: /What would change|problems|cannot be read|do not fit|depends on/ })
+      await expect(outcome).toBeVisible()
+      await expect(outcome).not.toContainText(/not a field|is missing|is not allowed|cannot be read/)
+    })
+  }
+})
+
+test('users, tokens and sessions', async ({ page, director }) => {
+  await login(page, director, '/users')
+  await page.getByRole('button', { name: 'New user' }).click()
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill('ann')
+  await page.getByLabel('Role').selectOption('operator')
+  await page.getByRole('button', { name: 'Create' }).click()
+  await expect(page.getByLabel('One-time password')).not.toHaveValue('')
+  await expect(page.getByRole('row', { name: /ann/ })).toContainText('operator')
+  await page.getByRole('row', { name: /ann/ }).getByRole('button').click()
+  await page.getByRole('menuitem', { name: 'Disable' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Disable' }).click()
+  await expect(page.getByRole('row', { name: /ann/ })).toContainText('disabled')
+
+  await page.goto('/settings')
+  await expect(page.getByRole('table', { name: 'Sessions' }).getByText('this one')).toBeVisible()
+  await page.getByRole('button', { name: 'New token' }).click()
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill('backup-script')
+  await page.getByLabel('Your password').fill(director.password)
+  await page.getByRole('button', { name: 'Create' }).click()
+  await expect(page.getByLabel('Token', { exact: true })).not.toHaveValue('')
+  await expect(page.getByRole('table', { name: 'API tokens' })).toContainText('backup-script')
+
+  await page.goto('/activity')
+  await expect(page.getByRole('table', { name: 'Activity' })).toContainText('User/ann')
+  await page.getByLabel('User or schedule').fill('nobody')
+  await expect(page.getByText('Nothing like this has happened.')).toBeVisible()
+  expect(page.url()).toContain('actor=nobody')
+})
+
+test('credentials are set, and never shown', async ({ page, director }) => {
+  await login(page, director, '/infrastructure/credentials')
+  await page.getByRole('button', { name: 'Set credentials' }).click()
+  await page.getByLabel('Name, as the document has it').fill('vcenter')
+  await page.locator('#credentials-user').fill('kaas@vsphere.local')
+  await page.locator('#credentials-password').fill('a secret of vCenter')
+  await page.getByRole('button', { name: 'Set', exact: true }).click()
+  await expect(page.getByRole('row', { name: /vcenter/ })).toContainText('kaas@vsphere.local')
+  expect(await page.content()).not.toContain('a secret of vCenter')
+  await page
+    .getByRole('row', { name: /vcenter/ })
+    .getByRole('button')
+    .click()
+  await page.getByRole('menuitem', { name: 'Delete' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+  await expect(page.getByText('There are no credentials.')).toBeVisible()
+})
+
+test('by keyboard alone: log in, go to a cluster, plan and start', async ({ page, director }) => {
+  await page.goto('/')
+  await expect(page.getByLabel('User')).toBeFocused()
+  await page.keyboard.type('admin')
+  await page.keyboard.press('Tab')
+  await page.keyboard.type(director.password)
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
+  await page.keyboard.press('Control+k')
+  await expect(page.getByLabel('Page, cluster or plan')).toBeFocused()
+  await page.keyboard.type('small')
+  await expect(page.getByRole('menuitem', { name: /small/ })).toBeVisible()
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('heading', { name: 'small' })).toBeVisible()
+  await tabTo(page, 'Plan')
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('dialog')).toContainText('steps')
+  await tabTo(page, 'Make the plan')
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('heading', { name: 'Agree to it' })).toBeVisible()
+  await tabTo(page, 'Start')
+  await page.keyboard.press('Enter')
+  await expect(page.locator('[data-status=done]').first()).toBeVisible({ timeout: 180_000 })
+})

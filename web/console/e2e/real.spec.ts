@@ -1,0 +1,34 @@
+// One look at a real cluster: CONSOLE_REAL names the address of its director, CONSOLE_REAL_PASSWORD the file with the
+// password of admin, and CONSOLE_REAL_CLUSTER the cluster. Without them there is nothing to look at.
+import { readFileSync } from 'node:fs'
+import { expect, test } from '@playwright/test'
+
+const { CONSOLE_REAL: url, CONSOLE_REAL_PASSWORD: file, CONSOLE_REAL_CLUSTER: cluster } = process.env
+test.skip(!url || !file || !cluster, 'no real cluster is named')
+
+test('a real cluster in the console', async ({ page }) => {
+  await page.goto(url ?? '')
+  await page.getByLabel('User').fill('admin')
+  await page.getByLabel('Password').fill(readFileSync(file ?? '', 'utf8').trim())
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await expect(page.getByText('live', { exact: true })).toBeVisible()
+  await page.goto(`${url}/clusters/${cluster}/nodes`)
+  const nodes = page.getByRole('table', { name: 'Nodes' })
+  await expect(nodes.locator('[data-status=ready]').first()).toBeVisible()
+  await expect(nodes.locator('[data-status="not ready"]')).toHaveCount(0)
+  await expect(nodes).toContainText('kubelet')
+  if (process.env.CONSOLE_PICTURES) await page.screenshot({ path: `${process.env.CONSOLE_PICTURES}/real-nodes.png` })
+
+  await nodes.getByRole('checkbox').last().check()
+  await page.getByRole('link', { name: 'Work on 1 node' }).click()
+  await page.getByRole('button', { name: /^Rehearse the drain/ }).click()
+  await expect(page.getByText(/pods would leave, \d+ would stay/)).toBeVisible({ timeout: 180_000 })
+  if (process.env.CONSOLE_PICTURES) await page.screenshot({ path: `${process.env.CONSOLE_PICTURES}/real-drain.png` })
+  await page.goto(`${url}/clusters/${cluster}`)
+
+  await page.getByRole('button', { name: 'Kubeconfig' }).click()
+  const download = page.waitForEvent('download')
+  await page.getByRole('dialog').getByRole('button', { name: 'Download' }).click()
+  const kubeconfig = readFileSync(await (await download).path(), 'utf8')
+  expect(kubeconfig).toContain('client-certificate-data')
+})

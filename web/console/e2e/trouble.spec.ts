@@ -1,0 +1,62 @@
+import { accessible, expect, login, picture, test } from './fixtures'
+
+test.beforeAll(({ director }) => director.settle())
+
+test('a run that fails leads to the line, the cause and the verbs', async ({ page, director }) => {
+  await login(page, director, '/clusters/broken')
+  await page.getByRole('button', { name: 'Plan', exact: true }).click()
+  await page.getByRole('button', { name: 'Make the plan' }).click()
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  const trouble = page.getByText('Open the step and its log')
+  await expect(trouble).toBeVisible({ timeout: 180_000 })
+  await expect(page.getByText('The cluster meanwhile')).toBeVisible()
+  await picture(page, 'trouble')
+  await accessible(page)
+
+  await page.goto('/')
+  await expect(page.getByRole('table', { name: 'Plans that wait' })).toContainText('broken')
+  await picture(page, 'inbox')
+  await accessible(page)
+  await page.getByRole('table', { name: 'Plans that wait' }).getByRole('link').first().click()
+  await trouble.click()
+
+  const bad = page.locator('.log li.bad').first()
+  await expect(bad).toContainText('no space left on device')
+  await expect(bad).toBeInViewport()
+  expect(page.url()).toMatch(/#L\d+$/)
+  await picture(page, 'log')
+  await accessible(page)
+  const linked = page.url()
+  await page.goto('about:blank')
+  await page.goto(linked)
+  await expect(page.locator('.log li.here')).toContainText('no space left on device')
+
+  await page.getByLabel('Search in the log').fill('no space')
+  await expect(page.getByText(/1 \/ \d+/)).toBeVisible()
+
+  await page.getByRole('button', { name: 'Skip' }).click()
+  const dialog = page.getByRole('dialog')
+  await expect(dialog.getByRole('button', { name: 'Skip' })).toBeDisabled()
+  await accessible(page)
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+  await page.getByRole('button', { name: 'Retry' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
+  await expect(page.getByLabel('Attempt')).toBeVisible({ timeout: 180_000 })
+})
+
+test('a plan that destroys is agreed to in its words', async ({ page, director }) => {
+  const made = JSON.parse(director.ctl('plan', 'doomed', '-o', 'json')) as { id: string }
+  director.ctl('start', made.id, '--wait', '--yes')
+  await login(page, director, '/clusters/doomed')
+  await page.getByRole('button', { name: 'Delete' }).click()
+  await page.getByRole('button', { name: 'Make the plan' }).click()
+  const agree = page.getByRole('form', { name: 'Agree to the plan' })
+  await expect(agree.getByRole('checkbox').first()).toBeVisible()
+  await expect(agree.getByRole('button', { name: 'Start' })).toBeDisabled()
+  await expect(page.getByLabel('Effects').locator('dt').first()).toContainText('delete')
+  await picture(page, 'agree')
+  await accessible(page)
+  for (const box of await agree.getByRole('checkbox').all()) await box.check()
+  await agree.getByRole('button', { name: 'Start' }).click()
+  await expect(page.locator('[data-status=done]').first()).toBeVisible({ timeout: 180_000 })
+})

@@ -1,0 +1,68 @@
+// What is shown is asked for again when an event says that it has changed: at most once a second, whatever happens.
+import type { Query, QueryClient } from '@tanstack/react-query'
+import { onEvent, type StreamEvent } from './stream'
+
+// The paths that answer something else when an event of the kind happens. {name} is what the event is about. That a
+// plan was made is told of its cluster.
+const ofClusters = [
+  '/clusters',
+  '/clusters/{name}',
+  '/clusters/{name}/nodes',
+  '/plans',
+  '/documents/{kind}',
+  '/documents/{kind}/{name}',
+]
+const affected: Record<string, string[]> = {
+  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}'],
+  Campaign: ['/campaigns', '/campaigns/{id}'],
+  Cluster: ofClusters,
+  Schedule: ['/schedules', '/schedules/{name}'],
+  User: ['/users', '/users/{name}', '/me'],
+}
+const documents = ['/documents/{kind}', '/documents/{kind}/{name}', '/images', '/capacity']
+
+interface Init {
+  params?: { path?: Record<string, string> }
+}
+
+// touches reports whether the event changes the answer to the query.
+export function touches(event: StreamEvent, key: readonly unknown[]): boolean {
+  const [, path, init] = key as [string, string, Init | undefined]
+  if (!(affected[event.kind] ?? documents).includes(path)) return false
+  const named = init?.params?.path
+  if (path === '/plans/{id}') return named?.id === event.name
+  if (path === '/campaigns/{id}') return event.kind !== 'Campaign' || named?.id === event.name
+  if (path.startsWith('/clusters/{name}')) return named?.name === (event.cluster ?? event.name)
+  return true
+}
+
+// keepFresh asks again for what events have changed. It returns what ends it.
+export function keepFresh(queries: QueryClient, every = 1000): () => void {
+  let pending: (StreamEvent | null)[] = []
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const refresh = () => {
+    const events = pending
+    pending = []
+    timer = undefined
+    const stale = (q: Query) => events.some((e) => e === null || touches(e, q.queryKey))
+    // An answer under way may be from before the event. It is not thrown away, or a slow one would never be seen; it
+    // is asked for once more when it is there.
+    const busy = queries
+      .getQueryCache()
+      .getAll()
+      .some((q) => q.state.fetchStatus === 'fetching' && stale(q))
+    void queries.invalidateQueries({ predicate: stale }, { cancelRefetch: false })
+    if (busy) {
+      pending = events.filter((e, i) => e !== null || events.indexOf(null) === i)
+      timer = setTimeout(refresh, every)
+    }
+  }
+  const off = onEvent((event) => {
+    pending.push(event)
+    timer ??= setTimeout(refresh, every)
+  })
+  return () => {
+    off()
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,47 @@
+import type { RouteObject } from 'react-router'
+import { Root } from './root'
+import { Broken, NotFound } from './broken'
+
+// page loads a page when it is first opened.
+function page(load: () => Promise<{ default: React.ComponentType }>): Pick<RouteObject, 'lazy'> {
+  return { lazy: async () => ({ Component: (await load()).default }) }
+}
+
+export const routes: RouteObject[] = [
+  {
+    path: '/',
+    Component: Root,
+    ErrorBoundary: Broken,
+    HydrateFallback: () => null,
+    children: [
+      {
+        ErrorBoundary: Broken,
+        children: [
+          { index: true, ...page(() => import('../pages/inbox')) },
+          { path: 'clusters', ...page(() => import('../pages/clusters')) },
+          { path: 'clusters/new', ...page(() => import('../pages/newCluster')) },
+          { path: 'clusters/:name/:tab?', ...page(() => import('../pages/cluster')) },
+          { path: 'clusters/:name/maintenance', ...page(() => import('../pages/maintenance')) },
+          { path: 'clusters/:name/nodes/:node', ...page(() => import('../pages/node')) },
+          { path: 'plans', ...page(() => import('../pages/plans')) },
+          { path: 'plans/:id/:tab?', ...page(() => import('../pages/plan')) },
+          { path: 'plans/:id/steps/:step', ...page(() => import('../pages/step')) },
+          { path: 'campaigns', ...page(() => import('../pages/campaigns')) },
+          { path: 'campaigns/:id', ...page(() => import('../pages/campaign')) },
+          { path: 'documents/:kind?', ...page(() => import('../pages/documents')) },
+          { path: 'documents/:kind/:name', ...page(() => import('../pages/document')) },
+          { path: 'apply', ...page(() => import('../pages/apply')) },
+          { path: 'infrastructure/:tab?', ...page(() => import('../pages/infrastructure')) },
+          { path: 'images/import', ...page(() => import('../pages/imageImport')) },
+          { path: 'schedules', ...page(() => import('../pages/schedules')) },
+          { path: 'activity', ...page(() => import('../pages/activity')) },
+          { path: 'users', ...page(() => import('../pages/users')) },
+          { path: 'approve', ...page(() => import('../pages/approve')) },
+          { path: 'users/:tab?', ...page(() => import('../pages/users')) },
+          { path: 'settings', ...page(() => import('../pages/settings')) },
+          { path: '*', Component: NotFound },
+        ],
+      },
+    ],
+  },
+]

@@ -1,0 +1,212 @@
+import {
+  Dropdown,
+  DropdownItem,
+  DropdownList,
+  Label,
+  Masthead,
+  MastheadBrand,
+  MastheadContent,
+  MastheadLogo,
+  MastheadMain,
+  MastheadToggle,
+  MenuToggle,
+  Nav,
+  NavItem,
+  NavList,
+  Page,
+  PageSidebar,
+  PageSidebarBody,
+  PageToggleButton,
+  SkipToContent,
+  Toolbar,
+  ToolbarContent,
+  ToolbarGroup,
+  ToolbarItem,
+} from '@patternfly/react-core'
+import { BarsIcon, MoonIcon, SearchIcon, SunIcon, UserIcon } from '@patternfly/react-icons'
+import { Button } from '@patternfly/react-core'
+import { useState } from 'react'
+import { Link, Outlet, useLocation, useNavigate } from 'react-router'
+import { client } from '../api/client'
+import { useLiveness } from '../api/stream'
+import { sees, useMe, type Me } from './me'
+import { Palette, usePalette } from './palette'
+import { setTheme, useTheme } from './theme'
+
+export interface Place {
+  to: string
+  text: string
+  for?: Parameters<typeof sees>[1]
+}
+
+export const places: Place[] = [
+  { to: '/', text: 'Inbox' },
+  { to: '/clusters', text: 'Clusters' },
+  { to: '/plans', text: 'Plans' },
+  { to: '/campaigns', text: 'Campaigns' },
+  { to: '/infrastructure', text: 'Infrastructure', for: 'infrastructure' },
+  { to: '/documents', text: 'Documents', for: 'documents' },
+  { to: '/schedules', text: 'Schedules', for: 'schedules' },
+  { to: '/activity', text: 'Activity', for: 'activity' },
+  { to: '/users', text: 'Users', for: 'users' },
+  { to: '/settings', text: 'Settings' },
+]
+
+export function placesOf(me: Me): Place[] {
+  return places.filter((p) => !p.for || sees(me, p.for))
+}
+
+export function Shell() {
+  const palette = usePalette()
+  return (
+    <Page
+      className="shell"
+      isManagedSidebar
+      mainContainerId="main"
+      masthead={<Head onSearch={palette.open} />}
+      sidebar={<Side />}
+      skipToContent={<SkipToContent href="#main">Skip to the page</SkipToContent>}
+    >
+      <Outlet />
+      {palette.isOpen && <Palette close={palette.close} />}
+    </Page>
+  )
+}
+
+function Head({ onSearch }: { onSearch: () => void }) {
+  return (
+    <Masthead>
+      <MastheadMain>
+        <MastheadToggle>
+          <PageToggleButton variant="plain" aria-label="Navigation">
+            <BarsIcon />
+          </PageToggleButton>
+        </MastheadToggle>
+        <MastheadBrand>
+          <MastheadLogo
+            component={(props) => (
+              <Link {...props} to="/" aria-label="Director: inbox">
+                <img src="/favicon.svg" alt="" width="24" height="24" />
+                <strong>Director</strong>
+              </Link>
+            )}
+          />
+        </MastheadBrand>
+      </MastheadMain>
+      <MastheadContent>
+        <Toolbar isStatic>
+          <ToolbarContent>
+            <ToolbarGroup align={{ default: 'alignEnd' }}>
+              <ToolbarItem>
+                <Freshness />
+              </ToolbarItem>
+              <ToolbarItem>
+                <Button variant="control" icon={<SearchIcon />} onClick={onSearch} aria-label="Go to (Ctrl-K)">
+                  <span className="go-to">Go to</span>
+                </Button>
+              </ToolbarItem>
+              <ToolbarItem>
+                <ThemeButton />
+              </ToolbarItem>
+              <ToolbarItem>
+                <UserMenu />
+              </ToolbarItem>
+            </ToolbarGroup>
+          </ToolbarContent>
+        </Toolbar>
+      </MastheadContent>
+    </Masthead>
+  )
+}
+
+// Freshness says that what is shown changes by itself, or as of when it is true.
+function Freshness() {
+  const { live, since } = useLiveness()
+  return (
+    <span role="status">
+      {live ? (
+        <Label color="green" isCompact variant="outline">
+          live
+        </Label>
+      ) : (
+        <Label color="orange" isCompact variant="outline">
+          as of {since.toLocaleTimeString()}
+        </Label>
+      )}
+    </span>
+  )
+}
+
+function ThemeButton() {
+  const theme = useTheme()
+  const dark = theme === 'dark' || (theme === 'system' && matchMedia('(prefers-color-scheme: dark)').matches)
+  return (
+    <Button
+      variant="plain"
+      aria-label={dark ? 'Light theme' : 'Dark theme'}
+      icon={dark ? <SunIcon /> : <MoonIcon />}
+      onClick={() => setTheme(dark ? 'light' : 'dark')}
+    />
+  )
+}
+
+function UserMenu() {
+  const me = useMe()
+  const navigate = useNavigate()
+  const [open, setOpen] = useState(false)
+  const leave = async () => {
+    await client.POST('/logout').catch(() => undefined)
+    location.assign('/')
+  }
+  return (
+    <Dropdown
+      isOpen={open}
+      onOpenChange={setOpen}
+      onSelect={() => setOpen(false)}
+      popperProps={{ position: 'right' }}
+      toggle={(ref) => (
+        <MenuToggle
+          ref={ref}
+          isExpanded={open}
+          onClick={() => setOpen(!open)}
+          icon={<UserIcon />}
+          aria-label={`User ${me.user}`}
+        >
+          <span className="user-name">{me.user}</span>
+        </MenuToggle>
+      )}
+    >
+      <DropdownList>
+        <DropdownItem isAriaDisabled description={me.role}>
+          {me.user}
+        </DropdownItem>
+        <DropdownItem onClick={() => void navigate('/settings')}>Settings</DropdownItem>
+        <DropdownItem to="/docs/" target="_blank">
+          Manual
+        </DropdownItem>
+        <DropdownItem onClick={() => void leave()}>Log out</DropdownItem>
+      </DropdownList>
+    </Dropdown>
+  )
+}
+
+function Side() {
+  const me = useMe()
+  const { pathname } = useLocation()
+  const here = (to: string) => (to === '/' ? pathname === '/' : pathname === to || pathname.startsWith(to + '/'))
+  return (
+    <PageSidebar>
+      <PageSidebarBody>
+        <Nav aria-label="Pages">
+          <NavList>
+            {placesOf(me).map((p) => (
+              <NavItem key={p.to} isActive={here(p.to)}>
+                <Link to={p.to}>{p.text}</Link>
+              </NavItem>
+            ))}
+          </NavList>
+        </Nav>
+      </PageSidebarBody>
+    </PageSidebar>
+  )
+}

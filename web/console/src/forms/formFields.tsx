@@ -1,0 +1,106 @@
+import {
+  FormGroup,
+  FormHelperText,
+  FormSelect,
+  FormSelectOption,
+  HelperText,
+  HelperTextItem,
+  TextInput,
+} from '@patternfly/react-core'
+import type { Field } from './fields'
+import type { Kind } from './kinds'
+import type { Mark } from './places'
+import { get, partOf, set, type Value } from './tree'
+
+interface FormFieldsProps {
+  kind: Kind
+  fields: Field[]
+  text: string
+  names: (kind: Kind) => string[] // of documents that a field may name
+  marks: Mark[]
+  edit: (text: string) => void
+}
+
+// FormFields edit the text. They keep nothing themselves: what they show is what the text says.
+export function FormFields({ kind, fields, text, names, marks, edit }: FormFieldsProps) {
+  const name = partOf(text, kind)?.name ?? ''
+  return fields
+    .filter((f) => !f.when || f.when(text, kind))
+    .map((f) => {
+      const pointer = '/' + f.path.join('/')
+      const wrong = marks.filter((m) => m.pointer === pointer && m.document === `${kind}/${name}`)
+      return (
+        <OneField
+          key={pointer}
+          id={`${kind}${pointer}`}
+          of={f.of ? { ...f, type: 'choice', options: names(f.of).map((n) => [n, n]) } : f}
+          value={get(text, kind, f.path)}
+          wrong={wrong}
+          // A name that is cleared to be typed again keeps its place.
+          change={(v) => edit(set(text, kind, f.path, v ?? (f.path.at(-1) === 'name' ? '' : undefined)))}
+        />
+      )
+    })
+}
+
+interface OneFieldProps {
+  id: string
+  of: Field
+  value: Value | undefined
+  wrong: Mark[]
+  change: (value: Value | undefined) => void
+}
+
+// typed is what a person has typed, as the document has it: a number where the field is one.
+export function typed(of: Pick<Field, 'type' | 'options'>, text: string): Value | undefined {
+  if (text === '') return undefined
+  const number = of.type === 'number' || (of.options?.length && of.options.every(([v]) => /^\d+$/.test(v)))
+  return number && /^\d+$/.test(text) ? Number(text) : text
+}
+
+function OneField({ id, of, value, wrong, change }: OneFieldProps) {
+  const shown = value === undefined ? '' : String(value)
+  const validated = wrong.length > 0 ? 'error' : 'default'
+  const known = of.options?.some(([v]) => v === shown)
+  return (
+    <FormGroup label={of.label} fieldId={id}>
+      {of.type === 'choice' ? (
+        <FormSelect
+          id={id}
+          value={shown}
+          validated={validated}
+          aria-describedby={`${id}-help`}
+          onChange={(_, v) => change(typed(of, v))}
+        >
+          {!known && <FormSelectOption value={shown} label={shown || 'Choose'} />}
+          {of.options?.map(([v, text]) => (
+            <FormSelectOption key={v} value={v} label={text} />
+          ))}
+        </FormSelect>
+      ) : (
+        <TextInput
+          id={id}
+          value={shown}
+          validated={validated}
+          inputMode={of.type === 'number' ? 'numeric' : undefined}
+          placeholder={of.empty}
+          autoComplete="off"
+          spellCheck={false}
+          aria-describedby={`${id}-help`}
+          onChange={(_, v) => change(typed(of, v))}
+        />
+      )}
+      <FormHelperText id={`${id}-help`}>
+        <HelperText>
+          {wrong.map((m, i) => (
+            <HelperTextItem key={i} variant="error">
+              {m.message}
+              {m.hint && ` – ${m.hint}`}
+            </HelperTextItem>
+          ))}
+          {wrong.length === 0 && of.help && <HelperTextItem>{of.help}</HelperTextItem>}
+        </HelperText>
+      </FormHelperText>
+    </FormGroup>
+  )
+}

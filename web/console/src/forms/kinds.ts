@@ -1,0 +1,24 @@
+export type Kind =
+  | 'Provider'
+  | 'Image'
+  | 'Release'
+  | 'Network'
+  | 'Project'
+  | 'Cluster'
+  | 'Schedule'
+  | 'IdentityProvider'
+  | 'Grant'
+  | 'BackupTarget'
+
+export const kinds: Kind[] = [
+  'Cluster',
+  'Provider',
+  'Network',
+  'Image',
+  'Release',
+  'Project',
+  'Schedule',
+  'Grant',
+  'IdentityProvider',
+  'BackupTarget',
+]

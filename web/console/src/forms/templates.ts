@@ -1,0 +1,102 @@
+// What a new document of each kind begins with. The end-to-end test checks each of them against a director.
+import type { Kind } from './kinds'
+
+const head = (kind: string, name: string) => `apiVersion: kaas/v1\nkind: ${kind}\nmetadata:\n  name: ${name}\nspec:\n`
+
+export const templates: Record<Kind, string> = {
+  Provider: `# A hypervisor. Its passwords are kept apart, under Infrastructure, Credentials.
+${head('Provider', 'lab')}  type: libvirt
+  libvirt:
+    hosts:
+      - name: host1
+        uri: qemu:///system
+        pool: default
+`,
+  Network: `# The nodes' network, with the addresses that the director may give to nodes.
+${head('Network', 'net1')}  provider: lab
+  mode: open
+  cidr: 10.88.0.0/24
+  gateway: 10.88.0.1
+  pool:
+    from: 10.88.0.10
+    to: 10.88.0.99
+`,
+  Image: `# What nodes start from. source names a file of the director; an image that was imported needs none.
+${head('Image', 'debian12-k8s-1.37')}  source: /var/lib/director/images/node.qcow2
+  sha256: "0000000000000000000000000000000000000000000000000000000000000000"
+  kubernetes: v1.37.0
+`,
+  Release: `# The images and packages of a version of Kubernetes, as a release bundle on the director.
+${head('Release', 'k8s-1.37')}  bundle: /var/lib/director/releases/1.37
+  kubernetes: v1.37.0
+`,
+  Project: `# Who shares clusters, and how much they may use.
+${head('Project', 'web')}  description: The shop and what belongs to it
+  quota:
+    clusters: 5
+    machines: 40
+    cpus: 160
+    memory: 640GiB
+`,
+  Cluster: `# What is left out has defaults: the manual, under Reference, has them all.
+${head('Cluster', 'demo')}  release: k8s-1.37
+  provider: lab
+  image: debian12-k8s-1.37
+  network: net1
+  masters:
+    count: 1     # 3 outlive a host; api.vip is then an address of the network that is outside of its pool
+    size: auto   # CPUs and memory by the number of workers
+    disk: 30GiB
+  workers:
+    - name: worker
+      count: 3
+      cpus: 4
+      memory: 8GiB
+      disk: 60GiB
+`,
+  Schedule: `# What the director does at certain times.
+${head('Schedule', 'drift')}  cron: 45 3 * * *
+  timeZone: UTC
+  job:
+    name: drift
+`,
+  BackupTarget: `# Where backups of clusters are kept. Clusters name it in spec.backup.targets.
+${head('BackupTarget', 'offsite')}  type: directory
+  directory: /srv/director/backups/offsite
+  retention:
+    count: 14
+`,
+  Grant: `# What users may do in a project or on a cluster, beyond their role.
+${head('Grant', 'web-team')}  users: [ann]
+  role: operator
+  project: web
+`,
+  IdentityProvider: `# Where people log in besides the director. Its secret is set under Infrastructure, Credentials.
+${head('IdentityProvider', 'corp')}  type: oidc
+  title: Company account
+  issuer: https://sso.example.org/realms/corp
+  credentials: corp-sso
+  groupsClaim: groups
+  roles:
+    - group: k8s-admins
+      role: admin
+`,
+}
+
+// vsphereTemplate is a provider of the other type.
+export const vsphereTemplate = `# A vCenter. Its password is kept apart, as credentials.
+${head('Provider', 'vcenter')}  type: vsphere
+  vsphere:
+    url: https://vcenter.example.org/sdk
+    credentials: vcenter
+    datacenter: DC1
+    cluster: Cluster1
+    datastores:
+      - datastore1
+`
+
+// imageDocument is the document of an image that was imported: its checksum finds it.
+export function imageDocument(sha256: string, kubernetes: string): string {
+  const name = `debian12-k8s-${kubernetes.replace(/^v/, '')}`
+  return `${head('Image', name)}  sha256: "${sha256}"\n  kubernetes: ${kubernetes}\n`
+}

@@ -1,0 +1,231 @@
+import { Button, Card, CardBody, CardTitle, Label, Nav, NavItem, NavList, Spinner } from '@patternfly/react-core'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react'
+import { Link } from 'react-router'
+import { client, json, list } from '../api/client'
+import { must } from '../api/must'
+import { readDraft, writeDraft } from '../forms/draft'
+import { beginning, grounds, type Known } from '../forms/first'
+import type { Mark } from '../forms/places'
+import { broken, lineOf, partOf } from '../forms/tree'
+import { Actions } from '../ui/actions'
+import { Alert } from '../ui/alert'
+import { Command, quoted } from '../ui/command'
+import { LinkButton } from '../ui/linkButton'
+import { Answer, Page } from '../ui/page'
+import { ProblemAlert } from '../ui/problem'
+import { save } from '../ui/save'
+import { useFilters } from '../ui/url'
+import { Outcome, send, useDryRun } from './applied'
+import { usePlan } from './cluster'
+import { ClusterStep, GroundStep } from './newClusterSteps'
+
+const Editor = lazy(() => import('../forms/editor'))
+const draft = 'new cluster'
+
+const steps = [
+  { key: 'provider', title: 'Provider', kinds: ['Provider'] },
+  { key: 'network', title: 'Network', kinds: ['Network'] },
+  { key: 'image', title: 'Image and release', kinds: ['Image', 'Release'] },
+  { key: 'cluster', title: 'Cluster', kinds: ['Cluster'] },
+  { key: 'review', title: 'Look at it, and store it', kinds: [] },
+] as const
+
+async function known(): Promise<Known> {
+  const names = await Promise.all(
+    grounds.map(async (kind) => {
+      const answer = await must(
+        client.GET('/documents/{kind}', { params: { path: { kind }, query: { limit: 200, fields: ['name'] } } }),
+      )
+      return [kind, list(json(answer).items).map((d) => d.name)] as const
+    }),
+  )
+  return Object.fromEntries(names) as Known
+}
+
+// NewCluster leads from a hypervisor to a cluster. Its only state is the text of the documents.
+export default function NewCluster() {
+  const asked = useQuery({ queryKey: ['new cluster', 'known'], queryFn: known, staleTime: 0, gcTime: 0 })
+  return (
+    <Page title="New cluster" above={[{ to: '/clusters', text: 'Clusters' }]}>
+      <Answer of={asked}>{(k) => <Wizard known={k} />}</Answer>
+    </Page>
+  )
+}
+
+function Wizard({ known }: { known: Known }) {
+  const filters = useFilters()
+  const [from] = useState(() => beginning(known))
+  const [text, setText] = useState(() => readDraft(draft)?.text ?? from)
+  const [restored, setRestored] = useState(text !== from)
+  const { checked, marks, current } = useDryRun(text)
+  const first = steps.findIndex((s) => s.kinds.some((k) => k === 'Cluster' || known[k].length === 0))
+  const named = steps.findIndex((s) => s.key === filters.get('step'))
+  const at = named >= 0 ? named : first
+  const step = steps[at] ?? steps[0]
+  const edit = (now: string) => {
+    setText(now)
+    writeDraft(draft, now === from ? undefined : { text: now })
+  }
+  // A step begins at its beginning, for the eyes and for the Tab key.
+  const form = useRef<HTMLDivElement>(null)
+  const gone = useRef(step)
+  useEffect(() => {
+    if (gone.current === step) return
+    gone.current = step
+    form.current?.focus({ preventScroll: true })
+    form.current?.parentElement?.parentElement?.scrollIntoView({ block: 'start' })
+  }, [step])
+  const error = broken(text)
+  const of = (kind: string) => marks.filter((m) => m.document.startsWith(`${kind}/`))
+  const next = steps[at + 1]
+  // The text is scrolled to the document of a step when one goes there, and not while it is edited.
+  const shown = useMemo(() => {
+    const own = step.kinds.map((k) => partOf(text, k)).find((p) => p !== undefined)
+    return own && Math.max(1, lineOf(text, own.kind, own.name, []) - 1) // with the comment above it
+  }, [step])
+  return (
+    <div className="stack">
+      {restored && (
+        <Alert
+          isInline
+          variant="info"
+          title="This is the draft that you left here."
+          actionLinks={
+            <Button
+              variant="link"
+              isInline
+              onClick={() => {
+                edit(from)
+                setRestored(false)
+              }}
+            >
+              Start again
+            </Button>
+          }
+        />
+      )}
+      <Steps at={at} text={text} marks={marks} />
+      <div className="split">
+        <div className="stack step" ref={form} tabIndex={-1}>
+          {error && (
+            <Alert isInline variant="danger" title={`Line ${error.line} is no YAML: ${error.message}`}>
+              Form fields are back when it can be read.
+            </Alert>
+          )}
+          {!error &&
+            step.kinds.map((kind) =>
+              kind === 'Cluster' ? (
+                <ClusterStep key={kind} text={text} edit={edit} known={known} marks={of(kind)} />
+              ) : (
+                <GroundStep key={kind} kind={kind} text={text} edit={edit} known={known} marks={of(kind)} />
+              ),
+            )}
+          {step.key === 'review' && (
+            <Review
+              text={text}
+              ready={current && checked.data !== undefined}
+              outcome={<Outcome checked={checked.data} failed={checked.error} marks={marks} />}
+            />
+          )}
+          <Actions>
+            {next && (
+              <LinkButton variant={step.key === 'cluster' ? 'primary' : 'secondary'} to={`?step=${next.key}`}>
+                Next: {next.title}
+              </LinkButton>
+            )}
+            {at > 0 && (
+              <LinkButton variant="link" to={`?step=${steps[at - 1]?.key ?? ''}`}>
+                Back
+              </LinkButton>
+            )}
+          </Actions>
+        </div>
+        <div className="stack">
+          <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
+            <Editor text={text} onChange={edit} marks={marks} label="Documents" line={shown} />
+          </Suspense>
+          <p className="hint">
+            The form writes this text, and shows what you write here. Escape and then Tab leaves the editor.
+          </p>
+        </div>
+      </div>
+    </div>
+  )
+}
+
+function Steps({ at, text, marks }: { at: number; text: string; marks: Mark[] }) {
+  return (
+    <Nav aria-label="Steps" variant="horizontal-subnav" className="tabs">
+      <NavList>
+        {steps.map((s, i) => {
+          const wrong = marks.filter((m) => s.kinds.some((k) => m.document.startsWith(`${k}/`))).length
+          const here = s.kinds.some((k) => partOf(text, k))
+          return (
+            <NavItem key={s.key} isActive={i === at}>
+              <Link to={`?step=${s.key}`} aria-current={i === at ? 'step' : undefined}>
+                {i + 1}. {s.title}{' '}
+                {wrong > 0 && (
+                  <Label isCompact color="red">
+                    {wrong} to fix
+                  </Label>
+                )}
+                {wrong === 0 && !here && s.kinds.length > 0 && (
+                  <Label isCompact color="green">
+                    is there
+                  </Label>
+                )}
+              </Link>
+            </NavItem>
+          )
+        })}
+      </NavList>
+    </Nav>
+  )
+}
+
+// Review stores the documents, and then makes the plan of the cluster.
+function Review({ text, ready, outcome }: { text: string; ready: boolean; outcome: React.ReactNode }) {
+  const queries = useQueryClient()
+  const name = partOf(text, 'Cluster')?.name ?? ''
+  const plan = usePlan(name)
+  const [busy, setBusy] = useState(false)
+  const [sent, setSent] = useState<string>() // what was stored: it may be changed when no plan could be made of it
+  const stored = sent === text
+  const [failed, setFailed] = useState<unknown>()
+  const go = async () => {
+    setBusy(true)
+    setFailed(undefined)
+    try {
+      if (!stored) await send(text, false)
+      setSent(text)
+      writeDraft(draft, undefined)
+      void queries.invalidateQueries({ predicate: (q) => q.queryKey[0] === 'get' })
+      await plan({})
+    } catch (err) {
+      setFailed(err)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <Card component="section">
+      <CardTitle component="h2">Store the documents, and make the plan</CardTitle>
+      <CardBody className="stack">
+        {outcome}
+        {stored && <Alert isInline variant="success" title="The documents are stored." role="status" />}
+        {failed !== undefined && <ProblemAlert of={failed} />}
+        <p className="hint">No VM is made before you have read the plan and started it.</p>
+        <Actions>
+          <Button isDisabled={busy || !(ready || stored) || name === ''} isLoading={busy} onClick={() => void go()}>
+            Store and plan
+          </Button>
+          <Button variant="secondary" onClick={() => save('documents.yaml', text, 'application/yaml')}>
+            Download YAML
+          </Button>
+        </Actions>
+        <Command>{`directorctl apply -f documents.yaml && directorctl plan ${quoted(name)}`}</Command>
+      </CardBody>
+    </Card>
+  )
+}

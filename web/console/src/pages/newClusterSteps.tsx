@@ -1,0 +1,270 @@
+import {
+  Button,
+  Card,
+  CardBody,
+  CardTitle,
+  Content,
+  Form,
+  FormGroup,
+  FormSelect,
+  FormSelectOption,
+  Radio,
+} from '@patternfly/react-core'
+import { useState } from 'react'
+import { Link } from 'react-router'
+import { api, list } from '../api/client'
+import { useMe } from '../app/me'
+import { autoSize, fields, poolFields, sizes, workersOf } from '../forms/fields'
+import { describe, providerType, referred, refer, rename, useKnown, type Ground, type Known } from '../forms/first'
+import { FormFields } from '../forms/formFields'
+import type { Kind } from '../forms/kinds'
+import type { Mark } from '../forms/places'
+import { add, drop, get, partOf, set } from '../forms/tree'
+import { Actions } from '../ui/actions'
+import { SetDialog } from './credentials'
+
+interface StepProps {
+  text: string
+  edit: (text: string) => void
+  known: Known
+  marks: Mark[]
+}
+
+const words: Record<Ground, [title: string, text: string]> = {
+  Provider: ['The hypervisor', 'Where VMs run: hosts with libvirt, or a vCenter.'],
+  Network: ['The network of the nodes', 'The director gives addresses of it to nodes. They must be free.'],
+  Image: ['The image', 'What nodes start from. It carries the programs of one version of Kubernetes.'],
+  Release: ['The release', 'The images and packages of the same version of Kubernetes, as a bundle on the director.'],
+}
+
+// namesOf are the documents of a kind that a field may name: those of the director, and the one of the text.
+function namesOf(text: string, known: Known): (kind: Kind) => string[] {
+  return (kind) => {
+    const own = partOf(text, kind)?.name
+    return [...new Set([...(own ? [own] : []), ...(known[kind as Ground] ?? [])])]
+  }
+}
+
+// renaming has what names the document follow when its name is changed in the form.
+function renaming(kind: Kind, text: string, edit: (text: string) => void): (now: string) => void {
+  return (now) => {
+    const name = get(now, kind, ['metadata', 'name'])
+    edit(name !== get(text, kind, ['metadata', 'name']) && name !== undefined ? rename(now, kind, String(name)) : now)
+  }
+}
+
+// GroundStep takes a document that is there, or describes one.
+export function GroundStep({ kind, text, edit, known, marks }: StepProps & { kind: Ground }) {
+  const own = partOf(text, kind) !== undefined
+  const names = known[kind]
+  const [title, about] = words[kind]
+  return (
+    <Card component="section">
+      <CardTitle component="h2">{title}</CardTitle>
+      <CardBody className="stack">
+        <Content component="p">{about}</Content>
+        <Form onSubmit={(e) => e.preventDefault()}>
+          {names.length > 0 && (
+            <>
+              <Radio
+                id={`${kind}-known`}
+                name={`${kind}-which`}
+                label="Use one that is there"
+                isChecked={!own}
+                onChange={() => edit(useKnown(text, kind, names[0] ?? ''))}
+              />
+              <Radio
+                id={`${kind}-new`}
+                name={`${kind}-which`}
+                label="Describe a new one"
+                isChecked={own}
+                onChange={() => edit(describe(text, kind))}
+              />
+            </>
+          )}
+          {!own && (
+            <FormGroup label={kind} fieldId={`${kind}-name`}>
+              <FormSelect
+                id={`${kind}-name`}
+                value={referred(text, kind)}
+                onChange={(_, v) => edit(refer(text, kind, v))}
+              >
+                {names.map((n) => (
+                  <FormSelectOption key={n} value={n} label={n} />
+                ))}
+              </FormSelect>
+            </FormGroup>
+          )}
+          {own && kind === 'Provider' && <ProviderType text={text} edit={edit} />}
+          {own && kind === 'Image' && <Imported text={text} edit={edit} />}
+          {own && (
+            <FormFields
+              kind={kind}
+              fields={fields[kind] ?? []}
+              text={text}
+              names={namesOf(text, known)}
+              marks={marks}
+              edit={renaming(kind, text, edit)}
+            />
+          )}
+          {own && kind === 'Provider' && <SetCredentials text={text} />}
+        </Form>
+      </CardBody>
+    </Card>
+  )
+}
+
+function ProviderType({ text, edit }: { text: string; edit: (text: string) => void }) {
+  return (
+    <FormGroup label="What runs the VMs" fieldId="provider-type">
+      <FormSelect
+        id="provider-type"
+        value={String(get(text, 'Provider', ['spec', 'type']) ?? '')}
+        onChange={(_, v) => edit(providerType(text, v))}
+      >
+        <FormSelectOption value="libvirt" label="Hosts with libvirt and QEMU" />
+        <FormSelectOption value="vsphere" label="vSphere" />
+      </FormSelect>
+    </FormGroup>
+  )
+}
+
+// SetCredentials keeps the password of a vCenter: it is sent at once, and is never part of the text.
+function SetCredentials({ text }: { text: string }) {
+  const me = useMe()
+  const [open, setOpen] = useState(false)
+  const [done, setDone] = useState(false)
+  const name = get(text, 'Provider', ['spec', 'vsphere', 'credentials'])
+  if (name === undefined || me.role !== 'admin') return null
+  return (
+    <div>
+      <Button variant="secondary" onClick={() => setOpen(true)}>
+        Set the credentials {name}
+      </Button>
+      {done && <span role="status"> They are set.</span>}
+      {open && <SetDialog name={String(name)} close={() => setOpen(false)} changed={() => setDone(true)} />}
+    </div>
+  )
+}
+
+// Imported offers the images that the director has and that no document names yet.
+function Imported({ text, edit }: { text: string; edit: (text: string) => void }) {
+  const asked = api.useQuery('get', '/images', {})
+  const free = list(asked.data?.items).filter((i) => !i.name)
+  const take = (sha256: string) => {
+    const image = free.find((i) => i.sha256 === sha256)
+    if (!image) return
+    const own = set(set(text, 'Image', ['spec', 'sha256'], sha256), 'Image', ['spec', 'source'], undefined)
+    edit(image.kubernetes ? set(own, 'Image', ['spec', 'kubernetes'], image.kubernetes) : own)
+  }
+  return (
+    <>
+      {free.length > 0 && (
+        <FormGroup label="An image that was imported" fieldId="imported">
+          <FormSelect
+            id="imported"
+            value={String(get(text, 'Image', ['spec', 'sha256']) ?? '')}
+            onChange={(_, v) => take(v)}
+          >
+            <FormSelectOption value="" label="Choose" />
+            {free.map((i) => (
+              <FormSelectOption
+                key={i.sha256}
+                value={i.sha256}
+                label={`${i.kubernetes ?? ''} ${i.sha256.slice(0, 16)}`}
+              />
+            ))}
+          </FormSelect>
+        </FormGroup>
+      )}
+      <p>
+        <Link to="/images/import">Import an image</Link>; what is filled in here stays.
+      </p>
+    </>
+  )
+}
+
+export function ClusterStep({ text, edit, known, marks }: StepProps) {
+  const names = namesOf(text, known)
+  const change = renaming('Cluster', text, edit)
+  const pools = Number(get(text, 'Cluster', ['spec', 'workers']) ?? 0)
+  return (
+    <>
+      <Card component="section">
+        <CardTitle component="h2">The cluster</CardTitle>
+        <CardBody>
+          <Form onSubmit={(e) => e.preventDefault()}>
+            <FormFields
+              kind="Cluster"
+              fields={(fields.Cluster ?? []).slice(0, 7)}
+              text={text}
+              names={names}
+              marks={marks}
+              edit={change}
+            />
+            <Size text={text} edit={edit} />
+            <FormFields
+              kind="Cluster"
+              fields={(fields.Cluster ?? []).slice(7)}
+              text={text}
+              names={names}
+              marks={marks}
+              edit={change}
+            />
+          </Form>
+        </CardBody>
+      </Card>
+      {Array.from({ length: pools }, (_, i) => (
+        <Card component="section" key={i}>
+          <CardTitle component="h2">
+            Pool of workers {String(get(text, 'Cluster', ['spec', 'workers', i, 'name']) ?? '')}
+          </CardTitle>
+          <CardBody>
+            <Form onSubmit={(e) => e.preventDefault()}>
+              <FormFields kind="Cluster" fields={poolFields(i)} text={text} names={names} marks={marks} edit={edit} />
+              <Actions>
+                <Button variant="link" isDanger onClick={() => edit(drop(text, 'Cluster', ['spec', 'workers', i]))}>
+                  Leave this pool out
+                </Button>
+              </Actions>
+            </Form>
+          </CardBody>
+        </Card>
+      ))}
+      <Button
+        variant="secondary"
+        onClick={() => edit(add(text, 'Cluster', ['spec', 'workers'], { name: `pool${pools + 1}`, count: 1 }))}
+      >
+        Add a pool of workers
+      </Button>
+    </>
+  )
+}
+
+// Size is a preset of the masters' CPUs and memory. Numbers that are written out win, so a preset takes them away.
+function Size({ text, edit }: { text: string; edit: (text: string) => void }) {
+  const size = String(get(text, 'Cluster', ['spec', 'masters', 'size']) ?? '')
+  const workers = workersOf(text)
+  const { cpus, memoryGB } = autoSize(workers)
+  const choose = (v: string) => {
+    const sized = set(text, 'Cluster', ['spec', 'masters', 'size'], v === '' ? undefined : v)
+    if (v === '') return edit(sized)
+    const bare = set(sized, 'Cluster', ['spec', 'masters', 'cpus'], undefined)
+    edit(set(bare, 'Cluster', ['spec', 'masters', 'memory'], undefined))
+  }
+  return (
+    <FormGroup label="Size of the masters" fieldId="masters-size">
+      <FormSelect id="masters-size" value={size} onChange={(_, v) => choose(v)}>
+        <FormSelectOption value="" label="written out below" />
+        {sizes.map(([v, label]) => (
+          <FormSelectOption key={v} value={v} label={label} />
+        ))}
+      </FormSelect>
+      {size === 'auto' && (
+        <p className="hint">
+          For {workers} workers: {cpus} CPUs and {memoryGB} GB for each master.
+        </p>
+      )}
+    </FormGroup>
+  )
+}

@@ -1,0 +1,51 @@
+import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Link } from 'react-router'
+import type { Schemas } from '../api/client'
+import { share } from '../plan/plan'
+import { Status } from '../ui/status'
+import { Time } from '../ui/time'
+
+export function PlanTable({ label, plans }: { label: string; plans: Schemas['PlanSummary'][] }) {
+  return (
+    <Table role="table" aria-label={label} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={30}>Plan</Th>
+          <Th modifier="fitContent">Cluster</Th>
+          <Th width={30}>Status</Th>
+          <Th modifier="fitContent">Steps</Th>
+          <Th modifier="fitContent">By</Th>
+          <Th modifier="fitContent">Made</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {plans.map((p) => (
+          <Tr key={p.id}>
+            <Td dataLabel="Plan">
+              <Link to={`/plans/${p.id}`} className="word">
+                {p.summary || p.operation}
+              </Link>
+            </Td>
+            <Td dataLabel="Cluster">
+              <Link to={`/clusters/${p.cluster}`} className="word">
+                {p.cluster}
+              </Link>
+            </Td>
+            <Td dataLabel="Status">
+              <Status of={p.status} />
+              {p.message && <div className="hint break">{p.message}</div>}
+            </Td>
+            <Td dataLabel="Steps">
+              {p.steps_done} of {p.steps_total}
+              {p.steps_total > 0 && ` (${share(p)} %)`}
+            </Td>
+            <Td dataLabel="By">{p.created_by}</Td>
+            <Td dataLabel="Made">
+              <Time at={p.created_at} />
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  )
+}

@@ -1,0 +1,309 @@
+import {
+  Checkbox,
+  ClipboardCopy,
+  Content,
+  FormGroup,
+  FormSelect,
+  FormSelectOption,
+  TextInput,
+} from '@patternfly/react-core'
+import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { useQueryClient } from '@tanstack/react-query'
+import { useState, type ReactNode } from 'react'
+import { useParams } from 'react-router'
+import { api, client, list, type Schemas } from '../api/client'
+import { must } from '../api/must'
+import { useMe } from '../app/me'
+import { Ask, AskButton } from '../ui/ask'
+import { FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Answer, Nothing, Page } from '../ui/page'
+import { Time } from '../ui/time'
+import { PageTabs } from '../ui/tabs'
+import { useFilters } from '../ui/url'
+import { Described } from './described'
+import { Alert } from '../ui/alert'
+
+type User = Schemas['User']
+type Role = NonNullable<Schemas['NewUser']['role']>
+const roles: Role[] = ['admin', 'operator', 'user', 'auditor', 'none']
+
+const tabs = [
+  ['all', 'Users'],
+  ['grants', 'Grants'],
+  ['projects', 'Projects'],
+  ['providers', 'Identity providers'],
+] as const
+
+export default function Users() {
+  const { tab = 'all' } = useParams()
+  if (tab === 'all') return <UserList />
+  return (
+    <Page title="Users">
+      <PageTabs label="People and what they may" base="/users" at={tab} of={tabs} />
+      <div className="after">
+        {tab === 'grants' && <Described kind="Grant" />}
+        {tab === 'projects' && <Described kind="Project" />}
+        {tab === 'providers' && <Described kind="IdentityProvider" />}
+      </div>
+    </Page>
+  )
+}
+
+function UserList() {
+  const me = useMe()
+  const filters = useFilters()
+  const queries = useQueryClient()
+  const [issued, setIssued] = useState<Schemas['OneTimePassword']>()
+  const [asks, setAsks] = useState<ReactNode>()
+  const asked = api.useQuery('get', '/users', {
+    params: {
+      query: { name: filters.get('name') || undefined, continue: filters.get('continue') || undefined, limit: 100 },
+    },
+  })
+  const mayAct = me.role === 'admin' && me.scope === 'all'
+  const changed = () => queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/users' })
+  return (
+    <Page
+      title="Users"
+      actions={
+        mayAct && (
+          <NewUser
+            done={(p) => {
+              setIssued(p)
+              void changed()
+            }}
+          />
+        )
+      }
+    >
+      <PageTabs label="People and what they may" base="/users" at="all" of={tabs} />
+      {issued?.password && (
+        <Alert
+          isInline
+          variant="info"
+          title={`The one-time password of ${issued.user.name}. It is shown only here and now.`}
+        >
+          <ClipboardCopy isReadOnly isCode hoverTip="Copy" clickTip="Copied" textAriaLabel="One-time password">
+            {issued.password}
+          </ClipboardCopy>
+          {issued.expires_at && (
+            <p>
+              It is good until <Time at={issued.expires_at} />.
+            </p>
+          )}
+        </Alert>
+      )}
+      <FilterBar>
+        <TextFilter filters={filters} name="name" label="Part of the name" />
+      </FilterBar>
+      <Answer of={asked}>
+        {(u) => (
+          <>
+            {list(u.items).length === 0 ? (
+              <Nothing title="No user is like this." />
+            ) : (
+              <Table role="table" aria-label="Users" variant="compact">
+                <Thead>
+                  <Tr>
+                    <Th>User</Th>
+                    <Th>Role</Th>
+                    <Th>From</Th>
+                    <Th>Last log-in</Th>
+                    <Th>State</Th>
+                    {mayAct && <Th screenReaderText="Actions" />}
+                  </Tr>
+                </Thead>
+                <Tbody>
+                  {list(u.items).map((one) => (
+                    <Tr key={one.name}>
+                      <Td dataLabel="User" className="break">
+                        {one.name}
+                        {one.full_name && ` (${one.full_name})`}
+                      </Td>
+                      <Td dataLabel="Role">
+                        {one.role}
+                        {one.service && ', a program'}
+                      </Td>
+                      <Td dataLabel="From">{one.provider ?? 'the director'}</Td>
+                      <Td dataLabel="Last log-in">
+                        <Time at={one.login_at} />
+                      </Td>
+                      <Td dataLabel="State">
+                        {one.disabled_at ? 'disabled' : one.must_change_password ? 'has a one-time password' : 'active'}
+                      </Td>
+                      {mayAct && (
+                        <Td isActionCell>
+                          <Verbs
+                            of={one}
+                            open={setAsks}
+                            close={() => setAsks(undefined)}
+                            issued={setIssued}
+                            changed={() => void changed()}
+                          />
+                        </Td>
+                      )}
+                    </Tr>
+                  ))}
+                </Tbody>
+              </Table>
+            )}
+            <Pages filters={filters} next={u.continue} />
+          </>
+        )}
+      </Answer>
+      {asks}
+    </Page>
+  )
+}
+
+function NewUser({ done }: { done: (p: Schemas['OneTimePassword']) => void }) {
+  const [name, setName] = useState('')
+  const [role, setRole] = useState<Role>('user')
+  const [service, setService] = useState(false)
+  return (
+    <AskButton
+      ask={(close) => (
+        <Ask
+          title="New user"
+          verb="Create"
+          ready={name !== ''}
+          close={close}
+          act={async () => {
+            done(await must(client.POST('/users', { body: { name, role, service } })))
+            setName('')
+          }}
+        >
+          <FormGroup label="Name" fieldId="user-name" isRequired>
+            <TextInput id="user-name" isRequired value={name} autoComplete="off" onChange={(_, v) => setName(v)} />
+          </FormGroup>
+          <FormGroup label="Role" fieldId="user-role">
+            <RoleSelect id="user-role" role={role} set={setRole} />
+          </FormGroup>
+          <Checkbox
+            id="user-service"
+            label="A program, not a person"
+            isChecked={service}
+            onChange={(_, v) => setService(v)}
+            description="It has no password, only API tokens."
+          />
+        </Ask>
+      )}
+    >
+      New user
+    </AskButton>
+  )
+}
+
+function RoleSelect({ id, role, set }: { id: string; role: Role; set: (r: Role) => void }) {
+  return (
+    <FormSelect id={id} value={role} onChange={(_, v) => set(v as Role)}>
+      {roles.map((r) => (
+        <FormSelectOption key={r} value={r} label={r} />
+      ))}
+    </FormSelect>
+  )
+}
+
+interface VerbsProps {
+  of: User
+  open: (ask: ReactNode) => void
+  close: () => void
+  issued: (p: Schemas['OneTimePassword']) => void
+  changed: () => void
+}
+
+function Verbs({ of, open, close, issued, changed }: VerbsProps) {
+  const path = { params: { path: { name: of.name } } }
+  const ask = (title: string, verb: string, text: string, act: () => Promise<unknown>, danger = false) =>
+    open(
+      <Ask
+        title={title}
+        verb={verb}
+        danger={danger}
+        close={close}
+        act={async () => {
+          await act()
+          changed()
+        }}
+      >
+        <Content component="p">{text}</Content>
+      </Ask>,
+    )
+  const local = !of.provider && !of.service
+  return (
+    <ActionsColumn
+      aria-label={`Actions on ${of.name}`}
+      popperProps={{ position: 'right' }}
+      items={[
+        ...(of.provider
+          ? []
+          : [
+              { title: 'Change the role', onClick: () => open(<RoleDialog of={of} close={close} changed={changed} />) },
+            ]),
+        ...(local
+          ? [
+              {
+                title: 'Give a one-time password',
+                onClick: () =>
+                  ask(
+                    `Give ${of.name} a one-time password?`,
+                    'Give',
+                    'The old password and all sessions end.',
+                    async () => issued(await must(client.POST('/users/{name}/reset-password', path))),
+                  ),
+              },
+            ]
+          : []),
+        of.disabled_at
+          ? {
+              title: 'Enable',
+              onClick: () =>
+                ask(`Enable ${of.name}?`, 'Enable', 'The user can log in again.', () =>
+                  must(client.POST('/users/{name}/enable', path)),
+                ),
+            }
+          : {
+              title: 'Disable',
+              onClick: () =>
+                ask(
+                  `Disable ${of.name}?`,
+                  'Disable',
+                  'All sessions end, and no token is good any more.',
+                  () => must(client.POST('/users/{name}/disable', path)),
+                  true,
+                ),
+            },
+        {
+          title: 'Delete',
+          onClick: () =>
+            ask(
+              `Delete ${of.name}?`,
+              'Delete',
+              'What the user did stays in the audit trail.',
+              () => must(client.DELETE('/users/{name}', path)),
+              true,
+            ),
+        },
+      ]}
+    />
+  )
+}
+
+function RoleDialog({ of, close, changed }: { of: User; close: () => void; changed: () => void }) {
+  const [role, setRole] = useState<Role>(roles.find((r) => r === of.role) ?? 'none')
+  return (
+    <Ask
+      title={`Role of ${of.name}`}
+      verb="Change"
+      close={close}
+      act={async () => {
+        await must(client.POST('/users/{name}/role', { params: { path: { name: of.name } }, body: { role } }))
+        changed()
+      }}
+    >
+      <FormGroup label="Role" fieldId="role">
+        <RoleSelect id="role" role={role} set={setRole} />
+      </FormGroup>
+    </Ask>
+  )
+}

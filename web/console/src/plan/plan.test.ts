@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest'
+import { counted, effectsOf, matrixOf, share, timelineOf, troubled, verbsOf, wholeCluster, type Step } from './plan'
+
+function step(id: string, kind: string, status: string, more: Partial<Step> = {}): Step {
+  return {
+    id,
+    kind,
+    status,
+    title: id,
+    attempt: 0,
+    attempts: 3,
+    failures: 0,
+    estimate_seconds: 1,
+    timeout_seconds: 1,
+    effects: null,
+    needs: null,
+    ...more,
+  } as Step
+}
+
+describe('effectsOf', () => {
+  test('what is lost comes first, and an effect that several steps have is told once', () => {
+    const steps = [
+      step('a', 'vm.ensure', 'pending', {
+        effects: [
+          { verb: 'create', object: 'vm', name: 'n1' },
+          { verb: 'keep', object: 'disk', name: 'd' },
+        ],
+      }),
+      step('b', 'vm.ensure', 'pending', {
+        effects: [
+          { verb: 'create', object: 'vm', name: 'n1' },
+          { verb: 'delete', object: 'vm', name: 'n2', detail: 'with its disk' },
+        ],
+      }),
+      step('c', 'x', 'pending', {
+        effects: [
+          { verb: 'unheard of', object: 'vm', name: 'n3' },
+          { verb: 'evict', object: 'api', name: 'p' },
+        ],
+      }),
+    ]
+    expect(effectsOf(steps)).toEqual([
+      { verb: 'unheard of', object: 'vm', names: ['n3'] },
+      { verb: 'delete', object: 'vm', names: ['n2 (with its disk)'] },
+      { verb: 'evict', object: 'api', names: ['p'] },
+      { verb: 'create', object: 'vm', names: ['n1'] },
+      { verb: 'keep', object: 'disk', names: ['d'] },
+    ])
+  })
+})
+
+describe('matrixOf', () => {
+  test('a cell shows the step that needs a person most', () => {
+    const m = matrixOf([
+      step('push', 'release.push', 'done'),
+      step('v1', 'vm.ensure', 'done', { node: 'n1' }),
+      step('p1', 'ansible.play', 'done', { node: 'n1' }),
+      step('p2', 'ansible.play', 'failed', { node: 'n1' }),
+      step('v2', 'vm.ensure', 'running', { node: 'n2' }),
+      step('p3', 'ansible.play', 'pending', { node: 'n2' }),
+      step('back', 'vm.delete', 'pending', { node: 'n2', undoes: ['v2'] }),
+    ])
+    expect(m.phases).toEqual(['release push', 'vm ensure', 'ansible play'])
+    expect(m.rows).toEqual([
+      { node: wholeCluster, cells: [{ status: 'done', step: 'push', done: 1, total: 1 }] },
+      {
+        node: 'n1',
+        cells: [
+          undefined,
+          { status: 'done', step: 'v1', done: 1, total: 1 },
+          { status: 'failed', step: 'p2', done: 1, total: 2 },
+        ],
+      },
+      {
+        node: 'n2',
+        cells: [
+          undefined,
+          { status: 'running', step: 'v2', done: 0, total: 1 },
+          { status: 'pending', step: 'p3', done: 0, total: 1 },
+        ],
+      },
+    ])
+  })
+
+  test('of steps that are done and steps to come, those to come are shown', () => {
+    const m = matrixOf([step('a', 'k', 'done', { node: 'n' }), step('b', 'k', 'pending', { node: 'n' })])
+    expect(m.rows[0]?.cells[0]).toEqual({ status: 'pending', step: 'b', done: 1, total: 2 })
+  })
+
+  test('4,008 steps take one pass', () => {
+    const steps = Array.from({ length: 4008 }, (_, i) => step(`s${i}`, `k${i % 4}`, 'done', { node: `n${i >> 2}` }))
+    expect(matrixOf(steps).rows).toHaveLength(1002)
+  })
+})
+
+test('counted', () => {
+  expect([counted(1, 'vm'), counted(2, 'vm'), counted(2, 'network'), counted(1, 'a new object')]).toEqual([
+    '1 VM',
+    '2 VMs',
+    '2 networks',
+    '1 a new object',
+  ])
+})
+
+test('verbsOf: a plan that destroys nothing needs no approval', () => {
+  expect(verbsOf({ status: 'planned', approvals: [] })).toEqual(['start', 'discard'])
+  expect(verbsOf({ status: 'planned', approvals: ['it destroys'] })).toEqual(['approve', 'start', 'discard'])
+  expect(verbsOf({ status: 'done', approvals: null })).toEqual([])
+  expect(verbsOf({ status: 'a status of a later version', approvals: null })).toEqual([])
+})
+
+test('share is whole only when all is done', () => {
+  expect(share({ steps_done: 999, steps_total: 1000 })).toBe(99)
+  expect(share({ steps_done: 0, steps_total: 0 })).toBe(0)
+})
+
+test('troubled are those that need a person', () => {
+  const steps = ['failed', 'done', 'parked', 'stuck', 'waiting'].map((s) => step(s, 'k', s))
+  expect(troubled(steps).map((s) => s.id)).toEqual(['failed', 'parked', 'stuck'])
+})
+
+test('timelineOf: what has run, by its beginning', () => {
+  const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString()
+  const steps = [
+    step('later', 'k', 'running', { started_at: at(50) }),
+    step('first', 'k', 'done', { started_at: at(0), finished_at: at(25) }),
+    step('skewed', 'k', 'done', { started_at: at(60), finished_at: at(55) }), // a clock was set back
+    step('never', 'k', 'pending'),
+  ]
+  const bars = timelineOf({ started_at: at(0) }, steps, new Date(at(100)))
+  expect(bars.map((b) => [b.step.id, b.after, b.took, b.from, b.width])).toEqual([
+    ['first', 0, 25, 0, 25],
+    ['later', 50, 50, 50, 50],
+    ['skewed', 60, 0, 60, 0.3],
+  ])
+  expect(timelineOf({}, steps, new Date())).toEqual([])
+})

@@ -1,0 +1,108 @@
+// Statuses as labels: a colour, a symbol and the word, so that none of them carries the meaning alone.
+import { Label, type LabelProps } from '@patternfly/react-core'
+import {
+  BanIcon,
+  CheckCircleIcon,
+  ExclamationCircleIcon,
+  ExclamationTriangleIcon,
+  InProgressIcon,
+  PauseCircleIcon,
+  PendingIcon,
+  UserIcon,
+} from '@patternfly/react-icons'
+import type { ReactNode } from 'react'
+
+interface Look {
+  color: LabelProps['color']
+  icon: ReactNode
+}
+
+const good: Look = { color: 'green', icon: <CheckCircleIcon /> }
+const bad: Look = { color: 'red', icon: <ExclamationCircleIcon /> }
+const busy: Look = { color: 'blue', icon: <InProgressIcon /> }
+const person: Look = { color: 'orange', icon: <UserIcon /> }
+const warning: Look = { color: 'orange', icon: <ExclamationTriangleIcon /> }
+const still: Look = { color: 'grey', icon: <PendingIcon /> }
+const stopped: Look = { color: 'grey', icon: <BanIcon /> }
+
+const looks: Record<string, Look> = {
+  // plans
+  planned: person,
+  approved: person,
+  running: busy,
+  paused: { color: 'orange', icon: <PauseCircleIcon /> },
+  cancelling: busy,
+  cancelled: stopped,
+  parked: person,
+  failed: bad,
+  undoing: busy,
+  undone: stopped,
+  done: good,
+  discarded: stopped,
+  // steps
+  pending: still,
+  waiting: busy,
+  skipped: stopped,
+  undo_due: busy,
+  stuck: bad,
+  // clusters
+  absent: still,
+  creating: busy,
+  unfinished: warning,
+  ready: good,
+  changing: busy,
+  deleting: busy,
+  // campaigns and their clusters
+  planning: busy,
+  resting: still,
+  closed: still,
+  ended: stopped,
+  agreed: still,
+  outdated: warning,
+  unplanned: still,
+  nothing: stopped,
+  // nodes and schedules
+  'not ready': bad,
+  cordoned: warning,
+  interrupted: warning,
+  missed: warning,
+  suspended: stopped,
+  // audit
+  ok: good,
+  refused: warning,
+}
+
+// words are statuses as people read them.
+const words: Record<string, string> = {
+  planned: 'waits to be started',
+  approved: 'agreed, waits to be started',
+  parked: 'waits for a person',
+  undo_due: 'to be undone',
+}
+
+export function Status({ of, word }: { of: string; word?: string }) {
+  const look = looks[of] ?? still
+  return (
+    <Label color={look.color} icon={look.icon} isCompact variant="outline" data-status={of}>
+      {word ?? words[of] ?? of}
+    </Label>
+  )
+}
+
+// gravity orders the statuses of steps: what a person must see first has the most.
+export function gravity(status: string): number {
+  const order = [
+    'pending',
+    'done',
+    'skipped',
+    'undone',
+    'waiting',
+    'undo_due',
+    'undoing',
+    'running',
+    'parked',
+    'failed',
+    'stuck',
+  ]
+  return order.indexOf(status)
+}
