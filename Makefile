@@ -67,7 +67,7 @@ test/race: ## All unit tests, and the whole daemon in the kill loop, under the r
 fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
 	test/fuzz.sh $(or $(FUZZTIME),10m)
 
-.PHONY: test/e2e test/nodes test/ha test/certs
+.PHONY: test/e2e test/nodes test/ha test/certs test/restore
 test/e2e: build ## Create, kill the director half way, resume, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
 test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
@@ -76,6 +76,8 @@ test/ha: build ## Three masters on three hosts: one off and on, out and in, an o
 	test/e2e/e2e.sh ha
 test/certs: build ## Three masters whose certificates are renewed under a service and a writer, and then end; containers as there
 	test/e2e/e2e.sh certs
+test/restore: build ## Three masters, all destroyed, and restored on new VMs from a backup of etcd; containers as there
+	test/e2e/e2e.sh restore
 
 .PHONY: bench/kubeadm
 bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand takes on the same nodes

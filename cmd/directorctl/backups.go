@@ -15,12 +15,12 @@ import (
 
 func (a *clusterCommands) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "backup", Short: "Make backups of clusters, list, verify and delete them", Args: exact(),
+		Use: "backup", Short: "Make backups of clusters, list, verify, restore and delete them", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		a.backupCreateCommand(), a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(),
-		a.backupDeleteCommand(),
+		a.backupRestoreCommand(), a.backupDeleteCommand(),
 	)
 	return cmd
 }
@@ -132,5 +132,38 @@ func (a *clusterCommands) backupDeleteCommand() *cobra.Command {
 		}),
 	}
 	options.flag(cmd, "delete without asking")
+	return cmd
+}
+
+func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
+	var options requestOptions
+	newMasters := false
+	cmd := &cobra.Command{
+		Use: "restore BACKUP", Short: "Put a cluster back to one of its backups",
+		Long: "Put a cluster back to one of its backups: what has changed in it since then is lost.\n" +
+			"The backup is read to its end and restored beside the data of etcd on every master. Then the control " +
+			"plane stops on all masters, the data\n" +
+			"changes its place, and everything starts again. Pods run on meanwhile. The former data stays on the masters.\n\n" +
+			"With --new-masters, for a cluster that has lost its masters: their VMs are destroyed and created again, with " +
+			"the same names, addresses\n" +
+			"and authorities. The workers and their pods stay.",
+		Example: "  directorctl backup restore 0301-034500-a1b2c3-offsite --plan-only\n" +
+			"  directorctl backup restore 0301-034500-a1b2c3-offsite --new-masters --wait",
+		Args: exact("BACKUP"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			b, err := api.Backup(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.request(cmd.Context(), api, b.Cluster, plan.Request{
+				Operation: plan.ClusterRestore,
+				Restore:   plan.Restore{Backup: b.ID, NewMasters: newMasters},
+			}, options)
+		}),
+	}
+	cmd.Flags().BoolVar(
+		&newMasters, "new-masters", false, "destroy the VMs of all masters and create them again before",
+	)
+	options.flags(cmd)
 	return cmd
 }

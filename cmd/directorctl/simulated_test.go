@@ -27,6 +27,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/daemon"
 	"github.com/director-kaas/kaas/director/simulate"
 )
@@ -83,6 +84,7 @@ func setupSimulated(env *testscript.Env) error {
 	env.Defer(api.Close)
 	env.Values[apiKey{}] = api
 	env.Setenv("DIRECTOR_SERVER", url)
+	env.Setenv("BACKUPS", cfg.BackupDirs[0])
 	return fillScript(env, filepath.Join("testdata", "simulated"), ca, password)
 }
 
@@ -96,6 +98,7 @@ func simulatedConfig(state string) (daemon.Config, error) {
 	}}
 	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
 	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
+	cfg.BackupDirs = confine.Dirs{filepath.Join(state, "backups")}
 	cfg.AdminPasswordFile = filepath.Join(state, "password")
 	if err := os.WriteFile(cfg.AdminPasswordFile, []byte(password), 0o600); err != nil {
 		return cfg, err

@@ -79,7 +79,7 @@ func newServices(p parts) services {
 		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
 		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
-		Certificates: p.inventory,
+		Certificates: p.inventory, Backups: p.backups,
 	})
 	members := nodes.New(nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),

@@ -51,8 +51,8 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		},
 	}
 	for _, kind := range step.Kinds() {
-		if kind == step.BackupStore {
-			continue // it works on no machine
+		if kind == step.BackupStore || kind == step.RestoreStage {
+			continue // they change no machine that the ledger knows
 		}
 		if len(kinds[kind]) == 0 {
 			t.Errorf("no case has steps of kind %s", kind)

@@ -27,8 +27,9 @@ const (
 	ClusterTokenKeys Operation = "cluster.token_keys"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
-	ClusterBackup      Operation = "cluster.backup" // a snapshot of etcd into its targets
-	NodeCordon         Operation = "node.cordon"    // nothing new is scheduled there
+	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
+	ClusterRestore     Operation = "cluster.restore" // a snapshot in the place of the data of etcd
+	NodeCordon         Operation = "node.cordon"     // nothing new is scheduled there
 	NodeUncordon       Operation = "node.uncordon"
 	NodeDrain          Operation = "node.drain"   // cordoned, and its pods moved away
 	NodeDelete         Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
@@ -40,7 +41,7 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterRotateCerts, ClusterBackup, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 
@@ -73,6 +74,15 @@ type Request struct {
 	HostKeys map[string]string `json:"host_keys,omitempty"`
 	// Certificates says which certificates are rotated.
 	Certificates Certificates `json:"certificates,omitzero"`
+	// Restore says which backup a cluster is put back to.
+	Restore Restore `json:"restore,omitzero"`
+}
+
+// Restore says which backup a cluster is put back to.
+type Restore struct {
+	Backup string `json:"backup"` // its id
+	// NewMasters is a person's word that the VMs of all masters are destroyed and created again before.
+	NewMasters bool `json:"new_masters,omitempty"`
 }
 
 // Certificates says which certificates of nodes are renewed. The moment is absolute, so that a plan that was cut off

@@ -28,7 +28,7 @@ func Backup(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft(plan.ClusterBackup)
 	d.Request = r
-	d.backup("")
+	d.backup("", nil)
 	var all []sized
 	for _, m := range w.alive() {
 		all = append(all, w.sized(m))
@@ -44,7 +44,7 @@ func Backup(w World, r plan.Request) (plan.Content, error) {
 }
 
 // backup takes the snapshot and stores it in each target. It returns the last step.
-func (d *builder) backup(reason string) string {
+func (d *builder) backup(reason string, needs []string) string {
 	var masters []plan.MachineSpec
 	var names []string
 	for _, m := range d.w.masters() {
@@ -56,7 +56,7 @@ func (d *builder) backup(reason string) string {
 		effects: []plan.Effect{
 			{Verb: "create", Object: "file", Name: "snapshot of etcd", Detail: "on one master, until it is stored"},
 		}, estimate: 15 * time.Second,
-	}, nil, group{})
+	}, needs, group{})
 	targets := d.w.Cluster.Cluster.Backup.Targets
 	for i, target := range targets {
 		last = d.add(plan.Step{
@@ -88,7 +88,7 @@ func (d *builder) backupFirst() {
 	}
 	steps := d.Steps
 	d.Steps = nil
-	last := d.backup("before " + string(d.Operation))
+	last := d.backup("before "+string(d.Operation), nil)
 	for _, s := range steps {
 		if len(s.Needs) == 0 && !s.Back() {
 			s.Needs = []string{last}

@@ -32,7 +32,12 @@ const (
 		"before they are used"
 	safeCerts = "the cluster runs as before; a node has its former certificates or its new ones, and the others " +
 		"accept both"
-	safeShared = "the cluster runs; what all nodes share may still be as it was before"
+	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
+	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
+	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
+		"/var/lib/etcd/before-PLAN"
+	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
+	safeShared   = "the cluster runs; what all nodes share may still be as it was before"
 )
 
 // safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its
@@ -53,12 +58,26 @@ var safety = map[plan.Operation]map[string]string{
 	plan.ClusterTokenKeys:   {"": safeKeys},
 	plan.ClusterRotateCerts: {"": safeCerts},
 	plan.ClusterBackup:      {"": safeUntouched},
-	plan.NodeCordon:         onNodes,
-	plan.NodeUncordon:       onNodes,
-	plan.NodeDrain:          onNodes,
-	plan.NodeDelete:         onNodes,
-	plan.NodeRejoin:         onNodes,
-	plan.NodeReplace:        onNodes,
+	plan.ClusterRestore: {
+		"":             safeUntouched,
+		"hold":         safeHeld,
+		step.VMRemove:  safeMasters,
+		step.VMEnsure:  safeMasters,
+		step.VMBoot:    safeMasters,
+		"prepare":      safeMasters,
+		"api_balancer": safeMasters,
+		"masters":      safeMasters,
+		"restore":      safeRestoring,
+		step.KubeReady: safeRestored,
+		step.NodeReady: safeRestored,
+		"verify":       safeRestored,
+	},
+	plan.NodeCordon:   onNodes,
+	plan.NodeUncordon: onNodes,
+	plan.NodeDrain:    onNodes,
+	plan.NodeDelete:   onNodes,
+	plan.NodeRejoin:   onNodes,
+	plan.NodeReplace:  onNodes,
 	plan.ClusterDelete: {
 		"":                 safeDeleting,
 		step.NetworkDelete: safeDeleted,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backup"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/snapshot"
@@ -26,7 +27,40 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterRotateCerts && s.Certificates != nil {
 		w.CertificateEnds, err = s.Certificates.Ends(ctx, w.Cluster.UID)
 	}
+	if err == nil && r.Operation == plan.ClusterRestore && r.Restore.Backup != "" && s.Backups != nil {
+		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
+	}
 	return w, err
+}
+
+// Backups is what is known of the backups of clusters.
+type Backups interface {
+	// Get returns one backup, or not_found.
+	Get(ctx context.Context, id string) (backup.Entry, error)
+}
+
+// restore looks the backup up. Errors: not_found, and conflict for one that does not fit the cluster.
+func (s *Service) restore(ctx context.Context, w planner.World, id string) (*planner.Restore, error) {
+	e, err := s.Backups.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e.Problem != "" {
+		return nil, director.Errorf(
+			director.KindConflict, "planning.restore", "backup %s was found damaged: %s", id, e.Problem,
+		).WithHint("choose another one: directorctl backup list %s", w.Cluster.Metadata.Name)
+	}
+	keys, err := s.Site.EncryptionKeys(ctx, w.Cluster.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Fits(w.Cluster.UID, w.Bundle.Components["etcd"], keys); err != nil {
+		return nil, err
+	}
+	return &planner.Restore{
+		Backup: e.ID, Target: e.Target, Made: e.Made, Kubernetes: e.Kubernetes, Revision: e.Snapshot.Revision,
+		Size: e.Snapshot.Size, SHA256: e.Snapshot.SHA256,
+	}, nil
 }
 
 // Certificates is what is known of the certificates of clusters.

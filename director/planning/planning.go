@@ -34,6 +34,8 @@ type Site interface {
 	Look(ctx context.Context, machines []director.Machine, ours map[string]bool) steps.AddressProbe
 	// CheckInventory says why the inventory of the facts cannot be rendered.
 	CheckInventory(f step.Facts) error
+	// EncryptionKeys returns the ids of the keys that the cluster encrypts Secrets with.
+	EncryptionKeys(ctx context.Context, uid string) ([]string, error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string
 }
@@ -63,6 +65,7 @@ type Config struct {
 	ProviderTypes []string
 	Confine       confine.Rules // what documents may name
 	Certificates  Certificates  // what is known of them; nothing if nil
+	Backups       Backups       // of clusters; none if nil
 }
 
 // Service makes plans and moves them. It is safe for concurrent use.
@@ -181,6 +184,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.RotateCertificates(w, r)
 	case r.Operation == plan.ClusterBackup:
 		return planner.Backup(w, r)
+	case r.Operation == plan.ClusterRestore:
+		return planner.RestoreBackup(w, r)
 	case r.Operation.OnNodes():
 		content, err = planner.Node(w, r)
 	case r.Operation == plan.ClusterCreate && w.Installed != nil:

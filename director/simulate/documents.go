@@ -23,6 +23,9 @@ import (
 // standInImages are the images that inventories ask the tags of.
 var standInImages = []string{"coredns", "etcd", "pause", "toolbox"}
 
+// standInEtcd is the version of etcd that pretended nodes run.
+const standInEtcd = "3.7.3"
+
 // Documents reads the documents in files and directories. An image file or a release bundle that is not on this machine
 // gets a substitute below dir, and notes say so: a simulation needs neither.
 func Documents(ctx context.Context, dir string, paths []string) (docs []model.Document, notes []string, err error) {
@@ -143,5 +146,7 @@ func Bundle(ctx context.Context, dir, name, kubernetes string) (string, error) {
 			return "", err
 		}
 	}
-	return dir, bundle.Seal(ctx, dir, bundle.Release{Name: name, Kubernetes: kubernetes, Arch: "amd64"})
+	return dir, bundle.Seal(ctx, dir, bundle.Release{
+		Name: name, Kubernetes: kubernetes, Arch: "amd64", Components: map[string]string{"etcd": standInEtcd},
+	})
 }

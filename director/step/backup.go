@@ -12,3 +12,14 @@ type BackupParams struct {
 	// Last removes the snapshot from its master afterwards.
 	Last bool `json:"last,omitempty"`
 }
+
+// RestoreParams are the parameters of restore.stage.
+type RestoreParams struct {
+	UID      string           `json:"uid"`
+	Cluster  string           `json:"cluster"`
+	Backup   string           `json:"backup"`
+	Revision int64            `json:"revision"`
+	Size     int64            `json:"size"`   // of the snapshot
+	SHA256   string           `json:"sha256"` // of the snapshot
+	Machine  plan.MachineSpec `json:"machine"`
+}

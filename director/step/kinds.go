@@ -35,6 +35,7 @@ const (
 	PullRenew     = "pull.renew"
 	PullSettle    = "pull.settle"
 	BackupStore   = "backup.store"
+	RestoreStage  = "restore.stage"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -65,6 +66,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	PullRenew:     nil,
 	PullSettle:    nil,
 	BackupStore:   nil,
+	RestoreStage:  nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.

@@ -23,6 +23,8 @@ type Backups interface {
 	Save(
 		ctx context.Context, m backup.Making, read func(ctx context.Context, w io.Writer) error,
 	) (backup.Manifest, error)
+	// Fetch writes the snapshot of the backup into w. An error after the last byte makes what was written worthless.
+	Fetch(ctx context.Context, id string, w io.Writer) (backup.Manifest, error)
 }
 
 // Transfer streams into and out of machines.
@@ -75,7 +77,7 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 	if err != nil {
 		return err
 	}
-	authorities, err := e.ClusterPKI(ctx, p.UID)
+	keys, err := e.EncryptionKeys(ctx, p.UID)
 	if err != nil {
 		return err
 	}
@@ -83,8 +85,7 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 	made, err := e.Backups.Save(ctx, backup.Making{
 		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
 		Target: p.Target, Kubernetes: facts.Kubernetes,
-		EncryptionKeys: []string{backup.KeyID("key1", authorities.EncryptionKey)},
-		Members:        taken.Members,
+		EncryptionKeys: keys, Members: taken.Members,
 		Snapshot: backup.Snapshot{
 			Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
 		},

@@ -126,7 +126,7 @@ func (n realNode) writePrograms(t *testing.T) {
 	t.Helper()
 	n.put(t, "bin/sudo", fmt.Sprintf(
 		"#!/bin/sh\n[ \"$1 $2 $3\" = '-n sh -c' ] || exit 9\nexec sh -c \"$(printf '%%s' \"$4\" | sed "+
-			"'s|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g')\"\n", n.dir,
+			"'s|/etc/ssh|%[1]s/etc/ssh|g; s|/var/lib/cloud|%[1]s/cloud|g; s|/var/lib/kaas|%[1]s/kaas|g')\"\n", n.dir,
 	), 0o755)
 	n.put(t, "bin/systemctl", fmt.Sprintf(
 		"#!/bin/sh\n[ \"$1 $2\" = 'reload ssh' ] && kill -HUP $(cat %s/sshd.pid)\n", n.dir,

@@ -215,6 +215,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.PullRenew:     handler(env.pullRenew),
 		step.PullSettle:    handler(env.pullSettle),
 		step.BackupStore:   handler(env.backupStore),
+		step.RestoreStage:  handler(env.restoreStage),
 	}
 }
 

@@ -251,7 +251,7 @@ type Interface struct {
 
 // PlanRequest asks for a plan.
 type PlanRequest struct {
-	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,cluster.token_keys,cluster.rotate_certs,cluster.backup,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
+	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,cluster.token_keys,cluster.rotate_certs,cluster.backup,cluster.restore,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
 	// DeleteData is an agreement of its own: without it data disks outlive their VMs.
@@ -266,6 +266,14 @@ type PlanRequest struct {
 	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For node.rejoin: the public SSH host keys, as in authorized_keys, of VMs made by others instead of nodes, by node. The VM of the name is then taken over, and not made."`
 
 	Certificates *RotateCertificates `json:"certificates,omitempty" doc:"For cluster.rotate_certs: which certificates are renewed. Left out, those that end within 30 days."`
+
+	Restore *RestoreBackup `json:"restore,omitempty" doc:"For cluster.restore: which backup the cluster is put back to."`
+}
+
+// RestoreBackup says which backup a cluster is put back to.
+type RestoreBackup struct {
+	Backup     string `json:"backup" doc:"Id of the backup." minLength:"1" maxLength:"128"`
+	NewMasters bool   `json:"new_masters,omitempty" doc:"Destroy the VMs of all masters and create them again before, as after their loss. Without it, the masters stay and have to answer."`
 }
 
 // RotateCertificates says which certificates are renewed.
@@ -293,6 +301,9 @@ func (r PlanRequest) Request() plan.Request {
 			Timeout: Span(d.TimeoutSeconds), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir,
 		}
 	}
+	if b := r.Restore; b != nil {
+		out.Restore = plan.Restore{Backup: b.Backup, NewMasters: b.NewMasters}
+	}
 	if c := r.Certificates; c != nil {
 		out.Certificates = plan.Certificates{
 			EndBefore: Moment(c.EndBefore), MadeBefore: Moment(c.MadeBefore), Cold: c.Cold,
@@ -309,6 +320,9 @@ func PlanRequestOf(r plan.Request) PlanRequest {
 	}
 	if d := r.Drain; d != (plan.Drain{}) {
 		out.Drain = &Drain{TimeoutSeconds: Seconds(d.Timeout), Unmanaged: d.Unmanaged, DeleteEmptyDir: d.DeleteEmptyDir}
+	}
+	if b := r.Restore; b != (plan.Restore{}) {
+		out.Restore = &RestoreBackup{Backup: b.Backup, NewMasters: b.NewMasters}
 	}
 	if c := r.Certificates; c != (plan.Certificates{}) {
 		out.Certificates = &RotateCertificates{

@@ -36,6 +36,7 @@ func TestEndToEnd(t *testing.T) {
 		{"people log in to the cluster with their own names", s.peopleLogIn},
 		{"etcd is backed up", s.isBackedUp},
 		{"certificates are renewed", s.certificatesAreRenewed},
+		{"etcd is put back to a backup", s.isRestored},
 		{"the console shows it in a browser", s.consoleShowsIt},
 		{"the CIS benchmark finds no failure", s.meetsTheBenchmark},
 		{"the inventory runs by hand and changes nothing", s.runsByHand},

@@ -14,6 +14,7 @@ const operations = [
   'cluster.token_keys',
   'cluster.rotate_certs',
   'cluster.backup',
+  'cluster.restore',
   'node.cordon',
   'node.uncordon',
   'node.drain',

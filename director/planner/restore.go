@@ -1,0 +1,216 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
+)
+
+// Restore is the backup that a cluster is put back to.
+type Restore struct {
+	Backup     string // its id
+	Target     string
+	Made       time.Time
+	Kubernetes string // version of the cluster then
+	Revision   int64
+	Size       int64  // of the snapshot
+	SHA256     string // of the snapshot
+}
+
+// RestoreBackup returns the plan that puts a snapshot in the place of the data of etcd on all masters. With new
+// masters, their VMs are destroyed and made again before, with the same names, addresses and authorities; the workers
+// stay. Errors: invalid for a request without a backup, conflict for a cluster that is not installed or is of another
+// version.
+func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
+	if err := w.checkRestore(); err != nil {
+		return plan.Content{}, err
+	}
+	d := w.draft(plan.ClusterRestore)
+	d.Request = r
+	var masters, workers, all []sized
+	for _, m := range w.members() {
+		if m.Role == director.RoleMaster {
+			masters = append(masters, w.sized(m))
+		} else {
+			workers = append(workers, w.sized(m))
+		}
+	}
+	for _, m := range w.alive() {
+		all = append(all, w.sized(m))
+	}
+	b := w.Restore
+	when := b.Made.UTC().Format("2006-01-02 15:04 UTC")
+	d.Approvals = append(d.Approvals, fmt.Sprintf(
+		"it puts the state of cluster %s back to %s (revision %d of etcd): what has changed in the cluster since then is "+
+			"lost", d.Cluster, when, b.Revision,
+	))
+	if b.Kubernetes != w.Release.Release.Kubernetes {
+		d.warn(fmt.Sprintf(
+			"the backup was made with Kubernetes %s: what %s has changed in the cluster is put back too",
+			b.Kubernetes, w.Release.Release.Kubernetes,
+		))
+	}
+	var needs []string
+	if r.Restore.NewMasters {
+		var err error
+		if needs, err = d.newMasters(masters, workers); err != nil {
+			return plan.Content{}, err
+		}
+	}
+	needs = d.stage(masters, needs)
+	if !r.Restore.NewMasters && w.Blind == "" && len(w.Cluster.Cluster.Backup.Targets) > 0 {
+		// Behind the staging: it may be the one that the retention lets the backup go for.
+		needs = []string{d.backup("before "+string(plan.ClusterRestore), needs)}
+	}
+	last := d.restore(masters, workers, needs)
+	d.restored(masters, all, last)
+	d.concerns(masters...)
+	d.Facts = encode(w.facts(all))
+	d.Summary = fmt.Sprintf("Put cluster %s back to backup %s of %s.", d.Cluster, b.Backup, when)
+	if r.Restore.NewMasters {
+		d.Summary = fmt.Sprintf(
+			"Put cluster %s back to backup %s of %s, on new VMs of %s.", d.Cluster, b.Backup, when,
+			count(len(masters), "master"),
+		)
+	}
+	return d.done(), nil
+}
+
+func (w World) checkRestore() error {
+	const op = "planner.restore"
+	name := w.Cluster.Metadata.Name
+	if w.Restore == nil {
+		return invalid(op, "the request names no backup", "name one; see: directorctl backup list "+name)
+	}
+	if w.Installed == nil || len(w.masters()) == 0 {
+		return conflict(
+			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
+		)
+	}
+	if runs, wants := w.Behind(); runs != "" {
+		return conflict(
+			op, fmt.Sprintf("cluster %s runs %s and its document wants %s", name, runs, wants),
+			"finish the upgrade, or apply the document with the release that the masters run",
+		)
+	}
+	if was, is := minor(w.Restore.Kubernetes), minor(w.Release.Release.Kubernetes); was != is {
+		return conflict(
+			op, fmt.Sprintf(
+				"backup %s was made with Kubernetes %s, and cluster %s runs %s", w.Restore.Backup, w.Restore.Kubernetes,
+				name, w.Release.Release.Kubernetes,
+			), fmt.Sprintf("choose a backup that was made with 1.%d", is),
+		)
+	}
+	return nil
+}
+
+// stage lays the snapshot on each master.
+func (d *draft) stage(masters []sized, needs []string) []string {
+	b := d.w.Restore
+	var staged []string
+	for _, m := range masters {
+		staged = append(staged, d.add(plan.Step{
+			ID: step.RestoreStage + "/" + m.Name, Kind: step.RestoreStage, Node: m.Name,
+			Title: "Lay the snapshot on " + m.Name, Needs: needs,
+			Params: encode(step.RestoreParams{
+				UID: d.w.Cluster.UID, Cluster: d.Cluster, Backup: b.Backup, Revision: b.Revision, Size: b.Size,
+				SHA256: b.SHA256, Machine: plan.SpecOf(m.Machine),
+			}),
+			Effects: []plan.Effect{
+				{Verb: "create", Object: "file", Name: m.Name, Detail: "the snapshot, until it is restored"},
+			},
+			Attempts: 3, Timeout: time.Hour, Estimate: 5 * time.Second,
+		}))
+	}
+	return staged
+}
+
+// restore puts the snapshot in the place of the data of etcd.
+func (d *draft) restore(masters, workers []sized, needs []string) string {
+	effects := []plan.Effect{{
+		Verb: "change", Object: "api", Name: d.Cluster,
+		Detail: "its state is that of the backup; the former data of etcd stays on the masters",
+	}}
+	for _, m := range masters {
+		effects = append(effects, plan.Effect{
+			Verb: "restart", Object: "api", Name: "node/" + m.Name, Detail: "etcd and the control plane, all masters at once",
+		})
+	}
+	return d.play(playbook{
+		name: "restore", subject: d.Cluster, title: "Put the snapshot in the place of the data of etcd",
+		limit: append(names(masters), names(workers)...), effects: effects, estimate: 90 * time.Second,
+	}, needs, group{})
+}
+
+// restored waits until all nodes are back.
+func (d *draft) restored(masters, all []sized, last string) {
+	var ready []string
+	if d.Request.Restore.NewMasters {
+		for _, m := range masters {
+			ready = append(ready, d.ready(m, masters, d.w.image(), []string{last}, group{}))
+		}
+	}
+	var nodes []sized
+	for _, m := range all {
+		if m.Kubernetes != "" && (d.w.Seen == nil || d.w.up(m.Name) || m.Role == director.RoleMaster) {
+			nodes = append(nodes, m)
+		}
+	}
+	waited := d.add(plan.Step{
+		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
+		Needs: append(ready, last), Params: encode(d.w.clusterParams(d.w.endpoint(masters), nodes)),
+		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 20 * time.Second,
+	})
+	d.verify(waited)
+}
+
+// newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop
+// before: they would end their pods, which an empty control plane does not know.
+func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
+	d.w.Seen = nil // none of those that are to come answers now
+	var held []string
+	if len(workers) > 0 {
+		held = []string{d.play(playbook{
+			name: "hold_workers", id: "hold", subject: d.Cluster, title: "Stop the kubelets of the workers",
+			limit: names(workers), estimate: 5 * time.Second,
+			effects: []plan.Effect{
+				{Verb: "change", Object: "api", Name: d.Cluster, Detail: "kubelets of workers stop; pods run on"},
+			},
+		}, nil, group{})}
+	}
+	release, image := d.releasePush(), d.imageEnsure()
+	prepared, all := map[string]string{}, []string{}
+	for _, m := range masters {
+		if err := d.w.onLostHost("planner.restore", m.Machine); err != nil {
+			return nil, err
+		}
+		d.Approvals = append(d.Approvals, "it recreates VM "+m.Name+": what is on its root disk is lost")
+		boot := d.boot(m, []string{d.removeVM(m, held, group{}), image}, group{})
+		prepared[m.Name] = d.play(playbook{
+			name: "install/prepare", id: "prepare", title: "Prepare " + m.Name, limit: []string{m.Name},
+			estimate: 50 * time.Second,
+			effects: []plan.Effect{{
+				Verb: "change", Object: "file", Name: m.Name,
+				Detail: "host name, registry trust, container runtime, time",
+			}},
+		}, []string{boot, release}, group{})
+		all = append(all, prepared[m.Name])
+	}
+	var before []string
+	if d.w.Cluster.Cluster.API.VIP.IsValid() {
+		before = []string{d.balance(masters, nil, all)}
+	}
+	for _, m := range masters {
+		before = []string{d.play(playbook{
+			name: "install/control_plane", id: "masters", title: "Bring up an empty control plane on " + m.Name,
+			limit: []string{m.Name}, estimate: 2 * time.Minute,
+			effects: []plan.Effect{{
+				Verb: "create", Object: "api", Name: "node/" + m.Name, Detail: "with the authorities of the cluster",
+			}},
+		}, append([]string{prepared[m.Name]}, before...), group{})}
+	}
+	return before, nil
+}

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRestore is the loss of all masters: their VMs are destroyed behind the director's back, and the cluster is
+// restored on new ones. The workers and their pods stay.
+func TestRestore(t *testing.T) {
+	s := begin(t, newer, suite{masters: 3})
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates three masters and a worker", s.createsACluster},
+		{"etcd is backed up", s.isBackedUp},
+		{"comes back after the loss of all masters", s.losesAllMasters},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
+// isRestored puts the cluster back to a backup. A damaged backup stops nothing.
+func (s *suite) isRestored(t *testing.T) {
+	s.kubectl(t, "create", "configmap", "before")
+	s.kubectl(t, "create", "secret", "generic", "sealed", "--from-literal=word=still-here")
+	id := s.backUp(t)
+	s.kubectl(t, "delete", "configmap", "before")
+	s.kubectl(t, "delete", "secret", "sealed")
+	s.kubectl(t, "create", "configmap", "after")
+
+	s.damaged(t, id, func() {
+		s.refused(t, []string{"damaged"}, "backup", "restore", id, "--wait", "--yes")
+		s.kubectl(t, "get", "configmap", "after")
+		s.ctl(t, "discard", s.newestPlan(t))
+	})
+	s.timed(t, "backup", "restore", id, "--wait", "--yes")
+	s.wantState(t)
+	s.wantNodes(t, s.nodeNames()...)
+	for _, master := range s.masterNames() {
+		files := s.onNode(t, master, "ls /var/lib/kaas/etcd-restore /var/lib/etcd")
+		if strings.Contains(files, "snapshot.db") || strings.Contains(files, "staged.json") ||
+			!strings.Contains(files, "before-") {
+			t.Errorf("%s has after the restore:\n%s", master, files)
+		}
+	}
+}
+
+// backUp makes a backup and returns its id.
+func (s *suite) backUp(t *testing.T) string {
+	t.Helper()
+	s.ctl(t, "backup", "create", "demo", "--wait", "--yes")
+	return s.backups(t)[0].ID
+}
+
+// wantState wants what there was when the backup was made, and nothing that came after it.
+func (s *suite) wantState(t *testing.T) {
+	t.Helper()
+	s.kubectl(t, "get", "configmap", "before")
+	if word := s.kubectl(t, "get", "secret", "sealed", "-o", "jsonpath={.data.word}"); word != "c3RpbGwtaGVyZQ==" {
+		t.Errorf("the Secret says %q", word)
+	}
+	if out, code := s.tryKubectl(t, "get", "configmap", "after"); code == 0 {
+		t.Errorf("what came after the backup is still there:\n%s", out)
+	}
+	s.kubectl(t, "create", "configmap", "written-again")
+	s.kubectl(t, "delete", "configmap", "written-again")
+}
+
+// damaged runs then while one byte of the backup is another one.
+func (s *suite) damaged(t *testing.T, id string, then func()) {
+	t.Helper()
+	files, err := filepath.Glob(s.path("backups/local/*/" + id + ".db.zst.age"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the archives of %s are %v: %v", id, files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	for _, text := range [][]byte{flipped, whole} {
+		if err := os.WriteFile(files[0], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if &text[0] == &flipped[0] {
+			then()
+		}
+	}
+}
+
+func (s *suite) losesAllMasters(t *testing.T) {
+	s.kubectl(t, "create", "configmap", "before")
+	s.kubectl(t, "create", "secret", "generic", "sealed", "--from-literal=word=still-here")
+	s.kubectl(t, "apply", "-f", s.write("kept.yaml", service(s.toolbox(t), "kept", 1, false, ""), 0o644))
+	s.kubectl(t, "rollout", "status", "deployment/kept", "--timeout=5m")
+	container := "jsonpath={.items[0].status.containerStatuses[0].containerID}"
+	pod := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container)
+	id := s.backUp(t)
+	s.kubectl(t, "create", "configmap", "after")
+	for _, master := range s.masterNames() {
+		s.vm(t, "destroy", master)
+	}
+	began := time.Now()
+	s.timed(t, "backup", "restore", id, "--new-masters", "--wait", "--yes")
+	t.Logf("the cluster was restored on new masters in %s", time.Since(began).Round(time.Second))
+	s.wantState(t)
+	s.wantNodes(t, s.nodeNames()...)
+	if again := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container); again != pod {
+		t.Errorf("the pod's container is %s, and was %s: the loss of the masters ended it", again, pod)
+	}
+}
