@@ -154,7 +154,7 @@ var columns = map[model.Kind][][2]string{
 		{"NETWORKS", "networks"},
 		{"DESCRIPTION", "description"},
 	},
-	model.KindBackupTarget: {{"TYPE", "type"}, {"DIRECTORY", "directory"}},
+	model.KindBackupTarget: {{"TYPE", "type"}, {"DIRECTORY", "directory"}, {"BUCKET", "s3.bucket"}},
 	model.KindGrant: {
 		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
 	},

@@ -33,8 +33,16 @@ type Config struct {
 	Store *store.Store
 	Box   Box
 	Dirs  confine.Dirs // that targets must lie in
+	// Networks are the addresses of servers with buckets, and Accounts opens the keys for them.
+	Networks confine.Networks
+	Accounts Accounts
 	Now   func() time.Time
 	Log   *slog.Logger
+}
+
+// Accounts opens credentials for the place that they were set for. *providers.Vault implements it.
+type Accounts interface {
+	OpenBackup(ctx context.Context, target string, b model.S3Bucket) (director.Credentials, error)
 }
 
 // Service keeps backups. It is safe for concurrent use.
@@ -49,6 +57,17 @@ func (s *Service) target(ctx context.Context, name string) (model.BackupTarget, 
 		return model.BackupTarget{}, nil, err
 	}
 	t := *doc.BackupTarget
+	if t.Type == model.BackupS3 {
+		key, err := s.c.Accounts.OpenBackup(ctx, name, *t.S3)
+		if err != nil {
+			return t, nil, err
+		}
+		bucket, err := backup.NewBucket(backup.Place{
+			URL: t.S3.URL, Bucket: t.S3.Bucket, Prefix: t.S3.Prefix, Region: t.S3.Region, CA: t.S3.CA,
+			Key: key.User, Secret: key.Password, Networks: s.c.Networks,
+		})
+		return t, bucket, err
+	}
 	return t, backup.Directory{Path: t.Directory, Dirs: s.c.Dirs, NFS: t.Type == model.BackupNFS}, nil
 }
 

@@ -40,7 +40,8 @@ func (d *Daemon) vault(db *store.Store, box *seal.Box) providers.Vault {
 // backupService keeps backups of clusters.
 func (d *Daemon) backupService(db *store.Store, box *seal.Box) *backups.Service {
 	return backups.New(backups.Config{
-		Store: db, Box: box, Dirs: d.cfg.rules().Backups, Now: time.Now, Log: d.log,
+		Store: db, Box: box, Dirs: d.cfg.rules().Backups, Networks: d.cfg.ProviderNetworks,
+		Accounts: d.vault(db, box), Now: time.Now, Log: d.log,
 	})
 }
 

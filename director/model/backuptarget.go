@@ -2,6 +2,9 @@ package model
 
 import (
 	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -11,14 +14,26 @@ import (
 const (
 	BackupDirectory = "directory"
 	BackupNFS       = "nfs"
+	BackupS3        = "s3"
 )
 
 // BackupTarget is a place where backups of clusters are kept.
 type BackupTarget struct {
-	Type       string    `json:"type" doc:"directory for one of the director's own, nfs for a file system that is mounted there." enum:"directory,nfs" required:"true"`
-	Directory  string    `json:"directory,omitempty" doc:"Directory on the director, below one of backupDirs of its configuration. With nfs: nothing is written while no NFS is mounted there." required:"true"`
+	Type       string    `json:"type" doc:"directory for one of the director's own, nfs for a file system that is mounted there, s3 for a bucket." enum:"directory,nfs,s3" required:"true"`
+	Directory  string    `json:"directory,omitempty" doc:"With directory and nfs: directory on the director, below one of backupDirs of its configuration. With nfs, nothing is written while no NFS is mounted there."`
+	S3         *S3Bucket `json:"s3,omitempty" doc:"With s3: the bucket."`
 	Recipients []string  `json:"recipients,omitempty" doc:"Public keys of age, such as age1..., that can open the backups too. The director can always open them; without a recipient, no one can when its sealing key is lost." maxItems:"20"`
 	Retention  Retention `json:"retention,omitzero" doc:"Which backups of each cluster are kept."`
+}
+
+// S3Bucket is a bucket of a server that speaks the protocol of S3, which has to be there.
+type S3Bucket struct {
+	URL         string `json:"url" doc:"Address of the server, such as https://s3.example.org:9000." required:"true" maxLength:"255"`
+	Bucket      string `json:"bucket" doc:"Name of the bucket. It has to be there." required:"true"`
+	Prefix      string `json:"prefix,omitempty" doc:"What the names of all backups begin with, such as clusters/site-a." maxLength:"200"`
+	Region      string `json:"region,omitempty" doc:"Region that requests are signed for." default:"us-east-1"`
+	Credentials string `json:"credentials" doc:"Name of the credentials: the user is the id of the access key, and the password is its secret." required:"true"`
+	CA          string `json:"ca,omitempty" doc:"Certificates in PEM that the server's is trusted by, instead of those of the system."`
 }
 
 // Retention says which backups of a cluster are kept. A backup goes when neither bound keeps it.
@@ -52,8 +67,46 @@ func (b ClusterBackup) references() []Ref {
 	return refs
 }
 
+var (
+	bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+	regionPattern = regexp.MustCompile(`^[a-z0-9-]+$`)
+)
+
+func (v *validator) bucket(b *S3Bucket) {
+	u, err := url.Parse(b.URL)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.Fragment != "" {
+		v.fail("spec.s3.url", "an address such as https://s3.example.org:9000, without path and account",
+			"is not the address of a server")
+	}
+	v.match("spec.s3.bucket", b.Bucket, bucketPattern, "3 to 63 of a-z, 0-9, dots and dashes", 63)
+	if b.Prefix != "" {
+		v.match("spec.s3.prefix", b.Prefix, prefixPattern, "words with slashes between them, such as clusters/site-a", 200)
+	}
+	v.match("spec.s3.region", b.Region, regionPattern, "a region such as us-east-1", 40)
+	v.match("spec.s3.credentials", b.Credentials, labelPattern,
+		"the name of credentials: letters a-z, digits and dashes, beginning with a letter", 40)
+	if b.CA != "" {
+		v.pem("spec.s3.ca", b.CA)
+	}
+}
+
 func (v *validator) backupTarget(t *BackupTarget) {
-	v.absolute("spec.directory", t.Directory)
+	switch s3 := t.Type == BackupS3; {
+	case s3 && t.S3 == nil:
+		v.fail("spec.s3", "name the bucket: url, bucket and credentials", "is missing")
+	case s3 && t.Directory != "":
+		v.fail("spec.directory", "leave it out, or use the type directory", "is not for the type s3")
+	case s3:
+		v.bucket(t.S3)
+	case t.S3 != nil:
+		v.fail("spec.s3", "leave it out, or use the type s3", "is not for the type %s", t.Type)
+	case t.Directory == "":
+		v.fail("spec.directory", "name a directory of the director", "is missing")
+	default:
+		v.absolute("spec.directory", t.Directory)
+	}
 	seen := map[string]bool{}
 	for i, r := range t.Recipients {
 		at := fmt.Sprintf("spec.recipients[%d]", i)

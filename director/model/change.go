@@ -123,6 +123,7 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindGrant: of(Later, "no machine depends on it; it counts from the next request", "spec.users", "spec.groups",
 		"spec.role", "spec.project", "spec.cluster"),
 	KindBackupTarget: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",
+		"spec.s3.url", "spec.s3.bucket", "spec.s3.prefix", "spec.s3.region", "spec.s3.credentials", "spec.s3.ca",
 		"spec.recipients", "spec.retention.count", "spec.retention.days"),
 }
 

@@ -97,11 +97,13 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	if err != nil {
 		return nil, err
 	}
-	people, err := s.Vault.Store.Documents(ctx, model.KindIdentityProvider)
-	if err != nil {
-		return nil, err
+	for _, kind := range []model.Kind{model.KindIdentityProvider, model.KindBackupTarget} {
+		more, err := s.Vault.Store.Documents(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, more...)
 	}
-	docs = append(docs, people...)
 	out := make([]CredentialsView, len(list))
 	for i, c := range list {
 		out[i] = CredentialsView{Credentials: c, Providers: naming(docs, c.Name)}
@@ -117,6 +119,8 @@ func naming(docs []model.Stored, name string) []string {
 		case d.Provider != nil && d.Provider.CredentialsName() == name:
 			out = append(out, d.Metadata.Name)
 		case d.IdentityProvider != nil && d.IdentityProvider.Credentials == name:
+			out = append(out, d.Ref().String())
+		case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == name:
 			out = append(out, d.Ref().String())
 		}
 	}

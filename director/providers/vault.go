@@ -78,6 +78,24 @@ func placeOfIdentity(p model.IdentityProvider) string {
 	)
 }
 
+// OpenBackup is Open for a bucket with backups. The account's user is the id of an access key.
+func (v Vault) OpenBackup(ctx context.Context, target string, b model.S3Bucket) (director.Credentials, error) {
+	return v.openFor(ctx, b.Credentials, placeOfBucket(b), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the server and the certificates of BackupTarget/%s", row.Name, target,
+		).
+			WithHint("check url, bucket and ca of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
+// placeOfBucket says where a key signs for, and what the certificate there is trusted by.
+func placeOfBucket(b model.S3Bucket) string {
+	return fmt.Sprintf("s3 %s/%s authorities=%x", strings.ToLower(strings.TrimRight(b.URL, "/")), b.Bucket,
+		sha256.Sum256([]byte(b.CA)))
+}
+
 // openFor opens credentials for a place. elsewhere says that they were set for other places.
 func (v Vault) openFor(
 	ctx context.Context, name, here string, elsewhere func(director.Credentials) error,
@@ -151,6 +169,17 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 			continue
 		}
 		if p := placeOfIdentity(*d.IdentityProvider); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	if docs, err = v.Store.Documents(ctx, model.KindBackupTarget); err != nil {
+		return nil, err
+	}
+	for _, d := range docs {
+		if d.BackupTarget == nil || d.BackupTarget.S3 == nil || d.BackupTarget.S3.Credentials != credentials {
+			continue
+		}
+		if p := placeOfBucket(*d.BackupTarget.S3); !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

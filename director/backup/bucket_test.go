@@ -1,0 +1,187 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/pki"
+)
+
+// startS3 starts a real S3 server with the bucket clusters, and returns how one gets into it.
+func startS3(t *testing.T) Place {
+	t.Helper()
+	out, err := exec.Command("../../test/s3/build.sh").Output()
+	if err != nil {
+		if os.Getenv("KAAS_REQUIRE_REAL") == "" {
+			t.Skipf("the S3 server cannot be built: %v", err)
+		}
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ca, cert, key := servingCertificate(t)
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "data/clusters"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	cmd := exec.Command(strings.TrimSpace(string(out)), "--port", address, "--cert", filepath.Join(dir, "tls.crt"),
+		"--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the server said:\n%s", said.String())
+		}
+	})
+	return Place{
+		URL: "https://" + address, Bucket: "clusters", Prefix: "site-a/backups", Region: "us-east-1", CA: string(ca),
+		Key: "director", Secret: "a-key-of-the-test",
+		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// answering returns the target once its server answers.
+func answering(t *testing.T, p Place) *Bucket {
+	t.Helper()
+	b, err := NewBucket(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err = b.List(ctx, "demo-u1"); err == nil {
+			return b
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	place := startS3(t)
+	bucket := answering(t, place)
+	exercise(t, bucket)
+
+	// Several parts, and one that is cut off.
+	large := make([]byte, 2*partSize+12345)
+	_, _ = rand.Read(large)
+	if err := bucket.Put(t.Context(), "demo-u1/large", bytes.NewReader(large)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := bucket.Get(t.Context(), "demo-u1/large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, large) {
+		t.Errorf("%d of %d bytes came back: %v", len(got), len(large), err)
+	}
+	away := errors.New("the node is away")
+	err = bucket.Put(t.Context(), "demo-u1/cut", io.MultiReader(bytes.NewReader(large), broken{away}))
+	if !errors.Is(err, away) {
+		t.Errorf("a reader that fails between two parts: %v", err)
+	}
+	if _, err := bucket.Get(t.Context(), "demo-u1/cut"); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("half of a file is there: %v", err)
+	}
+}
+
+func TestBucketSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	place := startS3(t)
+	answering(t, place)
+	ca, _, _ := servingCertificate(t)
+	for name, tt := range map[string]struct {
+		change func(*Place)
+		want   string
+	}{
+		"no bucket":     {func(p *Place) { p.Bucket = "nowhere" }, "has no such bucket"},
+		"wrong secret":  {func(p *Place) { p.Secret = "another" }, "does not let the director in"},
+		"wrong key":     {func(p *Place) { p.Key = "somebody" }, "does not work"},
+		"another CA":    {func(p *Place) { p.CA = string(ca) }, "certificate"},
+		"not allowed":   {func(p *Place) { p.Networks = confine.Private() }, "not allowed"},
+		"nobody there":  {func(p *Place) { p.URL = "https://" + freeAddress(t) }, "does not work"},
+		"no TLS behind": {func(p *Place) { p.URL = plainServer(t) }, "does not work"},
+	} {
+		p := place
+		tt.change(&p)
+		b, err := NewBucket(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Put(t.Context(), "x/y", strings.NewReader("z"))
+		if err == nil || !strings.Contains(err.Error(), tt.want) || director.HintOf(err) == "" {
+			t.Errorf("%s: %v (%s)", name, err, director.HintOf(err))
+		}
+		if err != nil && strings.Contains(err.Error(), "a-key-of-the-test") {
+			t.Errorf("%s: the error tells the secret", name)
+		}
+	}
+}
+
+func plainServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return "https://" + l.Addr().String()
+}
+
+// servingCertificate returns a new authority, and a certificate of it for this machine's loopback with its key.
+func servingCertificate(t *testing.T) (ca, cert, key []byte) {
+	t.Helper()
+	authority, err := pki.NewCA("backups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := pki.ServerCert(authority, nil, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(authority.Cert), []byte(pair.Cert), []byte(pair.Key.Reveal())
+}
