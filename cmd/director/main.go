@@ -52,6 +52,7 @@ func run(args []string, out io.Writer) error {
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(out, "Usage: director [flags]               run the director\n       director [flags] "+
 			"check-config  check the configuration and exit\n"+
+			"       director restore [flags] BUNDLE  make a director of a bundle; see director restore -help\n"+
 			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
 			"-help\n\n")
 		flags.PrintDefaults()
@@ -66,8 +67,11 @@ func run(args []string, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "director %s (%s)\n", version, commit)
 		return err
 	}
-	if flags.Arg(0) == "simulate" {
+	switch flags.Arg(0) {
+	case "simulate":
 		return runSimulate(flags.Args()[1:], out)
+	case "restore":
+		return runRestore(flags.Args()[1:], *config, out)
 	}
 	cfg, err := daemon.LoadConfig(*config)
 	if err != nil {

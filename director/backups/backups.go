@@ -36,8 +36,10 @@ type Config struct {
 	// Networks are the addresses of servers with buckets, and Accounts opens the keys for them.
 	Networks confine.Networks
 	Accounts Accounts
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Bundle writes all that the director is made of, encrypted for the recipients.
+	Bundle func(ctx context.Context, w io.Writer, to []age.Recipient) (backup.Sums, error)
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Accounts opens credentials for the place that they were set for. *providers.Vault implements it.

@@ -66,6 +66,8 @@ type Config struct {
 
 	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
+
+	File string `yaml:"-"` // that it was read from; empty without one
 }
 
 // Span is a time span, written as 12h or 30m.
@@ -98,6 +100,7 @@ func DefaultConfig() Config {
 // invalid error.
 func LoadConfig(path string) (Config, error) {
 	c := DefaultConfig()
+	c.File = path
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return c, director.Errorf(director.KindInvalid, "daemon.config", "the configuration cannot be read: %w", err).

@@ -27,6 +27,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/campaigns"
 	"github.com/director-kaas/kaas/director/client"
@@ -72,6 +73,7 @@ type Daemon struct {
 	engine       atomic.Pointer[engine.Engine] // nil before it was made
 	docs         *documents.Service
 	services     services
+	backups      *backups.Service
 	campaigns    *campaigns.Service
 	fencing      *fence.Service
 	people       *people.Service
@@ -132,6 +134,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	d.backups = d.backupService(db, box, build.Version)
 	if err := d.bindSeals(ctx, db, box, instance); err != nil {
 		return err
 	}
@@ -203,7 +206,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.services = newServices(parts{
 		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files, types: hands.providers,
 		host: host, inventory: d.inventoryOf(db, env, server),
-		backups: d.backupService(db, box),
+		backups: d.backups,
 		logsOf:  logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
@@ -406,7 +409,7 @@ func (d *Daemon) environment(
 			}
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
-		Backups: d.backupService(db, box), Transfer: h.transfer,
+		Backups: d.backups, Transfer: h.transfer,
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {

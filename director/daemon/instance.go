@@ -25,16 +25,25 @@ func (d *Daemon) openStore(ctx context.Context) (*store.Store, error) {
 	if d.cfg.Database == "" {
 		return store.Open(ctx, d.path("director.db"), d.log)
 	}
-	p := store.Postgres{URL: d.cfg.Database}
-	if f := d.cfg.DatabasePasswordFile; f != "" {
+	p, err := d.cfg.Postgres()
+	if err != nil {
+		return nil, err
+	}
+	return store.OpenPostgres(ctx, p, d.log)
+}
+
+// Postgres returns how the configuration's database is reached. Errors: invalid if the password cannot be read.
+func (c Config) Postgres() (store.Postgres, error) {
+	p := store.Postgres{URL: c.Database}
+	if f := c.DatabasePasswordFile; f != "" {
 		text, err := os.ReadFile(f)
 		if err != nil {
-			return nil, director.Errorf(director.KindInvalid, "daemon.config", "databasePasswordFile: %w", err).
+			return p, director.Errorf(director.KindInvalid, "daemon.config", "databasePasswordFile: %w", err).
 				WithHint("write the password of the database's user into the file, readable by the director alone")
 		}
 		p.Password = director.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
-	return store.OpenPostgres(ctx, p, d.log)
+	return p, nil
 }
 
 // metaKey is under which name the database keeps the public half of the sealing key that it was written with.

@@ -31,7 +31,7 @@ func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.planning.UsedPrograms},
 			d.services.archives, time.Now,
 		),
-		schedule.BackupJob(db, d.path("backups"), time.Now),
+		schedule.BackupJob(db, d.services.backups, d.path("backups"), time.Now),
 		schedule.EtcdBackupJob(d.services.backups, d.services.planning),
 		schedule.DriftJob(d.services.vms),
 		schedule.ImagesJob(d.services.images, time.Now),

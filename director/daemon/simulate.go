@@ -15,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/providers"
+	"github.com/director-kaas/kaas/director/recovery"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
@@ -38,10 +39,10 @@ func (d *Daemon) vault(db *store.Store, box *seal.Box) providers.Vault {
 }
 
 // backupService keeps backups of clusters.
-func (d *Daemon) backupService(db *store.Store, box *seal.Box) *backups.Service {
+func (d *Daemon) backupService(db *store.Store, box *seal.Box, version string) *backups.Service {
 	return backups.New(backups.Config{
 		Store: db, Box: box, Dirs: d.cfg.rules().Backups, Networks: d.cfg.ProviderNetworks,
-		Accounts: d.vault(db, box), Now: time.Now, Log: d.log,
+		Accounts: d.vault(db, box), Bundle: d.bundler(db, version), Now: time.Now, Log: d.log,
 	})
 }
 
@@ -117,6 +118,12 @@ func (d *Daemon) markState() error {
 	exists := func(name string) bool {
 		_, err := os.Stat(d.path(name))
 		return !errors.Is(err, os.ErrNotExist)
+	}
+	if exists(recovery.Mark) {
+		return director.Errorf(
+			director.KindConflict, "daemon.state", "a restore into %s was cut off", d.cfg.StateDir,
+		).
+			WithHint("run it again to its end: director restore -identity KEYFILE BUNDLE")
 	}
 	marked := exists("simulated")
 	// A second director on a database is given the sealing key of the first before it starts; an instance it makes

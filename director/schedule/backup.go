@@ -19,6 +19,12 @@ type Database interface {
 	Backup(ctx context.Context, path string) error
 }
 
+// Bundles keeps all that a director is made of in backup targets.
+type Bundles interface {
+	// SaveBundle writes a bundle into the target, encrypted for the target's recipients, and removes older ones.
+	SaveBundle(ctx context.Context, target string) (name string, size int64, removed int, err error)
+}
+
 const (
 	backupPrefix = "director-"
 	backupSuffix = ".db"
@@ -28,12 +34,23 @@ const (
 // BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy gets its name
 // only when it is complete and on the disk. The sealing key is not in it, so a stolen backup reveals what is planned
 // and where, but no secret.
-func BackupJob(db Database, dir string, now func() time.Time) Job {
+//
+// With a target, all that the director is made of goes there instead, encrypted for the target's recipients.
+func BackupJob(db Database, bundles Bundles, dir string, now func() time.Time) Job {
 	about := "Copies the database, while it is in use, into backups/ below the state directory. The sealing key is " +
-		"not part of it."
+		"not part of it. With a target, everything that a director is restored from goes there, encrypted."
 	return Job{Name: "backup", About: about, Repeatable: true, Prepare: func(p *Params) Work {
-		keep := p.Number("keep", 7, 1, 1000)
+		keep, target := p.Number("keep", 7, 1, 1000), p.Optional("target")
 		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
+			if target != "" {
+				name, size, gone, err := bundles.SaveBundle(ctx, target)
+				if err != nil {
+					return Result{}, err
+				}
+				return Result{Message: fmt.Sprintf(
+					"%s in BackupTarget/%s (%s); %d older ones removed", name, target, megabytes(size), gone,
+				)}, nil
+			}
 			name, size, err := backup(ctx, db, dir, now())
 			if err != nil {
 				return Result{}, err

@@ -53,7 +53,7 @@ func TestBackupAndRestore(t *testing.T) {
 			_, _ = b.db.AddSecret(ctx, fmt.Sprintf("w%d", i), "x", []byte("y"))
 		}
 	}()
-	res, err := work(t, schedule.BackupJob(b.db, dir, b.now), nil)
+	res, err := work(t, schedule.BackupJob(b.db, nil, dir, b.now), nil)
 	cancel()
 	<-writing
 	if err != nil {
@@ -117,7 +117,7 @@ func TestBackupsRotate(t *testing.T) {
 	}
 	for n := 1; n <= 4; n++ {
 		b.set(fmt.Sprintf("2026-01-%02dT03:00:00Z", n))
-		if _, err := work(t, schedule.BackupJob(b.db, dir, b.now), map[string]any{"keep": 2}); err != nil {
+		if _, err := work(t, schedule.BackupJob(b.db, nil, dir, b.now), map[string]any{"keep": 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestBackupsRotate(t *testing.T) {
 		t.Error(diff)
 	}
 	// What cannot be finished leaves nothing under a backup's name.
-	_, err := work(t, schedule.BackupJob(broken{}, dir, b.now), nil)
+	_, err := work(t, schedule.BackupJob(broken{}, nil, dir, b.now), nil)
 	if director.KindOf(err) != director.KindExhausted {
 		t.Errorf("err = %v", err)
 	}
