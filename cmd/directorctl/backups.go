@@ -139,9 +139,9 @@ func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
 	var options requestOptions
 	newMasters := false
 	cmd := &cobra.Command{
-		Use: "restore BACKUP", Short: "Put a cluster back to one of its backups",
-		Long: "Put a cluster back to one of its backups: what has changed in it since then is lost.\n" +
-			"The backup is read to its end and restored beside the data of etcd on every master. Then the control " +
+		Use: "restore BACKUP", Short: "Restore a cluster from one of its backups",
+		Long: "Restore a cluster from one of its backups: what has changed in it since then is lost.\n" +
+			"The backup is read to its end and restored next to the data of etcd on every master. Then the control " +
 			"plane stops on all masters, the data\n" +
 			"changes its place, and everything starts again. Pods run on meanwhile. The former data stays on the masters.\n\n" +
 			"With --new-masters, for a cluster that has lost its masters: their VMs are destroyed and created again, with " +

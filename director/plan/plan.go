@@ -28,7 +28,7 @@ const (
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
-	ClusterRestore     Operation = "cluster.restore" // a snapshot in the place of the data of etcd
+	ClusterRestore     Operation = "cluster.restore" // a snapshot instead of the data of etcd
 	NodeCordon         Operation = "node.cordon"     // nothing new is scheduled there
 	NodeUncordon       Operation = "node.uncordon"
 	NodeDrain          Operation = "node.drain"   // cordoned, and its pods moved away
@@ -74,11 +74,11 @@ type Request struct {
 	HostKeys map[string]string `json:"host_keys,omitempty"`
 	// Certificates says which certificates are rotated.
 	Certificates Certificates `json:"certificates,omitzero"`
-	// Restore says which backup a cluster is put back to.
+	// Restore says which backup a cluster is restored from.
 	Restore Restore `json:"restore,omitzero"`
 }
 
-// Restore says which backup a cluster is put back to.
+// Restore says which backup a cluster is restored from.
 type Restore struct {
 	Backup string `json:"backup"` // its id
 	// NewMasters is a person's word that the VMs of all masters are destroyed and created again before.

@@ -41,7 +41,7 @@ type World struct {
 	Installed *Installed
 	// CertificateEnds is when the first certificate in the files of each node ends, by node, as far as it is known.
 	CertificateEnds map[string]time.Time
-	// Restore is the backup that the request puts the cluster back to; nil for any other request.
+	// Restore is the backup that the request restores the cluster from; nil for any other request.
 	Restore *Restore
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement

@@ -9,7 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// Restore is the backup that a cluster is put back to.
+// Restore is the backup that a cluster is restored from.
 type Restore struct {
 	Backup     string // its id
 	Target     string
@@ -20,7 +20,7 @@ type Restore struct {
 	SHA256     string // of the snapshot
 }
 
-// RestoreBackup returns the plan that puts a snapshot in the place of the data of etcd on all masters. With new
+// RestoreBackup returns the plan that puts a snapshot instead of the data of etcd on all masters. With new
 // masters, their VMs are destroyed and made again before, with the same names, addresses and authorities; the workers
 // stay. Errors: invalid for a request without a backup, conflict for a cluster that is not installed or is of another
 // version.
@@ -44,12 +44,12 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 	b := w.Restore
 	when := b.Made.UTC().Format("2006-01-02 15:04 UTC")
 	d.Approvals = append(d.Approvals, fmt.Sprintf(
-		"it puts the state of cluster %s back to %s (revision %d of etcd): what has changed in the cluster since then is "+
+		"it restores the state of cluster %s of %s (revision %d of etcd): what has changed in the cluster since then is "+
 			"lost", d.Cluster, when, b.Revision,
 	))
 	if b.Kubernetes != w.Release.Release.Kubernetes {
 		d.warn(fmt.Sprintf(
-			"the backup was made with Kubernetes %s: what %s has changed in the cluster is put back too",
+			"the backup was made with Kubernetes %s: what %s has changed in the cluster is undone too",
 			b.Kubernetes, w.Release.Release.Kubernetes,
 		))
 	}
@@ -69,10 +69,10 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 	d.restored(masters, all, last)
 	d.concerns(masters...)
 	d.Facts = encode(w.facts(all))
-	d.Summary = fmt.Sprintf("Put cluster %s back to backup %s of %s.", d.Cluster, b.Backup, when)
+	d.Summary = fmt.Sprintf("Restore cluster %s from backup %s of %s.", d.Cluster, b.Backup, when)
 	if r.Restore.NewMasters {
 		d.Summary = fmt.Sprintf(
-			"Put cluster %s back to backup %s of %s, on new VMs of %s.", d.Cluster, b.Backup, when,
+			"Restore cluster %s from backup %s of %s, on new VMs of %s.", d.Cluster, b.Backup, when,
 			count(len(masters), "master"),
 		)
 	}
@@ -128,7 +128,7 @@ func (d *draft) stage(masters []sized, needs []string) []string {
 	return staged
 }
 
-// restore puts the snapshot in the place of the data of etcd.
+// restore replaces the data of etcd by the snapshot.
 func (d *draft) restore(masters, workers []sized, needs []string) string {
 	effects := []plan.Effect{{
 		Verb: "change", Object: "api", Name: d.Cluster,
@@ -140,7 +140,7 @@ func (d *draft) restore(masters, workers []sized, needs []string) string {
 		})
 	}
 	return d.play(playbook{
-		name: "restore", subject: d.Cluster, title: "Put the snapshot in the place of the data of etcd",
+		name: "restore", subject: d.Cluster, title: "Replace the data of etcd by the snapshot",
 		limit: append(names(masters), names(workers)...), effects: effects, estimate: 90 * time.Second,
 	}, needs, group{})
 }

@@ -22,7 +22,7 @@ const Mark = "restoring"
 
 const unpackDir = ".restore"
 
-// Unpacked is a bundle that was read to its end, and lies beside the place of its parts.
+// Unpacked is a bundle that was read to its end, and lies next to the place of its parts.
 type Unpacked struct {
 	Manifest
 	stateDir, dir string

@@ -15,7 +15,7 @@ import (
 )
 
 // How the snapshot comes to a master, where the playbook restore.yml finds it. It has its name, and what is known of it
-// lies beside it, once the backup was read to its end.
+// lies next to it, once the backup was read to its end.
 const (
 	restoreWrite = "set -eu; umask 077; d=/var/lib/kaas/etcd-restore; mkdir -p $d; chmod 700 $d; " +
 		"rm -f $d/staged.json $d/snapshot.db; cat > $d/snapshot.part; sync $d/snapshot.part"
@@ -32,7 +32,7 @@ func (e Env) EncryptionKeys(ctx context.Context, uid string) ([]string, error) {
 	return []string{backup.KeyID("key1", authorities.EncryptionKey)}, nil
 }
 
-// stagedSnapshot is what restore.yml reads beside a snapshot.
+// stagedSnapshot is what restore.yml reads next to a snapshot.
 type stagedSnapshot struct {
 	ID       string `json:"id"` // of the restore: a master that has finished it does nothing again
 	Backup   string `json:"backup"`

@@ -267,10 +267,10 @@ type PlanRequest struct {
 
 	Certificates *RotateCertificates `json:"certificates,omitempty" doc:"For cluster.rotate_certs: which certificates are renewed. Left out, those that end within 30 days."`
 
-	Restore *RestoreBackup `json:"restore,omitempty" doc:"For cluster.restore: which backup the cluster is put back to."`
+	Restore *RestoreBackup `json:"restore,omitempty" doc:"For cluster.restore: which backup the cluster is restored from."`
 }
 
-// RestoreBackup says which backup a cluster is put back to.
+// RestoreBackup says which backup a cluster is restored from.
 type RestoreBackup struct {
 	Backup     string `json:"backup" doc:"Id of the backup." minLength:"1" maxLength:"128"`
 	NewMasters bool   `json:"new_masters,omitempty" doc:"Destroy the VMs of all masters and create them again before, as after their loss. Without it, the masters stay and have to answer."`
