@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
@@ -20,7 +21,7 @@ func (a *clusterCommands) backupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.backupCreateCommand(), a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(),
-		a.backupRestoreCommand(), a.backupDeleteCommand(),
+		a.backupRestoreCommand(), a.backupExtractCommand(), a.backupDeleteCommand(),
 	)
 	return cmd
 }
@@ -165,5 +166,47 @@ func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
 		&newMasters, "new-masters", false, "destroy the VMs of all masters and create them again before",
 	)
 	options.flags(cmd)
+	return cmd
+}
+
+func (a *clusterCommands) backupExtractCommand() *cobra.Command {
+	var q wire.BackupExtract
+	passwordFile := ""
+	cmd := &cobra.Command{
+		Use: "extract BACKUP", Short: "Print objects of a namespace as they are in a backup",
+		Long: "Print objects of a namespace as they were when the backup was made, Secrets too. Nothing is changed in the " +
+			"cluster: compare, and\napply what you need with kubectl. It needs your password, also with a valid login.",
+		Example: "  directorctl backup extract BACKUP -n shop > shop.yaml\n" +
+			"  directorctl backup extract BACKUP -n shop --kind Secret --name database",
+		Args: exact("BACKUP"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if q.Namespace == "" {
+				return usage(cmd, "name the namespace: --namespace NAME")
+			}
+			password, err := a.password(passwordFile, "Your password: ")
+			if err != nil {
+				return err
+			}
+			v, err := api.ExtractBackup(cmd.Context(), args[0], password, q)
+			if err != nil {
+				return err
+			}
+			for _, o := range v.Objects {
+				text, err := yaml.Marshal(o)
+				if err != nil {
+					return err
+				}
+				say(a.out, "---\n%s", text)
+			}
+			return nil
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVarP(&q.Namespace, "namespace", "n", "", "the namespace")
+	f.StringVar(&q.Kind, "kind", "", "only objects of this kind, such as Secret")
+	f.StringVar(&q.Name, "name", "", "only the object of this name")
+	f.StringVar(
+		&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
+	)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
 	"github.com/director-kaas/kaas/director/backups"
+	"github.com/director-kaas/kaas/director/kube/etcdfile"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -24,6 +25,8 @@ type Backups interface {
 	Get(ctx context.Context, id string) (backup.Entry, error)
 	// Verify reads the whole backup, and writes down what it found.
 	Verify(ctx context.Context, actor, id string) (backup.Entry, error)
+	// Extract returns the objects of the query as they are in the backup. Its keys are those of the cluster.
+	Extract(ctx context.Context, actor, id string, q etcdfile.Query) (backup.Entry, []etcdfile.Object, error)
 	// Delete deletes the backup in its target.
 	Delete(ctx context.Context, actor, id string) error
 }
@@ -74,6 +77,13 @@ func (s *clusterRoutes) backups(api huma.API) {
 			return &body[wire.Backup]{backupOf(e)}, nil
 		})
 	operation(s.server, api, huma.Operation{
+		OperationID: "extract-backup", Method: http.MethodPost, Path: "/backups/{backup}/objects", Tags: tags,
+		Summary: "Read objects of a namespace out of a backup",
+		Description: "The objects as they were when the backup was made, Secrets too. Nothing is changed in the " +
+			"cluster. It needs the password of who asks, also with a valid token, and is an audit event of its own.",
+		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
+	}, director.ActSecrets, kindBackupTarget, s.extractBackup)
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-backup", Method: http.MethodDelete, Path: "/backups/{backup}", Tags: tags,
 		Summary: "Delete a backup", Errors: []int{http.StatusNotFound}, DefaultStatus: http.StatusNoContent,
 	}, director.ActDelete, kindBackupTarget,
@@ -110,6 +120,30 @@ func (s *clusterRoutes) listBackups(
 		}
 	}
 	return &body[wire.Backups]{out}, nil
+}
+
+type extractInput struct {
+	Backup string `path:"backup" maxLength:"128" doc:"Id of the backup."`
+	Body   wire.BackupExtract
+}
+
+func (s *clusterRoutes) extractBackup(
+	ctx context.Context, a director.Actor, in *extractInput,
+) (*body[wire.BackupObjects], error) {
+	if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+		return nil, err
+	}
+	e, list, err := s.Backups.Extract(ctx, a.User, in.Backup, etcdfile.Query{
+		Namespace: in.Body.Namespace, Kind: in.Body.Kind, Name: in.Body.Name,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := wire.BackupObjects{Backup: e.ID, Cluster: e.Cluster, MadeAt: e.Made, Objects: []map[string]any{}}
+	for _, o := range list {
+		out.Objects = append(out.Objects, o.Content)
+	}
+	return &body[wire.BackupObjects]{out}, nil
 }
 
 func backupOf(e backup.Entry) wire.Backup {

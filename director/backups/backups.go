@@ -36,6 +36,7 @@ type Config struct {
 	// Networks are the addresses of servers with buckets, and Accounts opens the keys for them.
 	Networks confine.Networks
 	Accounts Accounts
+	Scratch  string // directory that snapshots are unpacked in for a short time
 	// Bundle writes all that the director is made of, encrypted for the recipients.
 	Bundle func(ctx context.Context, w io.Writer, to []age.Recipient) (backup.Sums, error)
 	Now    func() time.Time

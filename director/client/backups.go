@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -39,4 +40,16 @@ func (c *clusterCalls) VerifyBackup(ctx context.Context, id string) (wire.Backup
 // DeleteBackup deletes a backup in its target.
 func (c *clusterCalls) DeleteBackup(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/backups/" + url.PathEscape(id)}, nil)
+}
+
+// ExtractBackup returns objects out of a backup, Secrets too.
+func (c *clusterCalls) ExtractBackup(
+	ctx context.Context, id string, password director.Secret, q wire.BackupExtract,
+) (wire.BackupObjects, error) {
+	q.Password = password.Reveal()
+	var v wire.BackupObjects
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/backups/" + url.PathEscape(id) + "/objects", body: q,
+	}, &v)
+	return v, err
 }

@@ -134,6 +134,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := os.RemoveAll(d.path("extracts")); err != nil { // of a director that was killed
+		return err
+	}
 	d.backups = d.backupService(db, box, build.Version)
 	if err := d.bindSeals(ctx, db, box, instance); err != nil {
 		return err

@@ -46,3 +46,19 @@ type Backups struct {
 	Items    []Backup    `json:"items"`
 	Clusters []BackupAge `json:"clusters" doc:"The installed clusters that name a target."`
 }
+
+// BackupExtract asks for objects out of a backup.
+type BackupExtract struct {
+	Password  string `json:"password" doc:"Password of who asks." minLength:"1" maxLength:"1024"`
+	Namespace string `json:"namespace" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"`
+	Kind      string `json:"kind,omitempty" doc:"Such as Secret; all kinds if left out." maxLength:"63" pattern:"^[A-Za-z][A-Za-z0-9]*$"`
+	Name      string `json:"name,omitempty" doc:"All objects if left out." maxLength:"253" pattern:"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$"`
+}
+
+// BackupObjects are objects of Kubernetes out of a backup, by kind and name.
+type BackupObjects struct {
+	Backup  string           `json:"backup"`
+	Cluster string           `json:"cluster"`
+	MadeAt  time.Time        `json:"made_at"`
+	Objects []map[string]any `json:"objects"`
+}

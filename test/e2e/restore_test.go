@@ -31,6 +31,11 @@ func (s *suite) isRestored(t *testing.T) {
 	s.kubectl(t, "delete", "secret", "sealed")
 	s.kubectl(t, "create", "configmap", "after")
 
+	out := s.ctl(t, "backup", "extract", id, "-n", "default", "--kind", "Secret", "--name", "sealed",
+		"--password-file", s.path("admin.password"))
+	if !strings.Contains(out, "word: c3RpbGwtaGVyZQ==") {
+		t.Errorf("the backup has the Secret\n%s", out)
+	}
 	s.damaged(t, id, func() {
 		s.refused(t, []string{"damaged"}, "backup", "restore", id, "--wait", "--yes")
 		s.kubectl(t, "get", "configmap", "after")
