@@ -35,12 +35,13 @@ func runRestore(args []string, config string, out io.Writer) error {
 	flags.StringVar(&r.config, "config", config, "configuration `file`; one that is not there is taken from the bundle")
 	flags.StringVar(&r.identity, "identity", "", "`file` with the key of a recipient, as age-keygen writes it")
 	flags.StringVar(
-		&r.stateDir, "state-dir", daemon.DefaultConfig().StateDir, "state `directory`, when the configuration is not there",
+		&r.stateDir, "state-dir", daemon.DefaultConfig().StateDir,
+		"state `directory`, when the configuration is not there",
 	)
 	flags.Usage = func() {
-		_, _ = fmt.Fprint(out, "Usage: director restore [flags] BUNDLE\n\nMakes a director of a bundle that the job backup "+
-			"has written, in an empty state directory,\nas the user that it will run as. The former director must not run "+
-			"any more.\n\n")
+		_, _ = fmt.Fprint(out, "Usage: director restore [flags] BUNDLE\n\nMakes a director of a bundle that the "+
+			"job backup has written, in an empty state directory,\nas the user that it will run as. The former "+
+			"director must not run any more.\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -105,7 +106,8 @@ func (r restoring) place(
 		}
 		if dir := stateDirOf(text); dir != cfg.StateDir {
 			return director.Errorf(
-				director.KindInvalid, opRestore, "the bundle's configuration has stateDir %s, and not %s", dir, cfg.StateDir,
+				director.KindInvalid, opRestore, "the bundle's configuration has stateDir %s, and not %s", dir,
+				cfg.StateDir,
 			).WithHint("run it again with -state-dir %s", dir)
 		}
 	}

@@ -144,9 +144,10 @@ func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
 		Long: "Restore a cluster from one of its backups: what has changed in it since then is lost.\n" +
 			"The backup is read to its end and restored next to the data of etcd on every master. Then the control " +
 			"plane stops on all masters, the data\n" +
-			"changes its place, and everything starts again. Pods run on meanwhile. The former data stays on the masters.\n\n" +
-			"With --new-masters, for a cluster that has lost its masters: their VMs are destroyed and created again, with " +
-			"the same names, addresses\n" +
+			"changes its place, and everything starts again. Pods run on meanwhile. The former data stays on the " +
+			"masters.\n\n" +
+			"With --new-masters, for a cluster that has lost its masters: their VMs are destroyed and created again, " +
+			"with the same names, addresses\n" +
 			"and authorities. The workers and their pods stay.",
 		Example: "  directorctl backup restore 0301-034500-a1b2c3-offsite --plan-only\n" +
 			"  directorctl backup restore 0301-034500-a1b2c3-offsite --new-masters --wait",
@@ -174,8 +175,8 @@ func (a *clusterCommands) backupExtractCommand() *cobra.Command {
 	passwordFile := ""
 	cmd := &cobra.Command{
 		Use: "extract BACKUP", Short: "Print objects of a namespace as they are in a backup",
-		Long: "Print objects of a namespace as they were when the backup was made, Secrets too. Nothing is changed in the " +
-			"cluster: compare, and\napply what you need with kubectl. It needs your password, also with a valid login.",
+		Long: "Print objects of a namespace as they were when the backup was made, Secrets too. Nothing is changed " +
+			"in the cluster: compare, and\napply what you need with kubectl. It needs your password, also with a valid login.",
 		Example: "  directorctl backup extract BACKUP -n shop > shop.yaml\n" +
 			"  directorctl backup extract BACKUP -n shop --kind Secret --name database",
 		Args: exact("BACKUP"),

@@ -59,7 +59,8 @@ func NewBucket(p Place) (*Bucket, error) {
 		Transport: &http.Transport{
 			DialContext:         p.Networks.Dialer().DialContext,
 			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-			TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 30 * time.Second,
+			TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: time.Minute,
+			IdleConnTimeout: 30 * time.Second,
 		},
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func runBackup(t *testing.T, api *client.Client, target string) string {
 			t.Fatal(err)
 		}
 		if r := s.Runs[0]; r.FinishedAt != nil {
-			return string(r.Status) + ": " + r.Message
+			return r.Status + ": " + r.Message
 		}
 		<-tick.C
 	}

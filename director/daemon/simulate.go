@@ -42,7 +42,8 @@ func (d *Daemon) vault(db *store.Store, box *seal.Box) providers.Vault {
 func (d *Daemon) backupService(db *store.Store, box *seal.Box, version string) *backups.Service {
 	return backups.New(backups.Config{
 		Store: db, Box: box, Dirs: d.cfg.rules().Backups, Networks: d.cfg.ProviderNetworks,
-		Accounts: d.vault(db, box), Bundle: d.bundler(db, version), Scratch: d.path("extracts"), Now: time.Now, Log: d.log,
+		Accounts: d.vault(db, box), Bundle: d.bundler(db, version), Scratch: d.path("extracts"), Now: time.Now,
+		Log: d.log,
 	})
 }
 

@@ -82,7 +82,9 @@ func (v *validator) bucket(b *S3Bucket) {
 	}
 	v.match("spec.s3.bucket", b.Bucket, bucketPattern, "3 to 63 of a-z, 0-9, dots and dashes", 63)
 	if b.Prefix != "" {
-		v.match("spec.s3.prefix", b.Prefix, prefixPattern, "words with slashes between them, such as clusters/site-a", 200)
+		v.match(
+			"spec.s3.prefix", b.Prefix, prefixPattern, "words with slashes between them, such as clusters/site-a", 200,
+		)
 	}
 	v.match("spec.s3.region", b.Region, regionPattern, "a region such as us-east-1", 40)
 	v.match("spec.s3.credentials", b.Credentials, labelPattern,

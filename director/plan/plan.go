@@ -41,7 +41,8 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin,
+		NodeReplace,
 	}
 }
 

@@ -44,8 +44,8 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 	b := w.Restore
 	when := b.Made.UTC().Format("2006-01-02 15:04 UTC")
 	d.Approvals = append(d.Approvals, fmt.Sprintf(
-		"it restores the state of cluster %s of %s (revision %d of etcd): what has changed in the cluster since then is "+
-			"lost", d.Cluster, when, b.Revision,
+		"it restores the state of cluster %s of %s (revision %d of etcd): what has changed in the cluster since then "+
+			"is lost", d.Cluster, when, b.Revision,
 	))
 	if b.Kubernetes != w.Release.Release.Kubernetes {
 		d.warn(fmt.Sprintf(
@@ -136,7 +136,8 @@ func (d *draft) restore(masters, workers []sized, needs []string) string {
 	}}
 	for _, m := range masters {
 		effects = append(effects, plan.Effect{
-			Verb: "restart", Object: "api", Name: "node/" + m.Name, Detail: "etcd and the control plane, all masters at once",
+			Verb: "restart", Object: "api", Name: "node/" + m.Name,
+			Detail: "etcd and the control plane, all masters at once",
 		})
 	}
 	return d.play(playbook{

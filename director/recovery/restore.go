@@ -28,8 +28,8 @@ type Unpacked struct {
 	stateDir, dir string
 }
 
-// Unpack reads the bundle to its end into the state directory, which has to be that of no director yet. Nothing of it is
-// in its place before Place. Errors: conflict if a director is there, invalid for a bundle that is damaged or for
+// Unpack reads the bundle to its end into the state directory, which has to be that of no director yet. Nothing of it
+// is in its place before Place. Errors: conflict if a director is there, invalid for a bundle that is damaged or for
 // another key.
 func Unpack(ctx context.Context, r io.Reader, key age.Identity, stateDir string) (*Unpacked, error) {
 	const op = "recovery.restore"

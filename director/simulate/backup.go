@@ -12,7 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Stream pretends to transfer. What is sent is read and forgotten; every master has a small snapshot of etcd that was taken just now.
+// Stream pretends to transfer. What is sent is read and forgotten; every master has a small snapshot of etcd that was
+// taken just now.
 func (s *Simulation) Stream(
 	ctx context.Context, m director.Machine, _, script string, in io.Reader, out io.Writer,
 ) error {

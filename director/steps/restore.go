@@ -97,7 +97,8 @@ func (e Env) sendBackup(ctx context.Context, m director.Machine, hostKey, id str
 	if got.err != nil && sent == nil {
 		return got.manifest, got.err
 	}
-	if kind := director.KindOf(got.err); got.err != nil && (kind == director.KindInvalid || kind == director.KindNotFound) {
+	kind := director.KindOf(got.err)
+	if got.err != nil && (kind == director.KindInvalid || kind == director.KindNotFound) {
 		return got.manifest, plan.Abort(got.err) // it says more than the transfer that it ended
 	}
 	return got.manifest, sent

@@ -50,8 +50,8 @@ const (
 )
 
 // Read returns the objects of the snapshot in the file, sorted by kind and name. Values that are no objects are left
-// out. Errors: not_found if there is no such object, exhausted if there are too many, invalid if the file is no snapshot
-// or a Secret is encrypted with another key.
+// out. Errors: not_found if there is no such object, exhausted if there are too many, invalid if the file is no
+// snapshot or a Secret is encrypted with another key.
 func Read(ctx context.Context, file string, q Query) ([]Object, error) {
 	const op = "etcdfile.read"
 	db, err := bbolt.Open(file, 0o400, &bbolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
@@ -67,7 +67,9 @@ func Read(ctx context.Context, file string, q Query) ([]Object, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, director.Errorf(director.KindNotFound, op, "the backup has no such object in namespace %s", q.Namespace).
+		return nil, director.Errorf(
+			director.KindNotFound, op, "the backup has no such object in namespace %s", q.Namespace,
+		).
 			WithHint("leave the kind and the name out to see what there is")
 	}
 	slices.SortFunc(out, func(a, b Object) int {
@@ -118,8 +120,8 @@ func read(ctx context.Context, tx *bbolt.Tx, q Query) ([]Object, error) {
 	return out, nil
 }
 
-// latest returns the newest values of the keys of the namespace, nil for those that were deleted. Keys of the bucket are
-// revisions: main and sub number, and a t behind those of a deletion.
+// latest returns the newest values of the keys of the namespace, nil for those that were deleted. Keys of the bucket
+// are revisions: main and sub number, and a t behind those of a deletion.
 func latest(ctx context.Context, revisions *bbolt.Bucket, namespace string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	within, own := []byte("/"+namespace+"/"), "/registry/namespaces/"+namespace

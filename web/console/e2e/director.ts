@@ -42,6 +42,7 @@ stateDir: ${this.dir}/state
 address: 127.0.0.1
 listen: 127.0.0.1:${port}
 registryListen: 127.0.0.1:${await freePort()}
+backupDirs: [${this.dir}/backups]
 forks: 200
 creationsPerHour: 0
 simulate: true

@@ -24,6 +24,8 @@ const pages = [
   '/documents/Provider',
   '/documents/Network/net1',
   '/apply?template=Cluster',
+  '/backups',
+  '/certificates',
   '/schedules',
   '/activity',
   '/users',

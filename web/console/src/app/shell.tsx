@@ -46,6 +46,8 @@ export const places: Place[] = [
   { to: '/campaigns', text: 'Campaigns' },
   { to: '/infrastructure', text: 'Infrastructure', for: 'infrastructure' },
   { to: '/documents', text: 'Documents', for: 'documents' },
+  { to: '/backups', text: 'Backups', for: 'infrastructure' },
+  { to: '/certificates', text: 'Certificates', for: 'infrastructure' },
   { to: '/schedules', text: 'Schedules', for: 'schedules' },
   { to: '/activity', text: 'Activity', for: 'activity' },
   { to: '/users', text: 'Users', for: 'users' },

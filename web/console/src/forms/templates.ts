@@ -61,6 +61,7 @@ ${head('Schedule', 'drift')}  cron: 45 3 * * *
     name: drift
 `,
   BackupTarget: `# Where backups of clusters are kept. Clusters name it in spec.backup.targets.
+# type: s3 is for a bucket; see the manual.
 ${head('BackupTarget', 'offsite')}  type: directory
   directory: /srv/director/backups/offsite
   retention:

@@ -67,6 +67,8 @@ const looks: Record<string, Look> = {
   interrupted: warning,
   missed: warning,
   suspended: stopped,
+  // backups and certificates
+  late: warning,
   // audit
   ok: good,
   refused: warning,

@@ -1,0 +1,210 @@
+import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { Link, useNavigate } from 'react-router'
+import { api, client, list, type Schemas } from '../api/client'
+import { must } from '../api/must'
+import { acts, edits, useMe } from '../app/me'
+import { Ask } from '../ui/ask'
+import { ChoiceFilter, FilterBar } from '../ui/filters'
+import { LinkButton } from '../ui/linkButton'
+import { More } from '../ui/more'
+import { Answer, Nothing, Page } from '../ui/page'
+import { ProblemAlert } from '../ui/problem'
+import { size } from '../ui/size'
+import { Status } from '../ui/status'
+import { Time } from '../ui/time'
+import { useFilters } from '../ui/url'
+
+type Backup = Schemas['Backup']
+
+// Backups are the snapshots of etcd, and how old the newest of each cluster is.
+export default function Backups() {
+  const me = useMe()
+  const filters = useFilters()
+  const cluster = filters.get('cluster')
+  const asked = api.useQuery('get', '/backups', {}, { refetchInterval: 30_000 })
+  return (
+    <Page
+      title="Backups"
+      actions={edits(me) && <LinkButton to="/apply?template=BackupTarget">New target</LinkButton>}
+    >
+      <Answer of={asked}>
+        {(b) => (
+          <>
+            <Ages of={list(b.clusters)} />
+            <FilterBar>
+              <ChoiceFilter
+                filters={filters}
+                name="cluster"
+                label="Cluster"
+                options={[...new Set(list(b.items).map((one) => one.cluster))].sort().map((name) => [name, name])}
+              />
+            </FilterBar>
+            {list(b.items).length === 0 ? (
+              <Nothing title="There is no backup.">
+                Name targets in spec.backup.targets of a cluster, and make a schedule with the job etcd-backup.
+              </Nothing>
+            ) : (
+              <More of={list(b.items).filter((one) => !cluster || one.cluster === cluster)} size={100}>
+                {(some) => <BackupTable of={some} />}
+              </More>
+            )}
+          </>
+        )}
+      </Answer>
+    </Page>
+  )
+}
+
+function Ages({ of }: { of: Schemas['BackupAge'][] }) {
+  const late = of.filter((c) => c.late)
+  if (of.length === 0) return null
+  return (
+    <p className="hint">
+      {late.length === 0 ? (
+        <>The newest backups of all {of.length} clusters with a target are in time.</>
+      ) : (
+        <>
+          <Status of="late" word="late" />{' '}
+          {late.map((c, i) => (
+            <span key={c.cluster}>
+              {i > 0 && ', '}
+              <Link to={`/clusters/${c.cluster}`}>{c.cluster}</Link> (
+              {c.newest_at ? <Time at={c.newest_at} /> : 'no backup in every target'})
+            </span>
+          ))}
+        </>
+      )}
+    </p>
+  )
+}
+
+interface Asked {
+  what: 'delete' | 'restore' | 'new masters'
+  backup: Backup
+}
+
+function BackupTable({ of }: { of: Backup[] }) {
+  const me = useMe()
+  const queries = useQueryClient()
+  const [failed, setFailed] = useState<unknown>()
+  const [asked, setAsked] = useState<Asked>()
+  const again = () => queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/backups' })
+  const verify = (id: string) => {
+    setFailed(undefined)
+    must(client.POST('/backups/{backup}/verify', { params: { path: { backup: id } } }))
+      .then(again)
+      .catch(setFailed)
+  }
+  return (
+    <>
+      {failed !== undefined && <ProblemAlert of={failed} />}
+      <Table role="table" aria-label="Backups" variant="compact">
+        <Thead>
+          <Tr>
+            <Th>Made</Th>
+            <Th>Cluster</Th>
+            <Th>Target</Th>
+            <Th>Why</Th>
+            <Th>Kubernetes</Th>
+            <Th>Size</Th>
+            <Th>Last read</Th>
+            {acts(me) && <Th screenReaderText="Actions" />}
+          </Tr>
+        </Thead>
+        <Tbody>
+          {of.map((b) => (
+            <Tr key={b.id}>
+              <Td dataLabel="Made">
+                <Time at={b.made_at} />
+                <div className="hint break">{b.id}</div>
+              </Td>
+              <Td dataLabel="Cluster">
+                <Link to={`/clusters/${b.cluster}`} className="break">
+                  {b.cluster}
+                </Link>
+              </Td>
+              <Td dataLabel="Target">
+                <Link to={`/documents/BackupTarget/${b.target}`} className="break">
+                  {b.target}
+                </Link>
+              </Td>
+              <Td dataLabel="Why" className="break">
+                {b.reason ?? 'asked for'}
+              </Td>
+              <Td dataLabel="Kubernetes">{b.kubernetes}</Td>
+              <Td dataLabel="Size">{size(b.archive_bytes)}</Td>
+              <Td dataLabel="Last read">
+                {b.problem ? (
+                  <>
+                    <Status of="failed" word="damaged" />
+                    <div className="hint break">{b.problem}</div>
+                  </>
+                ) : (
+                  <Time at={b.verified_at} />
+                )}
+              </Td>
+              {acts(me) && (
+                <Td isActionCell>
+                  <ActionsColumn
+                    items={[
+                      { title: 'Read to its end', onClick: () => verify(b.id) },
+                      { title: 'Restore', onClick: () => setAsked({ what: 'restore', backup: b }) },
+                      { title: 'Restore on new masters', onClick: () => setAsked({ what: 'new masters', backup: b }) },
+                      ...(edits(me)
+                        ? [{ title: 'Delete', onClick: () => setAsked({ what: 'delete', backup: b }) }]
+                        : []),
+                    ]}
+                    popperProps={{ position: 'right' }}
+                  />
+                </Td>
+              )}
+            </Tr>
+          ))}
+        </Tbody>
+      </Table>
+      {asked?.what === 'delete' && <Delete of={asked.backup} close={() => setAsked(undefined)} done={again} />}
+      {asked && asked.what !== 'delete' && (
+        <Restore of={asked.backup} newMasters={asked.what === 'new masters'} close={() => setAsked(undefined)} />
+      )}
+    </>
+  )
+}
+
+function Delete({ of, close, done }: { of: Backup; close: () => void; done: () => Promise<unknown> }) {
+  return (
+    <Ask
+      title={`Delete backup ${of.id}?`}
+      verb="Delete"
+      danger
+      act={() => must(client.DELETE('/backups/{backup}', { params: { path: { backup: of.id } } })).then(done)}
+      close={close}
+    >
+      <p>It is deleted in the target {of.target}, and cannot be brought back.</p>
+    </Ask>
+  )
+}
+
+// Restore has the restore planned. The plan says what is lost, and is agreed to there.
+function Restore({ of, newMasters, close }: { of: Backup; newMasters: boolean; close: () => void }) {
+  const navigate = useNavigate()
+  const plan = async () => {
+    const made = await must(
+      client.POST('/clusters/{name}/plans', {
+        params: { path: { name: of.cluster } },
+        body: { operation: 'cluster.restore', restore: { backup: of.id, new_masters: newMasters } },
+      }),
+    )
+    await navigate(`/plans/${made.id}`)
+  }
+  return (
+    <Ask title={`Restore cluster ${of.cluster}?`} verb="Make the plan" act={plan} close={close}>
+      <p>
+        The plan restores the state of <Time at={of.made_at} />. What changed in the cluster since then is lost.
+      </p>
+      {newMasters && <p>The VMs of all masters are destroyed and created again. Workers and their pods stay.</p>}
+      <p>Nothing starts yet: the plan shows each step, and asks for your agreement.</p>
+    </Ask>
+  )
+}
