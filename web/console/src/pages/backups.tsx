@@ -25,10 +25,7 @@ export default function Backups() {
   const cluster = filters.get('cluster')
   const asked = api.useQuery('get', '/backups', {}, { refetchInterval: 30_000 })
   return (
-    <Page
-      title="Backups"
-      actions={edits(me) && <LinkButton to="/apply?template=BackupTarget">New target</LinkButton>}
-    >
+    <Page title="Backups" actions={edits(me) && <LinkButton to="/apply?template=BackupTarget">New target</LinkButton>}>
       <Answer of={asked}>
         {(b) => (
           <>
