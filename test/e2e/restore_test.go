@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,14 @@ import (
 // TestRestore is the loss of all masters: their VMs are destroyed behind the director's back, and the cluster is
 // restored on new ones. The workers and their pods stay.
 func TestRestore(t *testing.T) {
-	s := begin(t, newer, suite{masters: 3})
+	masters, err := strconv.Atoi(os.Getenv("KAAS_E2E_MASTERS"))
+	if err != nil {
+		masters = 3
+	}
+	s := begin(t, newer, suite{masters: masters})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
-		{"creates three masters and a worker", s.createsACluster},
+		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
 		{"comes back after the loss of all masters", s.losesAllMasters},
 		{"deletes everything", s.deletesEverything},
