@@ -73,13 +73,7 @@ func (f *pretendCluster) play(r plan.Run) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	names := p.Limit
-	if p.Playbook == "install/control_plane.yml" || p.Playbook == "install/workers.yml" {
-		for _, m := range facts.Nodes {
-			names = append(names, m.Name)
-		}
-	}
-	for _, name := range names {
+	for _, name := range p.Limit {
 		n, there := f.nodes[name]
 		kind, _, _ := strings.Cut(p.Playbook, "_")
 		switch strings.TrimSuffix(kind, ".yml") {
