@@ -110,9 +110,10 @@ func TestInventory(t *testing.T) {
 		}
 	}
 	i := certificates.NewInventory(certificates.Config{
-		Store: machines{db, []director.Machine{machine("m1", director.RoleMaster), machine("w1", director.RoleWorker)}},
-		PKI:   func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
-		Read:  nodes.read,
+		Serving: pki.Serving,
+		Store:   machines{db, []director.Machine{machine("m1", director.RoleMaster), machine("w1", director.RoleWorker)}},
+		PKI:     func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
+		Read:    nodes.read,
 		Connect: func(context.Context, string, string, string) (certificates.Holder, error) {
 			return held{p.FrontProxyCA.Cert}, nil
 		},
@@ -166,7 +167,8 @@ func TestTick(t *testing.T) {
 	var mu sync.Mutex
 	list := &machines{Store: db}
 	i := certificates.NewInventory(certificates.Config{
-		Store: list, PKI: func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
+		Serving: pki.Serving,
+		Store:   list, PKI: func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
 		Read: func(_ context.Context, m director.Machine, _ string) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()

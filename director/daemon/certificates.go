@@ -30,7 +30,7 @@ func (d *Daemon) inventoryOf(db *store.Store, env steps.Env, server *pki.Server)
 		Own: func() []certificates.Own { return ownCertificates(server) },
 	}
 	if env.Connect == nil { // clusters that only pretend have none
-		c.Read = env.Read
+		c.Read, c.Serving = env.Read, pki.Serving
 		c.Connect = func(ctx context.Context, uid, name, endpoint string) (certificates.Holder, error) {
 			api, err := env.Cluster(ctx, uid, name, endpoint)
 			if err != nil {

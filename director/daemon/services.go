@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/phases"
+	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/planning"
@@ -81,10 +82,14 @@ func newServices(p parts) services {
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
 		Certificates: p.inventory, Backups: p.backups,
 	})
-	members := nodes.New(nodes.Config{
+	conf := nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),
 		PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now, Log: p.log,
-	})
+	}
+	if p.env.Connect == nil { // nodes that only pretend serve nothing
+		conf.Serving = pki.Serving
+	}
+	members := nodes.New(conf)
 	return services{
 		parts: p,
 		disks: kept,

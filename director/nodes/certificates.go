@@ -71,7 +71,7 @@ func (s *Service) looks(
 ) []certLook {
 	serving := func(name string, port int, ca string, as pki.Pair) certLook {
 		return certLook{certKey{m.ID, name}, func(ctx context.Context) (Certificate, error) {
-			c, err := pki.Serving(ctx, net.JoinHostPort(m.Address, strconv.Itoa(port)), ca, as)
+			c, err := s.Serving(ctx, net.JoinHostPort(m.Address, strconv.Itoa(port)), ca, as)
 			if err != nil {
 				return Certificate{}, err
 			}
@@ -81,8 +81,11 @@ func (s *Service) looks(
 		}}
 	}
 	const etcdPort, kubeletPort = 2379, 10250
-	all := []certLook{serving(certKubelet, kubeletPort, "", pki.Pair{})}
-	if m.Role == director.RoleMaster {
+	var all []certLook
+	if s.Serving != nil {
+		all = append(all, serving(certKubelet, kubeletPort, "", pki.Pair{}))
+	}
+	if s.Serving != nil && m.Role == director.RoleMaster {
 		all = append(
 			all, serving(certAPI, model.APIPort, p.CA.Cert, pki.Pair{}),
 			serving(certEtcd, etcdPort, p.EtcdCA.Cert, client),

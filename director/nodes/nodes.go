@@ -4,6 +4,7 @@ package nodes
 
 import (
 	"context"
+	"crypto/x509"
 	"log/slog"
 	"slices"
 	"time"
@@ -91,8 +92,10 @@ type Config struct {
 	Plans    Plans
 	Director string        // id, in the stamps of its VMs
 	PlanLife time.Duration // how long a plan can be started after it was made; zero is for ever
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Serving returns what a server shows to the client; nil where no server is asked.
+	Serving func(ctx context.Context, address, ca string, client pki.Pair) (*x509.Certificate, error)
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Service shows nodes and repairs them. It is safe for concurrent use.

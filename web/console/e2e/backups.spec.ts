@@ -34,7 +34,7 @@ test('a backup is read, restored and deleted', async ({ page, director }) => {
   await expect(page.getByText('What changed in the cluster since then is lost.')).toBeVisible()
   await page.getByRole('button', { name: 'Make the plan' }).click()
   await expect(page.getByRole('heading', { name: 'Agree to it' })).toBeVisible()
-  await expect(page.getByText(/it restores the state of cluster small/)).toBeVisible()
+  await expect(page.getByLabel(/I agree: it restores the state of cluster small/)).toBeVisible()
 
   await page.goto('/backups')
   await verb('Delete')
@@ -48,6 +48,8 @@ test('certificates say when they end', async ({ page, director }) => {
   await page.getByLabel('Ends', { exact: true }).selectOption('0')
   await expect(page.getByText('There is no such certificate.')).toBeVisible()
   await page.goto('/certificates?cluster=small')
+  await accessible(page)
+  await picture(page, 'certificates')
   await page.getByRole('button', { name: 'Renew' }).click()
   await expect(page.getByText('masters one by one, then workers')).toBeVisible()
 })

@@ -60,7 +60,7 @@ function Ages({ of }: { of: Schemas['BackupAge'][] }) {
   return (
     <p className="hint">
       {late.length === 0 ? (
-        <>The newest backups of all {of.length} clusters with a target are in time.</>
+        <>The newest backups of all clusters with a target are in time.</>
       ) : (
         <>
           <Status of="late" word="late" />{' '}
