@@ -22,7 +22,8 @@ test('a real cluster in the console', async ({ page }) => {
   await nodes.getByRole('checkbox').last().check()
   await page.getByRole('link', { name: 'Work on 1 node' }).click()
   await page.getByRole('button', { name: /^Rehearse the drain/ }).click()
-  await expect(page.getByText(/pods would leave, \d+ would stay/)).toBeVisible({ timeout: 180_000 })
+  // Where the pods of a small cluster run is chance: there may be none to move.
+  await expect(page.getByText(/pods? would leave, \d+ would stay|No pod runs there/)).toBeVisible({ timeout: 180_000 })
   if (process.env.CONSOLE_PICTURES) await page.screenshot({ path: `${process.env.CONSOLE_PICTURES}/real-drain.png` })
   await page.goto(`${url}/clusters/${cluster}`)
 
