@@ -176,7 +176,8 @@ func (a *clusterCommands) backupExtractCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "extract BACKUP", Short: "Print objects of a namespace as they are in a backup",
 		Long: "Print objects of a namespace as they were when the backup was made, Secrets too. Nothing is changed " +
-			"in the cluster: compare, and\napply what you need with kubectl. It needs your password, also with a valid login.",
+			"in the cluster: compare, and\napply what you need with kubectl. It needs your password, also with a " +
+			"valid login.",
 		Example: "  directorctl backup extract BACKUP -n shop > shop.yaml\n" +
 			"  directorctl backup extract BACKUP -n shop --kind Secret --name database",
 		Args: exact("BACKUP"),
