@@ -98,12 +98,11 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, b.explain(ctx, op, err)
 	}
 	if _, err := object.Stat(); err != nil {
-		return nil, errors.Join(b.explain(ctx, op, err), ignore(object.Close()))
+		_ = object.Close() // the error that is returned says more
+		return nil, b.explain(ctx, op, err)
 	}
 	return &explained{object, func(err error) error { return b.explain(ctx, op, err) }}, nil
 }
-
-func ignore(error) error { return nil }
 
 // explained is a reader whose errors are said in our words.
 type explained struct {

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: kaas_etcd_restore
-short_description: Puts a snapshot of etcd in the place of a master's data
+short_description: Replaces a master's data of etcd by a snapshot
 description:
   - The director lays the snapshot and C(staged.json), which says what it is, into O(dir). Each action looks at what there is, so a run that
     was cut off is continued by running again. Once a restore is finished, all actions change nothing until another one is staged.

@@ -3,6 +3,7 @@ package etcdfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -73,18 +74,9 @@ func Read(ctx context.Context, file string, q Query) ([]Object, error) {
 			WithHint("leave the kind and the name out to see what there is")
 	}
 	slices.SortFunc(out, func(a, b Object) int {
-		return cmpAll(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return out, nil
-}
-
-func cmpAll(results ...int) int {
-	for _, r := range results {
-		if r != 0 {
-			return r
-		}
-	}
-	return 0
 }
 
 func read(ctx context.Context, tx *bbolt.Tx, q Query) ([]Object, error) {
