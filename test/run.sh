@@ -29,10 +29,18 @@ stage() { # name command...: runs it with its output in a file; ends this lane i
         return
     fi
     printf '\n=== %s: FAILED with %d after %d s. The end of %s:\n' "$name" "$rc" $((SECONDS - began)) "$log"
-    grep -nE '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE' "$log" | tail -n 40 || :
     tail -n 250 "$log"
-    printf '=== %s: FAILED after %d s\n' "$name" $((SECONDS - began))
+    failures "$name" "$rc" "$log" >>"$logs/failures"
     exit 1
+}
+
+# failures says in a few lines what failed: the last lines of the whole run, which are all that some readers of it get to see.
+failures() { # name answer log
+    printf '%s: FAILED with %d\n' "$1" "$2"
+    # Go's tests, Playwright's list of failed ones, vitest, unittest and linters.
+    grep -E '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE|^ +\[[a-z]+\] › |^ +[0-9]+\) \[|^ *(FAIL|ERROR):? |^error |level=error| Error: |\.go:[0-9]+:[0-9]+: ' "$3" |
+        awk '!seen[$0]++' | cut -c 1-200 | tail -n 25 | sed 's/^/    /' || :
+    tail -n 5 "$3" | cut -c 1-200 | sed 's/^/  > /'
 }
 
 left_out() { # name why
@@ -157,4 +165,8 @@ printf '\nSeconds of each stage, in %d s:\n' "$SECONDS"
 sort -rn "$times" | sed 's/^/  /'
 skipped=$(grep -c '^-' "$times" || :)
 printf '\n%d stages, %d left out: %s\n' $(($(wc -l <"$times") - skipped)) "$skipped" "$( ((rc == 0)) && echo passed || echo FAILED)"
+if [[ -s $logs/failures ]]; then
+    printf '\n'
+    cat "$logs/failures"
+fi
 exit "$rc"

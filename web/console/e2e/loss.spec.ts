@@ -95,7 +95,19 @@ async function replace(editor: import('@playwright/test').Locator, from: string,
 }
 
 test('a director that is killed under an open page is taken up again', async ({ page, director }) => {
-  await login(page, director, '/plans?cluster=small')
+  // A cluster of its own: what other tests have planned for theirs does not matter.
+  director.apply(`apiVersion: kaas/v1
+kind: Cluster
+metadata: {name: watched}
+spec:
+  release: k8s-1.37
+  provider: lab
+  image: debian12-k8s-1.37
+  network: net1
+  masters: {memory: 2GiB, disk: 10GiB}
+  workers: [{name: worker, count: 1, memory: 2GiB, disk: 10GiB}]
+`)
+  await login(page, director, '/plans?cluster=watched')
   await expect(page.getByText('live', { exact: true })).toBeVisible()
   await expect(page.getByText('No plan is like this.')).toBeVisible()
   await director.kill()
@@ -103,7 +115,7 @@ test('a director that is killed under an open page is taken up again', async ({ 
   await expect(page.getByText('No plan is like this.')).toBeVisible()
   await director.start()
   await expect(page.getByText('live', { exact: true })).toBeVisible()
-  director.ctl('plan', 'small')
+  director.ctl('plan', 'watched')
   await expect(page.getByRole('table', { name: 'Plans' }).locator('[data-status=planned]')).toBeVisible()
 })
 

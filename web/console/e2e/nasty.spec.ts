@@ -36,7 +36,7 @@ test('a browser that stores nothing can be used', async ({ page, director }) => 
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
   await page.getByLabel('Name', { exact: true }).fill('kept-here')
   await page.getByRole('link', { name: /^Next/ }).click()
-  await page.getByRole('link', { name: 'Back' }).click()
+  await page.getByRole('link', { name: 'Back', exact: true }).click()
   await expect(page.getByLabel('Name', { exact: true })).toHaveValue('kept-here')
   await page.getByRole('button', { name: /theme$/ }).click()
 })
