@@ -142,7 +142,7 @@ class Plays(unittest.TestCase):
             "etcd_image_tag": "v3.7.3", "coredns_image_tag": "v1.14.6", "host_aliases": [], "setup_chrony": False, "chrony_config_server": [],
             "pod_cidr": "10.244.0.0/16", "service_cidr": "10.96.0.0/16", "cluster_domain": "cluster.local", "cluster_dns_ip": "10.96.0.10",
             "etcd_heartbeat_interval_ms": 100, "etcd_election_timeout_ms": 1000, "leader_lease_seconds": 0, "slow_host_factor": 1,
-            "pod_security_enforce": "baseline", "pod_security_exempt_namespaces": [], "install_timeout_seconds": 20, "node_labels": {},
+            "pod_security_enforce": "baseline", "pod_security_exempt_namespaces": [], "certificate_seconds": 31536000, "install_timeout_seconds": 20, "node_labels": {},
             "node_taints": None, "encryption_key": "x", "bootstrap_token": "abcdef.0123456789abcdef", "pki_ca_crt": self.ca, "pki_ca_key": "x",
             "release_binaries_url": "https://127.0.0.1:6443/artifacts/x/bin",
             "release_binaries": {name: hashlib.sha256(data).hexdigest() for name, data in Ready.programs.items()},
