@@ -2,6 +2,9 @@ package planner
 
 import (
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -171,6 +174,16 @@ func (d *draft) restored(masters, all []sized, last string) {
 // newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop
 // before: they would end their pods, which an empty control plane does not know.
 func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
+	for _, m := range masters {
+		if slices.ContainsFunc(m.persist, holdsEtcd) {
+			return nil, conflict(
+				"planner.restore", fmt.Sprintf(
+					"master %s keeps /var/lib/etcd on its data disk: a new VM would find the former data there, and "+
+						"kubeadm makes no control plane next to it", m.Name,
+				), "start the VMs of the masters and restore without --new-masters",
+			)
+		}
+	}
 	d.w.Seen = nil // none of those that are to come answers now
 	var held []string
 	if len(workers) > 0 {
@@ -214,4 +227,9 @@ func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
 		}, append([]string{prepared[m.Name]}, before...), group{})}
 	}
 	return before, nil
+}
+
+// holdsEtcd reports whether the data of etcd lies in the directory.
+func holdsEtcd(directory string) bool {
+	return strings.HasPrefix("/var/lib/etcd/", path.Clean(directory)+"/")
 }

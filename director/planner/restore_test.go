@@ -54,6 +54,7 @@ func TestRestoreOnItsOwnMasters(t *testing.T) {
 func TestRestoreOnNewMasters(t *testing.T) {
 	t.Parallel()
 	w := restorable(t, 3, 2)
+	w.Cluster.Cluster.Masters.Persist = nil
 	w.Blind, w.Seen = "it is away", nil
 	c, err := RestoreBackup(w, plan.Request{
 		Operation: plan.ClusterRestore, Restore: plan.Restore{Backup: "b1", NewMasters: true},
@@ -83,6 +84,22 @@ func TestRestoreOnNewMasters(t *testing.T) {
 		return s.Kind == step.VMRemove && strings.Contains(s.Node, "worker")
 	}) {
 		t.Error("a worker is made again")
+	}
+}
+
+func TestNewMastersFindNoFormerData(t *testing.T) {
+	t.Parallel()
+	for directory, refused := range map[string]bool{
+		"/var/lib/etcd": true, "/var/lib": true, "/var/lib/etcd/": true, "/var/lib/etcd2": false, "/var/lib/x": false,
+	} {
+		w := restorable(t, 3, 1)
+		w.Cluster.Cluster.Masters.Persist = []string{directory}
+		_, err := RestoreBackup(w, plan.Request{
+			Operation: plan.ClusterRestore, Restore: plan.Restore{Backup: "b1", NewMasters: true},
+		})
+		if got := director.KindOf(err) == director.KindConflict; got != refused {
+			t.Errorf("%s: %v", directory, err)
+		}
 	}
 }
 

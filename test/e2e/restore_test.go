@@ -17,7 +17,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		masters = 3
 	}
-	s := begin(t, newer, suite{masters: masters})
+	s := begin(t, newer, suite{masters: masters, rootOnly: true})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates the masters and a worker", s.createsACluster},
