@@ -62,11 +62,14 @@ func BenchmarkLoginFlood(b *testing.B) {
 	srv.StartTLS()
 	b.Cleanup(srv.Close)
 	// Each address has connections of its own, of HTTP/1.1. Their handshakes are measured too, both ends of them.
-	clients := map[string]*http.Client{}
-	for _, address := range append(addresses("192.0.2.%d", 100), observer) {
+	client := func() *http.Client {
 		own := srv.Client().Transport.(*http.Transport).Clone()
 		b.Cleanup(own.CloseIdleConnections)
-		clients[address] = &http.Client{Transport: own}
+		return &http.Client{Transport: own}
+	}
+	clients := map[string]*http.Client{observer: client()}
+	for i := range 100 {
+		clients[fmt.Sprintf("192.0.2.%d", i)] = client()
 	}
 	send := func(method, path, body, address string) int {
 		req, _ := http.NewRequestWithContext(b.Context(), method, srv.URL+wire.Prefix+path, strings.NewReader(body))
@@ -123,13 +126,4 @@ func BenchmarkLoginFlood(b *testing.B) {
 		b.ReportMetric(float64(in.Load()), "logins")
 		b.ReportMetric(float64(refused.Load()), "refused")
 	}
-}
-
-// addresses returns n texts with the numbers from 0.
-func addresses(format string, n int) []string {
-	var list []string
-	for i := range n {
-		list = append(list, fmt.Sprintf(format, i))
-	}
-	return list
 }
