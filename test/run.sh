@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything, in two lanes side by side: what needs no guest in one, guests in the other; the last stages go to the lane that is free. The
-# first stage that fails ends both. Prints a table of how long each stage took, slowest first.
+# Everything, in two lanes side by side: what needs no guest in one, guests in the other; the last stages go to the lane
+# that is free. The first stage that fails ends both. Prints a table of how long each stage took, slowest first, and then
+# what failed.
 #
 # KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where there is no KVM; the
 # node image boots and is prepared on an emulated VM all the same.
@@ -34,11 +35,12 @@ stage() { # name command...: runs it with its output in a file; ends this lane i
     exit 1
 }
 
-# failures says in a few lines what failed: the last lines of the whole run, which are all that some readers of it get to see.
+# failures says in a few lines what failed. They end the whole run: some readers of it get to see no others.
 failures() { # name answer log
     printf '%s: FAILED with %d\n' "$1" "$2"
-    # Go's tests, Playwright's list of failed ones, vitest, unittest and linters.
-    grep -E '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE|^ +\[[a-z]+\] › |^ +[0-9]+\) \[|^ *(FAIL|ERROR):? |^error |level=error| Error: |\.go:[0-9]+:[0-9]+: ' "$3" |
+    # Go's tests, Playwright's list of failed ones, vitest and unittest, linters.
+    local lines='^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE|^ +[0-9]+\) .* › |^ *(FAIL|ERROR):? | Error: '
+    grep -E "$lines"'|^error |\.go:[0-9]+:[0-9]+: ' "$3" |
         awk '!seen[$0]++' | cut -c 1-200 | tail -n 25 | sed 's/^/    /' || :
     tail -n 5 "$3" | cut -c 1-200 | sed 's/^/  > /'
 }

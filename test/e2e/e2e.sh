@@ -54,7 +54,9 @@ if [[ -z ${KAAS_E2E_FROM:-} ]]; then
     mkdir -p "$KAAS_E2E_DIR"
     "$lab" up
 fi
-if [[ $run == @(TestHighlyAvailable|TestCertificates) || ($run == TestRestore && ${KAAS_E2E_MASTERS:-3} != 1) ]]; then # three libvirtd with disks of their own, which share a bridge
+# Three masters have three libvirtd with disks of their own, which share a bridge.
+if [[ $run == @(TestHighlyAvailable|TestCertificates) ||
+    ($run == TestRestore && ${KAAS_E2E_MASTERS:-3} != 1) ]]; then
     if [[ $("$lab" kvm) == tcg ]] && (($(nproc) <= 2)); then
         echo "e2e: without KVM, two cores were too few for three masters (docs/develop/benchmarks.md); it is tried all the same" >&2
     fi
