@@ -61,15 +61,9 @@ func BenchmarkLoginFlood(b *testing.B) {
 	}))
 	srv.StartTLS()
 	b.Cleanup(srv.Close)
-	// Each address has connections of its own, of HTTP/1.1. Their handshakes are measured too, both ends of them.
-	client := func() *http.Client {
-		own := srv.Client().Transport.(*http.Transport).Clone()
-		b.Cleanup(own.CloseIdleConnections)
-		return &http.Client{Transport: own}
-	}
-	clients := map[string]*http.Client{observer: client()}
+	clients := map[string]*http.Client{observer: alone(b, srv)}
 	for i := range 100 {
-		clients[fmt.Sprintf("192.0.2.%d", i)] = client()
+		clients[fmt.Sprintf("192.0.2.%d", i)] = alone(b, srv)
 	}
 	send := func(method, path, body, address string) int {
 		req, _ := http.NewRequestWithContext(b.Context(), method, srv.URL+wire.Prefix+path, strings.NewReader(body))
@@ -126,4 +120,12 @@ func BenchmarkLoginFlood(b *testing.B) {
 		b.ReportMetric(float64(in.Load()), "logins")
 		b.ReportMetric(float64(refused.Load()), "refused")
 	}
+}
+
+// alone returns a client with connections of its own, of HTTP/1.1. Both ends of their handshakes are measured.
+func alone(b *testing.B, srv *httptest.Server) *http.Client {
+	b.Helper()
+	own := srv.Client().Transport.(*http.Transport).Clone()
+	b.Cleanup(own.CloseIdleConnections)
+	return &http.Client{Transport: own}
 }
