@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 export ANSIBLE_CONFIG=$PWD/ansible.cfg ANSIBLE_NOCOLOR=1 ANSIBLE_STDOUT_CALLBACK=default PYTHONDONTWRITEBYTECODE=1
-export ANSIBLE_LOCALHOST_WARNING=False ANSIBLE_DEPRECATION_WARNINGS=False
+export ANSIBLE_LOCALHOST_WARNING=False ANSIBLE_DEPRECATION_WARNINGS=False ANSIBLE_PIPELINING=True
 python=/usr/bin/python3 # the one that Ansible's package belongs to
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

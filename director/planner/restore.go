@@ -174,15 +174,8 @@ func (d *draft) restored(masters, all []sized, last string) {
 // newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop
 // before: they would end their pods, which an empty control plane does not know.
 func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
-	for _, m := range masters {
-		if slices.ContainsFunc(m.persist, holdsEtcd) {
-			return nil, conflict(
-				"planner.restore", fmt.Sprintf(
-					"master %s keeps /var/lib/etcd on its data disk: a new VM would find the former data there, and "+
-						"kubeadm makes no control plane next to it", m.Name,
-				), "start the VMs of the masters and restore without --new-masters",
-			)
-		}
+	if err := startAnew(masters); err != nil {
+		return nil, err
 	}
 	d.w.Seen = nil // none of those that are to come answers now
 	var held []string
@@ -203,6 +196,15 @@ func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
 		}
 		d.Approvals = append(d.Approvals, "it recreates VM "+m.Name+": what is on its root disk is lost")
 		boot := d.boot(m, []string{d.removeVM(m, held, group{}), image}, group{})
+		if slices.Contains(m.persist, etcdData) {
+			boot = d.play(playbook{
+				name: "set_aside", title: "Set aside the former data of etcd of " + m.Name, limit: []string{m.Name},
+				estimate: 5 * time.Second, effects: []plan.Effect{{
+					Verb: "change", Object: "volume", Name: m.Name,
+					Detail: "the former data of etcd moves aside on the data disk",
+				}},
+			}, []string{boot}, group{})
+		}
 		prepared[m.Name] = d.play(playbook{
 			name: "install/prepare", id: "prepare", title: "Prepare " + m.Name, limit: []string{m.Name},
 			estimate: 50 * time.Second,
@@ -229,7 +231,31 @@ func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
 	return before, nil
 }
 
-// holdsEtcd reports whether the data of etcd lies in the directory.
-func holdsEtcd(directory string) bool {
-	return strings.HasPrefix("/var/lib/etcd/", path.Clean(directory)+"/")
+// startAnew returns a conflict when the new VM of a master would begin as what the former one was.
+func startAnew(masters []sized) error {
+	for _, m := range masters {
+		if i := slices.IndexFunc(m.persist, keepsMembership); i >= 0 {
+			return conflict(
+				"planner.restore", fmt.Sprintf(
+					"master %s keeps %s on its data disk: a new VM would find there that it is a member of the cluster",
+					m.Name, m.persist[i],
+				), "start the VMs of the masters and restore without --new-masters",
+			)
+		}
+	}
+	return nil
+}
+
+// etcdData is where masters have the data of etcd.
+const etcdData = "/var/lib/etcd"
+
+// keepsMembership reports whether a new machine finds more of the former one in the directory than the data of etcd as a
+// whole, which is put aside.
+func keepsMembership(directory string) bool {
+	directory = path.Clean(directory)
+	return directory != etcdData && slices.ContainsFunc(
+		[]string{etcdData, "/etc/kubernetes", "/var/lib/kubelet"}, func(one string) bool {
+			return strings.HasPrefix(one+"/", directory+"/") || strings.HasPrefix(directory+"/", one+"/")
+		},
+	)
 }

@@ -87,18 +87,27 @@ func TestRestoreOnNewMasters(t *testing.T) {
 	}
 }
 
-func TestNewMastersFindNoFormerData(t *testing.T) {
+func TestNewMastersFindFormerData(t *testing.T) {
 	t.Parallel()
-	for directory, refused := range map[string]bool{
-		"/var/lib/etcd": true, "/var/lib": true, "/var/lib/etcd/": true, "/var/lib/etcd2": false, "/var/lib/x": false,
+	for directory, want := range map[string]struct{ refused, aside bool }{
+		"/var/lib/etcd": {aside: true}, "/var/lib/etcd2": {}, "/var/lib/x": {},
+		"/var/lib": {refused: true}, "/var/lib/etcd/member": {refused: true},
+		"/etc/kubernetes": {refused: true}, "/etc": {refused: true}, "/var/lib/kubelet": {refused: true},
 	} {
 		w := restorable(t, 3, 1)
 		w.Cluster.Cluster.Masters.Persist = []string{directory}
-		_, err := RestoreBackup(w, plan.Request{
+		c, err := RestoreBackup(w, plan.Request{
 			Operation: plan.ClusterRestore, Restore: plan.Restore{Backup: "b1", NewMasters: true},
 		})
-		if got := director.KindOf(err) == director.KindConflict; got != refused {
+		if got := director.KindOf(err) == director.KindConflict; got != want.refused {
 			t.Errorf("%s: %v", directory, err)
+		}
+		p, aside := (&plan.Plan{Content: c}).Step("set_aside/demo-master-2")
+		if aside != want.aside {
+			t.Errorf("%s: aside %v", directory, aside)
+		}
+		if aside && !slices.Equal(p.Needs, []string{step.VMBoot + "/demo-master-2"}) {
+			t.Errorf("%s: it needs %v", directory, p.Needs)
 		}
 	}
 }

@@ -17,11 +17,14 @@ description:
   - C(nodes) removes Node objects of machines that are not O(nodes).
   - C(kubelet) restarts the kubelet, which reads everything again.
   - C(finish) removes the snapshot, and the data that earlier restores have put aside. The data that this one put aside stays.
+  - C(former) is for a new machine that finds the data of its former one on a data disk. It puts that data aside on the same disk, outside of
+    O(data_dir), where kubeadm neither sees nor removes it. On a machine that has begun to be a master it does nothing.
+  - C(forget) removes what C(former) has put aside.
 options:
   action:
     description: What to do.
     type: str
-    choices: [prepare, stop, swap, start, leases, nodes, kubelet, finish]
+    choices: [former, prepare, stop, swap, start, leases, nodes, kubelet, finish, forget]
     required: true
   dir:
     description: Where the snapshot lies. Only root can read it.
@@ -43,6 +46,18 @@ options:
     description: The addresses of all members, by name.
     type: dict
     default: {}
+  state_file:
+    description: Where M(kaas_kubeadm) keeps the node's membership. A machine that has it is no new one.
+    type: path
+    default: /etc/kubernetes/kaas/state.json
+  machine_id_file:
+    description: Tells one machine from the one before it.
+    type: path
+    default: /etc/machine-id
+  mounts:
+    description: The list of mounts, as the kernel has it.
+    type: path
+    default: /proc/self/mountinfo
   components:
     description: Static pods that C(stop) and C(start) work on.
     type: list
@@ -122,6 +137,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, Kubectl, clean, existing, read_json, run, wait_for, write_atomically
 
 SNAPSHOT, STAGED, DONE = "snapshot.db", "staged.json", "done.json"
+# Where the data of former machines lies, below where the data disk is mounted.
+FORMER = ".kaas-former-etcd"
 # Revisions that the cluster has given out since the snapshot must not come again: clients have seen them.
 BUMP = 1000000000
 PAUSE = 1.0
@@ -171,7 +188,42 @@ class Restore:
         """Say whether the restored data is in its place."""
         return os.path.isdir(self.aside) and os.path.isdir(self.data("member"))
 
+    def disk(self):
+        """Return where the data disk is mounted, and where the data of etcd is below that; nothing when it is on no such disk."""
+        mounted = {}
+        with open(self.args["mounts"], encoding="utf-8") as file:
+            for line in file:
+                device, root, point = line.split()[2:5]
+                mounted[unescaped(point)] = (device, unescaped(root))  # the last one covers those before
+        device, root = mounted.get(self.args["data_dir"], ("", "/"))
+        tops = sorted(point for point, at in mounted.items() if at == (device, "/"))
+        return (tops[0], root.lstrip("/")) if tops and root != "/" else None
+
     # actions
+
+    def former(self):
+        """Put the data of the former machine aside. Only renames on the data disk's own mount are renames and not copies."""
+        disk = self.disk()
+        left = sorted(os.listdir(self.args["data_dir"])) if disk else []
+        if not left or os.path.exists(self.args["state_file"]):
+            return
+        self.did.append("data of the former machine")
+        if self.check:
+            return
+        with open(self.args["machine_id_file"], encoding="utf-8") as file:
+            aside = os.path.join(disk[0], FORMER, identity(file.read().strip()))
+        os.makedirs(aside, mode=0o700, exist_ok=True)
+        for name in left:
+            os.rename(os.path.join(disk[0], disk[1], name), os.path.join(aside, name))
+        sync(aside)
+
+    def forget(self):
+        """Remove the data of former machines."""
+        disk = self.disk()
+        for path in existing([os.path.join(disk[0], FORMER)]) if disk else []:
+            self.did.append("data of former machines")
+            if not self.check:
+                shutil.rmtree(path)
 
     def prepare(self):
         """Check the snapshot, and restore it beside the data."""
@@ -340,6 +392,8 @@ class Restore:
         """Remove the snapshot, and what earlier restores have put aside."""
         rest = existing([self.path(SNAPSHOT), self.path(SNAPSHOT + ".part"), self.path(STAGED), self.data(".restore-*")])
         rest += [old for old in existing([self.data("before-*")]) if old != self.aside]
+        if self.finished and not self.done:
+            self.forget()  # what is aside since an earlier restore on this machine
         if self.done and not rest:
             return
         self.did.append("finished")
@@ -360,6 +414,11 @@ def peer(address):
     return "https://%s:2380" % ("[%s]" % address if ":" in address else address)
 
 
+def unescaped(path):
+    """Return a path of the list of mounts as it is."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), path)
+
+
 def sync(path):
     """Have a directory's entries on the disk."""
     fd = os.open(path, os.O_RDONLY)
@@ -373,13 +432,16 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "action": {"type": "str", "choices": ["prepare", "stop", "swap", "start", "leases", "nodes", "kubelet", "finish"],
-                       "required": True},
+            "action": {"type": "str", "required": True, "choices": [
+                "former", "prepare", "stop", "swap", "start", "leases", "nodes", "kubelet", "finish", "forget"]},
             "dir": {"type": "path", "default": "/var/lib/kaas/etcd-restore"},
             "data_dir": {"type": "path", "default": "/var/lib/etcd"},
             "kubernetes_dir": {"type": "path", "default": "/etc/kubernetes"},
             "member": {"type": "str", "default": ""},
             "members": {"type": "dict", "default": {}},
+            "state_file": {"type": "path", "default": "/etc/kubernetes/kaas/state.json"},
+            "machine_id_file": {"type": "path", "default": "/etc/machine-id"},
+            "mounts": {"type": "path", "default": "/proc/self/mountinfo"},
             "components": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},

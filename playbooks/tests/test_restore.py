@@ -54,7 +54,8 @@ esac
     def act(self, action, check=False, **more):
         """Do one action."""
         args = dict({"dir": self.path("restore"), "data_dir": self.path("etcd"), "kubernetes_dir": self.path("kubernetes"), "member": "m1",
-                     "members": {"m1": "10.0.0.1", "m2": "fd00::2"}, "timeout": 3, "components": [], "nodes": []}, **more)
+                     "members": {"m1": "10.0.0.1", "m2": "fd00::2"}, "timeout": 3, "components": [], "nodes": [],
+                     "mounts": "/proc/self/mountinfo"}, **more)
         args.update({name: os.path.join(self.bin, name) for name in ("crictl", "etcdctl", "etcdutl", "systemctl", "kubectl")})
         try:
             restore = module.Restore(args, check)
@@ -63,12 +64,12 @@ esac
             return dict(err.result(), failed=True)
         return {"changed": bool(restore.did), "did": restore.did}
 
-    def whole(self, check=False):
+    def whole(self, check=False, **more):
         """Run all that the playbook runs on a master, and return whether something was changed."""
         changed = False
         for action, components in (("prepare", []), ("stop", COMPONENTS), ("stop", ["etcd"]), ("swap", []), ("start", ["etcd"]), ("leases", []),
                                    ("start", COMPONENTS), ("finish", [])):
-            answer = self.act(action, check=check, components=components)
+            answer = self.act(action, check=check, components=components, **more)
             self.assertNotIn("failed", answer, "%s: %s" % (action, answer))
             changed = changed or answer["changed"]
         return changed
@@ -146,6 +147,67 @@ esac
                 self.assertTrue(answer.get("failed"))
                 self.assertIn(want, answer["msg"])
                 self.assertEqual(self.read("etcd/member/wal"), "former")
+
+    def on_a_data_disk(self, machine="new"):
+        """Have the data of etcd on a data disk, as a bind mount of a directory on it."""
+        self.write("machine-id", machine + "\n")
+        if not os.path.islink(self.path("etcd")):
+            os.makedirs(self.path("data disk/var/lib"), exist_ok=True)
+            os.rename(self.path("etcd"), self.path("data disk/var/lib/etcd"))
+            os.symlink(self.path("data disk/var/lib/etcd"), self.path("etcd"))
+        self.write("mounts", "21 1 253:1 / / rw - ext4 /dev/vda1 rw\n"
+                             "30 21 253:16 / %s rw - ext4 /dev/vdb rw\n"
+                             "31 21 253:16 /var/lib/etcd %s rw - ext4 /dev/vdb rw\n"
+                   % (self.path("data disk").replace(" ", "\\040"), self.path("etcd")))
+        return {"mounts": self.path("mounts"), "machine_id_file": self.path("machine-id"), "state_file": self.path("state.json")}
+
+    def test_data_of_a_former_machine_is_put_aside(self):
+        disk = self.on_a_data_disk()
+        self.write("etcd/before-p0/member/wal", "older")
+        self.assertEqual(self.act("former", check=True, **disk)["did"], ["data of the former machine"])
+        self.assertEqual(self.read("etcd/member/wal"), "former")
+        self.assertTrue(self.act("former", **disk)["changed"])
+        self.assertEqual(os.listdir(self.path("etcd")), [])
+        self.assertEqual(self.read("data disk/.kaas-former-etcd/new/member/wal"), "former")
+        self.assertEqual(self.mode("data disk/.kaas-former-etcd/new"), 0o700)
+        self.assertFalse(self.act("former", **disk)["changed"])
+
+    def test_data_that_was_half_put_aside(self):
+        disk = self.on_a_data_disk()
+        self.write("data disk/.kaas-former-etcd/new/before-p0/member/wal", "older")
+        self.assertTrue(self.act("former", **disk)["changed"])
+        self.assertEqual(sorted(os.listdir(self.path("data disk/.kaas-former-etcd/new"))), ["before-p0", "member"])
+
+    def test_data_of_a_master_stays(self):
+        disk = self.on_a_data_disk()
+        self.write("state.json", '{"phase": "started"}')
+        self.assertFalse(self.act("former", **disk)["changed"])
+        self.assertEqual(self.read("etcd/member/wal"), "former")
+
+    def test_data_on_the_root_disk_stays(self):
+        self.write("mounts", "21 1 253:1 / / rw - ext4 /dev/vda1 rw\n")
+        self.assertFalse(self.act("former", mounts=self.path("mounts"))["changed"])
+        self.assertEqual(self.read("etcd/member/wal"), "former")
+
+    def test_the_next_restore_removes_what_was_put_aside(self):
+        disk = self.on_a_data_disk()
+        self.act("former", **disk)
+        aside = self.path("data disk/.kaas-former-etcd/new/member/wal")
+        self.write("etcd/member/wal", "of the new machine")
+        self.whole(**disk)
+        self.assertTrue(os.path.exists(aside))
+        self.assertFalse(self.whole(**disk))
+        self.stage("p2")
+        self.whole(**disk)
+        self.assertFalse(os.path.exists(aside))
+        self.assertEqual(self.act("forget", **disk)["did"], [])
+
+    def test_what_was_put_aside_is_forgotten(self):
+        disk = self.on_a_data_disk()
+        self.act("former", **disk)
+        self.assertEqual(self.act("forget", check=True, **disk)["did"], ["data of former machines"])
+        self.assertTrue(self.act("forget", **disk)["changed"])
+        self.assertEqual(os.listdir(self.path("data disk")), ["var"])
 
     def test_answers_as_a_module(self):
         answer = run("kaas_etcd_restore", {"action": "prepare", "dir": self.path("restore"), "data_dir": self.path("etcd"), "member": "m1",

@@ -1,8 +1,8 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
 """Whole playbooks for the life of a node, against a pretended cluster, in a sandbox that has /etc and /var/lib of its own.
 
-Run by test.sh, which makes the sandbox. Every playbook is run in check mode, to its end, a second time without a change, and cut off before some
-of its tasks and run again. Usage: test_plays.py [PART/PARTS | NAME...]: the tests of one part of so many, or those named.
+Run by test.sh, which makes the sandbox. Every playbook is run in check mode, cut off before some
+of its tasks, run to its end, and a second time without a change. Usage: test_plays.py [PART/PARTS | NAME...]: the tests of one part of so many, or those named.
 """
 import hashlib
 import http.server
@@ -166,7 +166,7 @@ class Plays(unittest.TestCase):
         self.file(self.world + "/vars.json", json.dumps(values))
         environment = dict(
             os.environ, PATH=self.world + "/bin:" + os.environ["PATH"], KAAS_CUT=str(cut), KAAS_COUNT=self.world + "/count", KAAS_NODE=limit,
-            ANSIBLE_CALLBACK_PLUGINS=HERE + "/callback", ANSIBLE_CALLBACKS_ENABLED="cut", HOME=self.world, ANSIBLE_GATHERING="explicit")
+            ANSIBLE_CALLBACK_PLUGINS=HERE + "/callback", ANSIBLE_CALLBACKS_ENABLED="cut", HOME=self.world, ANSIBLE_GATHERING="explicit", ANSIBLE_PIPELINING="True")
         done = subprocess.run(["ansible-playbook", "-i", self.world + "/hosts.json", "-e", "@" + self.world + "/vars.json", "--limit", limit, *options,
                                book + ".yml"], cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
                               check=False, timeout=300)
@@ -179,34 +179,14 @@ class Plays(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         return int(re.search(r"%s .*changed=(\d+)" % limit, done.stdout).group(1))
 
-    def prove(self, book, limit, begin, verify, **more):
-        """Run the playbook in check mode, to its end, again, and cut off before each of its tasks."""
-        begin()
-        before = self.things("nodes"), self.things("members"), self.calls("kubeadm")
-        self.assertGreater(self.play(book, limit, "--check", **more), 0, "check mode sees nothing to do")
-        self.assertEqual(before, (self.things("nodes"), self.things("members"), self.calls("kubeadm")),
-                         "check mode changed something")
-        self.play(book, limit, **more)
-        verify()
-        self.assertEqual(self.play(book, limit, **more), 0, "a second run changed something")
-        self.assertEqual(self.play(book, limit, "--check", **more), 0, "check mode sees a change after the end")
-        with open(self.world + "/count", encoding="utf-8") as file:
-            count = int(file.read())
-        for number in self.cuts(book, range(2, count + 1)):
-            with self.subTest("cut off before task %d" % number):
-                begin()
-                self.assertTrue(self.play(book, limit, cut=number, **more), "it was not cut off")
-                self.play(book, limit, **more)
-                verify()
-
     def cuts(self, book, numbers):
         """Return before which tasks the playbook is cut off."""
         chance = random.Random("%s %s %s" % (SEED, self.id(), book))
         return sorted(chance.sample(numbers, min(CUTS, len(numbers)))) if CUTS else numbers
 
-    def prove_cut(self, book, limit, begin, verify, least=1, **more):
-        """Prove the same in fewer runs: what is cut off is what comes to its end, and is run again without a change. A playbook that changes nothing for
-        good, such as a check, has least=0."""
+    def prove(self, book, limit, begin, verify, least=1, **more):
+        """Run the playbook in check mode, cut it off before some of its tasks, run it to its end, and again without a change. A playbook that changes
+        nothing for good, such as a check, has least=0."""
         begin()
         before = self.things("nodes"), self.things("members"), self.calls("kubeadm")
         self.assertGreaterEqual(self.play(book, limit, "--check", **more), least, "check mode sees nothing to do")
@@ -282,7 +262,7 @@ class Plays(unittest.TestCase):
             self.assertEqual((self.names("nodes"), self.names("members")), (["m1", "m2"], ["m1", "m2", "m3"]))
             self.assertIn('kubernetesVersion: "%s"' % NEW, self.things("configmaps")[0]["data"]["ClusterConfiguration"])
         # As an upgrade brings a master back whose VM was recreated. Another master uploads the new configuration, and asks its own API server.
-        self.prove_cut("rejoin_master", "m1", begin, verify)
+        self.prove("rejoin_master", "m1", begin, verify)
 
     def test_upgrade_worker(self):
         def verify():
@@ -315,10 +295,10 @@ class Plays(unittest.TestCase):
         self.assertEqual([bool(item["spec"].get("unschedulable")) for item in self.things("nodes")], [unschedulable])
 
     def test_cordon(self):
-        self.prove_cut("cordon", "w1", lambda: self.begin(nodes=[node("w1")]), lambda: self.marked(True), dead=True)
+        self.prove("cordon", "w1", lambda: self.begin(nodes=[node("w1")]), lambda: self.marked(True), dead=True)
 
     def test_uncordon(self):
-        self.prove_cut("uncordon", "w1", lambda: self.begin(nodes=[node("w1", unschedulable=True)]), lambda: self.marked(False), dead=True)
+        self.prove("uncordon", "w1", lambda: self.begin(nodes=[node("w1", unschedulable=True)]), lambda: self.marked(False), dead=True)
 
     def test_registry_trust(self):
         def begin():
@@ -330,7 +310,7 @@ class Plays(unittest.TestCase):
             with open(found[0], encoding="utf-8") as file:
                 self.assertIn('Authorization = "Basic bmV3"', file.read())
             self.assertEqual(os.stat(found[0]).st_mode & 0o777, 0o600)
-        self.prove_cut("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
+        self.prove("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
 
     def test_cluster_users(self):
         def begin():
@@ -343,7 +323,7 @@ class Plays(unittest.TestCase):
             self.assertIn('url: "https://director.example/oidc"', text)
             self.assertTrue(os.path.exists(self.world + "/node/etc/kaas-issuer/keys.json"))
             self.assertIn("clusterrolebinding/kaas:user", self.things("applied"))
-        self.prove_cut("cluster_users", "m1", begin, verify, cluster_users_kubeconfig=self.world + "/admin.conf",
+        self.prove("cluster_users", "m1", begin, verify, cluster_users_kubeconfig=self.world + "/admin.conf",
                        issuer_discovery='{"issuer": "https://director.example/oidc"}', issuer_keys='{"keys": []}', issuer_certificate="pem", issuer_certificate_key="pem")
 
     def test_drain_master(self):
@@ -353,7 +333,7 @@ class Plays(unittest.TestCase):
         def verify():
             self.assertEqual(self.things("pods"), [])
             self.marked(True)
-        self.prove_cut("drain_master", "m1", lambda: self.begin(nodes=[node("m1", master=True)], pods=[pod]), verify, dead=True)
+        self.prove("drain_master", "m1", lambda: self.begin(nodes=[node("m1", master=True)], pods=[pod]), verify, dead=True)
 
     def balanced(self, **more):
         """Return the variables of a cluster with a virtual address, whose balancer works on a directory."""
@@ -372,7 +352,7 @@ class Plays(unittest.TestCase):
                 text = file.read()
             self.assertEqual([name for name in ("10.0.0.1:", "10.0.0.2:", "10.0.0.3:") if name not in text], [], text)
             self.assertTrue(os.path.exists(self.world + "/node/etc/keepalived/keepalived.conf"))
-        self.prove_cut("api_balancer", "m1", self.fresh, verify, **self.balanced())
+        self.prove("api_balancer", "m1", self.fresh, verify, **self.balanced())
 
     def test_delete_master(self):
         balancer = self.world + "/node/etc/haproxy/haproxy.cfg"
@@ -386,14 +366,14 @@ class Plays(unittest.TestCase):
         def verify():
             self.assertEqual((self.names("nodes"), self.names("members")), (["m2", "m3"], ["m2", "m3"]))
             self.assertEqual([path for path in ("/etc/kubernetes", "/var/lib/etcd/member", balancer) if os.path.exists(path)], [])
-        self.prove_cut("delete_master", "m1", begin, verify, **self.balanced())
+        self.prove("delete_master", "m1", begin, verify, **self.balanced())
 
     def test_install_prepare(self):
         def verify():
             self.assertTrue(os.path.exists("/etc/containerd/config.toml"))
             self.assertTrue(os.path.exists("/etc/containerd/certs.d/reg"))
             self.assertTrue(os.listdir(self.world + "/node/etc"))
-        self.prove_cut("install/prepare", "w1", self.fresh, verify)
+        self.prove("install/prepare", "w1", self.fresh, verify)
 
     def test_install_the_first_master(self):
         def begin():
@@ -404,7 +384,7 @@ class Plays(unittest.TestCase):
             self.assertIn('kubernetesVersion: "%s"' % NEW, self.things("configmaps")[0]["data"]["ClusterConfiguration"])
             self.assertFalse(self.calls("kubeadm join"))
         # Nothing answers yet where the API will be, so that there is no cluster to join.
-        self.prove_cut("install/control_plane", "m1", begin, verify, api_endpoint_port=6444)
+        self.prove("install/control_plane", "m1", begin, verify, api_endpoint_port=6444)
 
     def test_install_another_master(self):
         def begin():
@@ -413,10 +393,10 @@ class Plays(unittest.TestCase):
         def verify():
             self.assertEqual((self.names("nodes"), self.names("members")), (["m1", "m2"], ["m1", "m2"]))
             self.assertFalse(self.calls("kubeadm init"))
-        self.prove_cut("install/control_plane", "m2", begin, verify, control_plane_node_ip="10.0.0.1")
+        self.prove("install/control_plane", "m2", begin, verify, control_plane_node_ip="10.0.0.1")
 
     def test_install_workers(self):
-        self.prove_cut("install/workers", "w1", lambda: self.begin(nodes=[node("m1")]), lambda: self.assertEqual(self.names("nodes"), ["m1", "w1"]))
+        self.prove("install/workers", "w1", lambda: self.begin(nodes=[node("m1")]), lambda: self.assertEqual(self.names("nodes"), ["m1", "w1"]))
 
     def test_install_pod_network(self):
         manifest = self.world + "/network.yaml"
@@ -429,14 +409,14 @@ class Plays(unittest.TestCase):
                                                "daemonset/calico-node", "deployment/calico-kube-controllers", "poddisruptionbudget/coredns"])
             self.assertIn("reg/kaas 10.244.0.0/16", applied["deployment/calico-kube-controllers"])
         conf = self.world + "/admin.conf"
-        self.prove_cut("install/pod_network", "m1", lambda: self.begin(nodes=[node("m1")]), verify, pod_network="calico", calico_manifest=manifest,
+        self.prove("install/pod_network", "m1", lambda: self.begin(nodes=[node("m1")]), verify, pod_network="calico", calico_manifest=manifest,
                        vxlan_port=4789, pod_network_mtu=0, dns_upstreams=["10.0.0.53"], pod_network_kubeconfig=conf, cluster_dns_kubeconfig=conf)
 
     def test_install_verify(self):
         def verify():
             self.assertEqual((self.things("pods"), self.things("namespaces")), ([], []), "probes are left")
             self.assertTrue(self.calls("kubectl exec"), "no probe was asked")
-        self.prove_cut("install/verify", "m1", lambda: self.begin(nodes=[node(name) for name in ("m1", "m2", "m3", "w1")]), verify, least=0,
+        self.prove("install/verify", "m1", lambda: self.begin(nodes=[node(name) for name in ("m1", "m2", "m3", "w1")]), verify, least=0,
                        toolbox_image_tag="1", checks_kubeconfig=self.world + "/admin.conf")
 
     def test_uninstall(self):
@@ -449,16 +429,37 @@ class Plays(unittest.TestCase):
         def verify():
             left = [path for path in ("/etc/kubernetes", "/etc/cni/net.d/10-calico.conflist", "/etc/containerd/certs.d/reg") if os.path.exists(path)]
             self.assertEqual(left, [])
-        self.prove_cut("uninstall", "w1", begin, verify, uninstall_confirm="demo")
+        self.prove("uninstall", "w1", begin, verify, uninstall_confirm="demo")
         self.begin(nodes=[node("w1")])
         self.assertIn("This removes the cluster", self.play("uninstall", "w1", fails=True))
+
+    def test_set_aside(self):
+        disk, data = self.world + "/disk", "/var/lib/etcd"
+
+        def unmount():
+            for path in (data, disk):
+                subprocess.run(["umount", "--lazy", path], check=False, stderr=subprocess.DEVNULL)
+        self.addCleanup(unmount)
+
+        def begin():
+            unmount()
+            self.begin(nodes=[])
+            os.makedirs(disk, exist_ok=True)
+            subprocess.run(["mount", "-t", "tmpfs", "none", disk], check=True)
+            self.file(disk + data + "/member/snap/db", "of the former machine")
+            subprocess.run(["mount", "--bind", disk + data, data], check=True)
+
+        def verify():
+            self.assertEqual(os.listdir(data), [])
+            self.assertTrue(os.path.exists(disk + "/.kaas-former-etcd/machine-of-this/member/snap/db"))
+        self.prove("set_aside", "m1", begin, verify)
 
     def test_rejoin_worker_at_the_former_version(self):
         def verify():
             self.assertEqual([(item["status"]["nodeInfo"]["machineID"], item["status"]["nodeInfo"]["kubeletVersion"]) for item in self.things("nodes")],
                              [("machine-of-this", OLD)])
         # As an upgrade puts a worker back whose VM was recreated: the cluster is newer, the image and the inventory are of the former release.
-        self.prove_cut("rejoin_worker", "w1", lambda: self.begin(installed=OLD, nodes=[node("w1", machine=STALE, ready="Unknown")]), verify,
+        self.prove("rejoin_worker", "w1", lambda: self.begin(installed=OLD, nodes=[node("w1", machine=STALE, ready="Unknown")]), verify,
                        kubernetes_version=OLD, release_binaries_url="")
 
 
