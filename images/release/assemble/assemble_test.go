@@ -102,6 +102,7 @@ func TestCalicoManifest(t *testing.T) {
 	for _, want := range []string{
 		"image: '@REGISTRY@/calico-node:v3.28.5'", "image: '@REGISTRY@/calico-kube-controllers:v3.28.5'",
 		"value: '@POD_CIDR@'", "value: '@VXLAN_PORT@'", "veth_mtu: '@MTU@'", "path: /liveness",
+		"startupProbe:\n          exec:\n            command:\n            - /usr/bin/check-status\n            - -r",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the manifest lacks %q", want)

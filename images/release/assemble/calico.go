@@ -191,5 +191,11 @@ func controllers(o object, version string) error {
 		}
 		probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = times[0], times[1], 20
 	}
+	// Until it has started it is asked often: a first answer that comes too early would cost the creation of a cluster
+	// half a minute. The kubelet asks for readiness as soon as this has succeeded.
+	ready, _ := c["readinessProbe"].(object)
+	c["startupProbe"] = object{
+		"exec": ready["exec"], "periodSeconds": 3, "timeoutSeconds": 20, "failureThreshold": 200,
+	}
 	return nil
 }
