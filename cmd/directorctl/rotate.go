@@ -14,7 +14,7 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 		Args:  exact(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.rotatePullCommand(), a.tokenKeysCommand())
+	cmd.AddCommand(a.rotatePullCommand(), a.tokenKeysCommand(), a.encryptionKeyCommand())
 	return cmd
 }
 
@@ -52,6 +52,26 @@ func (a *clusterCommands) tokenKeysCommand() *cobra.Command {
 		ValidArgsFunction: a.complete(0, clusterNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			return a.request(cmd.Context(), api, args[0], plan.Request{Operation: plan.ClusterTokenKeys}, options)
+		}),
+	}
+	options.flags(cmd)
+	return cmd
+}
+
+func (a *clusterCommands) encryptionKeyCommand() *cobra.Command {
+	var options requestOptions
+	cmd := &cobra.Command{
+		Use:   "encryption-key CLUSTER",
+		Short: "Encrypt the Secrets of a cluster with another key",
+		Long: "Make another key for Secrets at rest, give it to all masters, and encrypt all Secrets in etcd with it. " +
+			"Then the former key is taken from the masters; the director keeps it for older backups.\n" +
+			"Nothing restarts: API servers look for other keys once a minute. A plan that stopped half way is resumed " +
+			"by asking again.",
+		Example:           "  directorctl rotate encryption-key demo --wait",
+		Args:              exact("CLUSTER"),
+		ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return a.request(cmd.Context(), api, args[0], plan.Request{Operation: plan.ClusterEncryptionKey}, options)
 		}),
 	}
 	options.flags(cmd)

@@ -84,7 +84,7 @@ func TestDecodeRefusesWhatIsNotWhole(t *testing.T) {
 		want    string
 	}{
 		"another key":        {archive, identity(t), "for other keys, or"},
-		"a flipped header":   {flipped(100), own, "its beginning is damaged"},
+		"a flipped header":   {flipped(100), own, "damaged"}, // or no key fits any more
 		"a flipped byte":     {flipped(len(archive) / 2), own, "damaged"},
 		"the last byte":      {flipped(len(archive) - 1), own, "damaged"},
 		"cut in the middle":  {archive[:len(archive)/2], own, "damaged"},

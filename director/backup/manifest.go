@@ -28,7 +28,7 @@ type Manifest struct {
 	Snapshot   Snapshot  `json:"snapshot"`
 	Archive    Sums      `json:"archive"`
 	Kubernetes string    `json:"kubernetes"`
-	// EncryptionKeys are the ids of the keys that encrypt Secrets in etcd; see KeyID.
+	// EncryptionKeys are the ids of the keys that encrypt Secrets in etcd; see Key.
 	EncryptionKeys []string `json:"encryption_keys"`
 	Members        []Member `json:"members"`
 	Recipients     []string `json:"recipients"` // who can open it
@@ -106,14 +106,46 @@ func Open(file []byte, box Sealer) (Manifest, error) {
 	return m, nil
 }
 
-// KeyID names a secret key without telling it.
-func KeyID(name string, key director.Secret) string {
+// Key names a key that encrypts Secrets in etcd without telling it.
+type Key struct {
+	Name string // that it has in the cluster
+	ID   string // that no other key has
+}
+
+// KeyOf returns what the key is named by.
+func KeyOf(name string, key director.Secret) Key {
 	sum := sha256.Sum256([]byte("backup key id\x00" + key.Reveal()))
-	return fmt.Sprintf("%s-%x", name, sum[:6])
+	return Key{Name: name, ID: fmt.Sprintf("%s-%x", name, sum[:6])}
+}
+
+// KeyIDs returns the ids of the keys.
+func KeyIDs(keys []Key) (ids []string) {
+	for _, k := range keys {
+		ids = append(ids, k.ID)
+	}
+	return ids
+}
+
+// KeyNames returns the names of the keys.
+func KeyNames(keys []Key) (names []string) {
+	for _, k := range keys {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// KeysOf returns which of the keys encrypt Secrets in the backup.
+func (m Manifest) KeysOf(keys []Key) (in []Key) {
+	for _, k := range keys {
+		if slices.Contains(m.EncryptionKeys, k.ID) {
+			in = append(in, k)
+		}
+	}
+	return in
 }
 
 // Fits says why the backup cannot be restored into the cluster, or nil. etcd is the version that the cluster runs, and
-// keys are the ids of those that its API servers can decrypt with.
+// keys are the ids of those that the director has for it.
 func (m Manifest) Fits(uid, etcd string, keys []string) error {
 	const op = "backup.fits"
 	if m.ClusterUID != uid {

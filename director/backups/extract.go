@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
 	"github.com/director-kaas/kaas/director/kube/etcdfile"
-	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -40,17 +40,17 @@ func (s *Service) Extract(
 	return e, list, errors.Join(err, os.Remove(file))
 }
 
-// keys are those that the cluster encrypts Secrets with; none for a cluster that is gone.
+// keys are those that the cluster encrypts Secrets with, or has before; none for a cluster that is gone.
 func (s *Service) keys(ctx context.Context, uid string) ([]etcdfile.Key, error) {
-	sealed, err := s.c.Store.Secret(ctx, uid, steps.SecretPKI)
-	if err != nil || sealed == nil {
-		return nil, err
+	keys, err := steps.Env{Secrets: s.c.Store, Sealer: s.c.Box}.ClusterEncryptionKeys(ctx, uid)
+	if director.KindOf(err) == director.KindNotFound {
+		return nil, nil
 	}
-	authorities, err := pki.UnsealCluster(s.c.Box, uid, steps.SecretPKI, sealed)
-	if err != nil {
-		return nil, err
+	var out []etcdfile.Key
+	for _, k := range slices.Concat(keys.Keys, keys.Former) {
+		out = append(out, etcdfile.Key{Name: k.Name, Secret: k.Secret})
 	}
-	return []etcdfile.Key{{Name: "key1", Secret: authorities.EncryptionKey}}, nil
+	return out, err
 }
 
 // unpacked writes the snapshot into a new file.

@@ -27,7 +27,10 @@ import (
 
 // Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
 type Config struct {
-	StateDir       string     `yaml:"stateDir"`       // everything that the director keeps
+	StateDir string `yaml:"stateDir"` // everything that the director keeps
+	// RunDir holds what a playbook is given while it runs, secrets too. In memory, they come to no disk, and many plays
+	// start faster. Below the RUNTIME_DIRECTORY of systemd, or in stateDir, if empty.
+	RunDir         string     `yaml:"runDir"`
 	Database       string     `yaml:"database"`       // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
 	Listen         string     `yaml:"listen"`         // address of the API
 	RegistryListen string     `yaml:"registryListen"` // address of the registry
@@ -125,6 +128,9 @@ func LoadConfig(path string) (Config, error) {
 // Validate returns every problem of the configuration in one invalid error.
 func (c Config) Validate() error {
 	var p problems
+	if c.RunDir != "" && !filepath.IsAbs(c.RunDir) {
+		p.add("runDir", "beginning with /", "%q is not an absolute path", c.RunDir)
+	}
 	if !filepath.IsAbs(c.StateDir) {
 		p.add("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
 	}

@@ -5,10 +5,12 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -347,11 +349,15 @@ func (d *Daemon) startRegistry(
 func (d *Daemon) runner(
 	ctx context.Context, db *store.Store, m *metrics.Metrics, h hands, runs string,
 ) (*ansible.Runner, error) {
-	work := d.path("ansible")
+	kept := d.path("ansible")
+	work := d.workDir(kept)
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
 		return nil, director.Errorf(
-			director.KindInternal, "daemon.state", "the state directory cannot be used: %w", err,
+			director.KindInternal, "daemon.state", "the state directory or the directory of runs cannot be used: %w", err,
 		)
+	}
+	if err := ownDirectory("the directory of runs", work); err != nil {
+		return nil, err
 	}
 	plays := ansible.Config{
 		Binary: h.playbook, StateDir: work, Forks: d.cfg.Forks, Logger: d.log, Observer: m,
@@ -369,11 +375,38 @@ func (d *Daemon) runner(
 	if err != nil {
 		return nil, err
 	}
-	survivors, err := runner.EndSurvivors(ctx)
-	for _, run := range survivors {
-		d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
+	runners := []*ansible.Runner{runner}
+	if _, err := os.Stat(kept); work != kept && err == nil { // a former process may have had no other directory
+		plays.StateDir = kept
+		former, err := ansible.New(plays)
+		if err != nil {
+			return nil, err
+		}
+		runners = append(runners, former)
 	}
-	return runner, err
+	for _, r := range runners {
+		survivors, err := r.EndSurvivors(ctx)
+		for _, run := range survivors {
+			d.log.WarnContext(ctx, "ended a run that an earlier process left behind", "run", run)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return runner, nil
+}
+
+// workDir returns the directory of runs. Several directors may be told the same one: each has a part of it.
+func (d *Daemon) workDir(kept string) string {
+	dir := d.cfg.RunDir
+	if dir == "" { // systemd names several with colons between them
+		dir, _, _ = strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	}
+	if dir == "" {
+		return kept
+	}
+	own := sha256.Sum256([]byte(d.cfg.StateDir))
+	return filepath.Join(dir, fmt.Sprintf("plays-%x", own[:6]))
 }
 
 func (d *Daemon) environment(

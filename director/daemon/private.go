@@ -24,22 +24,11 @@ const others = 0o077
 // closeState takes from everybody but the director's own user what the state directory and all in it permit to them.
 // Someone else's directory is refused: its owner could read what is written into it.
 func (d *Daemon) closeState(ctx context.Context) error {
-	info, err := os.Lstat(d.cfg.StateDir)
-	if err != nil {
-		return director.Errorf(
-			director.KindInternal, "daemon.state", "the state directory cannot be looked at: %w", err,
-		)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return director.Errorf(
-			director.KindInvalid, "daemon.state",
-			"the state directory %s belongs to the user %d, and the director runs as %d", d.cfg.StateDir, st.Uid,
-			os.Geteuid(),
-		).
-			WithHint("chown -R %d %s, or start the director as its owner", os.Geteuid(), d.cfg.StateDir)
+	if err := ownDirectory("the state directory", d.cfg.StateDir); err != nil {
+		return err
 	}
 	closed := 0
-	err = filepath.WalkDir(d.cfg.StateDir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(d.cfg.StateDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
 			return ignoreGone(err)
 		}
@@ -60,6 +49,24 @@ func (d *Daemon) closeState(ctx context.Context) error {
 			ctx, "other users could get at files of the state directory; they no longer can", "stateDir",
 			d.cfg.StateDir, "files", closed,
 		)
+	}
+	return nil
+}
+
+// ownDirectory returns invalid for what is no directory, or belongs to another user.
+func ownDirectory(what, path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return director.Errorf(director.KindInvalid, "daemon.state", "%s %s cannot be used: %w", what, path, err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return director.Errorf(
+			director.KindInvalid, "daemon.state", "%s %s belongs to the user %d, and the director runs as %d", what,
+			path, st.Uid, os.Geteuid(),
+		).WithHint("chown -R %d %s, or start the director as its owner", os.Geteuid(), path)
 	}
 	return nil
 }

@@ -38,9 +38,10 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 			node(plan.NodeDelete), scaleIn, remove,
 		}, step.VMRemove: {node(plan.NodeReplace)}, step.NetworkDelete: {remove},
 		step.ClusterForget: {remove}, step.KubeTraffic: {{Operation: plan.ClusterUpgrade}},
-		step.PullRenew:  {{Operation: plan.ClusterRotatePull}},
-		step.PullSettle: {{Operation: plan.ClusterRotatePull}},
-		step.VMMove:     {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.EncryptionKey: {{Operation: plan.ClusterEncryptionKey}},
+		step.PullRenew:     {{Operation: plan.ClusterRotatePull}},
+		step.PullSettle:    {{Operation: plan.ClusterRotatePull}},
+		step.VMMove:        {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
 		step.VMAdopt: {
 			{
 				Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"},

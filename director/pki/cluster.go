@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"time"
 
@@ -21,7 +20,7 @@ type ClusterPKI struct {
 	ServiceAccountKey    director.Secret // signs service account tokens; RSA, as token verifiers outside expect
 	ServiceAccountPublic string          // its public key
 
-	EncryptionKey director.Secret // 32 random bytes in base64, for encryption at rest
+	EncryptionKey director.Secret // the first key for encryption at rest; see EncryptionKeys
 }
 
 // NewCluster returns new authorities and keys for the named cluster. The name ends up in the subjects of the
@@ -62,13 +61,12 @@ func NewClusterWithCA(name string, ca Pair) (ClusterPKI, error) {
 	p.ServiceAccountKey = director.Secret(encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(sa)))
 	p.ServiceAccountPublic = encode(pemPublicKey, pub)
 
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	p.EncryptionKey = director.Secret(base64.StdEncoding.EncodeToString(key))
+	p.EncryptionKey = newEncryptionKey()
 	return p, nil
 }
 
-// Vars returns the variables of the playbooks that carry this PKI to the masters, by name. The values are secrets: they
+// Vars returns the variables of the playbooks that carry this PKI to the masters, by name, without those of encryption
+// at rest. The values are secrets: they
 // belong into a file of mode 0600 and nowhere else.
 func (p ClusterPKI) Vars() map[string]string {
 	return map[string]string{
@@ -80,7 +78,6 @@ func (p ClusterPKI) Vars() map[string]string {
 		"pki_etcd_ca_key":        p.EtcdCA.Key.Reveal(),
 		"pki_sa_key":             p.ServiceAccountKey.Reveal(),
 		"pki_sa_pub":             p.ServiceAccountPublic,
-		"encryption_key":         p.EncryptionKey.Reveal(),
 	}
 }
 

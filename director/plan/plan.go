@@ -25,6 +25,8 @@ const (
 	ClusterRotatePull Operation = "cluster.rotate_pull_password"
 	// ClusterTokenKeys gives the masters the director's token keys, and its roles their rights.
 	ClusterTokenKeys Operation = "cluster.token_keys"
+	// ClusterEncryptionKey gives the cluster another key that encrypts Secrets at rest, and encrypts them again.
+	ClusterEncryptionKey Operation = "cluster.encryption_key"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -41,7 +43,7 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin,
+		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin,
 		NodeReplace,
 	}
 }

@@ -43,6 +43,8 @@ type World struct {
 	CertificateEnds map[string]time.Time
 	// Restore is the backup that the request restores the cluster from; nil for any other request.
 	Restore *Restore
+	// Encryption is known for the rotation of the keys that encrypt Secrets.
+	Encryption EncryptionNames
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class

@@ -21,6 +21,8 @@ type Restore struct {
 	Revision   int64
 	Size       int64  // of the snapshot
 	SHA256     string // of the snapshot
+	// FormerKeys are names of keys that Secrets in it are encrypted with and that the cluster has no more.
+	FormerKeys []string
 }
 
 // RestoreBackup returns the plan that puts a snapshot instead of the data of etcd on all masters. With new
@@ -56,10 +58,10 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 			b.Kubernetes, w.Release.Release.Kubernetes,
 		))
 	}
-	var needs []string
+	needs := d.recallKeys(masters)
 	if r.Restore.NewMasters {
 		var err error
-		if needs, err = d.newMasters(masters, workers); err != nil {
+		if needs, err = d.newMasters(masters, workers, needs); err != nil {
 			return plan.Content{}, err
 		}
 	}
@@ -69,7 +71,10 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 		needs = []string{d.backup("before "+string(plan.ClusterRestore), needs)}
 	}
 	last := d.restore(masters, workers, needs)
-	d.restored(masters, all, last)
+	last = d.restored(masters, all, last)
+	if len(b.FormerKeys) > 0 {
+		d.encryptAgain(masters, []string{last})
+	}
 	d.concerns(masters...)
 	d.Facts = encode(w.facts(all))
 	d.Summary = fmt.Sprintf("Restore cluster %s from backup %s of %s.", d.Cluster, b.Backup, when)
@@ -149,8 +154,24 @@ func (d *draft) restore(masters, workers []sized, needs []string) string {
 	}, needs, group{})
 }
 
+// recallKeys gives the masters the former keys that Secrets in the backup are encrypted with. They need not answer for
+// it: the restore starts their API servers again, and new masters get all keys with what else they get.
+func (d *draft) recallKeys(masters []sized) []string {
+	keys := d.w.Restore.FormerKeys
+	if len(keys) == 0 {
+		return nil
+	}
+	needs := []string{d.encryptionKey(
+		step.EncryptionRecall, "Take up the former "+strings.Join(keys, ", ")+" for Secrets", keys, nil,
+	)}
+	if d.Request.Restore.NewMasters {
+		return needs
+	}
+	return []string{d.giveEncryptionKeys("read", "Have the masters decrypt with it", masters, needs)}
+}
+
 // restored waits until all nodes are back.
-func (d *draft) restored(masters, all []sized, last string) {
+func (d *draft) restored(masters, all []sized, last string) string {
 	var ready []string
 	if d.Request.Restore.NewMasters {
 		for _, m := range masters {
@@ -168,17 +189,17 @@ func (d *draft) restored(masters, all []sized, last string) {
 		Needs: append(ready, last), Params: encode(d.w.clusterParams(d.w.endpoint(masters), nodes)),
 		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 20 * time.Second,
 	})
-	d.verify(waited)
+	return d.verify(waited)
 }
 
 // newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop
 // before: they would end their pods, which an empty control plane does not know.
-func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
-	if err := startAnew(masters); err != nil {
+func (d *draft) newMasters(masters, workers []sized, needs []string) ([]string, error) {
+	if err := startAgain(masters); err != nil {
 		return nil, err
 	}
 	d.w.Seen = nil // none of those that are to come answers now
-	var held []string
+	held := needs
 	if len(workers) > 0 {
 		held = []string{d.play(playbook{
 			name: "hold_workers", id: "hold", subject: d.Cluster, title: "Stop the kubelets of the workers",
@@ -186,7 +207,7 @@ func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
 			effects: []plan.Effect{
 				{Verb: "change", Object: "api", Name: d.Cluster, Detail: "kubelets of workers stop; pods run on"},
 			},
-		}, nil, group{})}
+		}, needs, group{})}
 	}
 	release, image := d.releasePush(), d.imageEnsure()
 	prepared, all := map[string]string{}, []string{}
@@ -231,8 +252,8 @@ func (d *draft) newMasters(masters, workers []sized) ([]string, error) {
 	return before, nil
 }
 
-// startAnew returns a conflict when the new VM of a master would begin as what the former one was.
-func startAnew(masters []sized) error {
+// startAgain returns a conflict when the new VM of a master would begin as what the former one was.
+func startAgain(masters []sized) error {
 	for _, m := range masters {
 		if i := slices.IndexFunc(m.persist, keepsMembership); i >= 0 {
 			return conflict(

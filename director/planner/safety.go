@@ -32,9 +32,10 @@ const (
 		"before they are used"
 	safeCerts = "the cluster runs as before; a node has its former certificates or its new ones, and the others " +
 		"accept both"
-	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
-	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
-	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
+	safeEncryption = "the cluster runs as before; each master has all keys that a Secret may be encrypted with"
+	safeHeld       = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
+	safeMasters    = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
+	safeRestoring  = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
 		"/var/lib/etcd/before-PLAN"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
 	safeShared   = "the cluster runs; what all nodes share may still be as it was before"
@@ -52,12 +53,13 @@ var safety = map[plan.Operation]map[string]string{
 		"verify":          safeNodesRun,
 		step.ClusterReady: safeRuns,
 	},
-	plan.ClusterScale:       onNodes,
-	plan.ClusterUpgrade:     onNodes,
-	plan.ClusterRotatePull:  {"": safePulls},
-	plan.ClusterTokenKeys:   {"": safeKeys},
-	plan.ClusterRotateCerts: {"": safeCerts},
-	plan.ClusterBackup:      {"": safeUntouched},
+	plan.ClusterScale:         onNodes,
+	plan.ClusterUpgrade:       onNodes,
+	plan.ClusterRotatePull:    {"": safePulls},
+	plan.ClusterTokenKeys:     {"": safeKeys},
+	plan.ClusterRotateCerts:   {"": safeCerts},
+	plan.ClusterEncryptionKey: {"": safeEncryption},
+	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,
 		"hold":         safeHeld,

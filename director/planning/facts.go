@@ -2,6 +2,7 @@ package planning
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -27,6 +28,11 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterRotateCerts && s.Certificates != nil {
 		w.CertificateEnds, err = s.Certificates.Ends(ctx, w.Cluster.UID)
 	}
+	if err == nil && r.Operation == plan.ClusterEncryptionKey {
+		var keys, former []backup.Key
+		keys, former, err = s.Site.EncryptionKeys(ctx, w.Cluster.UID)
+		w.Encryption = planner.EncryptionNames{Keys: backup.KeyNames(keys), Former: backup.KeyNames(former)}
+	}
 	if err == nil && r.Operation == plan.ClusterRestore && r.Restore.Backup != "" && s.Backups != nil {
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
@@ -50,16 +56,18 @@ func (s *Service) restore(ctx context.Context, w planner.World, id string) (*pla
 			director.KindConflict, "planning.restore", "backup %s was found damaged: %s", id, e.Problem,
 		).WithHint("choose another one: directorctl backup list %s", w.Cluster.Metadata.Name)
 	}
-	keys, err := s.Site.EncryptionKeys(ctx, w.Cluster.UID)
+	keys, former, err := s.Site.EncryptionKeys(ctx, w.Cluster.UID)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Fits(w.Cluster.UID, w.Bundle.Components["etcd"], keys); err != nil {
+	all := backup.KeyIDs(slices.Concat(keys, former))
+	if err := e.Fits(w.Cluster.UID, w.Bundle.Components["etcd"], all); err != nil {
 		return nil, err
 	}
 	return &planner.Restore{
 		Backup: e.ID, Target: e.Target, Made: e.Made, Kubernetes: e.Kubernetes, Revision: e.Snapshot.Revision,
 		Size: e.Snapshot.Size, SHA256: e.Snapshot.SHA256,
+		FormerKeys: backup.KeyNames(e.KeysOf(former)),
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backup"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/model"
@@ -34,8 +35,9 @@ type Site interface {
 	Look(ctx context.Context, machines []director.Machine, ours map[string]bool) steps.AddressProbe
 	// CheckInventory says why the inventory of the facts cannot be rendered.
 	CheckInventory(f step.Facts) error
-	// EncryptionKeys returns the ids of the keys that the cluster encrypts Secrets with.
-	EncryptionKeys(ctx context.Context, uid string) ([]string, error)
+	// EncryptionKeys returns the keys that the API servers of the cluster have for Secrets, the one that encrypts first,
+	// and those that older backups are encrypted with.
+	EncryptionKeys(ctx context.Context, uid string) (keys, former []backup.Key, err error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string
 }
@@ -180,6 +182,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.RotatePullPassword(w, r)
 	case r.Operation == plan.ClusterTokenKeys:
 		return planner.TokenKeys(w, r)
+	case r.Operation == plan.ClusterEncryptionKey:
+		return planner.RotateEncryptionKey(w, r)
 	case r.Operation == plan.ClusterRotateCerts:
 		return planner.RotateCertificates(w, r)
 	case r.Operation == plan.ClusterBackup:

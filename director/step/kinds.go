@@ -36,6 +36,7 @@ const (
 	PullSettle    = "pull.settle"
 	BackupStore   = "backup.store"
 	RestoreStage  = "restore.stage"
+	EncryptionKey = "encryption.key"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -67,6 +68,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	PullSettle:    nil,
 	BackupStore:   nil,
 	RestoreStage:  nil,
+	EncryptionKey: nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.
@@ -179,6 +181,25 @@ type MoveParams struct {
 	// the VM is deleted.
 	Lost bool `json:"lost,omitempty"`
 }
+
+// EncryptionParams are the parameters of encryption.key.
+type EncryptionParams struct {
+	UID     string         `json:"uid"`
+	Cluster string         `json:"cluster"`
+	Do      EncryptionVerb `json:"do"`
+	Keys    []string       `json:"keys,omitempty"` // names; of a drop none
+}
+
+// EncryptionVerb is what is done with keys that encrypt Secrets at rest.
+type EncryptionVerb string
+
+// The verbs. See pki.EncryptionKeys.
+const (
+	EncryptionAdd    EncryptionVerb = "add"
+	EncryptionUse    EncryptionVerb = "use"
+	EncryptionDrop   EncryptionVerb = "drop"
+	EncryptionRecall EncryptionVerb = "recall"
+)
 
 // PullParams are the parameters of pull.renew and pull.settle.
 type PullParams struct {

@@ -77,7 +77,7 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 	if err != nil {
 		return err
 	}
-	keys, err := e.EncryptionKeys(ctx, p.UID)
+	keys, _, err := e.EncryptionKeys(ctx, p.UID)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 	made, err := e.Backups.Save(ctx, backup.Making{
 		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
 		Target: p.Target, Kubernetes: facts.Kubernetes,
-		EncryptionKeys: keys, Members: taken.Members,
+		EncryptionKeys: backup.KeyIDs(keys), Members: taken.Members,
 		Snapshot: backup.Snapshot{
 			Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
 		},

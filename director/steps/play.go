@@ -326,6 +326,13 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 	}
 	vars := authorities.Vars()
 	vars["bootstrap_token"] = token.Reveal()
+	keys, err := e.ClusterEncryptionKeys(ctx, uid)
+	if err != nil {
+		return nil, "", err
+	}
+	if vars["encryption_keys"], err = keys.Var(); err != nil {
+		return nil, "", err
+	}
 	pull, err := e.pullAuthorization(ctx, uid)
 	if err != nil {
 		return nil, "", err

@@ -23,15 +23,6 @@ const (
 		"mv snapshot.part snapshot.db; mv staged.part staged.json; sync ."
 )
 
-// EncryptionKeys returns the ids of the keys that the API servers of the cluster can decrypt Secrets with.
-func (e Env) EncryptionKeys(ctx context.Context, uid string) ([]string, error) {
-	authorities, err := e.ClusterPKI(ctx, uid)
-	if err != nil {
-		return nil, err
-	}
-	return []string{backup.KeyID("key1", authorities.EncryptionKey)}, nil
-}
-
 // stagedSnapshot is what restore.yml reads next to a snapshot.
 type stagedSnapshot struct {
 	ID       string `json:"id"` // of the restore: a master that has finished it does nothing again

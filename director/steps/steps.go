@@ -184,6 +184,7 @@ const RegistryPrefix = "kaas"
 
 // Handlers returns a handler for every kind that planners write.
 func Handlers(env Env) map[string]plan.Handler {
+	env.Sealer = newUnsealed(env.Sealer) // before what is made of it
 	if env.Transfer == nil {
 		env.Transfer = sshNodes{login: env.SSH().Machine}
 	}
@@ -216,6 +217,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.PullSettle:    handler(env.pullSettle),
 		step.BackupStore:   handler(env.backupStore),
 		step.RestoreStage:  handler(env.restoreStage),
+		step.EncryptionKey: handler(env.encryptionKey),
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	fleetNodes     = 10 // of each cluster
 	fleetProviders = 10
 	fleetSettings  = `
+runDir: /dev/shm
 forks: 200
 stepsAtOnce: 200
 creationsPerHour: 0

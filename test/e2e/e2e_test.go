@@ -310,8 +310,12 @@ func (s *suite) noSecretInSight(t *testing.T) {
 	if err := json.Unmarshal(text, &secrets); err != nil {
 		t.Fatal(err)
 	}
+	var keys []struct{ Secret string }
+	if err := json.Unmarshal([]byte(secrets["encryption_keys"]), &keys); err != nil || len(keys) == 0 {
+		t.Fatalf("no keys for Secrets: %v", err)
+	}
 	canaries := map[string]string{
-		"password": password, "token": secrets["bootstrap_token"], "encryption": secrets["encryption_key"],
+		"password": password, "token": secrets["bootstrap_token"], "encryption": keys[0].Secret,
 	}
 	for _, name := range []string{"pki_ca_key", "pki_sa_key", "pki_etcd_ca_key"} {
 		canaries[name] = strings.Split(secrets[name], "\n")[2] // a line from within the key

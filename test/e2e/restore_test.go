@@ -17,7 +17,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		masters = 3
 	}
-	s := begin(t, newer, suite{masters: masters, rootOnly: true})
+	s := begin(t, newer, suite{masters: masters})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates the masters and a worker", s.createsACluster},
@@ -102,6 +102,41 @@ func (s *suite) damaged(t *testing.T, id string, then func()) {
 	}
 }
 
+// changesItsEncryptionKey encrypts all Secrets with another key. What runs does not notice.
+func (s *suite) changesItsEncryptionKey(t *testing.T) {
+	s.wantEncryptedWith(t, "key1")
+	started := s.apiServers(t)
+	s.timed(t, "rotate", "encryption-key", "demo", "--wait", "--yes")
+	s.wantEncryptedWith(t, "key2")
+	if again := s.apiServers(t); again != started {
+		t.Errorf("API servers were started again: %s, before %s", again, started)
+	}
+	for _, master := range s.masterNames() {
+		if text := s.onNode(t, master, "cat /etc/kubernetes/apiserver/encryption.yaml"); strings.Contains(text, "key1") {
+			t.Errorf("%s has the former key", master)
+		}
+	}
+}
+
+// apiServers returns when the API servers were started.
+func (s *suite) apiServers(t *testing.T) string {
+	t.Helper()
+	return s.kubectl(t, "get", "pods", "-n", "kube-system", "-l", "component=kube-apiserver", "-o",
+		"jsonpath={.items[*].status.containerStatuses[0].state.running.startedAt}")
+}
+
+// wantEncryptedWith wants every Secret in etcd to be encrypted with the key of that name.
+func (s *suite) wantEncryptedWith(t *testing.T, key string) {
+	t.Helper()
+	marks := s.onNode(t, s.masterNames()[0], "ETCDCTL_API=3 etcdctl --endpoints=https://127.0.0.1:2379 "+
+		"--cacert=/etc/kubernetes/pki/etcd/ca.crt --cert=/etc/kubernetes/pki/apiserver-etcd-client.crt "+
+		"--key=/etc/kubernetes/pki/apiserver-etcd-client.key get --prefix /registry/secrets/ --print-value-only | "+
+		"grep -ao 'k8s:enc:secretbox:v1:[a-z0-9]*:' | sort | uniq -c")
+	if !strings.Contains(marks, ":"+key+":") || strings.Count(marks, "k8s:enc") != 1 {
+		t.Errorf("Secrets in etcd are encrypted with\n%s", marks)
+	}
+}
+
 func (s *suite) losesAllMasters(t *testing.T) {
 	s.kubectl(t, "create", "configmap", "before")
 	s.kubectl(t, "create", "secret", "generic", "sealed", "--from-literal=word=still-here")
@@ -111,6 +146,7 @@ func (s *suite) losesAllMasters(t *testing.T) {
 	pod := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container)
 	id := s.backUp(t)
 	s.kubectl(t, "create", "configmap", "after")
+	s.changesItsEncryptionKey(t) // the backup is of the former one
 	for _, master := range s.masterNames() {
 		s.vm(t, "destroy", master)
 	}
@@ -119,6 +155,14 @@ func (s *suite) losesAllMasters(t *testing.T) {
 	t.Logf("the cluster was restored on new masters in %s", time.Since(began).Round(time.Second))
 	s.wantState(t)
 	s.wantNodes(t, s.nodeNames()...)
+	s.wantEncryptedWith(t, "key2")
+	for _, master := range s.masterNames() {
+		former := s.onNode(t, master, "ls $(findmnt -n -o TARGET --first-only -S $(findmnt -n -o SOURCE "+
+			"--nofsroot /var/lib/etcd))/.kaas-former-etcd/*")
+		if !strings.Contains(former, "member") {
+			t.Errorf("the data of the former VM of %s is not aside: %s", master, former)
+		}
+	}
 	if again := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container); again != pod {
 		t.Errorf("the pod's container is %s, and was %s: the loss of the masters ended it", again, pod)
 	}

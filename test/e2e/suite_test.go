@@ -29,7 +29,6 @@ type suite struct {
 	minors   []string // of Kubernetes, whose documents were written
 	masters  int
 	workers  int
-	rootOnly bool   // the masters have no data disk: etcd's data is lost with the VM
 	equipped bool   // the workers have all that a document can give to VMs
 	certs    int    // seconds that certificates of nodes are good for; 0 is the default
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
@@ -236,9 +235,6 @@ func (s *suite) sized(text string) string {
 	)
 	if strategy != "" {
 		text = strings.Replace(text, "\n  masters:\n", "\n  maintenance: {strategy: "+strategy+"}\n  masters:\n", 1)
-	}
-	if s.rootOnly {
-		text = strings.Replace(text, "    dataDisk: 2GiB\n    persist: [/var/lib/etcd]\n", "", 1)
 	}
 	if s.equipped {
 		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)

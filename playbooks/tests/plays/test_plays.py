@@ -144,7 +144,7 @@ class Plays(unittest.TestCase):
             "etcd_heartbeat_interval_ms": 100, "etcd_election_timeout_ms": 1000, "leader_lease_seconds": 0, "slow_host_factor": 1,
             "pod_security_enforce": "baseline", "pod_security_exempt_namespaces": [], "install_timeout_seconds": 20, "node_labels": {},
             "certificate_seconds": 31536000,
-            "node_taints": None, "encryption_key": "x", "bootstrap_token": "abcdef.0123456789abcdef", "pki_ca_crt": self.ca, "pki_ca_key": "x",
+            "node_taints": None, "encryption_keys": json.dumps([{"name": "key1", "secret": "x"}]), "bootstrap_token": "abcdef.0123456789abcdef", "pki_ca_crt": self.ca, "pki_ca_key": "x",
             "release_binaries_url": "https://127.0.0.1:6443/artifacts/x/bin",
             "release_binaries": {name: hashlib.sha256(data).hexdigest() for name, data in Ready.programs.items()},
         }
@@ -432,6 +432,14 @@ class Plays(unittest.TestCase):
         self.prove("uninstall", "w1", begin, verify, uninstall_confirm="demo")
         self.begin(nodes=[node("w1")])
         self.assertIn("This removes the cluster", self.play("uninstall", "w1", fails=True))
+
+    def test_encryption_keys(self):
+        keys = [{"name": "key1", "secret": "b25l"}, {"name": "key2", "secret": "dHdv"}]
+
+        def verify():
+            with open("/etc/kubernetes/apiserver/encryption.yaml", encoding="utf-8") as file:
+                self.assertRegex(file.read(), r'(?s)"key1".*"b25l".*"key2".*"dHdv"')
+        self.prove("encryption_keys", "m1", lambda: self.begin(nodes=[]), verify, encryption_keys=json.dumps(keys), encryption_keys_wait=False)
 
     def test_set_aside(self):
         disk, data = self.world + "/disk", "/var/lib/etcd"

@@ -12,6 +12,7 @@ const operations = [
   'cluster.upgrade',
   'cluster.rotate_pull_password',
   'cluster.token_keys',
+  'cluster.encryption_key',
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',
