@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/cores"
 	"github.com/director-kaas/kaas/director/daemon"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 )
@@ -36,6 +37,7 @@ func main() {
 	if pretend.Called(os.Args[0]) { // by a simulated director, if the small substitute is not in its directory
 		os.Exit(pretend.Main(os.Args, os.Stderr))
 	}
+	cores.Overcommit()
 	syscall.Umask(0o077) // what the director and its programs write is for its own user alone
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprint(os.Stderr, describe(err))

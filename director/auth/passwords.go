@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/cores"
 )
 
 // Params say how much work it is to compare a password.
@@ -68,7 +68,7 @@ func newHasher(p Params) (*hasher, error) {
 	if !p.good() {
 		return nil, director.Errorf(director.KindInvalid, "auth.new", "the parameters of argon2id are out of range")
 	}
-	return &hasher{params: p, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}, nil
+	return &hasher{params: p, slots: make(chan struct{}, max(1, cores.Count()/2))}, nil
 }
 
 // turn waits for a slot and returns what frees it.

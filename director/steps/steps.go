@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/cores"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/kube"
@@ -192,7 +192,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
 	env.facts = &factsCache{}
-	env.rendering = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
+	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
 	vms, clusters := vmSteps{env}, kubeSteps{env}
 	return map[string]plan.Handler{
 		step.ReleasePush:   handler(env.releasePush),
