@@ -46,13 +46,22 @@ type Approver struct {
 
 // Pass looks at every cluster with a master once. A cluster that does not answer is left to the next pass.
 func (a *Approver) Pass(ctx context.Context) error {
+	return a.pass(ctx, func(string) bool { return true })
+}
+
+// PassOf is Pass for the clusters of those names.
+func (a *Approver) PassOf(ctx context.Context, clusters []string) error {
+	return a.pass(ctx, func(name string) bool { return slices.Contains(clusters, name) })
+}
+
+func (a *Approver) pass(ctx context.Context, wanted func(cluster string) bool) error {
 	machines, err := a.Machines(ctx)
 	if err != nil {
 		return err
 	}
 	clusters := map[string][]director.Machine{}
 	for _, m := range machines {
-		if m.Deleted.IsZero() && m.ClusterUID != "" {
+		if m.Deleted.IsZero() && m.ClusterUID != "" && wanted(m.Cluster) {
 			clusters[m.ClusterUID] = append(clusters[m.ClusterUID], m)
 		}
 	}

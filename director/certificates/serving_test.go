@@ -49,6 +49,33 @@ func (a api) ApproveServing(_ context.Context, nodes []kube.Known) ([]string, []
 
 func (api) Close() {}
 
+func TestPassOfSomeClusters(t *testing.T) {
+	t.Parallel()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.64.3:6443")
+	if err != nil {
+		t.Skipf("the port of API servers is taken here: %v", err)
+	}
+	defer func() { _ = ln.Close() }()
+	w := &world{asked: map[string][]kube.Known{}}
+	a := &certificates.Approver{
+		Machines: func(context.Context) (list []director.Machine, _ error) {
+			for _, uid := range []string{"u1", "u2"} {
+				list = append(list, director.Machine{
+					ClusterUID: uid, Cluster: "c-" + uid, Name: "m1", Address: "127.0.64.3", Role: director.RoleMaster,
+				})
+			}
+			return list, nil
+		},
+		Connect: w.connect, Log: slog.New(slog.DiscardHandler),
+	}
+	if err := a.PassOf(t.Context(), []string{"c-u2", "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := w.asked["u2 127.0.64.3:6443"]; !ok || len(w.asked) != 1 {
+		t.Errorf("asked %v, want the second cluster alone", w.asked)
+	}
+}
+
 func TestPass(t *testing.T) {
 	t.Parallel()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.64.2:6443")

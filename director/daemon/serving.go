@@ -10,9 +10,13 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
-// servingEvery is how often clusters are asked for requests of kubelets. A node that has joined waits that long for
-// logs, exec and metrics.
-const servingEvery = 10 * time.Second
+// How often clusters are asked for requests of kubelets. A node that has joined waits that long for logs, exec and
+// metrics, and a plan that proves that the cluster works waits for them too.
+const (
+	servingEvery  = 10 * time.Second
+	servingOften  = 2 * time.Second // of clusters with a plan that runs
+	servingAtOnce = 20              // so many of those at most; with more, all wait for the next usual pass
+)
 
 // startServing approves the certificates that kubelets serve with.
 func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.Env) {
@@ -39,4 +43,11 @@ func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.En
 		Log: d.log,
 	}
 	d.every(ctx, servingEvery, "approve the serving certificates of kubelets", approver.Pass)
+	d.every(ctx, servingOften, "approve the serving certificates of new nodes", func(ctx context.Context) error {
+		busy, err := db.BusyClusters(ctx, servingAtOnce+1)
+		if err != nil || len(busy) == 0 || len(busy) > servingAtOnce {
+			return err
+		}
+		return approver.PassOf(ctx, busy)
+	})
 }

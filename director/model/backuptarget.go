@@ -44,7 +44,7 @@ type Retention struct {
 
 // ClusterBackup says where backups of a cluster go.
 type ClusterBackup struct {
-	Targets []string `json:"targets,omitempty" doc:"Names of BackupTargets. A backup is made in each of them, and before each plan that works on masters." maxItems:"5"`
+	Targets []string `json:"targets,omitempty" of:"BackupTarget" doc:"Names of BackupTargets. A backup is made in each of them, and before each plan that works on masters." maxItems:"5"`
 	MaxAge  Duration `json:"maxAge,omitempty" doc:"Age at which the newest backup is late. Default: 26h." min:"1h" max:"8760h"`
 }
 

@@ -10,8 +10,8 @@ import (
 // Project is a set of clusters with a quota. A cluster says itself which project it belongs to.
 type Project struct {
 	Description string       `json:"description,omitempty" doc:"What the project is for."`
-	Providers   []string     `json:"providers,omitempty" doc:"The providers that clusters of the project may be on. Default: all."`
-	Networks    []string     `json:"networks,omitempty" doc:"The networks that nodes of the project may be in. Default: all."`
+	Providers   []string     `json:"providers,omitempty" of:"Provider" doc:"The providers that clusters of the project may be on. Default: all."`
+	Networks    []string     `json:"networks,omitempty" of:"Network" doc:"The networks that nodes of the project may be in. Default: all."`
 	Quota       ProjectQuota `json:"quota,omitzero" doc:"Upper limits over all clusters of the project, as their documents say."`
 }
 
@@ -28,13 +28,13 @@ type Grant struct {
 	Users   []string     `json:"users,omitempty" doc:"Names of users whom the director knows. It knows people of a directory once they have logged in."`
 	Groups  []GrantGroup `json:"groups,omitempty" doc:"Groups of directories."`
 	Role    string       `json:"role" doc:"What they may do there." enum:"admin,operator,user,auditor" required:"true"`
-	Project string       `json:"project,omitempty" doc:"Name of the Project that it is for. With neither a project nor a cluster: the whole director."`
-	Cluster string       `json:"cluster,omitempty" doc:"Name of the Cluster that the grant is for."`
+	Project string       `json:"project,omitempty" of:"Project" doc:"Name of the Project that it is for. With neither a project nor a cluster: the whole director."`
+	Cluster string       `json:"cluster,omitempty" of:"Cluster" doc:"Name of the Cluster that the grant is for."`
 }
 
 // GrantGroup is a group of a directory.
 type GrantGroup struct {
-	Provider string `json:"provider" doc:"Name of the IdentityProvider." required:"true"`
+	Provider string `json:"provider" of:"IdentityProvider" doc:"Name of the IdentityProvider." required:"true"`
 	Group    string `json:"group" doc:"Distinguished name of the group, as spec.roles of the provider has it." required:"true" maxLength:"1024"`
 }
 

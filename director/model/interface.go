@@ -31,7 +31,7 @@ const (
 // Interface is a network adapter of the nodes of a role.
 type Interface struct {
 	Role         string       `json:"role" doc:"What it is for. internal is spec.network, and the node's own address." enum:"internal,services,storage" required:"true"`
-	Network      string       `json:"network,omitempty" doc:"Name of the Network; required unless role is internal."`
+	Network      string       `json:"network,omitempty" of:"Network" doc:"Name of the Network; required unless role is internal."`
 	Addresses    []netip.Addr `json:"addresses,omitempty" doc:"Addresses of the nodes with the numbers 1, 2, 3 and so on, outside of the network's pool. Nodes with higher numbers get theirs from the pool." maxItems:"1000"`
 	DefaultRoute bool         `json:"defaultRoute,omitempty" doc:"Whether the nodes' default route leads over this network; at most one. Default: over the internal one."`
 }

@@ -183,7 +183,7 @@ type Release struct {
 
 // Network is an underlay network with the addresses that nodes take from it.
 type Network struct {
-	Provider  string       `json:"provider" doc:"Name of the Provider that it lies on." required:"true"`
+	Provider  string       `json:"provider" of:"Provider" doc:"Name of the Provider that it lies on." required:"true"`
 	Mode      string       `json:"mode,omitempty" doc:"open: a new bridge, routed, no firewall rules. nat: a new bridge behind the host's address. isolated: a new bridge without a way out. bridge: an existing bridge. portgroup: an existing port group of vSphere, the only mode there." enum:"open,nat,isolated,bridge,portgroup" default:"nat"`
 	Bridge    string       `json:"bridge,omitempty" doc:"The existing bridge; required for mode bridge."`
 	PortGroup string       `json:"portGroup,omitempty" doc:"Name or inventory path of the existing port group, standard or distributed; required for mode portgroup."`
@@ -214,10 +214,10 @@ type AddressPool struct {
 
 // Cluster is a Kubernetes cluster as it should be.
 type Cluster struct {
-	Release     string         `json:"release" doc:"Name of the Release to run." required:"true"`
-	Provider    string         `json:"provider" doc:"Name of the Provider to run on." required:"true"`
-	Image       string         `json:"image" doc:"Name of the node Image." required:"true"`
-	Network     string         `json:"network" doc:"Name of the Network of the nodes." required:"true"`
+	Release     string         `json:"release" of:"Release" doc:"Name of the Release to run." required:"true"`
+	Provider    string         `json:"provider" of:"Provider" doc:"Name of the Provider to run on." required:"true"`
+	Image       string         `json:"image" of:"Image" doc:"Name of the node Image." required:"true"`
+	Network     string         `json:"network" of:"Network" doc:"Name of the Network of the nodes." required:"true"`
 	Masters     Masters        `json:"masters,omitzero" doc:"The control plane."`
 	Workers     []WorkerPool   `json:"workers,omitempty" doc:"Pools of workers."`
 	Pods        PodNetwork     `json:"pods,omitzero" doc:"The pod network."`
@@ -227,7 +227,7 @@ type Cluster struct {
 	Maintenance Maintenance    `json:"maintenance,omitzero" doc:"How nodes are worked on while the cluster runs."`
 	SSHKeys     []string       `json:"sshKeys,omitempty" doc:"Public keys of administrators, in authorized_keys form, accepted on every node in addition to the director's own." maxLength:"8192"`
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
-	Project     string         `json:"project,omitempty" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
+	Project     string         `json:"project,omitempty" of:"Project" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
 	Backup      ClusterBackup  `json:"backup,omitzero" doc:"Where backups of the cluster go."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -206,9 +207,13 @@ func schemaOf(t reflect.Type) map[string]any {
 
 func structSchema(t reflect.Type) map[string]any {
 	props, required := map[string]any{}, []string{}
-	for _, f := range fieldsOf(t) {
+	for i, f := range fieldsOf(t) {
 		s := schemaOf(f.typ)
 		sizeSchema(s, f)
+		s["title"], s[orderKey] = title(f.name), i+1
+		if kind := f.tag.Get("of"); kind != "" {
+			s[namesKey] = kind
+		}
 		s["description"] = f.tag.Get("doc")
 		if def := f.tag.Get("default"); def != "" {
 			s["default"] = literal(f.typ, def)
@@ -238,6 +243,39 @@ func structSchema(t reflect.Type) map[string]any {
 	}
 	return out
 }
+
+// What the schemas have in addition to JSON Schema, for programs that make forms of them.
+const (
+	orderKey = "x-order" // place of the field among its neighbours, from 1, in the order of the reference
+	namesKey = "x-names" // the kind of the documents that the field names
+)
+
+// inTitles are words whose capitals are not at their beginning alone.
+var inTitles = map[string]string{
+	"api": "API", "apis": "APIs", "bps": "bytes/s", "ca": "CA", "cidr": "CIDR", "cpu": "CPU", "cpus": "CPUs", "dhcp": "DHCP",
+	"dns": "DNS", "id": "ID", "io": "I/O", "ip": "IP", "ldap": "LDAP", "mac": "MAC", "mtu": "MTU", "nic": "NIC",
+	"nics": "NICs", "ntp": "NTP", "numa": "NUMA", "oidc": "OIDC", "s3": "S3", "sha256": "SHA-256", "ssh": "SSH",
+	"tls": "TLS", "uri": "URI", "url": "URL", "vip": "VIP", "vlan": "VLAN", "vm": "VM", "vms": "VMs", "vrid": "VRID",
+	"vsphere": "vSphere", "vxlan": "VXLAN",
+}
+
+// title is the name of a field as people read it: "dataDisk" is "Data disk".
+func title(name string) string {
+	words := strings.Fields(wordEnds.ReplaceAllString(strings.ReplaceAll(name, "_", " "), "$1$3 $2$4"))
+	for i, w := range words {
+		w = strings.ToLower(w)
+		switch capital, ok := inTitles[w]; {
+		case ok:
+			w = capital
+		case i == 0:
+			w = strings.ToUpper(w[:1]) + w[1:]
+		}
+		words[i] = w
+	}
+	return strings.Join(words, " ")
+}
+
+var wordEnds = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z]+)([A-Z][a-z])`)
 
 // sizeSchema puts the limits of the field into its schema. JSON Schema counts characters where the director counts
 // bytes, so a text that the schema takes may still be too long.

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -268,6 +269,24 @@ func TestEventPage(t *testing.T) {
 			Limit: 1,
 		}); director.KindOf(err) != director.KindNotFound {
 			t.Errorf("err = %v, want not_found", err)
+		}
+	})
+}
+
+func TestBusyClusters(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		history(t, s, "p1", "a", 100, plan.PlanStarted)
+		history(t, s, "p2", "d", 101, plan.PlanStarted, plan.PlanDone)
+		history(t, s, "p3", "b", 102)
+		history(t, s, "p4", "c", 103, plan.PlanStarted)
+		names, err := s.BusyClusters(t.Context(), 10)
+		slices.Sort(names)
+		if err != nil || !slices.Equal(names, []string{"a", "c"}) {
+			t.Errorf("%v, %v", names, err)
+		}
+		if names, err = s.BusyClusters(t.Context(), 1); err != nil || len(names) != 1 {
+			t.Errorf("one at most: %v, %v", names, err)
 		}
 	})
 }

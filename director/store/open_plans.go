@@ -37,3 +37,10 @@ func (s *planStore) openPlans(db *gorm.DB, statuses []plan.Status) ([]plan.Plan,
 	}
 	return out, nil
 }
+
+// BusyClusters returns the names of clusters with a plan that runs, in no order and so many at most.
+func (s *planStore) BusyClusters(ctx context.Context, limit int) (names []string, err error) {
+	q := s.read.WithContext(ctx).Model(&planRow{}).Where("phase = ?", plan.StatusRunning).Distinct("cluster")
+	err = q.Limit(limit).Pluck("cluster", &names).Error
+	return names, dbError("store.busy_clusters", "plans", err)
+}

@@ -169,15 +169,15 @@ class Proof:
 
     def until(self, what, look, hint):
         """Repeat look, which returns what is missing, until nothing is."""
-        begin, pause = time.monotonic(), 1
+        begin = time.monotonic()
         while True:
+            looked = time.monotonic()
             missing = look()
             if not missing:
                 return self.proven(what, begin)
             if self.kubectl.over():
                 raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)), hint)
-            time.sleep(pause)
-            pause = min(5, 2 * pause)  # kubectl itself is what a slow master has least time for
+            time.sleep(min(5.0, max(0.5, 2 * (time.monotonic() - looked))))  # kubectl itself is what a slow master has least time for
 
     def nodes(self):
         """Wait for the nodes."""
@@ -227,7 +227,7 @@ class Proof:
             if self.kubectl.over():
                 raise Failure("the kubelet on %s has no serving certificate: its request was not approved within %d s" % (node, self.args["timeout"]),
                               "The director approves it when the names and addresses in it are the node's: see its log, and `kubectl get csr`")
-            time.sleep(5)
+            time.sleep(1)
         answered = [line[3:] for line in out.splitlines() if line.startswith("ok ")]
         for question in answered:
             self.proven("a pod on %s %s" % (node, questions.get(question, question)), begin)
