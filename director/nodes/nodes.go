@@ -61,7 +61,7 @@ type Certificate struct {
 
 // Worlds reads what is known of a cluster, and asks it and its hypervisor. *snapshot.Reader implements it.
 type Worlds interface {
-	World(ctx context.Context, cluster string) (planner.World, error)
+	Members(ctx context.Context, cluster string) (planner.World, error)
 	// Nodes asks the installed cluster for its nodes; nil from one that only pretends.
 	Nodes(ctx context.Context, inst store.Installed) ([]kube.Node, error)
 	// View returns the back end of the world's provider without the hosts that the world takes for lost.
@@ -131,7 +131,7 @@ type asking func(ctx context.Context, w planner.World) (power, down map[string]s
 
 // look looks at the nodes of the cluster and keeps what it sees.
 func (s *Service) look(ctx context.Context, cluster string, power asking) (View, error) {
-	w, err := s.Worlds.World(ctx, cluster)
+	w, err := s.Worlds.Members(ctx, cluster)
 	if err != nil {
 		return View{}, err
 	}
@@ -153,7 +153,7 @@ func (s *Service) look(ctx context.Context, cluster string, power asking) (View,
 
 // nodes is Nodes without what is asked of the nodes themselves.
 func (s *Service) nodes(ctx context.Context, cluster string) (View, error) {
-	w, err := s.Worlds.World(ctx, cluster)
+	w, err := s.Worlds.Members(ctx, cluster)
 	if err != nil {
 		return View{}, err
 	}

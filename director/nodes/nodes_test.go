@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/servicetest"
@@ -56,5 +58,39 @@ func TestAVMThatHasNotJoined(t *testing.T) {
 	ill, _, err := s.Ill(t.Context(), "c000")
 	if err != nil || len(ill) != 2 || ill[0] != "c000-w-1: it has not joined the cluster (directorctl plan c000)" {
 		t.Errorf("ill are %q, %v", ill, err)
+	}
+}
+
+// Looks at nodes read less than plans do, and see the same nodes.
+func TestMembersAreThoseOfTheWorld(t *testing.T) {
+	t.Parallel()
+	l := servicetest.Open(t, 2, 2)
+	for plan, made := range map[string][]string{"p0": {"c000-w-1", "c000-w-2"}, "p1": {"c001-w-1", "c001-w-2"}} {
+		if err := l.AddPlan(t.Context(), plan, true, l.Made[made[0]], l.Made[made[1]]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := snapshot.New(snapshot.Config{
+		Store: l.Store, Backends: l.Env.Backends, Clusters: l.Env, Director: l.Director,
+		Bundles: snapshot.Bundles{Dirs: confine.Dirs{"/"}, Gate: l.Env.Gate},
+	})
+	world, err := reader.World(t.Context(), "c000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := reader.Members(t.Context(), "c000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(world.Nodes(), members.Nodes()); diff != "" || len(members.Nodes()) == 0 {
+		t.Errorf("nodes (-world +members):\n%s", diff)
+	}
+	if diff := cmp.Diff(world.Spare(), members.Spare()); diff != "" {
+		t.Errorf("what is too many (-world +members):\n%s", diff)
+	}
+	if members.Provider.Metadata.Name != world.Provider.Metadata.Name ||
+		members.Release.Metadata.Name != world.Release.Metadata.Name ||
+		(members.Installed == nil) != (world.Installed == nil) {
+		t.Errorf("other documents: %+v", members)
 	}
 }

@@ -82,31 +82,60 @@ func (r *Reader) Take(ctx context.Context, cluster string) (*Snapshot, error) {
 func (r *Reader) TakeAs(
 	ctx context.Context, cluster string, change func(model.Stored) (model.Stored, error),
 ) (*Snapshot, error) {
-	s := &Snapshot{
-		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
-		r:     r, documents: map[model.Ref]model.Stored{},
-	}
-	for _, read := range []func(context.Context) error{
-		func(ctx context.Context) (err error) {
+	s := r.empty()
+	return s, s.readAll(
+		ctx, func(ctx context.Context) (err error) {
 			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 			if err == nil && change != nil {
 				s.Cluster, err = change(s.Cluster)
 			}
 			return err
-		},
-		s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
-	} {
+		}, s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
+		s.readBundle,
+	)
+}
+
+func (r *Reader) empty() *Snapshot {
+	return &Snapshot{
+		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
+		r:     r, documents: map[model.Ref]model.Stored{},
+	}
+}
+
+func (s *Snapshot) readAll(ctx context.Context, reads ...func(context.Context) error) error {
+	for _, read := range reads {
 		if err := read(ctx); err != nil {
-			return s, err
+			return err
 		}
 	}
-	var err error
-	s.Bundle, err = r.c.Bundles.Read(*s.Release.Release)
+	return nil
+}
+
+func (s *Snapshot) readBundle(context.Context) (err error) {
+	s.Bundle, err = s.r.c.Bundles.Read(*s.Release.Release)
 	if err != nil && len(s.Machines) > 0 {
-		s.NoBundle = err
-		return s, nil
+		s.NoBundle, err = err, nil
 	}
-	return s, err
+	return err
+}
+
+// Members is the world for who looks at the cluster's nodes and plans nothing: without neighbours, kept disks, MAC
+// addresses and times of steps. Every cluster is looked at once a minute, and what this reads does not grow with the
+// others.
+func (r *Reader) Members(ctx context.Context, cluster string) (planner.World, error) {
+	s := r.empty()
+	s.MACs = map[string]bool{}
+	err := s.readAll(
+		ctx, func(ctx context.Context) (err error) {
+			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+			return err
+		}, s.readDocuments, func(ctx context.Context) (err error) {
+			s.Machines, err = s.r.c.Store.Machines(ctx, store.MachineFilter{ClusterUID: s.Cluster.UID, Tombstones: true})
+			s.Rows = s.Machines
+			return err
+		}, s.readLost, s.readInstalled, s.readFormers, s.readBundle,
+	)
+	return s.World, err
 }
 
 // World is the world of a snapshot that looks at nothing else.
