@@ -63,10 +63,10 @@ func (a *clusterCommands) encryptionKeyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "encryption-key CLUSTER",
 		Short: "Encrypt the Secrets of a cluster with another key",
-		Long: "Make another key for Secrets at rest, give it to all masters, and encrypt all Secrets in etcd with it. " +
-			"Then the former key is taken from the masters; the director keeps it for older backups.\n" +
-			"Nothing restarts: API servers look for other keys once a minute. A plan that stopped half way is resumed " +
-			"by asking again.",
+		Long: "Make another key for Secrets at rest, give it to all masters, and encrypt all Secrets in etcd with " +
+			"it. Then the former key is taken from the masters; the director keeps it for older backups.\n" +
+			"Nothing restarts: API servers look for other keys once a minute. A plan that stopped half way is " +
+			"resumed by asking again.",
 		Example:           "  directorctl rotate encryption-key demo --wait",
 		Args:              exact("CLUSTER"),
 		ValidArgsFunction: a.complete(0, clusterNames),

@@ -353,7 +353,8 @@ func (d *Daemon) runner(
 	work := d.workDir(kept)
 	if err := errors.Join(os.MkdirAll(runs, 0o700), os.MkdirAll(work, 0o700)); err != nil {
 		return nil, director.Errorf(
-			director.KindInternal, "daemon.state", "the state directory or the directory of runs cannot be used: %w", err,
+			director.KindInternal, "daemon.state",
+			"the state directory or the directory of runs cannot be used: %w", err,
 		)
 	}
 	if err := ownDirectory("the directory of runs", work); err != nil {

@@ -43,8 +43,8 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin,
-		NodeReplace,
+		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain,
+		NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 

@@ -71,7 +71,8 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 	return d.done(), nil
 }
 
-// encryptAgain encrypts all Secrets with the first key, and takes the others from the masters. It returns the last step.
+// encryptAgain encrypts all Secrets with the first key, and takes the others from the masters. It returns the last
+// step.
 func (d *draft) encryptAgain(masters []sized, needs []string) string {
 	needs = []string{d.play(playbook{
 		name: "encrypt_secrets", subject: d.Cluster, title: "Encrypt all Secrets again", limit: names(masters),

@@ -270,8 +270,8 @@ func startAgain(masters []sized) error {
 // etcdData is where masters have the data of etcd.
 const etcdData = "/var/lib/etcd"
 
-// keepsMembership reports whether a new machine finds more of the former one in the directory than the data of etcd as a
-// whole, which is put aside.
+// keepsMembership reports whether a new machine finds more of the former one in the directory than the data of etcd as
+// a whole, which is put aside.
 func keepsMembership(directory string) bool {
 	directory = path.Clean(directory)
 	return directory != etcdData && slices.ContainsFunc(

@@ -35,8 +35,8 @@ type Site interface {
 	Look(ctx context.Context, machines []director.Machine, ours map[string]bool) steps.AddressProbe
 	// CheckInventory says why the inventory of the facts cannot be rendered.
 	CheckInventory(f step.Facts) error
-	// EncryptionKeys returns the keys that the API servers of the cluster have for Secrets, the one that encrypts first,
-	// and those that older backups are encrypted with.
+	// EncryptionKeys returns the keys that the API servers of the cluster have for Secrets, the one that encrypts
+	// first, and those that older backups are encrypted with.
 	EncryptionKeys(ctx context.Context, uid string) (keys, former []backup.Key, err error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string

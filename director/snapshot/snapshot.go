@@ -130,7 +130,8 @@ func (r *Reader) Members(ctx context.Context, cluster string) (planner.World, er
 			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 			return err
 		}, s.readDocuments, func(ctx context.Context) (err error) {
-			s.Machines, err = s.r.c.Store.Machines(ctx, store.MachineFilter{ClusterUID: s.Cluster.UID, Tombstones: true})
+			own := store.MachineFilter{ClusterUID: s.Cluster.UID, Tombstones: true}
+			s.Machines, err = s.r.c.Store.Machines(ctx, own)
 			s.Rows = s.Machines
 			return err
 		}, s.readLost, s.readInstalled, s.readFormers, s.readBundle,

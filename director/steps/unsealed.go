@@ -9,8 +9,8 @@ import (
 )
 
 // unsealed is a Sealer that remembers the plain text of rows that hold nothing secret: public host keys and whose
-// certificates a machine trusts. They are sealed so that no one who can write to the database can change them. Each play
-// asks for those of all nodes, and opening a seal takes a tenth of a millisecond.
+// certificates a machine trusts. They are sealed so that no one who can write to the database can change them. Each
+// play asks for those of all nodes, and opening a seal takes a tenth of a millisecond.
 type unsealed struct {
 	pki.Sealer
 	mu    sync.Mutex
