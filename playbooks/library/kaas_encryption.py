@@ -86,7 +86,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, Kubectl, clean, run, wait_for, write_atomically
@@ -96,6 +95,7 @@ MARK = re.compile(rb"k8s:enc:secretbox:v1:([A-Za-z0-9_-]{1,64}):")
 KEY = re.compile(r'- name: "([^"]*)"\n\s+secret: "([^"]*)"')
 PREFIX = "/registry/secrets/"
 PAGE, BATCH, PAUSE = 500, 50, 3.0
+CALL = 120  # seconds of one call of kubectl
 
 
 class Encryption:
@@ -198,14 +198,12 @@ class Encryption:
     def again(self, kubectl, namespace, names):
         """Write Secrets as they are. What changes or goes meanwhile is seen by the next look at etcd."""
         base = [kubectl.program, "--kubeconfig=" + kubectl.kubeconfig, "--namespace=" + namespace]
-        rc, text, err = run(base + ["get", "secret", "--ignore-not-found", "--output=json", *names], timeout=self.args["timeout"])
+        rc, text, err = run(base + ["get", "secret", "--ignore-not-found", "--output=json", *names], timeout=CALL)
         if rc != 0:
             raise Failure("Secrets of namespace %s cannot be read: %s" % (namespace, clean(err, 500)), "Run again")
         if not text.strip():
             return
-        # Objects go from program to program and are seen by nobody else.
-        subprocess.run(base + ["replace", "--filename=-"], input=text, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       universal_newlines=True, check=False, timeout=self.args["timeout"])
+        run(base + ["replace", "--filename=-"], stdin=text, timeout=CALL)
 
 
 def main():

@@ -73,7 +73,7 @@ class EncryptionTest(Case):
     def act(self, action, *keys, check=False, **more):
         """Do one action."""
         args = dict({"content": configuration(*keys), "keys": list(keys), "wait": False, "path": self.path("encryption.yaml"),
-                     "kubernetes_dir": self.root, "server": "https://10.0.0.1:6443", "kubeconfig": "admin.conf", "timeout": 1,
+                     "kubernetes_dir": self.root, "server": "https://10.0.0.1:6443", "kubeconfig": "admin.conf", "timeout": 60,
                      "kubectl": self.path("bin/kubectl"), "etcdctl": self.path("bin/etcdctl")}, **more)
         encryption = module.Encryption(args, check)
         try:
@@ -108,9 +108,9 @@ class EncryptionTest(Case):
     def test_waits_until_the_api_server_has_read_it(self):
         metrics = 'apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:a",hash="sha256:%s"} 1\n'
         self.write("metrics", metrics % "other")
-        self.assertIn("it has the former one", self.act("write", "key1", wait=True)["msg"])
+        self.assertIn("it has the former one", self.act("write", "key1", wait=True, timeout=0)["msg"])
         self.write("metrics", "")
-        self.assertIn("does not look for another", self.act("write", "key1", wait=True)["msg"])
+        self.assertIn("does not look for another", self.act("write", "key1", wait=True, timeout=0)["msg"])
         self.write("metrics", metrics % hashlib.sha256(configuration("key1").encode()).hexdigest())
         self.assertEqual(self.act("write", "key1", wait=True), [])
         self.assertIn("--server=https://10.0.0.1:6443", self.read("calls"))
@@ -129,7 +129,7 @@ class EncryptionTest(Case):
 
     def test_says_that_secrets_are_left(self):
         self.write("writes", "key1")
-        self.assertIn("still encrypted with another key than key2", self.act("encrypt", "key2")["msg"])
+        self.assertIn("still encrypted with another key than key2", self.act("encrypt", "key2", timeout=0)["msg"])
 
     def test_answers_as_a_module(self):
         answer = run("kaas_encryption", {"action": "write", "content": configuration("key1"), "keys": ["key1"],
