@@ -217,7 +217,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		t.Stop()
 	}
 	e.mu.Unlock()
-	err := e.queue.Stop(ctx)
+	err := e.stopQueue(ctx)
 	e.stop()
 	e.background.Wait()
 	if lerr := (&keeper{e}).leave(ctx); lerr != nil {
@@ -228,6 +228,36 @@ func (e *Engine) Stop(ctx context.Context) error {
 			Kind: director.KindUnavailable, Op: "engine.stop", Msg: "steps did not end in time", Err: err,
 		}
 	}
+	return nil
+}
+
+// What a queue in which nothing runs is given to stop, and how often that is looked at.
+const (
+	queueStops = 10 * time.Second
+	queueLooks = 100 * time.Millisecond
+)
+
+// stopQueue stops the queue. River 0.31 can wait for itself for ever when the leader among its clients stops: its
+// elector holds a lock while it sends to a listener that waits for this lock. Nothing runs then, and no more is waited
+// for.
+func (e *Engine) stopQueue(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- e.queue.Stop(ctx) }()
+	tick := time.NewTicker(queueLooks)
+	defer tick.Stop()
+	for idle := time.Duration(0); idle < queueStops; idle += queueLooks {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+		}
+		e.mu.Lock()
+		if len(e.running) > 0 {
+			idle = 0
+		}
+		e.mu.Unlock()
+	}
+	e.cfg.Log.WarnContext(ctx, "the queue did not stop although nothing runs in it")
 	return nil
 }
 
