@@ -77,8 +77,9 @@ async function fitsIntoANarrowWindow(page: Page, path: string, name: string): Pr
   await expect(page.getByRole('heading', { level: 1 })).toBeVisible()
   await expect(page.locator('.loading')).toHaveCount(0)
   await picture(page, `narrow ${name}`)
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
-  expect(wide, `${path} is wider than the window`).toBeLessThanOrEqual(0)
+  // The navigation may still be on its way out of the window.
+  const wide = () => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+  await expect.poll(wide, { message: `${path} is wider than the window` }).toBeLessThanOrEqual(0)
   if (size) await page.setViewportSize(size)
 }
 
