@@ -134,7 +134,7 @@ on_guests() {
 
 # It takes about 15 minutes, and 20 more if it has to build the older release first.
 life_of_nodes() {
-    local limit=${KAAS_TEST_MINUTES:-55} needs=20
+    local limit=${KAAS_TEST_MINUTES:-45} needs=20
     images/release/build.sh --kubernetes 1.36 --cached >/dev/null 2>&1 || needs=40
     if ((SECONDS / 60 + needs > limit)); then
         left_out 'life of nodes' "$((SECONDS / 60)) of $limit minutes have passed (KAAS_TEST_MINUTES): make test/nodes"
