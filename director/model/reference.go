@@ -254,9 +254,9 @@ const (
 var inTitles = map[string]string{
 	"api": "API", "apis": "APIs", "bps": "bytes/s", "ca": "CA", "cidr": "CIDR", "cpu": "CPU", "cpus": "CPUs",
 	"dhcp": "DHCP", "dns": "DNS", "id": "ID", "io": "I/O", "ip": "IP", "ldap": "LDAP", "mac": "MAC", "mtu": "MTU",
-	"nic": "NIC", "nics": "NICs", "ntp": "NTP", "numa": "NUMA", "oidc": "OIDC", "s3": "S3", "sha256": "SHA-256", "ssh": "SSH",
-	"tls": "TLS", "uri": "URI", "url": "URL", "vip": "VIP", "vlan": "VLAN", "vm": "VM", "vms": "VMs", "vrid": "VRID",
-	"vsphere": "vSphere", "vxlan": "VXLAN",
+	"nic": "NIC", "nics": "NICs", "ntp": "NTP", "numa": "NUMA", "oidc": "OIDC", "s3": "S3", "sha256": "SHA-256",
+	"ssh": "SSH", "tls": "TLS", "uri": "URI", "url": "URL", "vip": "VIP", "vlan": "VLAN", "vm": "VM", "vms": "VMs",
+	"vrid": "VRID", "vsphere": "vSphere", "vxlan": "VXLAN",
 }
 
 // title is the name of a field as people read it: "dataDisk" is "Data disk".
