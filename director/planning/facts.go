@@ -67,7 +67,8 @@ func (s *Service) restore(ctx context.Context, w planner.World, id string) (*pla
 	return &planner.Restore{
 		Backup: e.ID, Target: e.Target, Made: e.Made, Kubernetes: e.Kubernetes, Revision: e.Snapshot.Revision,
 		Size: e.Snapshot.Size, SHA256: e.Snapshot.SHA256,
-		FormerKeys: backup.KeyNames(e.KeysOf(former)),
+		// A key that another restore has taken up may not be on the masters.
+		FormerKeys: backup.KeyNames(e.KeysOf(slices.Concat(keys[1:], former))),
 	}, nil
 }
 
