@@ -84,13 +84,7 @@ func (r *Reader) TakeAs(
 ) (*Snapshot, error) {
 	s := r.empty()
 	return s, s.readAll(
-		ctx, func(ctx context.Context) (err error) {
-			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
-			if err == nil && change != nil {
-				s.Cluster, err = change(s.Cluster)
-			}
-			return err
-		}, s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
+		ctx, s.readCluster(cluster, change), s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
 		s.readBundle,
 	)
 }
@@ -111,6 +105,19 @@ func (s *Snapshot) readAll(ctx context.Context, reads ...func(context.Context) e
 	return nil
 }
 
+// readCluster reads the cluster's document as change makes it.
+func (s *Snapshot) readCluster(
+	name string, change func(model.Stored) (model.Stored, error),
+) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: name})
+		if err == nil && change != nil {
+			s.Cluster, err = change(s.Cluster)
+		}
+		return err
+	}
+}
+
 func (s *Snapshot) readBundle(context.Context) (err error) {
 	s.Bundle, err = s.r.c.Bundles.Read(*s.Release.Release)
 	if err != nil && len(s.Machines) > 0 {
@@ -126,10 +133,7 @@ func (r *Reader) Members(ctx context.Context, cluster string) (planner.World, er
 	s := r.empty()
 	s.MACs = map[string]bool{}
 	err := s.readAll(
-		ctx, func(ctx context.Context) (err error) {
-			s.Cluster, err = s.document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
-			return err
-		}, s.readDocuments, func(ctx context.Context) (err error) {
+		ctx, s.readCluster(cluster, nil), s.readDocuments, func(ctx context.Context) (err error) {
 			own := store.MachineFilter{ClusterUID: s.Cluster.UID, Tombstones: true}
 			s.Machines, err = s.r.c.Store.Machines(ctx, own)
 			s.Rows = s.Machines
