@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,9 +49,22 @@ func TestSchemasSayWhatFieldsName(t *testing.T) {
 		d := Document{Kind: k}
 		look(k, "spec", reflect.TypeOf(d.Spec()).Elem())
 	}
-	cluster := structSchema(reflect.TypeFor[Cluster]())["properties"].(map[string]any) //nolint:forcetypeassert // ours
-	provider := cluster["provider"].(map[string]any)                                   //nolint:forcetypeassert // ours
-	if provider[namesKey] != "Provider" || provider["title"] != "Provider" || provider[orderKey] != 2 {
-		t.Errorf("provider of a cluster: %v", provider)
+	var cluster struct {
+		Properties struct {
+			Spec struct {
+				Properties map[string]struct {
+					Title string `json:"title"`
+					Order int    `json:"x-order"`
+					Names string `json:"x-names"`
+				} `json:"properties"`
+			} `json:"spec"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal([]byte(Schema(KindCluster)), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	provider := cluster.Properties.Spec.Properties["provider"]
+	if provider.Names != "Provider" || provider.Title != "Provider" || provider.Order != 2 {
+		t.Errorf("provider of a cluster: %+v", provider)
 	}
 }
