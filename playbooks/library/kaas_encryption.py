@@ -88,7 +88,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, Kubectl, clean, run, wait_for, write_atomically
+from ansible.module_utils.kaas import Failure, Kubectl, clean, local_etcd, run, wait_for, write_atomically
 
 # What the API server puts in front of what it has encrypted.
 MARK = re.compile(rb"k8s:enc:secretbox:v1:([A-Za-z0-9_-]{1,64}):")
@@ -108,11 +108,7 @@ class Encryption:
 
     def etcdctl(self, *argv):
         """Ask this master's member of etcd."""
-        pki = os.path.join(self.args["kubernetes_dir"], "pki")
-        rc, out, err = run(
-            [self.args["etcdctl"], "--endpoints=https://127.0.0.1:2379", "--cacert=" + os.path.join(pki, "etcd", "ca.crt"),
-             "--cert=" + os.path.join(pki, "apiserver-etcd-client.crt"), "--key=" + os.path.join(pki, "apiserver-etcd-client.key"),
-             "--command-timeout=60s", *argv, "--write-out=json"], timeout=90, env={"ETCDCTL_API": "3"})
+        rc, out, err = local_etcd(self.args["etcdctl"], self.args["kubernetes_dir"], 60, *argv, "--write-out=json")
         if rc != 0:
             raise Failure("etcd does not answer: %s" % clean(err or out, 500), "Look at `crictl ps` on the master, and run again")
         return json.loads(out)

@@ -134,7 +134,8 @@ import re
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, Kubectl, clean, existing, read_json, run, wait_for, write_atomically
+from ansible.module_utils.kaas import (
+    Failure, Kubectl, clean, existing, local_etcd, read_json, run, wait_for, write_atomically)
 
 SNAPSHOT, STAGED, DONE = "snapshot.db", "staged.json", "done.json"
 # Where the data of former machines lies, below where the data disk is mounted.
@@ -358,11 +359,8 @@ class Restore:
         """Remove the addresses of API servers."""
         if self.done or self.check:
             return
-        pki = os.path.join(self.args["kubernetes_dir"], "pki")
-        rc, out, err = run(
-            [self.args["etcdctl"], "--endpoints=https://127.0.0.1:2379", "--cacert=" + os.path.join(pki, "etcd", "ca.crt"),
-             "--cert=" + os.path.join(pki, "apiserver-etcd-client.crt"), "--key=" + os.path.join(pki, "apiserver-etcd-client.key"),
-             "--command-timeout=20s", "del", "--prefix", "/registry/masterleases/"], timeout=40, env={"ETCDCTL_API": "3"})
+        rc, out, err = local_etcd(
+            self.args["etcdctl"], self.args["kubernetes_dir"], 20, "del", "--prefix", "/registry/masterleases/")
         if rc != 0:
             raise Failure("etcd does not delete the former addresses of API servers: %s" % clean(err or out, 500), "Run again")
         if out.strip() not in ("", "0"):

@@ -131,6 +131,16 @@ def read_json(path):
         return None
 
 
+def local_etcd(program, kubernetes_dir, seconds, *argv):
+    """Run etcdctl against the member of this master and return (rc, stdout, stderr)."""
+    pki = os.path.join(kubernetes_dir, "pki")
+    return run(
+        [program, "--endpoints=https://127.0.0.1:2379", "--cacert=" + os.path.join(pki, "etcd", "ca.crt"),
+         "--cert=" + os.path.join(pki, "apiserver-etcd-client.crt"),
+         "--key=" + os.path.join(pki, "apiserver-etcd-client.key"), "--command-timeout=%ds" % seconds, *argv],
+        timeout=seconds + 20, env={"ETCDCTL_API": "3"})
+
+
 def write_atomically(path, data, mode):
     """Replace path by data (bytes): a reader, also one after a crash, sees the old content or the new."""
     directory = os.path.dirname(path)
