@@ -177,7 +177,8 @@ class Proof:
                 return self.proven(what, begin)
             if self.kubectl.over():
                 raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)), hint)
-            time.sleep(min(5.0, max(0.5, 2 * (time.monotonic() - looked))))  # kubectl itself is what a slow master has least time for
+            # kubectl itself is what a slow master has least time for.
+            time.sleep(min(5.0, max(0.5, 2 * (time.monotonic() - looked))))
 
     def nodes(self):
         """Wait for the nodes."""
