@@ -84,7 +84,8 @@ func (r *Reader) TakeAs(
 ) (*Snapshot, error) {
 	s := r.empty()
 	return s, s.readAll(
-		ctx, s.readCluster(cluster, change), s.readTimes, s.readDocuments, s.readMachines, s.readNetworks, s.readLost, s.readInstalled, s.readFormers,
+		ctx, s.readCluster(cluster, change), s.readTimes, s.readDocuments, s.readMachines, s.readNetworks,
+		s.readLost, s.readInstalled, s.readFormers,
 		s.readBundle,
 	)
 }
