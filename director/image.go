@@ -65,26 +65,6 @@ type ImageImport struct {
 	By         string
 }
 
-// The stages of a job on an image, in their order.
-const (
-	ImageChecking   = "checking"
-	ImageConverting = "converting"
-	ImageDone       = "done"
-	ImageFailed     = "failed"
-)
-
-// ImageJob is work on an image that outlives the request for it.
-type ImageJob struct {
-	ID          string
-	Stage       string
-	Done, Total int64      // of the stage; Total 0 if that is not known
-	File        *ImageFile // when it is done
-	Err         error      // when it failed
-}
-
-// Ended tells whether nothing more will happen.
-func (j ImageJob) Ended() bool { return j.Stage == ImageDone || j.Stage == ImageFailed }
-
 // ProviderImage is an image that was brought to a provider, or is about to be. A document that moves on to another file
 // leaves the old one there as long as VMs are linked to it.
 type ProviderImage struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/images"
+	"github.com/director-kaas/kaas/director/jobs"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pace"
 	"github.com/director-kaas/kaas/director/wire"
@@ -32,11 +33,11 @@ type Images interface {
 	// AbortUpload throws the upload away. No error if it is gone.
 	AbortUpload(ctx context.Context, id string) error
 	// Import begins to make an image of an upload that has wholly arrived, or returns the job that does.
-	Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error)
+	Import(ctx context.Context, r director.ImageImport) (jobs.Job[director.ImageFile], error)
 	// Convert begins to make another image of an imported one, or returns the job that does.
-	Convert(ctx context.Context, actor, sum, compat string) (director.ImageJob, error)
+	Convert(ctx context.Context, actor, sum, compat string) (jobs.Job[director.ImageFile], error)
 	// Job returns the job, or not_found.
-	Job(ctx context.Context, id string) (director.ImageJob, error)
+	Job(ctx context.Context, id string) (jobs.Job[director.ImageFile], error)
 	// DeleteFile removes an imported file; conflict while something needs it. No error if it is gone.
 	DeleteFile(ctx context.Context, actor, sum string) error
 	// Prune removes what is not needed: on providers, and of files those that were imported before the time.
@@ -260,12 +261,12 @@ func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {
 }
 
 // job renders a job; how it failed is a problem in it, and not the answer's.
-func (s *documentRoutes) job(ctx context.Context) func(director.ImageJob, error) (*jobOutput, error) {
-	return func(j director.ImageJob, err error) (*jobOutput, error) {
+func (s *documentRoutes) job(ctx context.Context) func(jobs.Job[director.ImageFile], error) (*jobOutput, error) {
+	return func(j jobs.Job[director.ImageFile], err error) (*jobOutput, error) {
 		if err != nil {
 			return nil, err
 		}
-		out := wire.ImageJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ImageFileOf(j.File)}
+		out := wire.ImageJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ImageFileOf(j.Result)}
 		if j.Err != nil {
 			p := problemOf(ctx, j.Err).Problem
 			out.Problem = &p

@@ -14,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/jobs"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/provenance"
 	"github.com/director-kaas/kaas/director/store"
@@ -26,9 +27,9 @@ type Files interface {
 	Upload(id string) (director.ImageUpload, error)
 	Write(ctx context.Context, id string, offset int64, r io.Reader) (director.ImageUpload, error)
 	Abort(ctx context.Context, id string) error
-	Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error)
-	ConvertFile(ctx context.Context, sum, compat, by string) (director.ImageJob, error)
-	Job(id string) (director.ImageJob, error)
+	Import(ctx context.Context, r director.ImageImport) (jobs.Job[director.ImageFile], error)
+	ConvertFile(ctx context.Context, sum, compat, by string) (jobs.Job[director.ImageFile], error)
+	Job(id string) (jobs.Job[director.ImageFile], error)
 	Files() ([]director.ImageFile, error)
 	Delete(sum string) error
 	Path(sum string) string // where the file is, or would be

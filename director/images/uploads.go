@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/jobs"
 )
 
 // BeginUpload makes a place for a file, or returns the one that there is with what has arrived.
@@ -35,10 +36,10 @@ func (s *Service) AbortUpload(ctx context.Context, id string) error {
 }
 
 // Import begins to make an image of an upload.
-func (s *Service) Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error) {
+func (s *Service) Import(ctx context.Context, r director.ImageImport) (jobs.Job[director.ImageFile], error) {
 	r, err := s.gate.Upload(r)
 	if err != nil {
-		return director.ImageJob{}, err
+		return jobs.Job[director.ImageFile]{}, err
 	}
 	j, err := s.files.Import(ctx, r)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Service) Import(ctx context.Context, r director.ImageImport) (director.
 }
 
 // Convert begins to make another image of an imported one.
-func (s *Service) Convert(ctx context.Context, actor, sum, compat string) (director.ImageJob, error) {
+func (s *Service) Convert(ctx context.Context, actor, sum, compat string) (jobs.Job[director.ImageFile], error) {
 	j, err := s.files.ConvertFile(ctx, sum, compat, actor)
 	if err != nil {
 		return j, err
@@ -61,6 +62,6 @@ func (s *Service) Convert(ctx context.Context, actor, sum, compat string) (direc
 }
 
 // Job returns the job, or not_found.
-func (s *Service) Job(_ context.Context, id string) (director.ImageJob, error) {
+func (s *Service) Job(_ context.Context, id string) (jobs.Job[director.ImageFile], error) {
 	return s.files.Job(id)
 }

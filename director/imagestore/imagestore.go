@@ -29,6 +29,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/diskimage"
+	"github.com/director-kaas/kaas/director/jobs"
 )
 
 // Config is what Open needs. Dir and Log must be set.
@@ -64,22 +65,19 @@ type Request = director.ImageRequest
 // Import is the director's ImageImport, by the store's own name for it.
 type Import = director.ImageImport
 
-// Job is the director's ImageJob, by the store's own name for it.
-type Job = director.ImageJob
+// Job is work on an image that outlives the request for it. Its stages are checking, converting, done and failed.
+type Job = jobs.Job[File]
 
 // Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
 type Store struct {
 	Config
-	work   context.Context // ends with Close, for the work that outlives its request
-	cancel context.CancelCauseFunc
-	wait   sync.WaitGroup
+	jobs *jobs.Table[File]
 
 	beginning sync.Mutex // held while room is looked for and reserved
 
 	mu   sync.Mutex
 	room int64           // that running conversions have reserved
 	held map[string]bool // uploads that are being written or imported
-	jobs map[string]*job
 }
 
 var (
@@ -97,7 +95,7 @@ func Open(c Config) (*Store, error) {
 	if c.Free == nil {
 		c.Free = freeOf
 	}
-	s := &Store{Config: c, held: map[string]bool{}, jobs: map[string]*job{}}
+	s := &Store{Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now)}
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, broken(err)
 	}
@@ -124,16 +122,11 @@ func Open(c Config) (*Store, error) {
 	if err := s.sweep(); err != nil {
 		return nil, err
 	}
-	s.work, s.cancel = context.WithCancelCause(context.Background())
 	return s, nil
 }
 
 // Close ends what runs and waits for it. It is idempotent.
-func (s *Store) Close(context.Context) error {
-	s.cancel(errors.New("the director stops"))
-	s.wait.Wait()
-	return nil
-}
+func (s *Store) Close(ctx context.Context) error { return s.jobs.Close(ctx) }
 
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.Dir}, parts...)...)

@@ -137,11 +137,11 @@ func TestImportKeepsAQcow2AsItIs(t *testing.T) {
 		t.Fatal(j.Err)
 	}
 	want := imagestore.File{
-		SHA256: id, Size: j.File.Size, Virtual: 1 << 30, Compat: "1.1", Kubernetes: "v1.37.2", Arch: "amd64",
+		SHA256: id, Size: j.Result.Size, Virtual: 1 << 30, Compat: "1.1", Kubernetes: "v1.37.2", Arch: "amd64",
 		At: b.now.UTC(), By: "ann",
-		Origin: imagestore.Origin{Name: "disk.qcow2", Format: "qcow2 (compat 1.1)", SHA256: id, Size: j.File.Size},
+		Origin: imagestore.Origin{Name: "disk.qcow2", Format: "qcow2 (compat 1.1)", SHA256: id, Size: j.Result.Size},
 	}
-	if d := cmp.Diff(want, *j.File); d != "" {
+	if d := cmp.Diff(want, *j.Result); d != "" {
 		t.Error(d)
 	}
 	if got := diskimagetest.SHA256(t, b.store.Path(id)); got != id {
@@ -152,7 +152,7 @@ func TestImportKeepsAQcow2AsItIs(t *testing.T) {
 	}
 	// The same again finds it, also after a restart.
 	b.open(imagestore.Config{})
-	if again := b.imported(imagestore.Import{Upload: id}); again.Err != nil || again.File.SHA256 != id {
+	if again := b.imported(imagestore.Import{Upload: id}); again.Err != nil || again.Result.SHA256 != id {
 		t.Errorf("got %+v", again)
 	}
 	files, err := b.store.Files()
@@ -189,14 +189,14 @@ func TestImportConverts(t *testing.T) {
 			if j.Err != nil {
 				t.Fatal(j.Err)
 			}
-			if f := j.File; f.Compat != test.want || f.Kubernetes != "v1.37.2" || f.Told || f.Virtual != 1<<30 ||
+			if f := j.Result; f.Compat != test.want || f.Kubernetes != "v1.37.2" || f.Told || f.Virtual != 1<<30 ||
 				f.Origin.SHA256 != id {
 				t.Errorf("got %+v", f)
 			}
-			if got := diskimagetest.SHA256(t, b.store.Path(j.File.SHA256)); got != j.File.SHA256 {
-				t.Errorf("the file has %s and not %s", got, j.File.SHA256)
+			if got := diskimagetest.SHA256(t, b.store.Path(j.Result.SHA256)); got != j.Result.SHA256 {
+				t.Errorf("the file has %s and not %s", got, j.Result.SHA256)
 			}
-			info, err := diskimage.InspectFile(t.Context(), b.store.Path(j.File.SHA256))
+			info, err := diskimage.InspectFile(t.Context(), b.store.Path(j.Result.SHA256))
 			if err != nil || info.Variant != test.want {
 				t.Errorf("got %v, %v", info, err)
 			}
@@ -204,9 +204,9 @@ func TestImportConverts(t *testing.T) {
 				t.Errorf("left behind: %v", got)
 			}
 			other := map[string]string{"1.1": "0.10", "0.10": "1.1"}[test.want]
-			c := b.ends(b.store.ConvertFile(t.Context(), j.File.SHA256, other, "ann"))
-			if c.Err != nil || c.File.Compat != other || c.File.Kubernetes != "v1.37.2" ||
-				c.File.SHA256 == j.File.SHA256 {
+			c := b.ends(b.store.ConvertFile(t.Context(), j.Result.SHA256, other, "ann"))
+			if c.Err != nil || c.Result.Compat != other || c.Result.Kubernetes != "v1.37.2" ||
+				c.Result.SHA256 == j.Result.SHA256 {
 				t.Errorf("got %+v", c)
 			}
 		})
@@ -246,7 +246,7 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	if _, err := b.store.Write(t.Context(), u.ID, u.Offset, bytes.NewReader(text[half:])); err != nil {
 		t.Fatal(err)
 	}
-	if j := b.imported(imagestore.Import{Upload: u.ID}); j.Err != nil || j.File.SHA256 != u.ID {
+	if j := b.imported(imagestore.Import{Upload: u.ID}); j.Err != nil || j.Result.SHA256 != u.ID {
 		t.Errorf("got %+v", j)
 	}
 }
@@ -318,7 +318,7 @@ func TestUploadRefusesWhatIsWrong(t *testing.T) {
 		j := b.imported(imagestore.Import{Upload: id})
 		b.fails(j.Err, director.KindInvalid, "does not say which Kubernetes it carries")
 		j = b.imported(imagestore.Import{Upload: id, Kubernetes: "v1.36.4"}) // and it need not be sent again
-		if j.Err != nil || !j.File.Told || j.File.Kubernetes != "v1.36.4" {
+		if j.Err != nil || !j.Result.Told || j.Result.Kubernetes != "v1.36.4" {
 			t.Errorf("got %+v", j)
 		}
 	})

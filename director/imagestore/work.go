@@ -9,23 +9,16 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/diskimage"
+	"github.com/director-kaas/kaas/director/jobs"
 )
 
-// job is work that outlives its request. Jobs live in memory: after a restart the same request starts the job again, or
-// finds that it is done.
-type job struct {
-	Job
-	ended time.Time
-}
-
-// jobLife is how long the end of a job can be asked for.
-const jobLife = time.Hour
-
 const opImport = "imagestore.import"
+
+// converting is the stage of a job between its checks.
+const converting = "converting"
 
 var kubernetesVersion = regexp.MustCompile(`^v1\.[0-9]{1,4}\.[0-9]{1,4}$`)
 
@@ -55,7 +48,7 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 			if ferr == nil {
 				f, ferr = s.signed(f, r.Signed, r.Unsigned)
 			}
-			return Job{ID: id, Stage: director.ImageDone, File: &f}, ferr
+			return Job{ID: id, Stage: jobs.Done, Result: &f}, ferr
 		}
 	}
 	if err != nil {
@@ -67,7 +60,7 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 		).
 			WithHint("send the rest first")
 	}
-	return s.begin(id, r.Upload, func(ctx context.Context, j *job) (File, error) { return s.imported(ctx, j, u, r) })
+	return s.begin(id, r.Upload, func(ctx context.Context, to jobs.Progress) (File, error) { return s.imported(ctx, to, u, r) })
 }
 
 // ConvertFile begins to make another image of an imported one, at that compat level of qcow2, or returns the job that
@@ -87,14 +80,14 @@ func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, err
 	}
 	id := "convert-" + sum + "-" + compat
 	if f.Compat == compat {
-		return Job{ID: id, Stage: director.ImageDone, File: &f}, nil
+		return Job{ID: id, Stage: jobs.Done, Result: &f}, nil
 	}
 	if err := s.Convert.Available(); err != nil {
 		return Job{}, err
 	}
-	return s.begin(id, "file "+sum, func(ctx context.Context, j *job) (File, error) {
+	return s.begin(id, "file "+sum, func(ctx context.Context, to jobs.Progress) (File, error) {
 		return s.make(
-			ctx, j, s.Path(sum),
+			ctx, to, s.Path(sum),
 			File{
 				Kubernetes: f.Kubernetes, Told: f.Told, Origin: f.Origin, Signed: f.Signed, Unsigned: f.Unsigned,
 				By: by,
@@ -105,69 +98,11 @@ func (s *Store) ConvertFile(_ context.Context, sum, compat, by string) (Job, err
 }
 
 // Job returns the job, or not_found.
-func (s *Store) Job(id string) (Job, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if j := s.jobs[id]; j != nil {
-		return j.Job, nil
-	}
-	return Job{}, director.Errorf(director.KindNotFound, opImport, "there is no such job").
-		WithHint("the director may have been started again: ask for the same import again")
-}
+func (s *Store) Job(id string) (Job, error) { return s.jobs.Job(id) }
 
 // begin runs the work under the id unless it runs already. It holds what the work is on.
-func (s *Store) begin(id, on string, work func(context.Context, *job) (File, error)) (Job, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Now()
-	for k, j := range s.jobs {
-		if j.Ended() && now.Sub(j.ended) > jobLife {
-			delete(s.jobs, k)
-		}
-	}
-	if j := s.jobs[id]; j != nil && !j.Ended() {
-		return j.Job, nil
-	}
-	if s.held[on] {
-		return Job{}, director.Errorf(director.KindConflict, opImport, "another request works on this image").
-			WithHint("wait until that has ended")
-	}
-	if s.work.Err() != nil {
-		return Job{}, director.Errorf(director.KindUnavailable, opImport, "the director stops").
-			WithHint("try again when it runs")
-	}
-	s.held[on] = true
-	j := &job{Job: Job{ID: id, Stage: director.ImageChecking}}
-	s.jobs[id] = j
-	s.wait.Go(func() {
-		f, err := work(s.work, j)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.held, on)
-		j.ended = s.Now()
-		if err != nil {
-			if _, ours := errors.AsType[*director.Error](err); !ours {
-				err = director.Errorf(director.KindUnavailable, opImport, "the work on the image was ended: %w", err).
-					WithHint("ask for it again")
-			}
-			j.Stage, j.Err = director.ImageFailed, err
-			s.Log.Warn("work on an image failed", "job", id, "err", err)
-			return
-		}
-		j.Stage, j.File = director.ImageDone, &f
-	})
-	return j.Job, nil
-}
-
-// to notes how far the job is.
-func (s *Store) to(j *job, stage string) func(done, total int64) {
-	set := func(done, total int64) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		j.Stage, j.Done, j.Total = stage, done, total
-	}
-	set(0, 0)
-	return set
+func (s *Store) begin(id, on string, work func(context.Context, jobs.Progress) (File, error)) (Job, error) {
+	return s.jobs.Begin(id, func() (func(), error) { return s.hold(on) }, work)
 }
 
 // errWrong is about an upload for which no retry can help.
@@ -176,8 +111,8 @@ type errWrong struct{ error }
 func (e errWrong) Unwrap() error { return e.error }
 
 // imported makes an image of an upload. What is wrong with the file itself takes the upload away.
-func (s *Store) imported(ctx context.Context, j *job, u Upload, r Import) (File, error) {
-	f, err := s.fromUpload(ctx, j, u, r)
+func (s *Store) imported(ctx context.Context, to jobs.Progress, u Upload, r Import) (File, error) {
+	f, err := s.fromUpload(ctx, to, u, r)
 	wrong, ok := errors.AsType[errWrong](err)
 	if err == nil || ok {
 		if derr := s.drop(r.Upload); derr != nil {
@@ -190,9 +125,9 @@ func (s *Store) imported(ctx context.Context, j *job, u Upload, r Import) (File,
 	return f, err
 }
 
-func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (File, error) {
+func (s *Store) fromUpload(ctx context.Context, to jobs.Progress, u Upload, r Import) (File, error) {
 	path, name := s.data(r.Upload), nameOf(u, r.Upload)
-	sum, err := checksum(ctx, path, s.to(j, director.ImageChecking))
+	sum, err := checksum(ctx, path, to(jobs.Checking))
 	if err != nil {
 		return File{}, err
 	}
@@ -211,7 +146,7 @@ func (s *Store) fromUpload(ctx context.Context, j *job, u Upload, r Import) (Fil
 	}
 	origin := Origin{Name: u.Name, Format: info.String(), SHA256: sum, Size: u.Size}
 	return s.make(
-		ctx, j, path,
+		ctx, to, path,
 		File{
 			Kubernetes: r.Kubernetes, Told: r.Kubernetes != "", Arch: info.Arch, Origin: origin, Signed: r.Signed,
 			Unsigned: r.Unsigned, By: r.By,
@@ -234,7 +169,7 @@ func inspect(ctx context.Context, path, name string) (diskimage.Info, error) {
 }
 
 // make puts the image at the path, converted if need be, into its place. f holds what is known of it.
-func (s *Store) make(ctx context.Context, j *job, path string, f File, compat string) (File, error) {
+func (s *Store) make(ctx context.Context, to jobs.Progress, path string, f File, compat string) (File, error) {
 	name := f.Origin.Name
 	if name == "" {
 		name = "the image"
@@ -250,7 +185,7 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 	defer func() { _ = os.RemoveAll(tmp) }() // at the latest when the store is opened next
 	if info.Format != diskimage.QCOW2 || (compat != "" && compat != info.Variant) {
 		out := tmp + "/image.qcow2"
-		if info, err = s.convert(ctx, j, info, path, out, compat, name); err != nil {
+		if info, err = s.convert(ctx, to, info, path, out, compat, name); err != nil {
 			return f, err
 		}
 		path = out
@@ -258,7 +193,7 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 	if err := tells(&f, name, info); err != nil {
 		return f, err
 	}
-	if f.SHA256, err = checksum(ctx, path, s.to(j, director.ImageChecking)); err != nil {
+	if f.SHA256, err = checksum(ctx, path, to(jobs.Checking)); err != nil {
 		return f, err
 	}
 	f.Size, f.Virtual, f.Compat, f.At = info.Size, info.Virtual, info.Variant, s.Now().UTC()
@@ -271,7 +206,7 @@ func (s *Store) make(ctx context.Context, j *job, path string, f File, compat st
 
 // convert makes a qcow2 at the path out and looks into it.
 func (s *Store) convert(
-	ctx context.Context, j *job, info diskimage.Info, path, out, compat, name string,
+	ctx context.Context, progress jobs.Progress, info diskimage.Info, path, out, compat, name string,
 ) (diskimage.Info, error) {
 	most, release, err := s.take(info.Virtual + info.Virtual/32 + 64<<20)
 	if err != nil {
@@ -279,7 +214,7 @@ func (s *Store) convert(
 	}
 	defer release()
 	to := diskimage.Output{Format: diskimage.QCOW2, Variant: compat, Most: most}
-	if err = s.Convert.Convert(ctx, info, path, out, to, s.to(j, director.ImageConverting)); err == nil {
+	if err = s.Convert.Convert(ctx, info, path, out, to, progress(converting)); err == nil {
 		// before it is converted, a VMDK does not tell what is on its disk
 		info, err = inspect(ctx, out, name)
 	}

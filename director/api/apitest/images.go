@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/jobs"
 	"github.com/director-kaas/kaas/director/model"
 )
 
@@ -85,17 +86,17 @@ func (i Images) WriteUpload(ctx context.Context, id string, offset int64, r io.R
 func (i Images) AbortUpload(ctx context.Context, id string) error { return i.Store.Abort(ctx, id) }
 
 // Import imports an upload.
-func (i Images) Import(ctx context.Context, r director.ImageImport) (director.ImageJob, error) {
+func (i Images) Import(ctx context.Context, r director.ImageImport) (jobs.Job[director.ImageFile], error) {
 	return i.Store.Import(ctx, r)
 }
 
 // Convert converts an image.
-func (i Images) Convert(ctx context.Context, actor, sum, compat string) (director.ImageJob, error) {
+func (i Images) Convert(ctx context.Context, actor, sum, compat string) (jobs.Job[director.ImageFile], error) {
 	return i.Store.ConvertFile(ctx, sum, compat, actor)
 }
 
 // Job returns a job.
-func (i Images) Job(_ context.Context, id string) (director.ImageJob, error) {
+func (i Images) Job(_ context.Context, id string) (jobs.Job[director.ImageFile], error) {
 	return i.Store.Job(id)
 }
 
