@@ -193,11 +193,11 @@ func (p *progress) at(what string, done, total int64, bytes bool) {
 // job shows the director's work on an image.
 func (p *progress) job(j wire.ImageJob) {
 	what := map[string]string{
-		director.ImageChecking:   "The director checks the image",
-		director.ImageConverting: "The director converts the image to qcow2",
+		wire.JobChecking:   "The director checks the image",
+		wire.JobConverting: "The director converts the image to qcow2",
 	}[j.Stage]
 	if what != "" {
-		p.at(what, j.Done, j.Total, j.Stage == director.ImageChecking)
+		p.at(what, j.Done, j.Total, j.Stage == wire.JobChecking)
 	}
 }
 

@@ -46,6 +46,13 @@ type ImageConversion struct {
 	Compat string `json:"compat" doc:"Version of qcow2 that the new image has." enum:"0.10,1.1"`
 }
 
+// Stages of jobs that their callers show.
+const (
+	JobChecking   = "checking"
+	JobConverting = "converting"
+	JobUnpacking  = "unpacking"
+)
+
 // ImageJob is work on an image.
 type ImageJob struct {
 	ID      string     `json:"id"`
