@@ -32,7 +32,7 @@ type Signed struct {
 	Signature string `json:"signature"`
 }
 
-// ImageUpload is the file of an image that arrives. Its id is the SHA-256 that it shall have, so that everyone who has
+// ImageUpload is a file that arrives: of an image, or an archive of a release bundle. Its id is the SHA-256 that it shall have, so that everyone who has
 // the file finds its upload again.
 type ImageUpload struct {
 	ID     string
@@ -40,6 +40,8 @@ type ImageUpload struct {
 	Size   int64
 	Offset int64 // how much has arrived
 	By     string
+	// Release tells that the file is an archive of a release bundle.
+	Release bool
 }
 
 // ImageRequest is what is known of a file before it is sent.
@@ -50,6 +52,8 @@ type ImageRequest struct {
 	Format string // as the sender sees it; empty if it does not
 	Compat string // that the image shall have; empty for as it is
 	By     string
+	// Release tells that the file is an archive of a release bundle, and no image.
+	Release bool
 	// Signed is the line that sha256sum writes of the file, with its signature; Unsigned is why there is none.
 	Signed   Signed
 	Unsigned string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,12 +15,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/simulate"
 )
 
 // usePages are in an order in which each page finds the cluster that its commands need.
 var usePages = []string{
 	"networks", "providers", "checks", "plans", "console", "login", "access", "nodes", "vms", "disks", "ledger",
-	"images", "backups", "campaigns", "schedules", "phases",
+	"images", "releases", "backups", "campaigns", "schedules", "phases",
 }
 
 // runBlocks are the blocks of a page that begin with ```sh run.
@@ -99,7 +101,10 @@ func TestUsePages(t *testing.T) {
 					return err
 				}
 			}
-			return bootable(filepath.Join(env.WorkDir, "node.raw"))
+			_, err := simulate.Bundle(
+				t.Context(), filepath.Join(env.WorkDir, "bundles"), "k8s-1.37.2", "v1.37.2",
+			)
+			return errors.Join(err, bootable(filepath.Join(env.WorkDir, "node.raw")))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready": ready, "plan": newestPlan, "campaign": newestCampaign,

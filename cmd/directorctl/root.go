@@ -91,7 +91,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	add(
 		"model", models.applyCommand(), models.previewCommand(), models.diffCommand(), models.getCommand(),
 		models.describeCommand(),
-		models.deleteCommand(), providers.imageCommand(),
+		models.deleteCommand(), providers.imageCommand(), providers.releaseCommand(),
 	)
 	add(
 		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(),

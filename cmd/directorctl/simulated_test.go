@@ -45,6 +45,7 @@ func TestSimulatedScripts(t *testing.T) {
 			"expires":         expires,
 			"letin":           letin,
 			"newest-campaign": newestCampaign,
+			"bundle":          makeBundle,
 		},
 	})
 }
@@ -234,4 +235,10 @@ func answerLogin(server, code, answer string) error {
 	}
 	_, err = post("/logins/"+found["id"].(string)+"/"+answer, "")
 	return err
+}
+
+// makeBundle makes a release bundle of empty images: bundle NAME VERSION.
+func makeBundle(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := simulate.Bundle(context.Background(), ts.MkAbs("."), args[0], args[1])
+	ts.Check(err)
 }

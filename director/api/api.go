@@ -191,6 +191,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	plans.schedules(api)
 	plans.campaigns(api)
 	documents.images(api)
+	documents.releases(api)
 	clusters.disks(api)
 	clusters.certificates(api)
 	clusters.backups(api)

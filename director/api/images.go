@@ -233,7 +233,7 @@ func (s *documentRoutes) beginUpload(
 ) (*uploadOutput, error) {
 	return uploadAnswer(s.Images.BeginUpload(ctx, director.ImageRequest{
 		SHA256: in.Body.SHA256, Name: in.Body.Name, Size: in.Body.Size, Format: in.Body.Format,
-		Compat: in.Body.Compat, By: a.User,
+		Compat: in.Body.Compat, By: a.User, Release: in.Body.Kind == wire.UploadRelease,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
 		Unsigned: in.Body.Unsigned,
 	}))

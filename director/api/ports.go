@@ -45,6 +45,7 @@ type Ports struct {
 	Schedules    Schedules
 	Campaigns    Campaigns
 	Images       Images
+	Releases     Releases
 	Ledger       Ledger
 	Disks        Disks
 	Backups      Backups

@@ -84,7 +84,8 @@ func (a *Archive) add(name string) error {
 	}
 	var header bytes.Buffer
 	err = tar.NewWriter(&header).WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: name, Size: info.Size(), Mode: mode, ModTime: time.Unix(0, 0), Format: tar.FormatPAX,
+		Typeflag: tar.TypeReg, Name: name, Size: info.Size(), Mode: mode, ModTime: time.Unix(0, 0),
+		Format: tar.FormatPAX,
 	})
 	if err != nil {
 		return err
@@ -149,8 +150,7 @@ func (a *Archive) readFile(name string, p []byte, from int64) (int, error) {
 // is none.
 type Trust func(r Release, text, signature []byte) error
 
-// slack is what the index of an image layout and what tar writes between files may have in addition to the contents that
-// release.yaml lists.
+// slack is what the index of an image layout may have in addition to the contents that release.yaml lists, in bytes.
 const slack = 64 << 20
 
 // mostSignature is how many bytes a signature may have.

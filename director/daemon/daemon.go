@@ -50,6 +50,7 @@ import (
 	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
+	"github.com/director-kaas/kaas/director/releasestore"
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/seal"
@@ -179,6 +180,14 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.onStop(files.Close)
 	env.Images, env.Imported = db, files.Path
+	bundles, err := releasestore.Open(releasestore.Config{
+		Dir: d.path("releases"), Log: d.log, Reserve: int64(d.cfg.ImageReserve),
+	})
+	if err != nil {
+		return err
+	}
+	d.onStop(bundles.Close)
+	env.ImportedRelease = bundles.Path
 	if env.Gate, err = d.cfg.gate(files.File); err != nil {
 		return err
 	}
@@ -209,7 +218,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.services = newServices(parts{
-		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files, types: hands.providers,
+		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files,
+		bundles: bundles, types: hands.providers,
 		host: host, inventory: d.inventoryOf(db, env, server),
 		backups: d.backups,
 		logsOf:  logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
@@ -502,7 +512,7 @@ func (d *Daemon) ports(
 		Clusters: s.clusters, Fleet: s.nodes, Waits: s.journal, Logs: s.journal,
 		Nodes: s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns,
-		Images: s.images, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
+		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
 		Issuer:       d.issuer,
 		Certificates: s.inventory,

@@ -23,6 +23,8 @@ import (
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
+	"github.com/director-kaas/kaas/director/releases"
+	"github.com/director-kaas/kaas/director/releasestore"
 	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -38,6 +40,7 @@ type parts struct {
 	env      steps.Env
 	engine   *engine.Engine
 	files    *imagestore.Store
+	bundles  *releasestore.Store
 	director planner.Director
 	types    []string // of providers that this director takes; any if nil
 	host     string   // of this director
@@ -53,6 +56,7 @@ type parts struct {
 type services struct {
 	parts
 	images   *images.Service
+	releases *releases.Service
 	vms      *vms.Service
 	disks    *disks.Service
 	clusters *clusters.Service
@@ -71,9 +75,9 @@ func newServices(p parts) services {
 		Store: p.db, Engine: p.engine, Archives: files, PlanLife: time.Duration(p.cfg.PlanLife), LogPath: p.env.LogPath,
 		LogsOf: p.logsOf, Now: time.Now,
 	})
+	places := snapshot.Bundles{Dirs: p.cfg.rules().Bundles, Imported: p.bundles.Path, Gate: p.env.Gate}
 	reader := snapshot.New(snapshot.Config{
-		Store: p.db, Backends: p.env.Backends, Clusters: p.env, Director: p.director,
-		Bundles: snapshot.Bundles{Dirs: p.cfg.rules().Bundles, Gate: p.env.Gate},
+		Store: p.db, Backends: p.env.Backends, Clusters: p.env, Director: p.director, Bundles: places,
 	})
 	making := planning.New(planning.Config{
 		Store: p.db, Engine: p.engine, Reader: reader, Plans: plans, Site: p.env, Gate: p.env.Gate,
@@ -96,6 +100,9 @@ func newServices(p parts) services {
 		images: images.New(images.Config{
 			Store: p.db, Files: p.files, Backends: p.env.Backends, Gate: p.env.Gate, Dirs: p.cfg.rules().Images,
 			Now: time.Now,
+		}),
+		releases: releases.New(releases.Config{
+			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,
 		}),
 		vms: vms.New(vms.Config{
 			Store: p.db, Backends: p.env.Backends, Clusters: p.env, Disks: kept, Director: p.db.DirectorID(),

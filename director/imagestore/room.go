@@ -99,7 +99,8 @@ func (s *Store) reserve(r Request) error {
 	if err := os.MkdirAll(s.path("uploads", r.SHA256), 0o700); err != nil {
 		return broken(err)
 	}
-	if err := s.save("uploads/"+r.SHA256+"/record.json", record{Name: r.Name, Size: r.Size, By: r.By}); err != nil {
+	of := record{Name: r.Name, Size: r.Size, By: r.By, Release: r.Release}
+	if err := s.save("uploads/"+r.SHA256+"/record.json", of); err != nil {
 		return broken(err)
 	}
 	if err := allocate(s.data(r.SHA256), r.Size); err != nil {

@@ -1,6 +1,7 @@
 package imagestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/diskimage"
 )
 
@@ -18,6 +20,8 @@ type record struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
 	By   string `json:"by"`
+	// Release tells that the file is an archive of a release bundle.
+	Release bool `json:"release,omitempty"`
 }
 
 const opUpload = "imagestore.upload"
@@ -48,6 +52,12 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 			).
 				WithHint("one of the two is wrong: compute the checksum again")
 		}
+		if u.Release != r.Release {
+			return Upload{}, director.Errorf(
+				director.KindConflict, opUpload, "this file is being uploaded as %s", kindOf(u.Release),
+			).
+				WithHint("abort that upload first")
+		}
 		return u, nil
 	}
 	if director.KindOf(err) != director.KindNotFound {
@@ -66,8 +76,17 @@ func validate(r Request) error {
 			Path: "sha256", Msg: "is not 64 hexadecimal digits in lower case", Hint: "as sha256sum prints them",
 		})
 	}
+	what := "disk image"
+	if r.Release {
+		what = "release bundle"
+	}
 	if r.Size < 512 || r.Size > diskimage.MaxVirtual {
-		p = append(p, director.Field{Path: "size", Msg: fmt.Sprintf("%d bytes are no disk image", r.Size)})
+		p = append(p, director.Field{Path: "size", Msg: fmt.Sprintf("%d bytes are no %s", r.Size, what)})
+	}
+	if r.Release && (r.Format != "" || r.Compat != "") {
+		p = append(p, director.Field{
+			Path: "kind", Msg: "a release bundle has no format and no version of qcow2", Hint: "leave them out",
+		})
 	}
 	if len(r.Name) > 255 {
 		p = append(p, director.Field{Path: "name", Msg: "is too long"})
@@ -99,7 +118,7 @@ func (s *Store) Upload(id string) (Upload, error) {
 	if err != nil {
 		return Upload{}, broken(err)
 	}
-	u := Upload{ID: id, Name: r.Name, Size: r.Size, By: r.By}
+	u := Upload{ID: id, Name: r.Name, Size: r.Size, By: r.By, Release: r.Release}
 	info, err := os.Stat(s.data(id))
 	if err == nil {
 		u.Offset = info.Size()
@@ -173,8 +192,58 @@ func (s *Store) early(id string, f *os.File, u Upload, before int64) error {
 	if before >= enough || u.Offset < enough {
 		return nil
 	}
+	if u.Release {
+		return sniffRelease(nameOf(u, id), f)
+	}
 	_, err := diskimage.Sniff(nameOf(u, id), f, u.Size)
 	return err
+}
+
+// sniffRelease returns invalid unless the file begins as an archive of a release bundle does.
+func sniffRelease(name string, f io.ReaderAt) error {
+	head := make([]byte, 512)
+	_, err := f.ReadAt(head, 0)
+	if first, _, _ := bytes.Cut(head, []byte{0}); err == nil && string(first) == bundle.DocumentName &&
+		string(head[257:262]) == "ustar" {
+		return nil
+	}
+	return director.Errorf(director.KindInvalid, opUpload, "%s is not an archive of a release bundle", name).
+		WithHint("make one: directorctl release pack DIR FILE")
+}
+
+func kindOf(release bool) string {
+	if release {
+		return "a release bundle"
+	}
+	return "an image"
+}
+
+// Take holds an upload that has wholly arrived, and returns where its file is. release ends that, and drop throws the
+// upload away before. Errors: not_found, conflict while it arrives or another request works on it.
+func (s *Store) Take(id string) (path string, drop func() error, release func(), err error) {
+	if release, err = s.hold(id); err != nil {
+		return "", nil, nil, err
+	}
+	u, err := s.Upload(id)
+	if err == nil {
+		err = arrived(u)
+	}
+	if err != nil {
+		release()
+		return "", nil, nil, err
+	}
+	return s.data(id), func() error { return s.drop(id) }, release, nil
+}
+
+// arrived returns conflict if a part of the upload is missing.
+func arrived(u Upload) error {
+	if u.Offset == u.Size {
+		return nil
+	}
+	return director.Errorf(
+		director.KindConflict, opUpload, "of %s %d of %d bytes have arrived", nameOf(u, u.ID), u.Offset, u.Size,
+	).
+		WithHint("send the rest first")
 }
 
 func nameOf(u Upload, id string) string {

@@ -54,13 +54,18 @@ func (s *Store) Import(_ context.Context, r Import) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if u.Offset != u.Size {
+	if u.Release {
 		return Job{}, director.Errorf(
-			director.KindConflict, opImport, "of %s %d of %d bytes have arrived", nameOf(u, r.Upload), u.Offset, u.Size,
+			director.KindInvalid, opImport, "%s is an archive of a release bundle, and no image", nameOf(u, r.Upload),
 		).
-			WithHint("send the rest first")
+			WithHint("import it as that: directorctl release import FILE")
 	}
-	return s.begin(id, r.Upload, func(ctx context.Context, to jobs.Progress) (File, error) { return s.imported(ctx, to, u, r) })
+	if err := arrived(u); err != nil {
+		return Job{}, err
+	}
+	return s.begin(id, r.Upload, func(ctx context.Context, to jobs.Progress) (File, error) {
+		return s.imported(ctx, to, u, r)
+	})
 }
 
 // ConvertFile begins to make another image of an imported one, at that compat level of qcow2, or returns the job that

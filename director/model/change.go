@@ -71,7 +71,7 @@ var effects = map[Kind]map[string]FieldEffect{
 	),
 	KindRelease: merged(
 		of(Planned, "clusters of the release are upgraded to it", "spec.kubernetes"),
-		of(Later, "it is where the next plan reads the bundle", "spec.bundle"),
+		of(Later, "it is the bundle that the next plan reads", "spec.bundle", "spec.digest"),
 		of(Later, whyUnsigned, "spec.unsigned"),
 	),
 	KindNetwork: merged(

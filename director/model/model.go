@@ -175,7 +175,8 @@ type CleanUp struct {
 
 // Release is an imported release bundle: everything that a cluster of one Kubernetes version needs.
 type Release struct {
-	Bundle     string `json:"bundle" doc:"Directory of the unpacked bundle on the director, below one of its bundleDirs; it holds release.yaml." required:"true" maxLength:"4096"`
+	Digest     string `json:"digest,omitempty" doc:"SHA-256 of the release.yaml of an imported bundle, as directorctl release list shows it. Either this or bundle is required." maxLength:"64"`
+	Bundle     string `json:"bundle,omitempty" doc:"Directory of an unpacked bundle on the director that was not imported, below one of its bundleDirs; it holds release.yaml." maxLength:"4096"`
 	Kubernetes string `json:"kubernetes" doc:"Kubernetes version of the bundle, such as v1.37.2; must agree with release.yaml." required:"true"`
 	// Unsigned is what lets a bundle in without a signature.
 	Unsigned string `json:"unsigned,omitempty" doc:"Why the bundle is used without a signature, in words. Without them a bundle that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`

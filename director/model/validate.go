@@ -54,7 +54,7 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.words("spec.unsigned", d.Image.Unsigned)
 	case KindRelease:
 		v.match("spec.kubernetes", d.Release.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
-		v.absolute("spec.bundle", d.Release.Bundle)
+		v.bundle(d.Release)
 		v.words("spec.unsigned", d.Release.Unsigned)
 	case KindNetwork:
 		v.network(d.Network)
@@ -116,6 +116,22 @@ func (v *validator) match(path, value string, pattern *regexp.Regexp, want strin
 func (v *validator) absolute(path, value string) {
 	if value != "" && !strings.HasPrefix(value, "/") {
 		v.fail(path, "write the whole path, beginning with /", "%q is not an absolute path", value)
+	}
+}
+
+// bundle wants one place where the bundle is.
+func (v *validator) bundle(r *Release) {
+	v.absolute("spec.bundle", r.Bundle)
+	switch {
+	case r.Bundle == "" && r.Digest == "":
+		v.fail(
+			"spec.digest", "import a bundle: directorctl release import FILE; or name a directory in spec.bundle",
+			"is missing, and so is spec.bundle",
+		)
+	case r.Bundle != "" && r.Digest != "":
+		v.fail("spec.bundle", "leave one of the two out", "is there, and so is spec.digest")
+	case r.Digest != "":
+		v.match("spec.digest", r.Digest, sha256Pattern, "64 hexadecimal digits, as directorctl release list shows", 64)
 	}
 }
 

@@ -47,11 +47,7 @@ func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 			).
 				WithHint("apply Release/%s again, or upgrade the cluster", name)
 		}
-		dir, err := snapshot.Bundles{Dirs: s.Confine.Bundles}.Dir(bundle)
-		if err != nil {
-			return nil, err
-		}
-		digest, err := steps.BundleDigest(dir)
+		digest, err := s.digest(bundle)
 		if err != nil {
 			return nil, err
 		}
@@ -74,4 +70,16 @@ func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 	}
 	maps.Copy(used, u.Programs)
 	return used, nil
+}
+
+// digest returns the digest of the release's bundle.
+func (s *Service) digest(r model.Release) (string, error) {
+	if r.Bundle == "" {
+		return r.Digest, nil
+	}
+	dir, err := snapshot.Bundles{Dirs: s.Confine.Bundles}.Dir(r)
+	if err != nil {
+		return "", err
+	}
+	return steps.BundleDigest(dir)
 }

@@ -81,13 +81,28 @@ func (g *Gate) Release(b *bundle.Bundle, words string) (Reason, error) {
 	}
 	const hint = "copy its " + bundle.SignatureName +
 		" too, or sign it: directorctl sign DIR; or say in spec.unsigned of the Release why it is used without one"
-	reason, err := g.decide(sig != nil, words, hint, func() (string, error) {
-		r := b.Release()
-		return g.Keys.Check(b.Text(), sig, signature.Subject{
+	reason, err := g.release(b.Release(), b.Text(), sig, words, hint)
+	return reason, about(what, err)
+}
+
+// Archive tells why the release bundle in an archive is imported. text is its release.yaml, sig its signature or nil,
+// and words are those of who imports it. Errors: invalid if it is not imported.
+func (g *Gate) Archive(r bundle.Release, text, sig []byte, words string) (Reason, error) {
+	if g == nil {
+		return Reason{}, nil
+	}
+	const hint = "sign it and pack it again: directorctl sign DIR, directorctl release pack DIR FILE; or say with " +
+		"--unsigned why it is used without a signature"
+	reason, err := g.release(r, text, sig, words, hint)
+	return reason, about("release "+r.Name, err)
+}
+
+func (g *Gate) release(r bundle.Release, text, sig []byte, words, hint string) (Reason, error) {
+	return g.decide(sig != nil, words, hint, func() (string, error) {
+		return g.Keys.Check(text, sig, signature.Subject{
 			Kind: signature.KindRelease, Name: r.Name, Kubernetes: r.Kubernetes, Arch: r.Arch,
 		})
 	})
-	return reason, about(what, err)
 }
 
 // Image tells why the image is used. path is where its file is, with no link left to follow; whether the file has the

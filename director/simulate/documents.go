@@ -104,8 +104,12 @@ func standIn(ctx context.Context, dir string, d *model.Document) (note string, e
 			"%s: %s is not here; a stand-in takes its place", d.Ref(), cmp.Or(d.Image.Source, "the imported file"),
 		)
 		d.Image.Source, d.Image.SHA256, err = imageFile(filepath.Join(dir, "images"), d.Metadata.Name)
-	case d.Release != nil && missing(filepath.Join(d.Release.Bundle, bundle.DocumentName)):
-		note = fmt.Sprintf("%s: there is no bundle in %s; a stand-in takes its place", d.Ref(), d.Release.Bundle)
+	case d.Release != nil && (d.Release.Bundle == "" || missing(filepath.Join(d.Release.Bundle, bundle.DocumentName))):
+		note = fmt.Sprintf(
+			"%s: there is no bundle in %s; a stand-in takes its place", d.Ref(),
+			cmp.Or(d.Release.Bundle, "the imported release"),
+		)
+		d.Release.Digest = ""
 		d.Release.Bundle, err = Bundle(ctx, filepath.Join(dir, "bundles"), d.Metadata.Name, d.Release.Kubernetes)
 	}
 	if err != nil {

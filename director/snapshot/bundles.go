@@ -20,12 +20,16 @@ type Gate interface {
 
 // Bundles reads the bundles of releases.
 type Bundles struct {
-	Dirs confine.Dirs // where they may lie
-	Gate Gate
+	Dirs     confine.Dirs               // where they may lie
+	Imported func(digest string) string // where an imported one is
+	Gate     Gate
 }
 
 // Dir returns where the bundle of the release is, with no link left to follow.
 func (b Bundles) Dir(r model.Release) (string, error) {
+	if r.Bundle == "" && b.Imported != nil {
+		return b.Imported(r.Digest), nil
+	}
 	dir, err := b.Dirs.Find(r.Bundle)
 	if errors.Is(err, confine.ErrOutside) {
 		return "", director.Errorf(
@@ -46,13 +50,20 @@ func (b Bundles) Read(r model.Release) (planner.Bundle, error) {
 		return planner.Bundle{}, err
 	}
 	opened, err := bundle.Open(dir)
+	if r.Bundle == "" && director.KindOf(err) == director.KindNotFound {
+		return planner.Bundle{}, director.Errorf(
+			director.KindNotFound, "snapshot.release", "this director has no imported release with the digest %.12s",
+			r.Digest,
+		).
+			WithHint("import it: directorctl release import FILE")
+	}
 	if err != nil {
 		return planner.Bundle{}, err
 	}
 	if got := opened.Release().Kubernetes; got != r.Kubernetes {
 		return planner.Bundle{}, &director.Error{
 			Kind: director.KindInvalid, Op: "snapshot.release",
-			Msg: "the bundle in " + r.Bundle + " is for Kubernetes " + got,
+			Msg: "the bundle in " + dir + " is for Kubernetes " + got,
 			Fields: []director.Field{
 				{Path: "spec.kubernetes", Msg: r.Kubernetes + " is not what the bundle holds", Hint: "write " + got},
 			},

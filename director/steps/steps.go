@@ -137,16 +137,18 @@ type Env struct {
 	Backups  Backups
 	Transfer Transfer                   // into and out of machines; over SSH if nil
 	Imported func(sha256 string) string // path of an imported image
-	Confine  *confine.Rules             // where images and bundles may lie; anywhere if nil
-	Gate     *provenance.Gate           // which images and bundles are used; all if nil
-	Player   Player
-	Issuer   IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
-	Access   Access                               // not kept if nil
-	Nodes    Nodes                                // over SSH if nil
-	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
-	Trees    func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
-	LogPath  func(planID, step string, attempt int) string
-	Registry string // host:port as the nodes see it
+	// ImportedRelease returns the directory of an imported release bundle.
+	ImportedRelease func(digest string) string
+	Confine         *confine.Rules   // where images and bundles may lie; anywhere if nil
+	Gate            *provenance.Gate // which images and bundles are used; all if nil
+	Player          Player
+	Issuer          IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
+	Access          Access                               // not kept if nil
+	Nodes           Nodes                                // over SSH if nil
+	Connect         func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
+	Trees           func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
+	LogPath         func(planID, step string, attempt int) string
+	Registry        string // host:port as the nodes see it
 	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
 	LocalAddress func(other netip.Addr) (netip.Addr, bool)
 	CA           string             // PEM of the authority that signs the registry's certificate
@@ -373,10 +375,13 @@ func (e Env) ImagePath(i model.Image) string {
 	return i.Source
 }
 
-// bundle opens the bundle that the plan was made for.
+// bundle opens the bundle that the plan was made for: an imported one if dir is empty.
 func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
-	real, err := e.confined(func(r confine.Rules) confine.Dirs { return r.Bundles }, dir)
-	if err != nil {
+	real := ""
+	var err error
+	if dir == "" && e.ImportedRelease != nil {
+		real = e.ImportedRelease(digest)
+	} else if real, err = e.confined(func(r confine.Rules) confine.Dirs { return r.Bundles }, dir); err != nil {
 		return nil, err
 	}
 	b, err := bundle.Open(real)
@@ -385,7 +390,7 @@ func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
 	}
 	if b.Digest() != digest {
 		return nil, director.Errorf(
-			director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", dir,
+			director.KindConflict, "steps.release", "the bundle in %s is not the one that the plan was made for", real,
 		).
 			WithHint("discard the plan and plan again")
 	}
@@ -418,7 +423,7 @@ const calicoManifest = "manifests/calico.yaml"
 // checked returns the directory of a copy of what plays read from the bundle: checked against the digest that the plan
 // was made for, and where only the director writes. A bundle may have been replaced since the plan was made.
 func (e Env) checked(ctx context.Context, f step.Facts) (string, error) {
-	if f.Bundle == "" || f.Digest == "" || e.Artifacts == "" {
+	if f.Digest == "" || e.Artifacts == "" {
 		return f.Bundle, nil // plans of old have no digest
 	}
 	b, err := e.bundle(f.Bundle, f.Digest)

@@ -21,6 +21,7 @@ type Usage struct {
 	Documents map[model.Ref]Reason
 	Images    map[string]Reason // by the name on providers
 	Files     map[string]Reason // imported images, by checksum
+	Bundles   map[string]Reason // imported release bundles, by digest
 	Programs  map[string]bool   // bundles whose programs nodes may fetch, by digest
 
 	imageOf map[string]string // documents of images, by the name on providers
@@ -30,7 +31,7 @@ type Usage struct {
 func New() Usage {
 	return Usage{
 		Documents: map[model.Ref]Reason{}, Images: map[string]Reason{}, Files: map[string]Reason{},
-		Programs: map[string]bool{}, imageOf: map[string]string{},
+		Bundles: map[string]Reason{}, Programs: map[string]bool{}, imageOf: map[string]string{},
 	}
 }
 
@@ -82,6 +83,9 @@ func (u Usage) addDocuments(docs []model.Stored) {
 			put(u.Documents, ref, Reason{
 				ref.String() + " is used by " + d.Ref().String(), "delete " + d.Ref().String() + " first",
 			})
+		}
+		if r := d.Release; r != nil && r.Bundle == "" {
+			put(u.Bundles, r.Digest, Reason{d.Ref().String() + " names it", "delete " + d.Ref().String() + " first"})
 		}
 		if d.Image == nil {
 			continue
@@ -158,9 +162,10 @@ func (u Usage) AddPlans(docs []model.Stored, plans []plan.Plan) error {
 		}
 		for digest := range n.Digests {
 			u.Programs[digest] = true
+			put(u.Bundles, digest, r)
 		}
 		for _, d := range docs {
-			if d.Release != nil && n.Bundles[d.Release.Bundle] {
+			if d.Release != nil && (n.Bundles[d.Release.Bundle] || n.Digests[d.Release.Digest]) {
 				put(u.Documents, d.Ref(), r)
 			}
 		}

@@ -14,6 +14,7 @@ type UploadRequest struct {
 	SHA256 string `json:"sha256" doc:"Of the whole file, 64 hexadecimal digits in lower case. It is the id of the upload." maxLength:"64"`
 	Size   int64  `json:"size" doc:"Of the whole file, in bytes." minimum:"0"`
 	Name   string `json:"name,omitempty" doc:"Of the file, for people." maxLength:"255"`
+	Kind   string `json:"kind,omitempty" doc:"What the file is: an image, or an archive of a release bundle." enum:"image,release" default:"image"`
 	Format string `json:"format,omitempty" doc:"qcow2, raw, vmdk or ova as the sender sees it, so that what cannot be converted here is refused before it is sent." enum:"qcow2,raw,vmdk,ova"`
 	Compat string `json:"compat,omitempty" doc:"Version of qcow2 that the image shall have." enum:"0.10,1.1"`
 	// What follows says of a file that is to be an image that it may be, before it is sent.
@@ -29,7 +30,14 @@ type Upload struct {
 	Size   int64  `json:"size" doc:"Of the whole file, in bytes."`
 	Offset int64  `json:"offset" doc:"How much has arrived: the next piece begins here."`
 	By     string `json:"by,omitempty" doc:"Who began it."`
+	Kind   string `json:"kind" doc:"What the file is: image or release." enum:"image,release"`
 }
+
+// Kinds of uploads.
+const (
+	UploadImage   = "image"
+	UploadRelease = "release"
+)
 
 // ImageImport is what to make of an upload.
 type ImageImport struct {
@@ -117,7 +125,11 @@ type ImagesPruned struct {
 
 // UploadOf converts an upload.
 func UploadOf(u director.ImageUpload) Upload {
-	return Upload{ID: u.ID, Name: u.Name, Size: u.Size, Offset: u.Offset, By: u.By}
+	kind := UploadImage
+	if u.Release {
+		kind = UploadRelease
+	}
+	return Upload{ID: u.ID, Name: u.Name, Size: u.Size, Offset: u.Offset, By: u.By, Kind: kind}
 }
 
 // ImageFileOf converts a file; nil stays nil.

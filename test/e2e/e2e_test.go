@@ -30,6 +30,7 @@ func TestEndToEnd(t *testing.T) {
 	s.runParts(t, []part{
 		{"starts and asks for a login", s.startsAndAsksForALogin},
 		{"refuses bad input before anything is made", s.refusesBadInput},
+		{"imports its release", s.importsItsRelease},
 		{"a failing playbook says what to do", s.failingTaskIsExplained},
 		{"creates the cluster on the same VMs, over a kill -9", s.createsOverAKill},
 		{"the cluster answers from outside", s.answersFromOutside},
@@ -96,6 +97,17 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 	if info, err := os.Stat(s.path("state")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the state directory is open to others: %v", err)
 	}
+}
+
+// importsItsRelease lets the documents name an imported bundle: the cluster is made of what the director keeps itself.
+func (s *suite) importsItsRelease(t *testing.T) {
+	name := "k8s-" + s.minors[0]
+	s.ctl(t, "release", "import", s.bundle, name)
+	out := s.ctl(t, "release", "verify", name)
+	if !strings.Contains(out, "is whole") {
+		t.Errorf("verify says %q", out)
+	}
+	s.write("models/release.yaml", s.ctl(t, "get", "release", name, "-o", "yaml"), 0o644)
 }
 
 func (s *suite) refusesBadInput(t *testing.T) {

@@ -78,7 +78,8 @@ export const fields: Partial<Record<Kind, Field[]>> = {
   ],
   Release: [
     { path: ['metadata', 'name'], label: 'Name' },
-    { path: ['spec', 'bundle'], label: 'Directory of the bundle on the director' },
+    { path: ['spec', 'digest'], label: 'Digest of an imported bundle', empty: 'not imported' },
+    { path: ['spec', 'bundle'], label: 'Directory of a bundle on the director', empty: 'a bundle that was imported' },
     { path: ['spec', 'kubernetes'], label: 'Its version of Kubernetes', help: 'Such as v1.37.0' },
   ],
   Cluster: [

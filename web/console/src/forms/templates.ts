@@ -26,8 +26,8 @@ ${head('Image', 'debian12-k8s-1.37')}  source: /var/lib/director/images/node.qco
   sha256: "0000000000000000000000000000000000000000000000000000000000000000"
   kubernetes: v1.37.0
 `,
-  Release: `# The images and packages of a version of Kubernetes, as a release bundle on the director.
-${head('Release', 'k8s-1.37')}  bundle: /var/lib/director/releases/1.37
+  Release: `# The images and packages of a version of Kubernetes. digest names a release bundle that was imported.
+${head('Release', 'k8s-1.37')}  digest: "0000000000000000000000000000000000000000000000000000000000000000"
   kubernetes: v1.37.0
 `,
   Project: `# Who shares clusters, and how much they may use.

@@ -1,0 +1,469 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/diskimage"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+const opRelease = "directorctl.release"
+
+func (a *providerCommands) releaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "release", Short: "Import, list, verify and delete release bundles",
+		Long: "Bring release bundles to the director and look after them. A document of the kind Release names an " +
+			"imported bundle by its digest, and clusters name\n" +
+			"the document.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, Args: exact(),
+	}
+	cmd.AddCommand(
+		a.packReleaseCommand(), a.importReleaseCommand(), a.listReleasesCommand(), a.verifyReleaseCommand(),
+		a.deleteReleaseCommand(), a.pruneReleasesCommand(),
+	)
+	return cmd
+}
+
+func releaseNames(ctx context.Context, c *client.Client, _ []string) []string {
+	return documentNames(ctx, c, model.KindRelease)
+}
+
+// archive is a release bundle as one file, from a file or from a directory.
+type archive struct {
+	io.ReaderAt
+	name string
+	size int64
+}
+
+// openArchive takes the directory of a bundle, which it verifies, or an archive that was made of one.
+func openArchive(ctx context.Context, path string) (archive, io.Closer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return archive{}, nil, director.Errorf(director.KindInvalid, opRelease, "%s cannot be read: %w", path, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return archive{}, nil, errors.Join(err, f.Close())
+	}
+	if !info.IsDir() {
+		return archive{f, filepath.Base(path), info.Size()}, f, nil
+	}
+	b, err := bundle.Open(path)
+	if err == nil {
+		err = b.Verify(ctx)
+	}
+	var packed *bundle.Archive
+	if err == nil {
+		packed, err = b.Archive()
+	}
+	if err != nil {
+		return archive{}, nil, errors.Join(err, f.Close())
+	}
+	return archive{packed, b.Release().Name + ".tar", packed.Size()}, f, nil
+}
+
+// sum computes the checksum of the archive.
+func (f archive) sum(ctx context.Context, show *progress) (string, error) {
+	h := sha256.New()
+	r := diskimage.WithContext(ctx, io.NewSectionReader(f, 0, f.size))
+	for done := int64(0); done < f.size; {
+		n, err := io.CopyN(h, r, min(16<<20, f.size-done))
+		if err != nil {
+			err = director.Errorf(director.KindInvalid, opRelease, "%s cannot be read: %w", f.name, err)
+			return "", endOf(ctx, err)
+		}
+		done += n
+		show.at("Checking "+f.name, done, f.size, true)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// endOf returns the error of a context that has ended, and err otherwise.
+func endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (a *providerCommands) packReleaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "pack DIR FILE", Short: "Make one file of the directory of a release bundle",
+		Long: "Verify the release bundle in DIR and write it into FILE, with its signature, to be carried to a " +
+			"director and imported there. The same bundle\n" +
+			"always gives the same file. It asks no director.",
+		Example: "  directorctl release pack k8s-1.37.1 k8s-1.37.1.tar",
+		Args:    exact("DIR", "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info, err := os.Stat(args[0])
+			if err == nil && !info.IsDir() {
+				err = errors.New("it is not a directory")
+			}
+			if err != nil {
+				return director.Errorf(
+					director.KindInvalid, opRelease, "there is no release bundle in %s: %w", args[0], err,
+				)
+			}
+			f, c, err := openArchive(cmd.Context(), args[0])
+			if err != nil {
+				return stopped(cmd.Context(), err)
+			}
+			defer c.Close()
+			show := a.progress()
+			defer show.end()
+			sum, err := f.write(cmd.Context(), args[1], show)
+			if err != nil {
+				return stopped(cmd.Context(), err)
+			}
+			show.end()
+			say(a.out, "%s  %s\n", sum, args[1])
+			return nil
+		},
+	}
+}
+
+// write copies the archive into a new file, which is there whole or not at all, and returns its checksum.
+func (f archive) write(ctx context.Context, path string, show *progress) (string, error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return "", director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err)
+	}
+	h := sha256.New()
+	r := diskimage.WithContext(ctx, io.NewSectionReader(f, 0, f.size))
+	for done := int64(0); err == nil && done < f.size; {
+		var n int64
+		n, err = io.CopyN(io.MultiWriter(tmp, h), r, min(16<<20, f.size-done))
+		done += n
+		show.at("Writing "+filepath.Base(path), done, f.size, true)
+	}
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err == nil {
+		return hex.EncodeToString(h.Sum(nil)), nil
+	}
+	err = endOf(ctx, director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err))
+	return "", errors.Join(err, os.Remove(tmp.Name()))
+}
+
+func (a *providerCommands) importReleaseCommand() *cobra.Command {
+	var unsigned string
+	cmd := &cobra.Command{
+		Use: "import FILE [NAME]", Short: "Bring a release bundle to the director",
+		Long: "Send a release bundle to the director, which verifies it as a whole and keeps it by its digest, and " +
+			"let the document Release/NAME name it. FILE is what\n" +
+			"directorctl release pack made, or the directory of a bundle. NAME is the bundle's own name if it is left " +
+			"out.\n\n" +
+			"If the document exists, it changes to the new bundle. Clusters that run it stay as they are until the " +
+			"next plan.\n\n" +
+			"To continue an interrupted import, run the same command again.\n\n" +
+			"The signature is in the bundle. A bundle without one is refused, unless --unsigned says in words why it " +
+			"is used.",
+		Example: "  directorctl release import k8s-1.37.1.tar\n  directorctl release import /mnt/usb/k8s-1.37.1 stable",
+		Args:    between(1, "FILE", "NAME"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			name := ""
+			if len(args) > 1 {
+				name = args[1]
+			}
+			return a.importRelease(cmd.Context(), api, args[0], name, unsigned)
+		}),
+	}
+	cmd.Flags().StringVar(
+		&unsigned, "unsigned", "", "why the bundle is used without a signature, in three words or more",
+	)
+	return cmd
+}
+
+func (a *providerCommands) importRelease(
+	ctx context.Context, api *client.Client, path, name, unsigned string,
+) error {
+	if name != "" { // what is wrong with the document is known before anything is sent
+		d := releaseDocument(name, unsigned, wire.ReleaseFile{
+			Digest: strings.Repeat("0", 64), Kubernetes: "v1.0.0",
+		})
+		if _, err := model.Validate(&d); err != nil {
+			return err
+		}
+	}
+	f, c, err := openArchive(ctx, path)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	defer c.Close()
+	show := a.progress()
+	defer show.end()
+	sum, err := f.sum(ctx, show)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
+	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
+		show.at("Sending "+f.name, arrived, f.size, true)
+	}, func(err error) {
+		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
+	})
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	file, err := api.ImportRelease(ctx, wire.ReleaseImport{Upload: sum, Unsigned: unsigned}, func(j wire.ReleaseJob) {
+		if j.Stage == wire.JobUnpacking {
+			show.at("The director unpacks the release", j.Done, j.Total, true)
+		}
+	})
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	show.end()
+	if name == "" {
+		name = file.Name
+	}
+	return a.nameRelease(ctx, api, name, unsigned, file)
+}
+
+func releaseDocument(name, unsigned string, f wire.ReleaseFile) model.Document {
+	return model.Document{
+		Kind: model.KindRelease, Metadata: model.Metadata{Name: name},
+		Release: &model.Release{Digest: f.Digest, Kubernetes: f.Kubernetes, Unsigned: unsigned},
+	}
+}
+
+// nameRelease lets the document name the bundle. unsigned is why it is used without a signature.
+func (a *providerCommands) nameRelease(
+	ctx context.Context, api *client.Client, name, unsigned string, f wire.ReleaseFile,
+) error {
+	what := fmt.Sprintf(
+		"Kubernetes %s, %d images, %s, digest %s", f.Kubernetes, f.Images, amount(f.Size), f.Digest,
+	)
+	d, tag := releaseDocument(name, unsigned, f), ""
+	old, err := api.Document(ctx, d.Ref())
+	switch {
+	case err == nil:
+		docs, err := model.Parse(old.Document, d.Ref().String())
+		if err != nil {
+			return err
+		}
+		docs[0].Release = d.Release // its labels stay
+		d, tag = docs[0], old.ETag
+	case director.KindOf(err) != director.KindNotFound:
+		return err
+	}
+	text, err := model.Encode(d)
+	if err != nil {
+		return err
+	}
+	applied, err := api.ApplyIf(ctx, text, d.Ref().String(), false, tag)
+	if err != nil {
+		say(a.err, "Imported %s, but no document names it:\n", what)
+		return err
+	}
+	for _, c := range applied.Changes {
+		say(a.out, "%s/%s %s: %s\n", c.Kind, c.Name, c.Action, what)
+	}
+	return nil
+}
+
+func (a *providerCommands) listReleasesCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the releases and the imported bundles", Args: exact(),
+		Long: "List the documents of releases, and then the imported bundles that none names. directorctl release " +
+			"prune deletes what nothing needs.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			items, err := api.Releases(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, wire.Releases{Items: items}, func() { printReleases(a.out, items, time.Now()) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func printReleases(w io.Writer, items []wire.Release, now time.Time) {
+	table(w, "NAME KUBERNETES SIZE DIGEST SIGNED CLUSTERS AGE FROM", func(row func(...string)) {
+		for _, r := range items {
+			size, ago, from := "", "", r.Directory
+			if f := r.File; f != nil {
+				size, ago, from = amount(f.Size), age(now.Sub(f.ImportedAt)), "imported"
+			} else if from == "" {
+				from = "missing"
+			}
+			signed := r.SignedBy
+			switch {
+			case r.Refused != "":
+				signed = "refused"
+			case r.Unsigned != "":
+				signed = "unsigned"
+			}
+			row(
+				r.Name, r.Kubernetes, size, r.Digest[:min(12, len(r.Digest))], signed, strings.Join(r.Clusters, ","),
+				ago, from,
+			)
+		}
+	})
+}
+
+// findRelease returns the release that is named by its document or by the beginning of its digest.
+func findRelease(ctx context.Context, api *client.Client, name string) (wire.Release, error) {
+	items, err := api.Releases(ctx)
+	if err != nil {
+		return wire.Release{}, err
+	}
+	var found []wire.Release
+	for _, r := range items {
+		if r.Name == name {
+			return r, nil
+		}
+		if r.Name == "" && partSum.MatchString(name) && strings.HasPrefix(r.Digest, name) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return wire.Release{}, director.Errorf(director.KindNotFound, opRelease, "there is no release %q", name).
+			WithHint("see what there is: directorctl release list")
+	}
+	return wire.Release{}, director.Errorf(
+		director.KindConflict, opRelease, "%d imported releases begin with %s", len(found), name,
+	).
+		WithHint("give more digits")
+}
+
+func (a *providerCommands) verifyReleaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify NAME", Short: "Let the director read everything in a bundle and compare it with its release.yaml",
+		Long: "Read everything in a bundle on the director and compare it with its release.yaml. It changes nothing. " +
+			"NAME is a document, or the first eight or more\n" +
+			"digits of the digest of a bundle that no document names.",
+		Args: exact("NAME"), ValidArgsFunction: a.complete(0, releaseNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			r, err := findRelease(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			name := r.Name
+			if name == "" {
+				name = r.Digest
+			}
+			if r, err = api.VerifyRelease(cmd.Context(), name); err != nil {
+				return err
+			}
+			if r.Refused != "" {
+				return director.Errorf(director.KindInvalid, opRelease, "nothing is damaged, but %s", r.Refused)
+			}
+			say(a.out, "%s is whole: Kubernetes %s, digest %s\n", args[0], r.Kubernetes, r.Digest)
+			return nil
+		}),
+	}
+}
+
+func (a *providerCommands) deleteReleaseCommand() *cobra.Command {
+	var options consent
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a release that nothing uses",
+		Long: "Delete the document of a release, and its imported bundle unless another document names it too. " +
+			"NAME is a document, or the first eight or more digits\n" +
+			"of the digest of a bundle that no document names.",
+		Args: exact("NAME"), ValidArgsFunction: a.complete(0, releaseNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			r, err := findRelease(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			what := "the imported release " + r.Digest[:min(12, len(r.Digest))]
+			if r.Name != "" {
+				what = "Release/" + r.Name
+			}
+			ok, err := a.agreed(cmd.Context(), options, "Delete "+what+"?")
+			if err != nil || !ok {
+				return err
+			}
+			if r.Name != "" {
+				if err := a.deleteDocument(cmd, api, model.Ref{Kind: model.KindRelease, Name: r.Name}); err != nil {
+					return err
+				}
+			}
+			if r.File == nil {
+				return nil
+			}
+			err = api.DeleteReleaseFile(cmd.Context(), r.File.Digest)
+			if r.Name != "" && director.KindOf(err) == director.KindConflict {
+				say(a.out, "Its bundle stays: something needs it.\n")
+				return nil
+			}
+			if err == nil {
+				say(a.out, "Bundle %s deleted, %s\n", r.File.Digest[:12], amount(r.File.Size))
+			}
+			return err
+		}),
+	}
+	options.flag(cmd, "delete without asking")
+	return cmd
+}
+
+func (a *providerCommands) pruneReleasesCommand() *cobra.Command {
+	var dryRun bool
+	var options consent
+	var older time.Duration
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Delete the imported bundles that nothing needs",
+		Long: "Delete imported release bundles that no document and no unfinished plan names.",
+		Args: exact(),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if older < 0 {
+				return usage(cmd, "--older-than is negative")
+			}
+			return nil
+		},
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			p, err := api.PruneReleases(cmd.Context(), older, true)
+			if err != nil {
+				return err
+			}
+			if len(p.Items) == 0 {
+				sayLine(a.out, "Nothing to delete.")
+				return nil
+			}
+			table(a.out, "NAME DIGEST SIZE", func(row func(...string)) {
+				for _, i := range p.Items {
+					row(i.Name, i.Digest[:min(12, len(i.Digest))], amount(i.Size))
+				}
+			})
+			if dryRun {
+				return nil
+			}
+			ok, err := a.agreed(cmd.Context(), options, "Delete them?")
+			if err != nil || !ok {
+				return err
+			}
+			p, err = api.PruneReleases(cmd.Context(), older, false)
+			if err == nil {
+				say(a.out, "%d deleted\n", len(p.Items))
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep what was imported since")
+	options.flag(cmd, "delete without asking")
+	return cmd
+}
