@@ -1,6 +1,9 @@
 package director
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Role is what a VM is for.
 type Role string
@@ -10,6 +13,16 @@ const (
 	RoleMaster Role = "master" // control plane and etcd member
 	RoleWorker Role = "worker" // workload alone
 )
+
+// drillMark ends the uid of a restore drill.
+const drillMark = "-drill"
+
+// DrillUID returns the uid that owns the machine and the secrets of a restore drill of the cluster with that uid: they
+// are no part of the cluster, and nothing that looks at its nodes sees them.
+func DrillUID(cluster string) string { return cluster + drillMark }
+
+// DrillOf returns the uid of the cluster that a restore drill with that uid is of, and whether it is one.
+func DrillOf(uid string) (cluster string, drill bool) { return strings.CutSuffix(uid, drillMark) }
 
 // Stamp says who owns a VM. It is written into what the hypervisor keeps of the VM (libvirt metadata, vSphere
 // extraConfig), and it, together with the VM's UUID, is the VM's identity; its name never is.

@@ -21,7 +21,7 @@ func (a *clusterCommands) backupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.backupCreateCommand(), a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(),
-		a.backupRestoreCommand(), a.backupExtractCommand(), a.backupDeleteCommand(),
+		a.backupRestoreCommand(), a.backupDrillCommand(), a.backupExtractCommand(), a.backupDeleteCommand(),
 	)
 	return cmd
 }
@@ -79,6 +79,27 @@ func (a *clusterCommands) printLate(clusters []wire.BackupAge) {
 		case c.Late:
 			say(a.out, "\nthe newest backup of cluster %s is late: %s old\n", c.Cluster, age(time.Since(*c.NewestAt)))
 		}
+		a.printDrills(c)
+	}
+}
+
+// printDrills says what is wrong with the restore drills of the cluster.
+func (a *clusterCommands) printDrills(c wire.BackupAge) {
+	d := c.Drills
+	if d == nil {
+		return
+	}
+	if d.Newest != nil && d.Newest.Problem != "" {
+		say(a.out, "\nthe restore drill of cluster %s with backup %s failed: %s\n", c.Cluster, d.Newest.Backup,
+			d.Newest.Problem)
+	}
+	switch {
+	case d.Late && d.LastAt == nil:
+		say(a.out, "\nno restore drill of cluster %s has succeeded yet: directorctl backup drill %s\n", c.Cluster,
+			c.Cluster)
+	case d.Late:
+		say(a.out, "\nthe last restore drill of cluster %s that succeeded was %s ago\n", c.Cluster,
+			age(time.Since(*d.LastAt)))
 	}
 }
 
@@ -166,6 +187,29 @@ func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
 	cmd.Flags().BoolVar(
 		&newMasters, "new-masters", false, "destroy the VMs of all masters and create them again before",
 	)
+	options.flags(cmd)
+	return cmd
+}
+
+func (a *clusterCommands) backupDrillCommand() *cobra.Command {
+	var options requestOptions
+	id := ""
+	cmd := &cobra.Command{
+		Use: "drill CLUSTER", Short: "Try whether a backup of a cluster can be restored, in a VM of its own",
+		Long: "Restore the newest backup of a cluster into a VM of its own, on the network that the cluster names in " +
+			"spec.backup.drill.network.\nThe director starts etcd and an API server there and compares what they " +
+			"have with the manifest of the backup. Then it deletes\nthe VM, also if the drill failed. No node of the " +
+			"cluster is touched.",
+		Example: "  directorctl backup drill demo --wait\n" +
+			"  directorctl backup drill demo --backup 0301-034500-a1b2c3-offsite --wait",
+		Args: exact("CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			return a.request(cmd.Context(), api, args[0], plan.Request{
+				Operation: plan.ClusterDrill, Restore: plan.Restore{Backup: id},
+			}, options)
+		}),
+	}
+	cmd.Flags().StringVar(&id, "backup", "", "id of the backup (default: the newest)")
 	options.flags(cmd)
 	return cmd
 }

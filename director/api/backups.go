@@ -112,6 +112,7 @@ func (s *clusterRoutes) listBackups(
 		}
 		out.Clusters = append(out.Clusters, wire.BackupAge{
 			Cluster: a.Cluster, Targets: a.Targets, NewestAt: wire.Optional(a.Newest), Late: a.Late,
+			Drills: drillsOf(a.Drills),
 		})
 	}
 	for _, e := range list {
@@ -120,6 +121,24 @@ func (s *clusterRoutes) listBackups(
 		}
 	}
 	return &body[wire.Backups]{out}, nil
+}
+
+// drillsOf returns nil for a cluster without drills.
+func drillsOf(s backups.DrillState) *wire.Drills {
+	if s.Network == "" {
+		return nil
+	}
+	out := &wire.Drills{Network: s.Network, LastAt: wire.Optional(s.Last.Answered), Late: s.Late}
+	if d := s.Newest; d.Plan != "" {
+		out.Newest = &wire.Drill{
+			Plan: d.Plan, Backup: d.Backup, BeganAt: d.Began, EndedAt: wire.Optional(d.Ended), OK: d.OK(), Keys: d.Keys,
+			Problem: d.Problem,
+		}
+		if !d.Answered.IsZero() {
+			out.Newest.Seconds = d.Took().Seconds()
+		}
+	}
+	return out
 }
 
 type extractInput struct {

@@ -23,6 +23,7 @@ type Making struct {
 	EncryptionKeys                                            []string
 	Members                                                   []Member
 	Snapshot                                                  Snapshot // without its digest
+	Contents                                                  *Contents
 }
 
 // Tail checks the digest that etcd writes at the end of a snapshot: whatever happened to it on the way is seen.

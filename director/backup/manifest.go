@@ -32,6 +32,8 @@ type Manifest struct {
 	EncryptionKeys []string `json:"encryption_keys"`
 	Members        []Member `json:"members"`
 	Recipients     []string `json:"recipients"` // who can open it
+	// Contents is what etcd had at the revision of the snapshot. Backups of older directors do not tell.
+	Contents *Contents `json:"contents,omitempty"`
 }
 
 // Snapshot is a snapshot of etcd, as etcdutl reads it.

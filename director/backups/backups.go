@@ -91,7 +91,7 @@ func (s *Service) Save(
 		Format: backup.Format, ID: m.ID, Cluster: m.Cluster, ClusterUID: m.ClusterUID,
 		Director: s.c.Store.DirectorID(),
 		Made:     s.c.Now().UTC().Truncate(time.Second), Plan: m.Plan, Reason: m.Reason, Kubernetes: m.Kubernetes,
-		EncryptionKeys: m.EncryptionKeys, Members: m.Members, Snapshot: m.Snapshot,
+		EncryptionKeys: m.EncryptionKeys, Members: m.Members, Snapshot: m.Snapshot, Contents: m.Contents,
 		Recipients: append([]string{s.c.Box.Public()}, doc.Recipients...),
 	}
 	made.Snapshot.Sums, made.Archive, err = upload(
@@ -298,6 +298,7 @@ type Age struct {
 	Targets []string
 	Newest  time.Time // zero without a backup
 	Late    bool
+	Drills  DrillState
 }
 
 // Ages returns the ages of all installed clusters that name a target, by name.
@@ -338,6 +339,10 @@ func (s *Service) Ages(ctx context.Context) ([]Age, error) {
 			since = in.At // a cluster has as much time for its first backup
 		}
 		a.Late = s.c.Now().Sub(since) > d.Cluster.Backup.Late()
+		drill := d.Cluster.Backup.Drill
+		if a.Drills, err = s.drillsOf(ctx, d.UID, drill.Network, drill.Late(), in.At); err != nil {
+			return nil, err
+		}
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b Age) int { return strings.Compare(a.Cluster, b.Cluster) })
@@ -360,6 +365,29 @@ func (s *Service) Due(ctx context.Context, cluster string) ([]string, error) {
 		return nil, director.Errorf(
 			director.KindConflict, "backups.due", "cluster %s is not installed, or names no backup target", cluster,
 		).WithHint("name one in spec.backup.targets of Cluster/%s", cluster)
+	}
+	return out, nil
+}
+
+// Drilled returns the clusters that a restore-drill job tries: the named ones, or all whose documents name a network for
+// it and that have a backup.
+func (s *Service) Drilled(ctx context.Context, clusters []string) ([]string, error) {
+	ages, err := s.Ages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, a := range ages {
+		if slices.Contains(clusters, a.Cluster) || len(clusters) == 0 && a.Drills.Network != "" {
+			out = append(out, a.Cluster)
+		}
+	}
+	for _, c := range clusters {
+		if !slices.Contains(out, c) {
+			return nil, director.Errorf(
+				director.KindConflict, "backups.drilled", "cluster %s is not installed, or names no backup target", c,
+			).WithHint("name one in spec.backup.targets of Cluster/%s", c)
+		}
 	}
 	return out, nil
 }

@@ -77,6 +77,14 @@ func (c clusterRecords) ForgetCluster(ctx context.Context, p step.ClusterParams,
 			).
 				WithHint("discard this plan and plan the deletion again: directorctl delete cluster %s", p.Name)
 		}
+		// The start of the deletion has given up all others.
+		err = tx.DiscardPlansOf(
+			store.LaneDrills, p.Name, "the cluster was deleted", actor, at, plan.StatusPlanned, plan.StatusApproved,
+			plan.StatusFailed, plan.StatusCancelled,
+		)
+		if err != nil {
+			return err
+		}
 		if err := tx.ForgetCluster(p.UID, p.Name); err != nil {
 			return err
 		}

@@ -255,6 +255,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
 		return d.services.nodes.Repair(ctx, time.Now())
 	})
+	d.every(ctx, drillsEvery, "end restore drills", d.services.planning.SettleDrills)
 	d.every(ctx, observeEvery, "look at nodes", d.services.nodes.Observe)
 	keeper := access.Keeper{Store: db, Issuer: d.issuer, Plans: d.services.planning, Now: time.Now, Log: d.log}
 	d.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)

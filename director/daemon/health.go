@@ -128,6 +128,12 @@ func backupCounts(ctx context.Context, s *backups.Service) ([]metrics.BackupAge,
 	out := make([]metrics.BackupAge, len(ages))
 	for i, a := range ages {
 		out[i] = metrics.BackupAge{Cluster: a.Cluster, Newest: a.Newest, Late: a.Late}
+		if a.Drills.Network != "" {
+			out[i].Drill = &metrics.Drill{
+				Last: a.Drills.Last.Answered, Took: a.Drills.Last.Took(), Late: a.Drills.Late,
+				Failed: a.Drills.Failed(),
+			}
+		}
 	}
 	return out, err
 }

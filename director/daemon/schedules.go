@@ -33,6 +33,7 @@ func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 		),
 		schedule.BackupJob(db, d.services.backups, d.path("backups"), time.Now),
 		schedule.EtcdBackupJob(d.services.backups, d.services.planning),
+		schedule.RestoreDrillJob(d.services.backups, d.services.planning),
 		schedule.DriftJob(d.services.vms),
 		schedule.ImagesJob(d.services.images, time.Now),
 		schedule.CertificatesJob(d.services.planning, time.Now),

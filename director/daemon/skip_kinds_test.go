@@ -52,8 +52,11 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		},
 	}
 	for _, kind := range step.Kinds() {
-		if kind == step.BackupStore || kind == step.RestoreStage {
+		switch kind {
+		case step.BackupStore, step.RestoreStage:
 			continue // they change no machine that the ledger knows
+		case step.DrillKeys, step.DrillAsk, step.DrillEnd:
+			continue // no step of a drill is left out
 		}
 		if len(kinds[kind]) == 0 {
 			t.Errorf("no case has steps of kind %s", kind)

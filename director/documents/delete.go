@@ -102,6 +102,14 @@ func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	drills, err := tx.Living(director.DrillUID(doc.UID))
+	if err != nil {
+		return err
+	}
+	if len(drills) > 0 {
+		return director.Errorf(director.KindConflict, op, "VM %s of a restore drill is still there", drills[0]).
+			WithHint("the director deletes it by itself; then delete the document")
+	}
 	if len(machines) > 0 {
 		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
 			WithHint("plan its deletion: directorctl delete cluster %s", name)

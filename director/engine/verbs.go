@@ -121,6 +121,10 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 	if step != "" {
 		what = "step " + step + " cannot run again: its node was rolled back, or is on its way"
 	}
+	if p.Operation == plan.ClusterDrill {
+		return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Status).
+			WithHint("fix the cause, and make another drill: directorctl backup drill %s", p.Cluster)
+	}
 	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Status).
 		WithHint("fix the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
 }

@@ -36,6 +36,15 @@ type BackupAge struct {
 	Cluster string
 	Newest  time.Time // zero without a backup
 	Late    bool
+	Drill   *Drill // nil for a cluster without drills
+}
+
+// Drill is how the restore drills of a cluster are.
+type Drill struct {
+	Last   time.Time     // when the last one succeeded; zero without one
+	Took   time.Duration // that one
+	Failed bool          // the newest did not succeed
+	Late   bool          // the last that succeeded is older than the document allows
 }
 
 // Config says which director this is and how things are looked up.
@@ -200,6 +209,22 @@ var (
 		namespace+"_backup_late", "Whether the newest backup of a cluster is older than its document allows.",
 		[]string{"cluster"}, nil,
 	)
+	descDrillLast = prometheus.NewDesc(
+		namespace+"_restore_drill_success_timestamp_seconds",
+		"When a restore drill of a cluster succeeded last; 0 if none did.", []string{"cluster"}, nil,
+	)
+	descDrillTook = prometheus.NewDesc(
+		namespace+"_restore_drill_seconds", "How long the last restore drill of a cluster took that succeeded.",
+		[]string{"cluster"}, nil,
+	)
+	descDrillFailed = prometheus.NewDesc(
+		namespace+"_restore_drill_failed", "Whether the newest restore drill of a cluster did not succeed.",
+		[]string{"cluster"}, nil,
+	)
+	descDrillLate = prometheus.NewDesc(
+		namespace+"_restore_drill_late", "Whether the last restore drill that succeeded is older than its document allows.",
+		[]string{"cluster"}, nil,
+	)
 	descUnsent = prometheus.NewDesc(
 		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
 	)
@@ -212,7 +237,7 @@ type looked struct{ m *Metrics }
 func (looked) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descQueue, descHeld, descMachines, descPlans, descSteps, descUnsent, descCertEnds, descCertSeen,
-		descNewestBackup, descLateBackup,
+		descNewestBackup, descLateBackup, descDrillLast, descDrillTook, descDrillFailed, descDrillLate,
 	} {
 		out <- d
 	}
@@ -233,17 +258,7 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	set(descQueue, c.Queue)
 	set(descHeld, c.Held)
-	for _, b := range c.Backups {
-		newest, late := 0, 0
-		if !b.Newest.IsZero() {
-			newest = int(b.Newest.Unix())
-		}
-		if b.Late {
-			late = 1
-		}
-		set(descNewestBackup, newest, b.Cluster)
-		set(descLateBackup, late, b.Cluster)
-	}
+	backupAges(c.Backups, set)
 	if c.Unsent != nil {
 		set(descUnsent, *c.Unsent)
 	}
@@ -253,6 +268,27 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	} {
 		for label, n := range by {
 			set(d, n, label)
+		}
+	}
+}
+
+// backupAges tells how old the newest backups are, and how restore drills went.
+func backupAges(of []BackupAge, set func(d *prometheus.Desc, n int, labels ...string)) {
+	at := func(t time.Time) int {
+		if t.IsZero() {
+			return 0
+		}
+		return int(t.Unix())
+	}
+	yes := map[bool]int{true: 1}
+	for _, b := range of {
+		set(descNewestBackup, at(b.Newest), b.Cluster)
+		set(descLateBackup, yes[b.Late], b.Cluster)
+		if d := b.Drill; d != nil {
+			set(descDrillLast, at(d.Last), b.Cluster)
+			set(descDrillTook, int(d.Took.Seconds()), b.Cluster)
+			set(descDrillFailed, yes[d.Failed], b.Cluster)
+			set(descDrillLate, yes[d.Late], b.Cluster)
 		}
 	}
 }

@@ -46,6 +46,24 @@ type Retention struct {
 type ClusterBackup struct {
 	Targets []string `json:"targets,omitempty" of:"BackupTarget" doc:"Names of BackupTargets. A backup is made in each of them, and before each plan that works on masters." maxItems:"5"`
 	MaxAge  Duration `json:"maxAge,omitempty" doc:"Age at which the newest backup is late. Default: 26h." min:"1h" max:"8760h"`
+	Drill   Drill    `json:"drill,omitzero" doc:"How it is tried that backups of the cluster can be restored."`
+}
+
+// Drill says where the VM of a restore drill is made, and how often a drill has to succeed.
+type Drill struct {
+	Network string   `json:"network,omitempty" of:"Network" doc:"Name of the Network of the VM that a backup is restored into: on the cluster's provider, and none that its nodes are on. Without one there are no drills."`
+	MaxAge  Duration `json:"maxAge,omitempty" doc:"Age at which the last drill that succeeded is late. Default: 192h." min:"1h" max:"8760h"`
+}
+
+// usualDrillAge is a week, with a day for a drill that had to wait.
+const usualDrillAge = 8 * 24 * time.Hour
+
+// Late returns the age at which the last drill of the cluster that succeeded is late.
+func (d Drill) Late() time.Duration {
+	if d.MaxAge > 0 {
+		return time.Duration(d.MaxAge)
+	}
+	return usualDrillAge
 }
 
 // usualBackupAge is a day, with time for a backup that takes long.
@@ -63,6 +81,9 @@ func (b ClusterBackup) references() []Ref {
 	refs := make([]Ref, len(b.Targets))
 	for i, name := range b.Targets {
 		refs[i] = Ref{KindBackupTarget, name}
+	}
+	if b.Drill.Network != "" {
+		refs = append(refs, Ref{KindNetwork, b.Drill.Network})
 	}
 	return refs
 }

@@ -99,6 +99,7 @@ var effects = map[Kind]map[string]FieldEffect{
 			"spec.maintenance.repair.maxPerDay", "spec.maintenance.repair.maxUnhealthyPercent"),
 		of(Later, "it says who may see the cluster", "spec.project"),
 		of(Later, "it is where later backups go", "spec.backup.targets", "spec.backup.maxAge"),
+		of(Later, "it is for later drills", "spec.backup.drill.network", "spec.backup.drill.maxAge"),
 		of(Later, whyNew, "spec.masters.size", "spec.workers[].labels", "spec.workers[].taints"),
 		ofNodes(Later, whyNew, "cpus", "memory", "disk", "dataDisk", "persist", "interfaces", "sshKeys", "hostAliases",
 			"ntp",

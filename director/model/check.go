@@ -85,6 +85,9 @@ func (d *Document) mentions(r Ref) string {
 		}
 	}
 	switch {
+	case d.Cluster != nil && r.Kind == KindNetwork && r.Name == d.Cluster.Backup.Drill.Network &&
+		r.Name != d.Cluster.Network:
+		return "spec.backup.drill.network"
 	case d.Cluster != nil && r.Kind == KindBackupTarget:
 		return fmt.Sprintf("spec.backup.targets[%d]", slices.Index(d.Cluster.Backup.Targets, r.Name))
 	case d.Project != nil:

@@ -11,6 +11,6 @@ type Schedule struct {
 
 // ScheduledJob names a job of the director with its parameters.
 type ScheduledJob struct {
-	Name   string         `json:"name" doc:"Name of the job: prune, backup, drift, images, certificates." required:"true"`
+	Name   string         `json:"name" doc:"Name of the job: prune, backup, etcd-backup, restore-drill, drift, images, certificates." required:"true"`
 	Params map[string]any `json:"params,omitempty" doc:"Parameters of the job; see the page on schedules."`
 }

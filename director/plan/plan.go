@@ -31,6 +31,7 @@ const (
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
 	ClusterRestore     Operation = "cluster.restore" // a snapshot instead of the data of etcd
+	ClusterDrill       Operation = "cluster.drill"   // a backup is restored into a VM that is deleted again
 	NodeCordon         Operation = "node.cordon"     // nothing new is scheduled there
 	NodeUncordon       Operation = "node.uncordon"
 	NodeDrain          Operation = "node.drain"   // cordoned, and its pods moved away
@@ -43,8 +44,8 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, NodeCordon, NodeUncordon, NodeDrain,
-		NodeDelete, NodeRejoin, NodeReplace,
+		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill, NodeCordon, NodeUncordon,
+		NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 
@@ -77,11 +78,11 @@ type Request struct {
 	HostKeys map[string]string `json:"host_keys,omitempty"`
 	// Certificates says which certificates are rotated.
 	Certificates Certificates `json:"certificates,omitzero"`
-	// Restore says which backup a cluster is restored from.
+	// Restore says which backup a cluster is restored from, or a drill tries.
 	Restore Restore `json:"restore,omitzero"`
 }
 
-// Restore says which backup a cluster is restored from.
+// Restore says which backup a cluster is restored from, or a drill tries.
 type Restore struct {
 	Backup string `json:"backup"` // its id
 	// NewMasters is a person's word that the VMs of all masters are destroyed and created again before.

@@ -255,7 +255,12 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		return because(PlanParked, stranded)
 	case broken != nil && s.Status != StatusParked:
 		ev, due := because(PlanFailed, broken)
-		if at := standing(p, s); at != "" && stranded == nil {
+		at := standing(p, s)
+		switch {
+		case at == "" || stranded != nil:
+		case p.Operation == ClusterDrill:
+			ev.Message = strings.TrimSuffix(ev.Message, ".") + ". The VM of the drill is deleted"
+		default:
 			ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
 		}
 		return ev, due

@@ -43,13 +43,16 @@ type World struct {
 	CertificateEnds map[string]time.Time
 	// Restore is the backup that the request restores the cluster from; nil for any other request.
 	Restore *Restore
+	// Drills are the machines of the cluster's restore drills, tombstones too. They are known for a drill.
+	Drills []director.Machine
 	// Encryption is known for the rotation of the keys that encrypt Secrets.
 	Encryption EncryptionNames
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class
 
-	macHash func(string) [3]byte // of the tests; nil for the usual one
+	realNetwork model.Network        // of a drill, whose VM does not know all of it
+	macHash     func(string) [3]byte // of the tests; nil for the usual one
 }
 
 // Underlay is a network of a further adapter of nodes.

@@ -38,6 +38,7 @@ const (
 	safeRestoring  = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
 		"/var/lib/etcd/before-PLAN"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
+	safeDrill    = "the cluster runs as before: a drill touches no node of it, and its VM is deleted by itself"
 	safeShared   = "the cluster runs; what all nodes share may still be as it was before"
 )
 
@@ -74,6 +75,7 @@ var safety = map[plan.Operation]map[string]string{
 		step.NodeReady: safeRestored,
 		"verify":       safeRestored,
 	},
+	plan.ClusterDrill: {"": safeDrill},
 	plan.NodeCordon:   onNodes,
 	plan.NodeUncordon: onNodes,
 	plan.NodeDrain:    onNodes,
@@ -113,7 +115,7 @@ var onNodes = map[string]string{
 
 // safetyOf returns the sentence for the step. An operation that the table does not know has none.
 func safetyOf(op plan.Operation, s plan.Step) string {
-	if s.Back() {
+	if s.Back() && op != plan.ClusterDrill {
 		return safeBack
 	}
 	table := safety[op]

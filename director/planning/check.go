@@ -37,12 +37,16 @@ func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (Ch
 	if err != nil {
 		return v, err
 	}
-	holder, err := s.Store.Holder(ctx, cluster)
+	holder, err := s.holder(ctx, cluster, r.Operation)
 	if err != nil {
 		return v, err
 	}
 	if holder != "" {
 		add(s.Store.HeldBy(ctx, "planning.check", holder, cluster), doc.Ref().String())
+	}
+	r, err = s.newest(ctx, cluster, r)
+	if err != nil {
+		return v, err
 	}
 	w, err := s.seen(ctx, cluster, r)
 	if ctx.Err() != nil {
@@ -68,7 +72,7 @@ func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (Ch
 		v.Problems = append(v.Problems, s.checkImage(ctx, w.World)...)
 	}
 	if w.Provider.Provider != nil && w.Cluster.Cluster != nil {
-		v.Problems = append(v.Problems, s.checkQuota(w)...)
+		v.Problems = append(v.Problems, s.checkQuota(w, r.Operation)...)
 		_, err := w.VMs(ctx)
 		add(err, w.Provider.Ref().String())
 	}

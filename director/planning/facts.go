@@ -33,7 +33,10 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 		keys, former, err = s.Site.EncryptionKeys(ctx, w.Cluster.UID)
 		w.Encryption = planner.EncryptionNames{Keys: backup.KeyNames(keys), Former: backup.KeyNames(former)}
 	}
-	if err == nil && r.Operation == plan.ClusterRestore && r.Restore.Backup != "" && s.Backups != nil {
+	if err == nil && r.Operation == plan.ClusterDrill {
+		err = w.ReadDrills(ctx)
+	}
+	if err == nil && (r.Operation == plan.ClusterRestore || r.Operation == plan.ClusterDrill) && r.Restore.Backup != "" && s.Backups != nil {
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
 	return w, err
@@ -43,6 +46,8 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 type Backups interface {
 	// Get returns one backup, or not_found.
 	Get(ctx context.Context, id string) (backup.Entry, error)
+	// List returns the backups of the cluster, the newest first.
+	List(ctx context.Context, cluster string) ([]backup.Entry, error)
 }
 
 // restore looks the backup up. Errors: not_found, and conflict for one that does not fit the cluster.

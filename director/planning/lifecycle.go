@@ -80,7 +80,7 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 		return s.begin(ctx, tx, p, &base, actor, now)
 	})
 	if director.KindOf(err) == director.KindConflict {
-		if holder, herr := s.Store.Holder(ctx, p.Cluster); herr == nil && holder != "" && holder != id {
+		if holder, herr := s.holder(ctx, p.Cluster, p.Operation); herr == nil && holder != "" && holder != id {
 			return s.Store.HeldBy(ctx, "planning.start", holder, p.Cluster)
 		}
 	}
@@ -95,8 +95,8 @@ func (s *Service) begin(
 		return err
 	}
 	// What they would do is done by this plan, or must not be done any more.
-	err := tx.DiscardPlans(
-		p.Cluster, "plan "+p.ID+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
+	err := tx.DiscardPlansOf(
+		store.LaneOf(p.Operation), p.Cluster, "plan "+p.ID+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
 	)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func reserve(tx *store.Tx, p *plan.Plan, now time.Time) error {
 // unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison
 // was based on.
 func (s *Service) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
-	base, err := pin(ctx, s.Store, p.Cluster)
+	base, err := pin(ctx, s.Store, p)
 	if err != nil {
 		return base, err
 	}
@@ -258,15 +258,16 @@ func sameHash(p plan.Plan, hash string) error {
 
 // supersede discards what was planned for the cluster and never started: it was made for a world that the new plan sees
 // better.
-func (s *Service) supersede(ctx context.Context, actor, cluster, by string) error {
+func (s *Service) supersede(ctx context.Context, actor string, by *plan.Plan) error {
 	ids, err := s.Store.Plans(ctx, store.PlanFilter{
-		Cluster: cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
+		Cluster: by.Cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
+		Of: store.LaneOf(by.Operation),
 	})
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		err := s.Engine.Discard(ctx, id, actor, "plan "+by+" was made in its place")
+		err := s.Engine.Discard(ctx, id, actor, "plan "+by.ID+" was made in its place")
 		// it has just been started: then the new plan will be refused
 		if err != nil && director.KindOf(err) != director.KindConflict {
 			return err

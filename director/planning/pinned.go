@@ -18,19 +18,20 @@ import (
 // the transaction of the start looks once more whether the database still holds the same.
 type pinned struct {
 	cluster  string
+	lane     store.Lane                  // of the plan
 	versions map[model.Ref]store.Version // of the documents that the plan is made from
 	newest   string                      // plan of the cluster that was started last
 	document model.Stored                // of the cluster as the plan was made for
 }
 
 // pin reads the versions of all documents and the newest started plan. It must be called before the world is read.
-func pin(ctx context.Context, s *store.Store, cluster string) (pinned, error) {
-	out := pinned{cluster: cluster}
+func pin(ctx context.Context, s *store.Store, p plan.Plan) (pinned, error) {
+	out := pinned{cluster: p.Cluster, lane: store.LaneOf(p.Operation)}
 	var err error
 	if out.versions, err = s.Versions(ctx); err != nil {
 		return out, err
 	}
-	out.newest, err = s.NewestStarted(ctx, cluster)
+	out.newest, err = s.NewestStarted(ctx, p.Cluster, out.lane)
 	return out, err
 }
 
@@ -68,7 +69,7 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 			changed = append(changed, fmt.Sprintf("%s has changed (now generation %d)", ref, is.Generation))
 		}
 	}
-	newest, err := tx.NewestStarted(b.cluster)
+	newest, err := tx.NewestStarted(b.cluster, b.lane)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 		).
 			WithHint("give it up: directorctl discard %s", p.ID)
 	}
-	newest, err := tx.NewestStarted(p.Cluster)
+	newest, err := tx.NewestStarted(p.Cluster, store.LaneOf(p.Operation))
 	if err != nil {
 		return err
 	}

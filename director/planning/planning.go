@@ -94,11 +94,15 @@ func (s *Service) MakePlanWith(
 	if err := s.lookAtCertificates(ctx, cluster, r); err != nil {
 		return plan.View{}, err
 	}
+	r, err := s.newest(ctx, cluster, r)
+	if err != nil {
+		return plan.View{}, err
+	}
 	w, err := s.seen(ctx, cluster, r)
 	if err != nil {
 		return plan.View{}, err
 	}
-	if holder, err := s.Store.Holder(ctx, cluster); err != nil {
+	if holder, err := s.holder(ctx, cluster, r.Operation); err != nil {
 		return plan.View{}, err
 	} else if holder != "" {
 		return plan.View{}, s.Store.HeldBy(ctx, "planning.make", holder, cluster)
@@ -118,7 +122,7 @@ func (s *Service) MakePlanWith(
 	if len(p.Steps) == 0 {
 		return plan.View{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
 	}
-	if err := s.supersede(ctx, actor, cluster, p.ID); err != nil {
+	if err := s.supersede(ctx, actor, &p); err != nil {
 		return plan.View{}, err
 	}
 	err = s.Store.Update(ctx, func(tx *store.Tx) error {
@@ -190,6 +194,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.Backup(w, r)
 	case r.Operation == plan.ClusterRestore:
 		return planner.RestoreBackup(w, r)
+	case r.Operation == plan.ClusterDrill:
+		return planner.Drill(w, r)
 	case r.Operation.OnNodes():
 		content, err = planner.Node(w, r)
 	case r.Operation == plan.ClusterCreate && w.Installed != nil:

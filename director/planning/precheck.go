@@ -37,7 +37,7 @@ func (s *Service) precheck(
 	if w.NoBundle == nil {
 		problems = append(problems, director.FieldsOf(s.Site.CheckInventory(facts))...)
 	}
-	problems = append(problems, s.checkQuota(w)...)
+	problems = append(problems, s.checkQuota(w, c.Operation)...)
 	host, looked, err := s.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{
@@ -50,7 +50,7 @@ func (s *Service) precheck(
 
 // checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its
 // own quota.
-func (s *Service) checkQuota(w *snapshot.Snapshot) []director.Field {
+func (s *Service) checkQuota(w *snapshot.Snapshot, op plan.Operation) []director.Field {
 	p := w.Provider.Provider
 	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
 		return nil
@@ -62,6 +62,9 @@ func (s *Service) checkQuota(w *snapshot.Snapshot) []director.Field {
 	own := capacity.Use{}.Add(c.Masters.Count, c.Masters.CPUs, int64(c.Masters.Memory))
 	for _, pool := range c.Workers {
 		own = own.Add(pool.Count, pool.CPUs, int64(pool.Memory))
+	}
+	if op == plan.ClusterDrill {
+		own = own.Add(1, c.Masters.CPUs, int64(c.Masters.Memory))
 	}
 	var out []director.Field
 	over := func(field string, q model.Quota, u capacity.Use) {
@@ -113,7 +116,8 @@ func (s *Service) checkProvider(
 // so only a tenth of their size must be free.
 func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing map[string]bool) []director.Field {
 	needs := map[string]capacity.Need{}
-	sizes := map[string]model.VMSize{"master": w.Cluster.Cluster.Masters.VMSize}
+	masters := w.Cluster.Cluster.Masters.VMSize
+	sizes := map[string]model.VMSize{"master": masters, planner.DrillPool: masters}
 	for _, p := range w.Cluster.Cluster.Workers {
 		sizes[p.Name] = p.VMSize
 	}

@@ -64,7 +64,7 @@ func (s *Service) Preview(ctx context.Context, docs []model.Stored, cluster stri
 	})
 	if changed {
 		v.Warnings = append(v.Warnings, w.Provider.Ref().String()+" is not stored so yet: its hosts were not asked")
-		v.Problems = append(v.Problems, with.checkQuota(w)...)
+		v.Problems = append(v.Problems, with.checkQuota(w, "")...)
 	} else {
 		v.Addresses, err = with.check(ctx, w, &content)
 		v.add(err, "Cluster/"+cluster)

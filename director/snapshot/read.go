@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -10,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // OnNetwork returns the addresses of the network that machines have, and which clusters but that with the uid have
@@ -150,5 +152,32 @@ func (s *Snapshot) readLost(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// ReadDrills reads the network of the cluster's restore drills, and which machines they have had. A document that names
+// no network is left to the planner.
+func (s *Snapshot) ReadDrills(ctx context.Context) error {
+	drills := store.MachineFilter{ClusterUID: director.DrillUID(s.Cluster.UID), Tombstones: true}
+	var err error
+	if s.Drills, err = s.r.c.Store.Machines(ctx, drills); err != nil {
+		return err
+	}
+	name := s.Cluster.Cluster.Backup.Drill.Network
+	if name == "" {
+		return nil
+	}
+	doc, err := s.document(ctx, model.Ref{Kind: model.KindNetwork, Name: name})
+	if err != nil {
+		return err
+	}
+	u := planner.Underlay{Stored: doc}
+	u.Used, u.Sharers = OnNetwork(s.Neighbours(), name, s.Cluster.UID)
+	underlays := maps.Clone(s.Underlays)
+	if underlays == nil {
+		underlays = map[string]planner.Underlay{}
+	}
+	underlays[name] = u
+	s.Underlays = underlays
 	return nil
 }

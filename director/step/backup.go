@@ -23,3 +23,13 @@ type RestoreParams struct {
 	SHA256   string           `json:"sha256"` // of the snapshot
 	Machine  plan.MachineSpec `json:"machine"`
 }
+
+// DrillParams are the parameters of drill.keys, drill.ask and drill.end.
+type DrillParams struct {
+	UID     string `json:"uid"` // of the cluster
+	Cluster string `json:"cluster"`
+	Backup  string `json:"backup"`
+	// FormerKeys are names of keys for Secrets that the backup needs and the cluster's masters may have no more.
+	FormerKeys []string         `json:"former_keys,omitempty"`
+	Machine    plan.MachineSpec `json:"machine"` // whose ClusterUID is that of the drill
+}

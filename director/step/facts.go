@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 )
@@ -81,7 +82,8 @@ func ClusterUID(c plan.Content) string {
 		UID string `json:"uid"`
 	}
 	if len(c.Facts) > 0 && json.Unmarshal(c.Facts, &of) == nil {
-		return of.UID
+		uid, _ := director.DrillOf(of.UID)
+		return uid
 	}
 	for _, s := range c.Steps { // a deletion has no facts
 		if s.Kind == ClusterForget && json.Unmarshal(s.Params, &of) == nil {

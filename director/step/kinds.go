@@ -37,6 +37,9 @@ const (
 	BackupStore   = "backup.store"
 	RestoreStage  = "restore.stage"
 	EncryptionKey = "encryption.key"
+	DrillKeys     = "drill.keys"
+	DrillAsk      = "drill.ask"
+	DrillEnd      = "drill.end"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -69,6 +72,9 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	BackupStore:   nil,
 	RestoreStage:  nil,
 	EncryptionKey: nil,
+	DrillKeys:     nil,
+	DrillAsk:      nil,
+	DrillEnd:      nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.

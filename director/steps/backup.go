@@ -25,6 +25,16 @@ type Backups interface {
 	) (backup.Manifest, error)
 	// Fetch writes the snapshot of the backup into w. An error after the last byte makes what was written worthless.
 	Fetch(ctx context.Context, id string, w io.Writer) (backup.Manifest, error)
+	// Get returns what is known of a backup, or not_found.
+	Get(ctx context.Context, id string) (backup.Entry, error)
+	// BeginDrill writes a restore drill down, unless it is.
+	BeginDrill(ctx context.Context, d backup.Drill) error
+	// AnswerDrill writes down that the drill of the plan has its answer, and what is wrong with it.
+	AnswerDrill(ctx context.Context, plan string, keys int64, problem string) error
+	// EndDrill forgets the secrets of the drill of the cluster with that uid, and writes down that its VM is gone.
+	EndDrill(ctx context.Context, plan, uid string) error
+	// DrillLives returns the name of the VM that a drill of the cluster with that uid has, or "".
+	DrillLives(ctx context.Context, uid string) (string, error)
 }
 
 // Transfer streams into and out of machines.
@@ -65,6 +75,8 @@ type takenSnapshot struct {
 	Keys     int64           `json:"keys"`
 	Hash     uint32          `json:"hash"`
 	Members  []backup.Member `json:"members"`
+	// Contents is nil if etcd did not tell it any more at that revision.
+	Contents *backup.Contents `json:"contents"`
 }
 
 // backupStore brings the snapshot that was taken on one of the masters into the target.
@@ -85,7 +97,7 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 	made, err := e.Backups.Save(ctx, backup.Making{
 		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
 		Target: p.Target, Kubernetes: facts.Kubernetes,
-		EncryptionKeys: backup.KeyIDs(keys), Members: taken.Members,
+		EncryptionKeys: backup.KeyIDs(keys), Members: taken.Members, Contents: taken.Contents,
 		Snapshot: backup.Snapshot{
 			Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
 		},

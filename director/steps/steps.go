@@ -220,6 +220,9 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.BackupStore:   handler(env.backupStore),
 		step.RestoreStage:  handler(env.restoreStage),
 		step.EncryptionKey: handler(env.encryptionKey),
+		step.DrillKeys:     handler(env.drillKeys),
+		step.DrillAsk:      handler(env.drillAsk),
+		step.DrillEnd:      handler(env.drillEnd),
 	}
 }
 
@@ -477,6 +480,9 @@ func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterP
 }
 
 func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+	if err := e.awaitDrill(ctx, p.UID); err != nil {
+		return err
+	}
 	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
 }
 

@@ -208,7 +208,37 @@ func (s *planStore) StepAttempt(ctx context.Context, id, step string) (int, erro
 type PlanFilter struct {
 	Cluster  string        // empty for all
 	Statuses []plan.Status // empty for all
+	Of       Lane          // empty for all
 	Limit    int           // 0 for all
+}
+
+// Lane says which plans of a cluster hold up one another: of a lane, one is active at most, and it makes those before
+// it out of date.
+type Lane string
+
+// The lanes.
+const (
+	LaneNodes  Lane = "nodes"  // plans that work on the cluster
+	LaneDrills Lane = "drills" // restore drills, which touch nothing of it
+)
+
+// LaneOf returns the lane of plans of the operation.
+func LaneOf(op plan.Operation) Lane {
+	if op == plan.ClusterDrill {
+		return LaneDrills
+	}
+	return LaneNodes
+}
+
+// inLane narrows a query for plans; an empty lane is all of them.
+func inLane(q *gorm.DB, lane Lane) *gorm.DB {
+	switch lane {
+	case LaneNodes:
+		return q.Where("operation <> ?", string(plan.ClusterDrill))
+	case LaneDrills:
+		return q.Where("operation = ?", string(plan.ClusterDrill))
+	}
+	return q
 }
 
 // Plans returns the ids of plans, the newest first.
@@ -220,6 +250,7 @@ func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 	if len(f.Statuses) > 0 {
 		q = q.Where("phase IN ?", f.Statuses)
 	}
+	q = inLane(q, f.Of)
 	if f.Limit > 0 {
 		q = q.Limit(f.Limit)
 	}
@@ -227,9 +258,18 @@ func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 	return ids, dbError("store.plans", "plans", q.Pluck("id", &ids).Error)
 }
 
-// Holder returns the id of the plan that holds the cluster, and "" if none does.
+// Holder returns the id of the plan that holds the cluster, and "" if none does. A drill does not hold it.
 func (s *planStore) Holder(ctx context.Context, cluster string) (string, error) {
-	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Statuses: plan.ActiveStatuses()})
+	return s.active(ctx, cluster, LaneNodes)
+}
+
+// Drilling returns the id of the restore drill of the cluster that is active, and "" if none is.
+func (s *planStore) Drilling(ctx context.Context, cluster string) (string, error) {
+	return s.active(ctx, cluster, LaneDrills)
+}
+
+func (s *planStore) active(ctx context.Context, cluster string, lane Lane) (string, error) {
+	ids, err := s.Plans(ctx, PlanFilter{Cluster: cluster, Statuses: plan.ActiveStatuses(), Of: lane})
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}

@@ -56,17 +56,19 @@ func (t *planTx) DocumentUID(ref model.Ref) (string, error) {
 	return uids[0], nil
 }
 
-// NewestStarted returns the id of the cluster's plan that was started last, or "".
-func (s *planStore) NewestStarted(ctx context.Context, cluster string) (string, error) {
-	return newestStarted(s.read.WithContext(ctx), cluster)
+// NewestStarted returns the id of the cluster's plan of the lane that was started last, or "".
+func (s *planStore) NewestStarted(ctx context.Context, cluster string, of Lane) (string, error) {
+	return newestStarted(s.read.WithContext(ctx), cluster, of)
 }
 
-// NewestStarted returns the id of the cluster's plan that was started last, or "".
-func (t *planTx) NewestStarted(cluster string) (string, error) { return newestStarted(t.db, cluster) }
+// NewestStarted returns the id of the cluster's plan of the lane that was started last, or "".
+func (t *planTx) NewestStarted(cluster string, of Lane) (string, error) {
+	return newestStarted(t.db, cluster, of)
+}
 
-func newestStarted(db *gorm.DB, cluster string) (string, error) {
+func newestStarted(db *gorm.DB, cluster string, of Lane) (string, error) {
 	var ids []string
-	err := db.Model(&planRow{}).Where("cluster = ? AND started_at > 0", cluster).Order(
+	err := inLane(db.Model(&planRow{}), of).Where("cluster = ? AND started_at > 0", cluster).Order(
 		"started_at DESC, id DESC",
 	).Limit(
 		1,
@@ -81,7 +83,14 @@ func newestStarted(db *gorm.DB, cluster string) (string, error) {
 
 // DiscardPlans gives up the cluster's plans with the statuses.
 func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, statuses ...plan.Status) error {
-	ids, err := t.PlansIn(cluster, statuses...)
+	return t.DiscardPlansOf("", cluster, reason, by, at, statuses...)
+}
+
+// DiscardPlansOf is DiscardPlans for the plans of a lane.
+func (t *planTx) DiscardPlansOf(
+	lane Lane, cluster, reason, by string, at time.Time, statuses ...plan.Status,
+) error {
+	ids, err := t.plansIn(lane, cluster, statuses)
 	if err != nil {
 		return err
 	}
@@ -100,8 +109,12 @@ func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, statuses
 
 // PlansIn returns the ids of the cluster's plans with the statuses, the oldest first.
 func (t *planTx) PlansIn(cluster string, statuses ...plan.Status) ([]string, error) {
+	return t.plansIn("", cluster, statuses)
+}
+
+func (t *planTx) plansIn(lane Lane, cluster string, statuses []plan.Status) ([]string, error) {
 	var ids []string
-	err := t.db.Model(&planRow{}).Where("cluster = ? AND phase IN ?", cluster, statuses).Order("created_at, id").Pluck(
+	err := inLane(t.db.Model(&planRow{}), lane).Where("cluster = ? AND phase IN ?", cluster, statuses).Order("created_at, id").Pluck(
 		"id", &ids,
 	).Error
 	return ids, dbError("store.plans", "plans", err)

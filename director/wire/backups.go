@@ -39,6 +39,27 @@ type BackupAge struct {
 	Targets  []string   `json:"targets"`
 	NewestAt *time.Time `json:"newest_at,omitempty" doc:"In the target that is furthest behind; absent without a backup."`
 	Late     bool       `json:"late" doc:"It is older than spec.backup.maxAge of the cluster allows."`
+	Drills   *Drills    `json:"drills,omitempty" doc:"Restore drills of the cluster; absent for one that names no network for them."`
+}
+
+// Drills is how the restore drills of a cluster are.
+type Drills struct {
+	Network string     `json:"network" doc:"That the VM of a drill is on."`
+	Newest  *Drill     `json:"newest,omitempty" doc:"The newest drill, whatever came of it; absent without one."`
+	LastAt  *time.Time `json:"last_at,omitempty" doc:"When a drill succeeded last; absent if none did."`
+	Late    bool       `json:"late" doc:"That is longer ago than spec.backup.drill.maxAge of the cluster allows."`
+}
+
+// Drill is one try to restore a backup into a VM of its own.
+type Drill struct {
+	Plan    string     `json:"plan" doc:"That did it. The plan may be archived by now."`
+	Backup  string     `json:"backup" doc:"That was restored. It may be deleted by now."`
+	BeganAt time.Time  `json:"began_at"`
+	EndedAt *time.Time `json:"ended_at,omitempty" doc:"When its VM was gone; absent until then."`
+	OK      bool       `json:"ok" doc:"The backup was restored, and is what its manifest says."`
+	Seconds float64    `json:"seconds" doc:"From the beginning to the answer of the restored API; 0 without one."`
+	Keys    int64      `json:"keys" doc:"Keys of etcd that were compared."`
+	Problem string     `json:"problem,omitempty" doc:"Why it did not succeed."`
 }
 
 // Backups is a list of backups, the newest first.

@@ -93,6 +93,7 @@ import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, clean, run, write_atomically
+from ansible.module_utils.kaas_contents import PREFIX, contents
 
 SNAPSHOT, STATUS, PART = "snapshot.db", "status.json", "snapshot.part"
 
@@ -170,10 +171,16 @@ class Backup:
         snapshot = {
             "made": datetime.datetime.now(datetime.timezone.utc).isoformat(), "member": names.get(own, own), "members": members,
             "etcd": status["version"], "revision": seen["revision"], "keys": seen["totalKey"], "hash": seen["hash"],
+            "contents": self.contents(seen["revision"]),
         }
         os.rename(part, os.path.join(path, SNAPSHOT))
         write_atomically(os.path.join(path, STATUS), json.dumps(snapshot).encode(), 0o600)
         return snapshot
+
+    def contents(self, revision):
+        """Return what etcd has at the revision of the snapshot; nothing when it does not tell that any more."""
+        rc, out, dummy = self.call("get", PREFIX, "--prefix", "--keys-only", "--rev=%d" % revision, timeout=120)
+        return contents(out.split("\n")) if rc == 0 else None
 
     def identified(self):
         """Return the members with ids and names."""
