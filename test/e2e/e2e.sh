@@ -65,6 +65,11 @@ if [[ $run == @(TestHighlyAvailable|TestCertificates) ||
         "$lab" exec -- ip address add 10.88.0.1/24 dev kaas-e2e
         "$lab" exec -- ip link set kaas-e2e up
     fi
+    if [[ $run == TestRestore ]] && ! "$lab" exec -- ip link show kaas-drill >/dev/null 2>&1; then
+        "$lab" exec -- ip link add kaas-drill type bridge
+        "$lab" exec -- ip address add 10.90.0.1/24 dev kaas-drill
+        "$lab" exec -- ip link set kaas-drill up
+    fi
     KAAS_E2E_HOSTS="lab=qemu:///system h2=$("$lab" host h2) h3=$("$lab" host h3)"
     export KAAS_E2E_HOSTS
 fi

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestRestore(t *testing.T) {
 		{"starts", s.startsAndAsksForALogin},
 		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
+		{"a drill restores the backup into a VM of its own", s.drills},
 		{"comes back after the loss of all masters", s.losesAllMasters},
 		{"deletes everything", s.deletesEverything},
 	})
@@ -165,5 +167,73 @@ func (s *suite) losesAllMasters(t *testing.T) {
 	}
 	if again := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container); again != pod {
 		t.Errorf("the pod's container is %s, and was %s: the loss of the masters ended it", again, pod)
+	}
+}
+
+// drillNetwork is where VMs of drills are.
+const drillNetwork = `apiVersion: kaas/v1
+kind: Network
+metadata: {name: drills}
+spec:
+  provider: lab
+  mode: isolated
+  cidr: 10.90.0.0/24
+  gateway: 10.90.0.1
+  pool: {from: 10.90.0.11, to: 10.90.0.20}
+`
+
+// drills restores a backup into a VM of its own. The cluster does not notice, and nothing is left of the VM. A damaged
+// backup and a cluster that has other Secrets than its manifest says fail the drill, and leave nothing either.
+func (s *suite) drills(t *testing.T) {
+	network := drillNetwork
+	if len(s.hosts) > 0 {
+		network = strings.Replace(network, "  mode: isolated\n", "  mode: bridge\n  bridge: kaas-drill\n", 1)
+	}
+	s.ctl(t, "apply", "-f", s.write("models/drills.yaml", network, 0o644))
+	document := s.path("models/cluster.yaml")
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := bytes.Replace(
+		text, []byte("backup: {targets: [local]}"), []byte("backup: {targets: [local], drill: {network: drills}}"), 1,
+	)
+	if err := os.WriteFile(document, named, 0o600); err != nil || bytes.Equal(text, named) {
+		t.Fatalf("the document names no network for drills: %v\n%s", err, named)
+	}
+	s.ctl(t, "apply", "-f", document)
+	s.kubectl(t, "create", "namespace", "drilled")
+	s.kubectl(t, "create", "secret", "generic", "drilled", "-n", "drilled", "--from-literal=word=still-here")
+	id := s.backUp(t)
+	s.kubectl(t, "delete", "namespace", "drilled")
+	nodes := s.kubectl(t, "get", "nodes", "-o", "name")
+
+	began := time.Now()
+	s.ctl(t, "backup", "drill", "demo", "--wait", "--yes")
+	t.Logf("the drill took %s", time.Since(began).Round(time.Second))
+	p := s.plan(t, s.newestPlan(t))
+	for _, step := range p.Steps {
+		t.Logf("%-28s %-8s %s %s", step.ID, step.Status, step.FinishedAt.Sub(step.StartedAt).Round(time.Second), step.Message)
+	}
+	s.wantNoDrill(t)
+	if again := s.kubectl(t, "get", "nodes", "-o", "name"); again != nodes {
+		t.Errorf("the nodes are %s, and were %s", again, nodes)
+	}
+	s.damaged(t, id, func() {
+		s.refused(t, []string{"damaged"}, "backup", "drill", "demo", "--backup", id, "--wait", "--yes")
+		s.wantNoDrill(t)
+	})
+}
+
+// wantNoDrill wants that nothing is left of the VM of a drill.
+func (s *suite) wantNoDrill(t *testing.T) {
+	t.Helper()
+	if vms := s.ctl(t, "vms", "list"); strings.Contains(vms, "demo-drill") {
+		t.Errorf("the ledger has the VM of the drill:\n%s", vms)
+	}
+	for _, h := range s.allHosts() {
+		if vms := s.domains(t, h, "--all"); slices.Contains(vms, "demo-drill") {
+			t.Errorf("host %s has the VM of the drill: %v", h.name, vms)
+		}
 	}
 }
