@@ -30,6 +30,7 @@ export default function Backups() {
         {(b) => (
           <>
             <Ages of={list(b.clusters)} />
+            <Drills of={list(b.clusters)} />
             <FilterBar>
               <ChoiceFilter
                 filters={filters}
@@ -77,8 +78,56 @@ function Ages({ of }: { of: Schemas['BackupAge'][] }) {
   )
 }
 
+// Drills says of each cluster that has drills how the last ones went.
+function Drills({ of }: { of: Schemas['BackupAge'][] }) {
+  const drilled = of.filter((c) => c.drills)
+  if (drilled.length === 0) return null
+  return (
+    <Table role="table" aria-label="Restore drills" variant="compact">
+      <Thead>
+        <Tr>
+          <Th>Restore drills of</Th>
+          <Th>Succeeded last</Th>
+          <Th>Newest</Th>
+          <Th>Took</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {drilled.map(({ cluster, drills: d }) => (
+          <Tr key={cluster}>
+            <Td dataLabel="Restore drills of">
+              <Link to={`/clusters/${cluster}`} className="break">
+                {cluster}
+              </Link>
+            </Td>
+            <Td dataLabel="Succeeded last">
+              {d?.last_at ? <Time at={d.last_at} /> : 'never'} {d?.late && <Status of="late" word="late" />}
+            </Td>
+            <Td dataLabel="Newest">
+              {d?.newest ? (
+                <>
+                  <Link to={`/plans/${d.newest.plan}`}>
+                    <Status
+                      of={d.newest.ok ? 'done' : d.newest.problem ? 'failed' : 'running'}
+                      word={d.newest.ok ? 'restored' : d.newest.problem ? 'failed' : 'runs'}
+                    />
+                  </Link>
+                  {d.newest.problem && <div className="hint break">{d.newest.problem}</div>}
+                </>
+              ) : (
+                'none yet'
+              )}
+            </Td>
+            <Td dataLabel="Took">{d?.newest?.ok ? `${Math.round(d.newest.seconds)} s` : ''}</Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  )
+}
+
 interface Asked {
-  what: 'delete' | 'restore' | 'new masters'
+  what: 'delete' | 'restore' | 'new masters' | 'drill'
   backup: Backup
 }
 
@@ -147,6 +196,7 @@ function BackupTable({ of }: { of: Backup[] }) {
                   <ActionsColumn
                     items={[
                       { title: 'Read to its end', onClick: () => verify(b.id) },
+                      { title: 'Restore drill', onClick: () => setAsked({ what: 'drill', backup: b }) },
                       { title: 'Restore', onClick: () => setAsked({ what: 'restore', backup: b }) },
                       { title: 'Restore on new masters', onClick: () => setAsked({ what: 'new masters', backup: b }) },
                       ...(edits(me)
@@ -162,7 +212,8 @@ function BackupTable({ of }: { of: Backup[] }) {
         </Tbody>
       </Table>
       {asked?.what === 'delete' && <Delete of={asked.backup} close={() => setAsked(undefined)} done={again} />}
-      {asked && asked.what !== 'delete' && (
+      {asked?.what === 'drill' && <TryRestore of={asked.backup} close={() => setAsked(undefined)} />}
+      {asked && (asked.what === 'restore' || asked.what === 'new masters') && (
         <Restore of={asked.backup} newMasters={asked.what === 'new masters'} close={() => setAsked(undefined)} />
       )}
     </>
@@ -202,6 +253,28 @@ function Restore({ of, newMasters, close }: { of: Backup; newMasters: boolean; c
       </p>
       {newMasters && <p>The VMs of all masters are destroyed and created again. Workers and their pods stay.</p>}
       <p>Nothing starts yet: the plan shows each step, and asks for your agreement.</p>
+    </Ask>
+  )
+}
+
+// TryRestore has a restore drill planned.
+function TryRestore({ of, close }: { of: Backup; close: () => void }) {
+  const navigate = useNavigate()
+  const plan = async () => {
+    const made = await must(
+      client.POST('/clusters/{name}/plans', {
+        params: { path: { name: of.cluster } },
+        body: { operation: 'cluster.drill', restore: { backup: of.id } },
+      }),
+    )
+    await navigate(`/plans/${made.id}`)
+  }
+  return (
+    <Ask title={`Try to restore backup ${of.id}?`} verb="Make the plan" act={plan} close={close}>
+      <p>
+        The plan restores it into a VM of its own, compares what is there with the manifest of the backup, and deletes
+        the VM. The cluster is not touched.
+      </p>
     </Ask>
   )
 }

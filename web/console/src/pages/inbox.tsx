@@ -60,6 +60,7 @@ export default function Inbox() {
             </Answer>
           </CardBody>
         </Card>
+        <DrillsToLookAt />
         <Answer of={sick}>
           {(c) =>
             list(c.items).length === 0 ? null : (
@@ -81,6 +82,28 @@ export default function Inbox() {
         </Answer>
       </div>
     </Page>
+  )
+}
+
+// DrillsToLookAt is the restore drills that failed or are late. It shows nothing while all are well.
+function DrillsToLookAt() {
+  const asked = api.useQuery('get', '/backups', { params: { query: {} } }, { refetchInterval: 60_000 })
+  const ill = list(asked.data?.clusters).filter((c) => c.drills?.late || c.drills?.newest?.problem)
+  if (ill.length === 0) return null
+  return (
+    <Card component="section">
+      <CardTitle component="h2">Restore drills that failed or are late</CardTitle>
+      <CardBody>
+        <Gallery hasGutter>
+          {ill.map(({ cluster, drills: d }) => (
+            <GalleryItem key={cluster}>
+              <Link to={d?.newest?.problem ? `/plans/${d.newest.plan}` : '/backups'}>{cluster}</Link>{' '}
+              {d?.newest?.problem ? <Status of="failed" word="failed" /> : <Status of="late" word="late" />}
+            </GalleryItem>
+          ))}
+        </Gallery>
+      </CardBody>
+    </Card>
   )
 }
 

@@ -16,6 +16,7 @@ const operations = [
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',
+  'cluster.drill',
   'node.cordon',
   'node.uncordon',
   'node.drain',
