@@ -25,6 +25,11 @@ def main():
             print(json.dumps([{"endpoint": url, "health": url not in down, "error": "context deadline exceeded" if url in down else ""}
                               for url in endpoints]))
             sys.exit(1 if set(endpoints) & set(down) else 0)
+        elif words[:1] == ["get"]:
+            if "--keys-only" in argv:
+                print("\n\n".join(world["keys"]))
+            else:
+                print(json.dumps({"kvs": world["values"]}))
         elif words[:2] == ["member", "remove"]:
             if 2 * sum(1 for member in members if not member.get("down")) <= len(members):
                 print("Error: etcdserver: re-configuration failed due to not enough started members", file=sys.stderr)

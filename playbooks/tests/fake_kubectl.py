@@ -23,6 +23,9 @@ def main():
             dry = bool(body["deleteOptions"].get("dryRun"))
             line = ["evict", "dry" if dry else "real", body["metadata"]["name"]]
             error = evict(world, body, dry)
+        elif argv[:2] == ["get", "--raw"]:
+            kind = argv[2].split("?")[0].rsplit("/", 1)[1]
+            answer = json.dumps({"gitVersion": "v1"} if kind == "version" else {"items": world.get(kind, [])})
         elif argv[0] == "get" and references(argv):
             answer, error = named(world, argv[1:])
         elif argv[0] == "get":

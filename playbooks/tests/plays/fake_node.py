@@ -64,6 +64,9 @@ def kubeadm():
         if not any("https://%s:2380" % address in member["peerURLs"] and not member.get("down") for member in world["members"]):
             sys.exit("no API server listens on %s" % address)
         document["ClusterConfiguration"] = [part for part in read(config).split("\n---\n") if "kind: ClusterConfiguration" in part][0]
+    elif ARGS[:2] == ["init", "phase"]:
+        if "apiserver" in ARGS:
+            write(KUBERNETES + "/manifests/kube-apiserver.yaml", "")
     elif ARGS[0] in ("join", "init"):
         text = read(config)
         if ARGS[0] == "init":

@@ -4,6 +4,7 @@
 Run by test.sh, which makes the sandbox. Every playbook is run in check mode, cut off before some
 of its tasks, run to its end, and a second time without a change. Usage: test_plays.py [PART/PARTS | NAME...]: the tests of one part of so many, or those named.
 """
+import base64
 import hashlib
 import http.server
 import json
@@ -311,6 +312,39 @@ class Plays(unittest.TestCase):
                 self.assertIn('Authorization = "Basic bmV3"', file.read())
             self.assertEqual(os.stat(found[0]).st_mode & 0o777, 0o600)
         self.prove("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
+
+    def test_drill(self):
+        keys = ["/registry/namespaces/default", "/registry/minions/m9", "/registry/secrets/default/a", "/registry/events/default/x"]
+        value = base64.b64encode(b"k8s:enc:secretbox:v1:key1:sealed").decode()
+
+        def begin():
+            self.begin(nodes=[node("m9")], namespaces=[{"metadata": {"name": "default"}}], customresourcedefinitions=[],
+                       secrets=[{"metadata": {"name": "a", "namespace": "default"}}], keys=keys,
+                       values=[{"key": base64.b64encode(keys[2].encode()).decode(), "value": value}])
+            shutil.rmtree("/var/lib/kaas", ignore_errors=True)
+            shutil.rmtree("/etc/systemd/system", ignore_errors=True)
+            self.file("/var/lib/kaas/etcd-restore/snapshot.db", "snapshot")
+            self.file("/var/lib/kaas/etcd-restore/staged.json", json.dumps({
+                "id": "p1", "backup": "b1", "revision": 7, "size": 8, "sha256": hashlib.sha256(b"snapshot").hexdigest()}))
+            self.file(self.world + "/bin/crictl", "#!/bin/sh\necho '{\"containers\": []}'\n", 0o755)
+            self.file(self.world + "/bin/etcdutl", """#!/bin/sh
+case "$2" in
+status) echo '{"revision": 7, "totalKey": 3}' ;;
+restore) while [ $# -gt 0 ]; do [ "$1" = --data-dir ] && dir=$2; shift; done; mkdir -p $dir/member; echo restored > $dir/member/wal ;;
+esac
+""", 0o755)
+
+        def verify():
+            with open("/var/lib/kaas/drill/answer.json", encoding="utf-8") as file:
+                answer = json.load(file)
+            self.assertEqual(answer["restored"]["resources"], {"namespaces": 1, "minions": 1, "secrets": 1})
+            self.assertEqual((answer["api"]["nodes"], answer["api"]["secrets"], answer["keys"]), (["m9"], 1, ["key1"]))
+            with open("/var/lib/etcd/member/wal", encoding="utf-8") as file:
+                self.assertEqual(file.read(), "restored\n")
+            with open("/etc/systemd/system/kubelet.service.d/20-restore-drill.conf", encoding="utf-8") as file:
+                self.assertIn('"KUBELET_KUBECONFIG_ARGS="', file.read())
+            self.assertFalse([call for call in self.calls("kubeadm") if "phase" not in call], "kubeadm made a cluster")
+        self.prove("drill", "m1", begin, verify)
 
     def test_cluster_users(self):
         def begin():
