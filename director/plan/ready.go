@@ -255,13 +255,8 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		return because(PlanParked, stranded)
 	case broken != nil && s.Status != StatusParked:
 		ev, due := because(PlanFailed, broken)
-		at := standing(p, s)
-		switch {
-		case at == "" || stranded != nil:
-		case p.Operation == ClusterDrill:
-			ev.Message = strings.TrimSuffix(ev.Message, ".") + ". The VM of the drill is deleted"
-		default:
-			ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
+		if stranded == nil {
+			afterBack(p, s, &ev)
 		}
 		return ev, due
 	case s.Status == StatusCancelling:
@@ -270,6 +265,19 @@ func Settle(p *Plan, s *State) (Event, bool) {
 		return because(PlanParked, parked)
 	}
 	return Event{}, false
+}
+
+// afterBack adds to the failure of a plan what was rolled back.
+func afterBack(p *Plan, s *State, ev *Event) {
+	at := standing(p, s)
+	if at == "" {
+		return
+	}
+	if p.Operation == ClusterDrill {
+		ev.Message = strings.TrimSuffix(ev.Message, ".") + ". The VM of the drill is deleted"
+		return
+	}
+	ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
 }
 
 // withHint adds to a hint how to continue after nodes were rolled back. Steps are not tried again then.
