@@ -68,6 +68,20 @@ func (e *Engine) Pause(ctx context.Context, id, by, reason string) error {
 	})
 }
 
+// Wake lets a step that is not ready run now: what it waits for has come. do runs in the same transaction, before the
+// event, and may refuse. A step that does not wait is left as it is; it sees for itself what do has changed.
+func (e *Engine) Wake(ctx context.Context, ref plan.StepRef, by, why string, do func(Tx) error) error {
+	return e.move(ctx, ref.Plan, func(tx Tx, _ *plan.Plan, s *plan.State) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		if st := s.Step(ref.Step); st == nil || st.Status != plan.Waiting {
+			return nil
+		}
+		return e.append(tx, s, plan.Event{Plan: ref.Plan, Step: ref.Step, Kind: plan.Woken, By: by, Message: why})
+	})
+}
+
 // Approve notes that a person agrees to the plan's start.
 func (e *Engine) Approve(ctx context.Context, id, by string) error {
 	return e.move(ctx, id, func(tx Tx, _ *plan.Plan, s *plan.State) error {

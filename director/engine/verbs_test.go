@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,6 +281,44 @@ func TestBudgetIsSharedByAllPlans(t *testing.T) {
 		defer mu.Unlock()
 		if most != 2 {
 			t.Errorf("%d ran at once, want 2", most)
+		}
+	})
+}
+
+// A step that is not ready for an hour runs at once when what it waits for has come; what refuses that leaves it waiting.
+func TestWakeRunsAStepBeforeItsTime(t *testing.T) {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		var come atomic.Bool
+		handlers := map[string]plan.Handler{"work": plan.HandlerFunc(func(context.Context, plan.Run) error {
+			if !come.Load() {
+				return plan.After(time.Hour, "it has not come")
+			}
+			return nil
+		})}
+		s := open(t)
+		e := startEngine(t, s, handlers)
+		addPlan(t, s, linear("p1", plan.Step{ID: "a", Kind: "work"}))
+		if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
+			t.Fatal(err)
+		}
+		waits := func(s plan.State) bool { return s.Step("a").Status == plan.Waiting }
+		await(t, e, s, "p1", waits)
+		ref := plan.StepRef{Plan: "p1", Step: "a"}
+		refuses := func(engine.Tx) error { return director.Errorf(director.KindConflict, "test", "not yet") }
+		if err := e.Wake(t.Context(), ref, "ann", "", refuses); director.KindOf(err) != director.KindConflict {
+			t.Errorf("a refusal is %v", err)
+		}
+		come.Store(true)
+		agrees := func(engine.Tx) error { return nil }
+		if err := e.Wake(t.Context(), ref, "ann", "it has come", agrees); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, e, s, "p1", ended)
+		if got.Status != plan.StatusDone || got.Step("a").Attempt != 2 {
+			t.Errorf("%s after %d attempts", got.Status, got.Step("a").Attempt)
+		}
+		if err := e.Wake(t.Context(), ref, "ann", "", agrees); err != nil {
+			t.Errorf("a step that is done: %v", err)
 		}
 	})
 }

@@ -127,7 +127,7 @@ func (s *State) Apply(e Event) error {
 // count keeps what is counted over several attempts in a row.
 func (st *StepState) count(e Event) {
 	switch e.Kind {
-	case Started, UndoStarted, Noted: // an attempt says nothing before it ends
+	case Started, UndoStarted, Noted, Woken: // an attempt says nothing before it ends
 	case Interrupted:
 		if e.Counted {
 			st.Interruptions++

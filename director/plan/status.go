@@ -42,6 +42,7 @@ const (
 	Retry         EventKind = "retry"          // a plain error, with attempts left
 	NotReady      EventKind = "not_ready"      // plan.After: costs no attempt
 	Interrupted   EventKind = "interrupted"    // the process died, lost its lease or was stopped
+	Woken         EventKind = "woken"          // what it was not ready for has come before its time
 	Aborted       EventKind = "aborted"        // plan.Abort, or no attempts left
 	NeedsHuman    EventKind = "needs_human"    // plan.Park
 	Retried       EventKind = "retried"        // a person said: again
@@ -55,14 +56,14 @@ const (
 // keepsReason reports whether a step's message stays when the event brings none: why it failed is still wanted while it
 // is undone.
 func (e EventKind) keepsReason() bool {
-	return e == UndoAsked || e == UndoStarted || e == UndoSucceeded || e == Interrupted
+	return e == UndoAsked || e == UndoStarted || e == UndoSucceeded || e == Interrupted || e == Woken
 }
 
 // StepEvents returns every event that moves a step, in a fixed order.
 func StepEvents() []EventKind {
 	return []EventKind{
 		Started, Noted, Succeeded, Retry, NotReady, Interrupted, Aborted, NeedsHuman, Retried, SkipAsked,
-		UndoAsked, UndoStarted, UndoSucceeded, UndoFailed,
+		UndoAsked, UndoStarted, UndoSucceeded, UndoFailed, Woken,
 	}
 }
 
@@ -74,7 +75,7 @@ var edges = map[StepStatus]map[EventKind]StepStatus{
 		Aborted: Failed, NeedsHuman: Parked,
 	},
 	// What waits, is parked or has failed may have left half of something, so it can be undone too.
-	Waiting: {Started: Running, Aborted: Failed, SkipAsked: Skipped, UndoAsked: UndoDue},
+	Waiting: {Started: Running, Woken: Waiting, Aborted: Failed, SkipAsked: Skipped, UndoAsked: UndoDue},
 	Parked:  {Retried: Waiting, Aborted: Failed, SkipAsked: Skipped, UndoAsked: UndoDue},
 	Done:    {UndoAsked: UndoDue},
 	Failed:  {Retried: Waiting, SkipAsked: Skipped, UndoAsked: UndoDue},
