@@ -155,6 +155,7 @@ var columns = map[model.Kind][][2]string{
 		{"DESCRIPTION", "description"},
 	},
 	model.KindBackupTarget: {{"TYPE", "type"}, {"DIRECTORY", "directory"}, {"BUCKET", "s3.bucket"}},
+	model.KindHook:         {{"MODE", "mode"}, {"URL", "url"}, {"PHASES", "phases"}},
 	model.KindGrant: {
 		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
 	},

@@ -98,7 +98,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.followCommand(), plans.waitsCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
 		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
-		plans.campaignCommand(), clusters.schedulesCommand(),
+		plans.campaignCommand(), plans.hooksCommand(), clusters.schedulesCommand(),
 	)
 	add(
 		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), plans.phaseCommand(), clusters.scaleCommand(),

@@ -46,6 +46,7 @@ func TestSimulatedScripts(t *testing.T) {
 			"letin":           letin,
 			"newest-campaign": newestCampaign,
 			"bundle":          makeBundle,
+			"newest-delivery": newestDelivery,
 		},
 	})
 }
@@ -150,6 +151,24 @@ func newestCampaign(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("there is no campaign")
 	}
 	ts.Setenv(args[0], list[0].ID)
+}
+
+// newestDelivery waits until a plan waits for a hook, and sets a variable to the id: newest-delivery VARIABLE.
+func newestDelivery(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: newest-delivery VARIABLE")
+	}
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+		v, err := ts.Value(apiKey{}).(*client.Client).HookDeliveries(context.Background(), "", "", true, 1)
+		ts.Check(err)
+		if len(v.Items) > 0 {
+			ts.Setenv(args[0], v.Items[0].ID)
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no plan waits for a hook")
+		}
+	}
 }
 
 var clientCertificate = regexp.MustCompile(`client-certificate-data: (\S+)`)

@@ -190,6 +190,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	s.stream(api)
 	plans.schedules(api)
 	plans.campaigns(api)
+	plans.hooks(api)
 	documents.images(api)
 	documents.releases(api)
 	clusters.disks(api)

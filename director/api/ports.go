@@ -44,6 +44,7 @@ type Ports struct {
 	Scopes       Scopes
 	Schedules    Schedules
 	Campaigns    Campaigns
+	Hooks        Hooks
 	Images       Images
 	Releases     Releases
 	Ledger       Ledger

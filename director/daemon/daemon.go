@@ -37,6 +37,7 @@ import (
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
+	"github.com/director-kaas/kaas/director/hooks"
 	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/issuer"
@@ -81,7 +82,9 @@ type Daemon struct {
 	fencing      *fence.Service
 	people       *people.Service
 	issuer       *issuer.Service
-	nodes        steps.Nodes // seam for tests: instead of the real ones
+	hooks        *hooks.Service
+	apiAddr      atomic.Pointer[netip.AddrPort] // nil before the API listens
+	nodes        steps.Nodes                    // seam for tests: instead of the real ones
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: where the first
@@ -210,6 +213,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.onStop(eng.Stop)
+	if err := d.startHooks(ctx, db, box, eng, m, instance, build); err != nil {
+		return err
+	}
 	trail, err := d.startAudit(ctx, db, box)
 	if err != nil {
 		return err
@@ -457,7 +463,7 @@ func (d *Daemon) environment(
 			}
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
-		Backups: d.backups, Transfer: h.transfer,
+		Backups: d.backups, Transfer: h.transfer, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
@@ -512,7 +518,7 @@ func (d *Daemon) ports(
 		Documents: d.docs, Drafts: d.docs, Previews: s.planning,
 		Clusters: s.clusters, Fleet: s.nodes, Waits: s.journal, Logs: s.journal,
 		Nodes: s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
-		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns,
+		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns, Hooks: d.hooks,
 		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
 		Issuer:       d.issuer,
@@ -554,6 +560,9 @@ func (d *Daemon) startAPI(
 			WithHint("set listen to a free address")
 	}
 	d.addr = listener.Addr()
+	if a, err := netip.ParseAddrPort(d.addr.String()); err == nil {
+		d.apiAddr.Store(&a)
+	}
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(listener, "", "") }()
 	d.onStop(func(ctx context.Context) error {

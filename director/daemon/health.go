@@ -114,6 +114,9 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			if err == nil {
 				out.Certificates, _, err = db.Certificates(ctx, director.CertificateQuery{}, director.Page{})
 			}
+			if err == nil {
+				out.Hooks, err = db.CountDeliveries(ctx)
+			}
 			if svc := d.services.backups; svc != nil && err == nil {
 				out.Backups, err = backupCounts(ctx, svc)
 			}

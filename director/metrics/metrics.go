@@ -26,6 +26,7 @@ type Counts struct {
 	Plans    map[string]int // by status
 	Steps    map[string]int // of plans that hold a cluster, by status
 	Backups  []BackupAge    // of the clusters that name a target
+	Hooks    map[string]int // deliveries to hooks, by state
 	Unsent   *int           // entries of the audit trail that have not arrived at the log server; nil without one
 	// Certificates are those of clusters and of the director, as they were seen last.
 	Certificates []director.Certificate
@@ -73,6 +74,8 @@ type Metrics struct {
 	latency      *prometheus.HistogramVec
 	streams      prometheus.Gauge
 	failures     prometheus.Counter
+	hooksSent    *prometheus.CounterVec
+	hookSeconds  *prometheus.HistogramVec
 }
 
 // What takes from a tenth of a second to an hour.
@@ -104,6 +107,12 @@ func New(c Config) *Metrics {
 		failures: prometheus.NewCounter(
 			opts("metrics_lookup_failures_total", "Times that the database did not say what there is."),
 		),
+		hooksSent: counters(
+			"hook_requests_total", "Requests to hooks, by whether the endpoint received them.", "hook", "received",
+		),
+		hookSeconds: histograms(
+			"hook_request_duration_seconds", "How long requests to hooks took.", prometheus.DefBuckets, "hook",
+		),
 	}
 	limit := prometheus.NewGauge(gauge("ansible_forks_limit", "Forks that all Ansible runs may hold together."))
 	limit.Set(float64(c.Forks))
@@ -117,7 +126,7 @@ func New(c Config) *Metrics {
 		), build, limit, looked{m},
 		m.stepsStarted, m.stepsEnded, m.stepSeconds, m.leasesLost, m.runs, m.runsWaiting, m.forks, m.runsEnded,
 		m.runSeconds,
-		m.requests, m.latency, m.streams, m.failures,
+		m.requests, m.latency, m.streams, m.failures, m.hooksSent, m.hookSeconds,
 	)
 	return m
 }
@@ -158,6 +167,12 @@ func (m *Metrics) StepEnded(kind string, outcome plan.EventKind, took time.Durat
 
 // LeaseLost counts.
 func (m *Metrics) LeaseLost() { m.leasesLost.Inc() }
+
+// HookSent counts and measures.
+func (m *Metrics) HookSent(hook string, received bool, took time.Duration) {
+	m.hooksSent.WithLabelValues(hook, strconv.FormatBool(received)).Inc()
+	m.hookSeconds.WithLabelValues(hook).Observe(took.Seconds())
+}
 
 // RunWaits counts up.
 func (m *Metrics) RunWaits() { m.runsWaiting.Inc() }
@@ -225,6 +240,9 @@ var (
 		namespace+"_restore_drill_late", "Whether the last restore drill that succeeded is older than its document allows.",
 		[]string{"cluster"}, nil,
 	)
+	descHooks = prometheus.NewDesc(
+		namespace+"_hook_deliveries", "Deliveries to hooks of the last 30 days.", []string{"state"}, nil,
+	)
 	descUnsent = prometheus.NewDesc(
 		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
 	)
@@ -237,7 +255,7 @@ type looked struct{ m *Metrics }
 func (looked) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descQueue, descHeld, descMachines, descPlans, descSteps, descUnsent, descCertEnds, descCertSeen,
-		descNewestBackup, descLateBackup, descDrillLast, descDrillTook, descDrillFailed, descDrillLate,
+		descNewestBackup, descLateBackup, descDrillLast, descDrillTook, descDrillFailed, descDrillLate, descHooks,
 	} {
 		out <- d
 	}
@@ -264,7 +282,7 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	certificateEnds(c.Certificates, out)
 	for d, by := range map[*prometheus.Desc]map[string]int{
-		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps,
+		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps, descHooks: c.Hooks,
 	} {
 		for label, n := range by {
 			set(d, n, label)

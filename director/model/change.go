@@ -126,6 +126,12 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindBackupTarget: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",
 		"spec.s3.url", "spec.s3.bucket", "spec.s3.prefix", "spec.s3.region", "spec.s3.credentials", "spec.s3.ca",
 		"spec.recipients", "spec.retention.count", "spec.retention.days"),
+	KindHook: merged(
+		of(Later, "plans that are made from then on call it so", "spec.phases", "spec.select.clusters",
+			"spec.select.roles", "spec.mode", "spec.deadline", "spec.onDeadline", "spec.onRefuse"),
+		of(Later, "the next request is sent so", "spec.url", "spec.timeout", "spec.allow", "spec.tls.ca",
+			"spec.tls.clientCredentials", "spec.signature"),
+	),
 }
 
 func of(e Effect, why string, paths ...string) map[string]FieldEffect {

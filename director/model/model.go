@@ -26,13 +26,14 @@ const (
 	KindProject          Kind = "Project"
 	KindGrant            Kind = "Grant"
 	KindBackupTarget     Kind = "BackupTarget"
+	KindHook             Kind = "Hook"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
 	return []Kind{
 		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindCluster, KindSchedule,
-		KindIdentityProvider, KindGrant,
+		KindIdentityProvider, KindGrant, KindHook,
 	}
 }
 
@@ -57,6 +58,7 @@ type Document struct {
 	Project          *Project
 	Grant            *Grant
 	BackupTarget     *BackupTarget
+	Hook             *Hook
 }
 
 // Ref names a document.
@@ -94,6 +96,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.Grant)
 	case KindBackupTarget:
 		return ensure(&d.BackupTarget)
+	case KindHook:
+		return ensure(&d.Hook)
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ var kindMeaning = map[Kind]string{
 	KindGrant: "What users and groups may do in a project, on one cluster or on the whole director; see " +
 		"[grants](../operate/grants.md).",
 	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
+	KindHook: "An endpoint that plans tell of their phases, or ask before they continue; see " +
+		"[hooks](../operate/hooks.md).",
 }
 
 // Reference renders docs/reference/models.md from the types.

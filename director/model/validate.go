@@ -33,7 +33,7 @@ func Validate(d *Document) (warnings []string, err error) {
 	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant,
-		KindBackupTarget:
+		KindBackupTarget, KindHook:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -69,6 +69,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.grant(d.Grant)
 	case KindBackupTarget:
 		v.backupTarget(d.BackupTarget)
+	case KindHook:
+		v.hook(d.Hook)
 	}
 	return v.warnings, v.invalid()
 }

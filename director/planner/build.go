@@ -72,6 +72,7 @@ func (d *builder) concerns(machines ...sized) {
 // done returns the finished content. A step whose class has run before gets the time that it took as its estimate.
 func (d *builder) done() plan.Content {
 	d.backupFirst()
+	d.askHooks()
 	for i := range d.Steps {
 		if took, known := d.w.Times[d.Steps[i].Class()]; known {
 			d.Steps[i].Estimate = took.Round(time.Millisecond)

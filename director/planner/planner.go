@@ -47,6 +47,8 @@ type World struct {
 	Drills []director.Machine
 	// Encryption is known for the rotation of the keys that encrypt Secrets.
 	Encryption EncryptionNames
+	// Hooks are those for the cluster, by name.
+	Hooks []model.Stored
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class

@@ -37,6 +37,7 @@ const (
 	safeMasters    = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
 	safeRestoring  = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
 		"/var/lib/etcd/before-PLAN"
+	safeAsked    = "nothing changes while the answer is awaited; the cluster is as the steps before have left it"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
 	safeDrill    = "the cluster runs as before: a drill touches no node of it, and its VM is deleted by itself"
 	safeShared   = "the cluster runs; what all nodes share may still be as it was before"
@@ -117,6 +118,9 @@ var onNodes = map[string]string{
 func safetyOf(op plan.Operation, s plan.Step) string {
 	if s.Back() && op != plan.ClusterDrill {
 		return safeBack
+	}
+	if s.Kind == step.HookAsk {
+		return safeAsked
 	}
 	table := safety[op]
 	key := s.Kind

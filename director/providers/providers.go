@@ -97,7 +97,7 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range []model.Kind{model.KindIdentityProvider, model.KindBackupTarget} {
+	for _, kind := range []model.Kind{model.KindIdentityProvider, model.KindBackupTarget, model.KindHook} {
 		more, err := s.Vault.Store.Documents(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -121,6 +121,8 @@ func naming(docs []model.Stored, name string) []string {
 		case d.IdentityProvider != nil && d.IdentityProvider.Credentials == name:
 			out = append(out, d.Ref().String())
 		case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == name:
+			out = append(out, d.Ref().String())
+		case d.Hook != nil && d.Hook.TLS.ClientCredentials == name:
 			out = append(out, d.Ref().String())
 		}
 	}

@@ -96,6 +96,28 @@ func placeOfBucket(b model.S3Bucket) string {
 		sha256.Sum256([]byte(b.CA)))
 }
 
+// OpenHook is Open for the endpoint of a hook. The password is a client certificate with its key, in PEM.
+func (v Vault) OpenHook(ctx context.Context, hook string, h model.Hook) (director.Credentials, error) {
+	name := h.TLS.ClientCredentials
+	return v.openFor(ctx, name, placeOfHook(h), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the address and the certificates of Hook/%s", row.Name, hook,
+		).
+			WithHint("check url and tls.ca of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
+// placeOfHook says to whom a client certificate is shown, and what the certificate there is trusted by.
+func placeOfHook(h model.Hook) string {
+	host := h.URL
+	if u, err := url.Parse(h.URL); err == nil {
+		host = strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), "443")
+	}
+	return fmt.Sprintf("hook %s authorities=%x", host, sha256.Sum256([]byte(h.TLS.CA)))
+}
+
 // openFor opens credentials for a place. elsewhere says that they were set for other places.
 func (v Vault) openFor(
 	ctx context.Context, name, here string, elsewhere func(director.Credentials) error,
@@ -180,6 +202,17 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 			continue
 		}
 		if p := placeOfBucket(*d.BackupTarget.S3); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	if docs, err = v.Store.Documents(ctx, model.KindHook); err != nil {
+		return nil, err
+	}
+	for _, d := range docs {
+		if d.Hook == nil || d.Hook.TLS.ClientCredentials != credentials {
+			continue
+		}
+		if p := placeOfHook(*d.Hook); !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

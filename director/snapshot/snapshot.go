@@ -184,6 +184,15 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 			return err
 		}
 	}
+	hooks, err := s.kind(ctx, model.KindHook)
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if h.Hook.For(s.Cluster.Metadata.Name, "") {
+			s.Hooks = append(s.Hooks, h)
+		}
+	}
 	c := s.Cluster.Cluster
 	for _, d := range []struct {
 		into *model.Stored

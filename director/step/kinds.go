@@ -75,6 +75,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	DrillKeys:     nil,
 	DrillAsk:      nil,
 	DrillEnd:      nil,
+	HookAsk:       needs(Needs.ofHook),
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.

@@ -135,6 +135,7 @@ type Env struct {
 	Backends Backends
 	Images   Images // not kept if nil
 	Backups  Backups
+	Hooks    Hooks                      // that plans ask; nil for a director whose plans ask none
 	Transfer Transfer                   // into and out of machines; over SSH if nil
 	Imported func(sha256 string) string // path of an imported image
 	// ImportedRelease returns the directory of an imported release bundle.
@@ -223,6 +224,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.DrillKeys:     handler(env.drillKeys),
 		step.DrillAsk:      handler(env.drillAsk),
 		step.DrillEnd:      handler(env.drillEnd),
+		step.HookAsk:       handler(env.hookAsk),
 	}
 }
 

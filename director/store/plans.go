@@ -310,10 +310,11 @@ type Tx struct {
 	machineTx
 	userTx
 	campaignTx
+	hookTx
 }
 
 func newTx(t *txn) *Tx {
-	return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}, campaignTx{t}}
+	return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}, campaignTx{t}, hookTx{t}}
 }
 
 // planTx writes plans, their events and leases.
@@ -452,8 +453,8 @@ func (t *planTx) Append(s *plan.State, e plan.Event) error {
 		}
 		return dbError("store.append", "plan "+e.Plan, err)
 	}
-	if e.Step == "" {
-		return nil
+	if err := t.tellHooks(s, e); err != nil || e.Step == "" {
+		return err
 	}
 	st := s.Step(e.Step)
 	row := map[string]any{

@@ -48,6 +48,7 @@ const (
 	lockUsers
 	lockIssuer
 	lockCampaigns
+	lockHooks
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

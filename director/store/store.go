@@ -35,12 +35,13 @@ type Store struct {
 	*scheduleStore
 	*trailStore
 	*campaignStore
+	*hookStore
 }
 
 func newStore(db *database) *Store {
 	return &Store{
 		db, &documentStore{db}, &planStore{db}, &machineStore{db}, &userStore{db}, &scheduleStore{db}, &trailStore{db},
-		&campaignStore{db},
+		&campaignStore{db}, &hookStore{db},
 	}
 }
 

@@ -223,5 +223,7 @@ func Unused(tx *store.Tx, ref model.Ref, docs []model.Stored) error {
 
 // Needed reports whether something else can need documents of the kind.
 func Needed(k model.Kind) bool {
-	return slices.Contains([]model.Kind{model.KindProvider, model.KindNetwork, model.KindImage, model.KindRelease}, k)
+	return slices.Contains([]model.Kind{
+		model.KindProvider, model.KindNetwork, model.KindImage, model.KindRelease, model.KindHook,
+	}, k)
 }

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *planCommands) hooksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "hooks", Short: "Show, test and answer the hooks that plans tell and ask", Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.hooksListCommand(), a.hooksTestCommand(), a.hooksKeyCommand(), a.hooksRotateKeyCommand(),
+		a.hooksDeliveriesCommand(), a.hooksReplayCommand(), a.hooksAnswerCommand(),
+	)
+	return cmd
+}
+
+func hookNames(ctx context.Context, c *client.Client, _ []string) []string {
+	v, _ := c.Hooks(ctx) // no completion is better than an error in the middle of a line
+	names := make([]string, len(v.Items))
+	for i, h := range v.Items {
+		names[i] = h.Name
+	}
+	return names
+}
+
+func (a *planCommands) hooksListCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the hooks with their endpoints", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			v, err := api.Hooks(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "NAME MODE STATE PHASES URL", func(row func(...string)) {
+					for _, h := range v.Items {
+						state := "active"
+						if h.Gone {
+							state = "gone"
+						}
+						row(h.Name, h.Mode, state, strings.Join(h.Phases, ","), h.URL)
+					}
+				})
+			})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *planCommands) hooksTestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "test HOOK", Short: "Send a test event to a hook, once", Args: exact("HOOK"),
+		ValidArgsFunction: a.complete(0, hookNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			d, err := api.TestHook(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if d.State != "delivered" {
+				return director.Errorf(
+					director.KindUnavailable, "directorctl.hooks", "Hook/%s did not receive %s: %s", d.Hook, d.ID,
+					d.Problem,
+				).WithHint("check url, allow and tls of the document, and what the endpoint logs")
+			}
+			say(a.out, "Hook/%s has received %s with status %d\n", d.Hook, d.ID, d.HTTPStatus)
+			return nil
+		}),
+	}
+}
+
+func (a *planCommands) hooksKeyCommand() *cobra.Command {
+	form, secret, passwordFile := formTable, false, ""
+	cmd := &cobra.Command{
+		Use: "key HOOK", Short: "Show the keys that verify the requests of a hook", Args: exact("HOOK"),
+		Long: "Show the public keys that verify the requests of a hook, the current one first. A hook with the " +
+			"signature hmac shares a secret\nwith its receiver instead: --secret shows it, and needs your password.",
+		ValidArgsFunction: a.complete(0, hookNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.HookKeys(cmd.Context(), args[0])
+			if secret && err == nil {
+				var password director.Secret
+				if password, err = a.password(passwordFile, "Your password: "); err == nil {
+					v, err = api.HookSecret(cmd.Context(), args[0], password)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return a.showHookKeys(form, v)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&secret, "secret", false, "also show the shared secret of hmac")
+	f.StringVar(
+		&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
+	)
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *planCommands) showHookKeys(form string, v wire.HookKeys) error {
+	return a.show(form, v, func() {
+		table(a.out, "ALGORITHM KEY ENDS", func(row func(...string)) {
+			for _, k := range v.Items {
+				ends := "-"
+				if k.EndsAt != nil {
+					ends = k.EndsAt.Format(time.RFC3339)
+				}
+				key := k.Public + k.Secret
+				if key == "" {
+					key = "shared; see --secret"
+				}
+				row(k.Algorithm, key, ends)
+			}
+		})
+	})
+}
+
+func (a *planCommands) hooksRotateKeyCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "rotate-key HOOK", Short: "Make another key for a hook", Args: exact("HOOK"),
+		Long: "Make another key for a hook. Requests have two signatures for a day, by the new key and by the former " +
+			"one: give receivers the new\none meanwhile.",
+		ValidArgsFunction: a.complete(0, hookNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.RotateHookKey(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.showHookKeys(form, v)
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *planCommands) hooksDeliveriesCommand() *cobra.Command {
+	form, hook, ofPlan, waiting, limit := formTable, "", "", false, 50
+	cmd := &cobra.Command{
+		Use: "deliveries", Short: "List what hooks were told and asked, the newest first", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			v, err := api.HookDeliveries(cmd.Context(), hook, ofPlan, waiting, limit)
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "ID HOOK PHASE ABOUT STATE TRIES AGE REASON", func(row func(...string)) {
+					for _, d := range v.Items {
+						row(d.ID, d.Hook, d.Phase, firstOf(d.Node, d.Cluster), firstOf(d.Decision, d.State),
+							strconv.Itoa(d.Attempts), age(time.Since(d.CreatedAt)), firstOf(d.Problem, d.Reason))
+					}
+				})
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&hook, "hook", "", "only those to this hook")
+	f.StringVar(&ofPlan, "plan", "", "only those of this plan")
+	f.BoolVar(&waiting, "waiting", false, "only those that a plan waits for")
+	f.IntVar(&limit, "limit", 50, "how many at most")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+// firstOf returns the first text that is not empty, and - if all are.
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return "-"
+}
+
+func (a *planCommands) hooksReplayCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "replay DELIVERY", Short: "Send an event again under its id", Args: exact("DELIVERY"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			d, err := api.ReplayHookDelivery(cmd.Context(), args[0])
+			if err == nil {
+				say(a.out, "%s is sent to Hook/%s again; see: directorctl hooks deliveries --hook %s\n", d.ID, d.Hook,
+					d.Hook)
+			}
+			return err
+		}),
+	}
+}
+
+func (a *planCommands) hooksAnswerCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "answer DELIVERY continue|refuse", Short: "Answer what a plan asks", Args: exact("DELIVERY", "DECISION"),
+		Long:    "Answer what a plan asks, instead of its hook. The first answer counts.",
+		Example: "  directorctl hooks answer 1125-184502-a1b2c3-17-5d41f0 continue --reason \"ticket 4711\"",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if args[1] != "continue" && args[1] != "refuse" {
+				return usage(cmd, "the decision is continue or refuse")
+			}
+			d, err := api.AnswerHookDelivery(cmd.Context(), args[0], wire.HookAnswer{Decision: args[1], Reason: reason})
+			if err == nil {
+				say(a.out, "%s is answered: %s; see: directorctl follow %s\n", d.ID, d.Decision, d.Plan)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why; shown with the plan")
+	return cmd
+}
