@@ -27,6 +27,7 @@ const pages = [
   '/apply?template=Cluster',
   '/backups',
   '/certificates',
+  '/hooks',
   '/schedules',
   '/activity',
   '/users',

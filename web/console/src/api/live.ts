@@ -13,7 +13,7 @@ const ofClusters = [
   '/documents/{kind}/{name}',
 ]
 const affected: Record<string, string[]> = {
-  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}'],
+  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}', '/hook-deliveries'],
   Campaign: ['/campaigns', '/campaigns/{id}'],
   Cluster: ofClusters,
   Schedule: ['/schedules', '/schedules/{name}'],

@@ -34,6 +34,7 @@ export const routes: RouteObject[] = [
           { path: 'infrastructure/:tab?', ...page(() => import('../pages/infrastructure')) },
           { path: 'images/import', ...page(() => import('../pages/imageImport')) },
           { path: 'backups', ...page(() => import('../pages/backups')) },
+          { path: 'hooks', ...page(() => import('../pages/hooks')) },
           { path: 'certificates', ...page(() => import('../pages/certificates')) },
           { path: 'schedules', ...page(() => import('../pages/schedules')) },
           { path: 'activity', ...page(() => import('../pages/activity')) },

@@ -48,6 +48,7 @@ export const places: Place[] = [
   { to: '/documents', text: 'Documents', for: 'documents' },
   { to: '/backups', text: 'Backups', for: 'infrastructure' },
   { to: '/certificates', text: 'Certificates', for: 'infrastructure' },
+  { to: '/hooks', text: 'Hooks', for: 'infrastructure' },
   { to: '/schedules', text: 'Schedules', for: 'schedules' },
   { to: '/activity', text: 'Activity', for: 'activity' },
   { to: '/users', text: 'Users', for: 'users' },

@@ -9,6 +9,7 @@ export type Kind =
   | 'IdentityProvider'
   | 'Grant'
   | 'BackupTarget'
+  | 'Hook'
 
 export const kinds: Kind[] = [
   'Cluster',
@@ -21,4 +22,5 @@ export const kinds: Kind[] = [
   'Grant',
   'IdentityProvider',
   'BackupTarget',
+  'Hook',
 ]

@@ -67,6 +67,14 @@ ${head('BackupTarget', 'offsite')}  type: directory
   retention:
     count: 14
 `,
+  Hook: `# An endpoint that plans tell of their phases, or ask before they continue.
+${head('Hook', 'cmdb')}  url: https://cmdb.example.org/director
+  phases: [before.drain, after.unlock]
+  select:
+    roles: [worker]
+  mode: block
+  deadline: 30m
+`,
   Grant: `# What users may do in a project or on a cluster, beyond their role.
 ${head('Grant', 'web-team')}  users: [ann]
   role: operator

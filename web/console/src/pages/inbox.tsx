@@ -5,6 +5,7 @@ import { edits, useMe } from '../app/me'
 import { moving, waiting } from '../plan/plan'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
+import { Questions } from './hooks'
 import { PlanTable } from './planTable'
 import { Status } from '../ui/status'
 
@@ -41,6 +42,7 @@ export default function Inbox() {
                 )
               }
             </Answer>
+            <Questions />
           </CardBody>
         </Card>
         <Card component="section">

@@ -69,6 +69,13 @@ const looks: Record<string, Look> = {
   suspended: stopped,
   // backups and certificates
   late: warning,
+  // hooks
+  due: busy,
+  accepted: person,
+  delivered: good,
+  answered: good,
+  expired: warning,
+  withdrawn: stopped,
   // audit
   ok: good,
   refused: warning,
