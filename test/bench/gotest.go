@@ -57,6 +57,19 @@ func firstStep(ctx context.Context, _ *bench) ([]row, error) {
 	}}, nil
 }
 
+func hooked(ctx context.Context, _ *bench) ([]row, error) {
+	found, err := goBench(ctx, "./director/hooks", "CommitToFirstByte", "300x")
+	if err != nil {
+		return nil, err
+	}
+	m := found[""]
+	return []row{{
+		"commit of an event -> its hook has the request", "p99 < 250 ms",
+		fmt.Sprintf("p99 %.0f ms, median %.0f ms, 300 events", m["ms-p99"], m["ms-median"]),
+		m["ms-p99"] < 250,
+	}}, nil
+}
+
 func noOp(ctx context.Context, _ *bench) ([]row, error) {
 	found, err := goBench(ctx, "./director/engine", "NoOpRuns", "1x")
 	if err != nil {

@@ -33,6 +33,7 @@ type bar struct {
 // bars in the order of the table.
 var bars = []bar{
 	{"first-step", firstStep},
+	{"hooks", hooked},
 	{"no-op", noOp},
 	{"plan", planning},
 	{"wide", wide},
