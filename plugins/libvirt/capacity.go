@@ -33,7 +33,7 @@ func (b *Backend) Capacity(ctx context.Context) ([]hypervisor.HostCapacity, erro
 	return rows, nil
 }
 
-// capacity is the row of the pool's host. Memory that the host's kernel would give back counts as free.
+// capacity is the row of the pool's host.
 func (p *pool) capacity() (hypervisor.HostCapacity, error) {
 	info, err := p.conn.GetNodeInfo()
 	if err != nil {
@@ -43,14 +43,8 @@ func (p *pool) capacity() (hypervisor.HostCapacity, error) {
 		Host: p.h.Name, CPUs: int(info.Cpus), Memory: int64(info.Memory << 10), Disk: int64(p.disks.all),
 		DiskFree: int64(p.disks.free),
 	}
-	if m, err := p.conn.GetMemoryStats(virt.NODE_MEMORY_STATS_ALL_CELLS, 0); err == nil && m.FreeSet {
-		row.MemoryFree = int64((m.Free + m.Buffers + m.Cached) << 10)
-	} else {
-		free, err := p.conn.GetFreeMemory()
-		if err != nil {
-			return hypervisor.HostCapacity{}, err
-		}
-		row.MemoryFree = int64(free)
+	if row.MemoryFree, err = freeMemory(p.conn); err != nil {
+		return hypervisor.HostCapacity{}, err
 	}
 	row.MemoryFree = min(row.MemoryFree, row.Memory)
 	return row, nil

@@ -16,9 +16,11 @@ import (
 type patience struct {
 	state time.Duration // a question about the host itself
 	list  time.Duration // one about all of its VMs or pools, of which a busy host may have many
+
+	discover time.Duration // one of a person who waits for the answer
 }
 
-var usualPatience = patience{state: 8 * time.Second, list: 30 * time.Second}
+var usualPatience = patience{state: 8 * time.Second, list: 30 * time.Second, discover: 15 * time.Second}
 
 // HostStates implements hypervisor.Hosts. A host answers if its libvirt does.
 func (b *Backend) HostStates(ctx context.Context) ([]hypervisor.HostState, error) {

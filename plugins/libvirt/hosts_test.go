@@ -63,7 +63,9 @@ func TestSilentHost(t *testing.T) {
 		Name: "h2", URI: "qemu+unix:///system?socket=" + silentSocket(t), Pool: "default-pool",
 	})
 	b := f.open(t)
-	b.patience = patience{state: 200 * time.Millisecond, list: 200 * time.Millisecond}
+	b.patience = patience{
+		state: 200 * time.Millisecond, list: 200 * time.Millisecond, discover: 200 * time.Millisecond,
+	}
 	filter := hypervisor.Filter{Director: s.Key.Director}
 	for range 2 { // the second question finds the first one waiting
 		_, listed := b.List(t.Context(), filter)
@@ -76,6 +78,19 @@ func TestSilentHost(t *testing.T) {
 		states, err := b.HostStates(t.Context())
 		if err != nil || states[0].Err != nil || director.KindOf(states[1].Err) != director.KindUnavailable {
 			t.Errorf("the hosts are %+v, %v", states, err)
+		}
+		silent, err := b.Discover(t.Context())
+		if err != nil || len(silent.Items) == 0 || len(silent.Unseen) != 1 || silent.Unseen[0].Host != "h2" ||
+			director.KindOf(silent.Unseen[0].Err) != director.KindUnavailable {
+			t.Errorf("discovered %+v, %v", silent, err)
+		}
+		alone, ok := hypervisor.Capability[hypervisor.Discoverer](b.Without("h1"))
+		if !ok {
+			t.Fatal("a view discovers nothing")
+		}
+		_, err = alone.Discover(t.Context())
+		if director.KindOf(err) != director.KindUnavailable || !strings.Contains(err.Error(), "h2") {
+			t.Errorf("got %v, want that h2 does not answer", err)
 		}
 	}
 	if _, err := b.Without("h2").List(t.Context(), filter); err != nil {

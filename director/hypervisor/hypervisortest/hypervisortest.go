@@ -124,6 +124,8 @@ var suite = []test{
 	{"hosts/without", "a lost host is not contacted, and its VMs are not listed", hostsWithout},
 	{"hosts/namesake", "two VMs with one name on two hosts are distinguished", hostsNamesake},
 	{"capacity/rows", "what hosts have, and have left", capacityRows},
+	{"discover/items", "what a provider has, for writers of documents", discoverItems},
+	{"discover/cancelled", "a call whose caller has left", discoverCancelled},
 	{"console/tail", "what a guest printed at boot", consoleTail},
 }
 

@@ -46,6 +46,7 @@ var capabilities = []struct {
 		has[hypervisor.Hosts],
 	},
 	{"Prober", "tests a connection and reports everything that is wrong", has[hypervisor.Prober]},
+	{"Discoverer", "reports what a document may name: storage, networks, hosts, folders", has[hypervisor.Discoverer]},
 }
 
 func has[T any](b hypervisor.Backend) bool {

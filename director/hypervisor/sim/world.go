@@ -38,6 +38,7 @@ const (
 	VerbSnapshot      Verb = "snapshot" // all that is done with snapshots
 	VerbHostStates    Verb = "host_states"
 	VerbFence         Verb = "fence"
+	VerbDiscover      Verb = "discover"
 )
 
 // When says where in an operation a fault strikes.
