@@ -15,7 +15,7 @@ import (
 
 func (a *providerCommands) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "provider", Short: "Test providers, and keep their credentials",
+		Use: "provider", Short: "Test providers, look at what they have, and keep their credentials",
 		Long: "Providers are documents: directorctl apply makes and changes them, get -o yaml exports them. Their " +
 			"passwords are no part of them: a provider names\n" +
 			"credentials, which are set here, kept sealed, and never shown again.",
@@ -26,7 +26,7 @@ func (a *providerCommands) providerCommand() *cobra.Command {
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	credentials.AddCommand(a.credentialsSetCommand(), a.credentialsListCommand(), a.credentialsDeleteCommand())
-	cmd.AddCommand(a.providerTestCommand(), a.testIdentityCommand(), credentials)
+	cmd.AddCommand(a.providerTestCommand(), a.discoverCommand(), a.testIdentityCommand(), credentials)
 	return cmd
 }
 

@@ -26,6 +26,8 @@ type Providers interface {
 	DeleteCredentials(ctx context.Context, actor, name string) error
 	// TestProvider connects to the provider and looks at what the director needs of it. Nothing is changed.
 	TestProvider(ctx context.Context, name string) ([]hypervisor.Probe, error)
+	// Discover returns what the provider has; unavailable if it does not answer in time.
+	Discover(ctx context.Context, name string) (hypervisor.Discovery, error)
 }
 
 const kindCredentials = "Credentials"
@@ -70,6 +72,14 @@ func (s *clusterRoutes) providers(api huma.API) {
 			"Nothing is changed.",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActPlan, kindProvider, s.testProvider)
+	operation(s.server, api, huma.Operation{
+		OperationID: "discover-provider", Method: http.MethodGet, Path: "/providers/{name}/discovery", Tags: tags,
+		Summary: "Tell what a provider has that documents may name",
+		Description: "Hosts; of libvirt storage pools, networks and bridges; of vSphere datacenters, clusters, " +
+			"resource pools, datastores, port groups, folders and templates. The hypervisor is asked, for 25 seconds " +
+			"at most. Nothing is changed. At most 500 items of each kind are told.",
+		Errors: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+	}, director.ActPlan, kindProvider, s.discoverProvider)
 	operation(s.server, api, huma.Operation{
 		OperationID: "test-identity-provider", Method: http.MethodPost, Path: "/identity-providers/{name}/test",
 		Tags: tags, Summary: "Ask a directory with people and say what is wrong",
@@ -143,6 +153,33 @@ func (s *clusterRoutes) testProvider(
 		}
 	}
 	return &body[wire.ProviderTest]{out}, nil
+}
+
+func (s *clusterRoutes) discoverProvider(
+	ctx context.Context, _ director.Actor, in *providerRef,
+) (*body[wire.Discovery], error) {
+	d, err := s.Providers.Discover(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Discovery{Provider: in.Name, Version: d.Version, Items: make([]wire.Discovered, len(d.Items))}
+	for i, f := range d.Items {
+		out.Items[i] = wire.Discovered{
+			Kind: string(f.Kind), In: f.In, Name: f.Name, About: f.About, Problem: f.Problem, SizeBytes: f.Size,
+			FreeBytes: f.Free, CPUs: f.CPUs, MemoryBytes: f.Memory, MemoryFreeBytes: f.MemoryFree, VMs: f.VMs,
+		}
+	}
+	for _, kind := range hypervisor.DiscoveredKinds() {
+		if n := d.Left[kind]; n > 0 {
+			out.Left = append(out.Left, wire.DiscoveredLeft{Kind: string(kind), Count: n})
+		}
+	}
+	for _, u := range d.Unseen {
+		out.Unseen = append(out.Unseen, wire.DiscoveredUnseen{
+			Host: u.Host, Problem: publicMessage(u.Err), Hint: director.HintOf(u.Err),
+		})
+	}
+	return &body[wire.Discovery]{out}, nil
 }
 
 func credentialsOf(c providers.CredentialsView) wire.Credentials {

@@ -50,6 +50,15 @@ func (c *providerCalls) TestIdentityProvider(ctx context.Context, name, user str
 	return v, err
 }
 
+// Discover tells what the provider has that documents may name.
+func (c *providerCalls) Discover(ctx context.Context, name string) (wire.Discovery, error) {
+	var v wire.Discovery
+	err := c.call(ctx, request{
+		method: http.MethodGet, path: "/providers/" + url.PathEscape(name) + "/discovery",
+	}, &v)
+	return v, err
+}
+
 // TestProvider connects to the provider and looks at what the director needs of it.
 func (c *providerCalls) TestProvider(ctx context.Context, name string) (wire.ProviderTest, error) {
 	var v wire.ProviderTest

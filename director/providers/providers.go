@@ -1,13 +1,16 @@
-// Package providers looks after the accounts that hypervisors ask for, and tests whether a provider works.
+// Package providers looks after the accounts that hypervisors ask for, tests whether a provider works, and tells what
+// documents may name of it.
 package providers
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/keyed"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -24,13 +27,20 @@ type Config struct {
 	Director  string // id, in the stamps of its VMs
 	Simulates bool   // passwords are sent nowhere
 	Now       func() time.Time
+	Patience  time.Duration // how long a discovery may take; 0 is DiscoveryPatience
 }
 
-// Service sets credentials and tests providers. It is safe for concurrent use.
-type Service struct{ Config }
+// Service sets credentials, tests providers and tells what they have. It is safe for concurrent use.
+type Service struct {
+	Config
+	discoveries keyed.Locks // by provider
+}
 
 // New returns the service.
-func New(c Config) *Service { return &Service{c} }
+func New(c Config) *Service {
+	c.Patience = cmp.Or(c.Patience, DiscoveryPatience)
+	return &Service{Config: c}
+}
 
 // CredentialsView is credentials without their password, with the providers that name them.
 type CredentialsView struct {

@@ -76,6 +76,36 @@ func (p *Providers) DeleteCredentials(_ context.Context, _, name string) error {
 	return nil
 }
 
+// Discover tells of one host; one labelled broken has another that does not answer.
+func (p *Providers) Discover(ctx context.Context, name string) (hypervisor.Discovery, error) {
+	d, err := p.Document(ctx, model.Ref{Kind: model.KindProvider, Name: name})
+	if err != nil {
+		return hypervisor.Discovery{}, err
+	}
+	out := hypervisor.Discovery{
+		Version: "libvirt 9.0.0",
+		Items: []hypervisor.Discovered{
+			{
+				Kind: hypervisor.FoundHost, Name: "host1", About: "qemu:///system", CPUs: 8, Memory: 32 << 30,
+				MemoryFree: 20 << 30, VMs: 3,
+			},
+			{
+				Kind: hypervisor.FoundStoragePool, In: "host1", Name: "default", About: "dir at /srv", Size: 100 << 30,
+				Free: 40 << 30,
+			},
+			{Kind: hypervisor.FoundStoragePool, In: "host1", Name: "fast", About: "zfs", Problem: "it is not started"},
+			{Kind: hypervisor.FoundBridge, In: "host1", Name: "br0", About: "eth0"},
+		},
+	}
+	if d.Metadata.Labels["broken"] != "" {
+		out.Left = map[hypervisor.DiscoveredKind]int{hypervisor.FoundBridge: 12}
+		out.Unseen = []hypervisor.HostState{{Host: "host2", Err: director.Errorf(
+			director.KindUnavailable, "apitest.discover", "host host2 does not answer within 15s").
+			WithHint("look at the host and at the network")}}
+	}
+	return out, nil
+}
+
 // TestProvider looks at nothing.
 func (p *Providers) TestProvider(ctx context.Context, name string) ([]hypervisor.Probe, error) {
 	d, err := p.Document(ctx, model.Ref{Kind: model.KindProvider, Name: name})
