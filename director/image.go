@@ -1,6 +1,9 @@
 package director
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ImageFile is a node image that was imported: a qcow2 that needs nothing else.
 type ImageFile struct {
@@ -32,8 +35,17 @@ type Signed struct {
 	Signature string `json:"signature"`
 }
 
-// ImageUpload is a file that arrives: of an image, or an archive of a release bundle. Its id is the SHA-256 that it shall have, so that everyone who has
-// the file finds its upload again.
+// Sum is the checksum that the line names; empty if it is no such line.
+func (s Signed) Sum() string {
+	const digits = 64
+	if len(s.Text) < digits || strings.Trim(s.Text[:digits], "0123456789abcdef") != "" {
+		return ""
+	}
+	return s.Text[:digits]
+}
+
+// ImageUpload is a file that arrives: of an image, or an archive of a release bundle. Its id is the SHA-256 that it
+// shall have, so that everyone who has the file finds its upload again.
 type ImageUpload struct {
 	ID     string
 	Name   string // of the file, for people
@@ -42,11 +54,13 @@ type ImageUpload struct {
 	By     string
 	// Release tells that the file is an archive of a release bundle.
 	Release bool
+	// Unchecked is whether the ID is not the checksum yet: the upload was begun without one, and not all has arrived.
+	Unchecked bool
 }
 
 // ImageRequest is what is known of a file before it is sent.
 type ImageRequest struct {
-	SHA256 string
+	SHA256 string // empty if the sender does not know it
 	Name   string
 	Size   int64
 	Format string // as the sender sees it; empty if it does not

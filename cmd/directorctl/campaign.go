@@ -66,7 +66,8 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 	var n wire.CampaignNew
 	var patch, cron, zone string
 	var open time.Duration
-	var wait bool
+	var wait, dry bool
+	form := formTable
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a campaign, with a frozen plan of each cluster", Args: exact("NAME"),
 		Long: "Make a campaign for the clusters that fit every flag of the selector. A frozen plan of each is " +
@@ -83,6 +84,9 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 			}
 			if cron != "" {
 				n.Window = &wire.CampaignWindow{Cron: cron, TimeZone: zone, ForSeconds: open.Seconds()}
+			}
+			if dry {
+				return a.previewCampaign(cmd.Context(), api, n, form)
 			}
 			c, err := api.CreateCampaign(cmd.Context(), n)
 			if err != nil {
@@ -120,6 +124,8 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 	f.StringVar(&zone, "window-zone", "", "time zone of --window (default UTC)")
 	f.DurationVar(&open, "window-for", 0, "how long the window stays open")
 	f.BoolVar(&wait, "wait", false, "wait until the plans are made")
+	f.BoolVar(&dry, "dry-run", false, "only show the clusters, and what the first 20 of them would get")
+	outputFlag(cmd, &form)
 	return cmd
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -101,4 +104,53 @@ func printWave(w io.Writer, c wire.Campaign, wave int) {
 			}
 		}
 	})
+}
+
+// mostLooks is how many clusters the director looks at in one preview.
+const mostLooks = 20
+
+// previewCampaign shows what a campaign would be for, and fails if it would be refused.
+func (a *planCommands) previewCampaign(
+	ctx context.Context, api *client.Client, n wire.CampaignNew, form string,
+) error {
+	v, err := api.PreviewCampaign(ctx, n, nil)
+	if err != nil {
+		return err
+	}
+	if len(v.Problems) == 0 {
+		var names []string
+		for _, c := range v.Clusters[:min(len(v.Clusters), mostLooks)] {
+			names = append(names, c.Name)
+		}
+		if v, err = api.PreviewCampaign(ctx, n, names); err != nil {
+			return err
+		}
+	}
+	if err := a.show(form, v, func() { printCampaignPreview(a.out, v) }); err != nil || len(v.Problems) == 0 {
+		return err
+	}
+	fields := make([]director.Field, len(v.Problems))
+	for i, p := range v.Problems {
+		fields[i] = director.Field{Path: p.Field, Msg: p.Message, Hint: p.Hint}
+	}
+	return director.Invalid("directorctl.campaign", "the campaign would be refused", fields)
+}
+
+func printCampaignPreview(w io.Writer, v wire.CampaignPreview) {
+	table(w, "CLUSTER WAVE RUNNING WOULD GET", func(row func(...string)) {
+		for _, c := range v.Clusters {
+			gets := ""
+			switch l := c.Look; {
+			case l == nil:
+			case len(l.Problems) > 0:
+				gets = "no plan: " + plain(l.Problems[0].Message)
+			case l.Steps == 0:
+				gets = "nothing to do"
+			default:
+				gets = plain(l.Summary)
+			}
+			row(c.Name, strconv.Itoa(c.Wave), c.Version, gets)
+		}
+	})
+	say(w, "%d clusters in %d waves; a cluster without a plan would be in none\n", len(v.Clusters), len(v.Waves))
 }

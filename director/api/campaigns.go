@@ -23,6 +23,10 @@ type Campaigns interface {
 	// Create makes a campaign for the clusters of the selector that the person may change. Its plans are made
 	// afterwards.
 	Create(ctx context.Context, by campaigns.Person, name string, spec director.CampaignSpec) (campaigns.View, error)
+	// Preview returns what a campaign would be for, and what each of the named clusters would get. Nothing is stored.
+	Preview(
+		ctx context.Context, by campaigns.Person, name string, spec director.CampaignSpec, look []string,
+	) (campaigns.Preview, error)
 	// Agree lets the plans of a wave start; conflict if the hash is not the wave's.
 	Agree(ctx context.Context, by campaigns.Person, id string, wave int, hash string) (campaigns.View, error)
 	// Pause lets no further plan start. No error if it is so already.
@@ -88,7 +92,50 @@ func (s *planRoutes) campaigns(api huma.API) {
 			}
 			return &created[wire.Campaign]{Location: prefixed("/campaigns/" + v.ID), Body: campaignOf(v, true)}, nil
 		})
+	type previewInput struct{ Body wire.CampaignPreviewRequest }
+	operation(s.server, api, ofSome(huma.Operation{
+		OperationID: "preview-campaign", Method: http.MethodPost, Path: "/campaign-previews", Tags: tags,
+		Summary: "Tell which clusters a campaign would be for, and what each would get",
+		Description: "The campaign may be half written: the answer has everything that it would be refused for. Of " +
+			"the named clusters, 20 at most, it has the plan that each would get now. Nothing is stored.",
+	}, ""), director.ActPlan, kindCluster,
+		func(ctx context.Context, a director.Actor, in *previewInput) (*body[wire.CampaignPreview], error) {
+			p, err := s.Campaigns.Preview(
+				ctx, personOf(a), in.Body.Campaign.Name, campaignSpec(in.Body.Campaign), in.Body.Look,
+			)
+			if err != nil {
+				return nil, err
+			}
+			return &body[wire.CampaignPreview]{previewOf(p)}, nil
+		})
 	s.campaignVerbs(api)
+}
+
+func previewOf(p campaigns.Preview) wire.CampaignPreview {
+	out := wire.CampaignPreview{
+		Clusters: make([]wire.CampaignForeseen, len(p.Clusters)), Waves: append([]int{}, p.Waves...),
+		Problems: fieldsOf(p.Problems),
+	}
+	for i, c := range p.Clusters {
+		out.Clusters[i] = wire.CampaignForeseen{
+			Name: c.Name, Project: c.Project, Version: c.Version, Wave: c.Wave, Busy: c.Busy,
+		}
+		if l := c.Look; l != nil {
+			out.Clusters[i].Look = &wire.CampaignLook{
+				Operation: string(l.Operation), Summary: l.Summary, Steps: l.Steps, Problems: fieldsOf(l.Problems),
+				Path: l.Path,
+			}
+		}
+	}
+	return out
+}
+
+func fieldsOf(fields []director.Field) []wire.ProblemField {
+	out := make([]wire.ProblemField, len(fields))
+	for i, f := range fields {
+		out[i] = wire.ProblemFieldOf(f)
+	}
+	return out
 }
 
 // campaignAgain answers with the campaign that a witness names.

@@ -64,7 +64,9 @@ type Config struct {
 	Changed func(was model.Stored, patch json.RawMessage) (model.Stored, error)
 	// May reports whether the person of the name may do the action on the object now; nil lets all. Starts ask it:
 	// between an agreement and the start of the last plan weeks may pass.
-	May   func(ctx context.Context, name string, a director.Action, o director.Object) (bool, error)
+	May func(ctx context.Context, name string, a director.Action, o director.Object) (bool, error)
+	// Look computes the plan that a cluster would get, or everything that there would be none for. Nothing is stored.
+	Look  func(ctx context.Context, cluster string, r plan.Request) (Look, error)
 	Lease time.Duration // how long a silent director keeps a campaign; 20 s if zero
 	Log   *slog.Logger
 }
@@ -120,13 +122,7 @@ const op = "campaigns.make"
 // one by one. Every problem is reported at once.
 func (s *Service) Create(ctx context.Context, by Person, name string, spec director.CampaignSpec) (View, error) {
 	spec = filled(spec)
-	problems := problemsOf(spec)
-	if strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > 100 ||
-		strings.ContainsFunc(name, unicode.IsControl) {
-		problems = append(problems, director.Field{
-			Path: "name", Msg: "is no name", Hint: "write a line of at most 100 characters that says what it is for",
-		})
-	}
+	problems := append(problemsOf(spec), nameProblems(name)...)
 	more, err := s.missing(ctx, spec.Target)
 	if err != nil {
 		return View{}, err
@@ -167,6 +163,16 @@ func (s *Service) Create(ctx context.Context, by Person, name string, spec direc
 	}
 	s.Wake()
 	return s.Get(ctx, by, c.ID)
+}
+
+func nameProblems(name string) []director.Field {
+	if strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > 100 ||
+		strings.ContainsFunc(name, unicode.IsControl) {
+		return []director.Field{{
+			Path: "name", Msg: "is no name", Hint: "write a line of at most 100 characters that says what it is for",
+		}}
+	}
+	return nil
 }
 
 func object(id string) string { return "Campaign/" + id }

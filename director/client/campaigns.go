@@ -28,6 +28,17 @@ func (c *planCalls) CreateCampaign(ctx context.Context, n wire.CampaignNew) (wir
 	return v, err
 }
 
+// PreviewCampaign tells which clusters a campaign would be for, and what those that are named would get.
+func (c *planCalls) PreviewCampaign(
+	ctx context.Context, n wire.CampaignNew, look []string,
+) (wire.CampaignPreview, error) {
+	var v wire.CampaignPreview
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/campaign-previews", body: wire.CampaignPreviewRequest{Campaign: n, Look: look},
+	}, &v)
+	return v, err
+}
+
 // AgreeCampaign lets the plans of a wave start. The hash is the wave's.
 func (c *planCalls) AgreeCampaign(ctx context.Context, id string, wave int, hash string) (wire.Campaign, error) {
 	return c.campaignVerb(ctx, id, "agree", wire.CampaignAgree{Wave: wave, Hash: hash})

@@ -7,6 +7,7 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/campaigns"
 	"github.com/director-kaas/kaas/director/clusters"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -47,11 +48,22 @@ func mayNow(db *store.Store) func(context.Context, string, director.Action, dire
 	}
 }
 
+// lookWith computes what a cluster would get from a campaign.
+func lookWith(p *planning.Service) func(context.Context, string, plan.Request) (campaigns.Look, error) {
+	return func(ctx context.Context, cluster string, r plan.Request) (campaigns.Look, error) {
+		v, err := p.Check(ctx, cluster, r)
+		return campaigns.Look{
+			Operation: v.Operation, Summary: v.Summary, Steps: v.Steps, Problems: v.Problems,
+		}, err
+	}
+}
+
 // startCampaigns begins to move campaigns on.
 func (d *Daemon) startCampaigns(ctx context.Context, db *store.Store) error {
 	d.campaigns = campaigns.New(campaigns.Config{
 		Store: db, Planning: d.services.planning, Clusters: candidates{d.services.clusters}, Documents: d.docs,
-		Difference: planning.Difference, Changed: planning.Changed, May: mayNow(db), Log: d.log,
+		Difference: planning.Difference, Changed: planning.Changed, May: mayNow(db), Look: lookWith(d.services.planning),
+		Log: d.log,
 	})
 	if err := d.campaigns.Start(ctx); err != nil {
 		return err

@@ -13,6 +13,9 @@ func (s *Service) BeginUpload(ctx context.Context, r director.ImageRequest) (dir
 	if r.Release {
 		return s.files.Begin(ctx, r) // its signature is in the archive
 	}
+	if r.SHA256 == "" {
+		r.SHA256 = r.Signed.Sum() // what is signed says it
+	}
 	if _, err := s.gate.Upload(director.ImageImport{
 		Upload: r.SHA256, Signed: r.Signed, Unsigned: r.Unsigned,
 	}); err != nil {

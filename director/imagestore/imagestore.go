@@ -78,6 +78,8 @@ type Store struct {
 	mu   sync.Mutex
 	room int64           // that running conversions have reserved
 	held map[string]bool // uploads that are being written or imported
+	// moved are the checksums of uploads that were begun without one, by their former ids.
+	moved map[string]string
 }
 
 var (
@@ -95,7 +97,7 @@ func Open(c Config) (*Store, error) {
 	if c.Free == nil {
 		c.Free = freeOf
 	}
-	s := &Store{Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now)}
+	s := &Store{Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now), moved: map[string]string{}}
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, broken(err)
 	}

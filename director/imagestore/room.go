@@ -72,7 +72,7 @@ func (s *Store) left() (int64, unfinished, error) {
 }
 
 // reserve makes the place of an upload, with as much of the disk as it will need. The caller holds beginning.
-func (s *Store) reserve(r Request) error {
+func (s *Store) reserve(r Request, unchecked bool) error {
 	left, sum, err := s.left()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Store) reserve(r Request) error {
 	if err := os.MkdirAll(s.path("uploads", r.SHA256), 0o700); err != nil {
 		return broken(err)
 	}
-	of := record{Name: r.Name, Size: r.Size, By: r.By, Release: r.Release}
+	of := record{Name: r.Name, Size: r.Size, By: r.By, Release: r.Release, Unchecked: unchecked}
 	if err := s.save("uploads/"+r.SHA256+"/record.json", of); err != nil {
 		return broken(err)
 	}

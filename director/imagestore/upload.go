@@ -22,14 +22,21 @@ type record struct {
 	By   string `json:"by"`
 	// Release tells that the file is an archive of a release bundle.
 	Release bool `json:"release,omitempty"`
+	// Unchecked uploads have a random id until all has arrived.
+	Unchecked bool `json:"unchecked,omitempty"`
 }
 
 const opUpload = "imagestore.upload"
 
-// Begin makes a place for the file, or returns the one that there is with what has arrived. Errors: invalid for a
+// Begin makes a place for the file, or returns the one that there is with what has arrived. A file without a checksum
+// gets a place of its own, which becomes that of its checksum when all has arrived: Write says so. Errors: invalid for a
 // request that is wrong, exhausted if there is no room, unavailable if the file would have to be converted and that is
 // not possible here.
 func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
+	unchecked := r.SHA256 == ""
+	if unchecked {
+		r.SHA256 = randomID()
+	}
 	if err := validate(r); err != nil {
 		return Upload{}, err
 	}
@@ -45,6 +52,12 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	defer s.beginning.Unlock()
 	u, err := s.Upload(r.SHA256)
 	if err == nil {
+		if u.Unchecked {
+			return Upload{}, director.Errorf(
+				director.KindConflict, opUpload, "%s is the id of an upload, and not a checksum", r.SHA256,
+			).
+				WithHint("give the checksum that sha256sum prints")
+		}
 		if u.Size != r.Size {
 			return Upload{}, director.Errorf(
 				director.KindConflict, opUpload,
@@ -63,7 +76,7 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	if director.KindOf(err) != director.KindNotFound {
 		return Upload{}, err
 	}
-	if err := s.reserve(r); err != nil {
+	if err := s.reserve(r, unchecked); err != nil {
 		return Upload{}, err
 	}
 	return s.Upload(r.SHA256)
@@ -110,6 +123,7 @@ func (s *Store) Upload(id string) (Upload, error) {
 	if !digest.MatchString(id) {
 		return Upload{}, none
 	}
+	id = s.movedTo(id)
 	var r record
 	err := s.load("uploads/"+id+"/record.json", &r)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +132,7 @@ func (s *Store) Upload(id string) (Upload, error) {
 	if err != nil {
 		return Upload{}, broken(err)
 	}
-	u := Upload{ID: id, Name: r.Name, Size: r.Size, By: r.By, Release: r.Release}
+	u := Upload{ID: id, Name: r.Name, Size: r.Size, By: r.By, Release: r.Release, Unchecked: r.Unchecked}
 	info, err := os.Stat(s.data(id))
 	if err == nil {
 		u.Offset = info.Size()
@@ -132,8 +146,18 @@ func (s *Store) data(id string) string { return s.path("uploads", id, "data") }
 
 // Write adds what r gives at the offset, which must be the upload's. What has arrived stays when r breaks off. Errors:
 // conflict if the offset is another one, or another request writes; invalid if more comes than was said, or if the
-// beginning shows that this is no disk image: the upload is gone then; unavailable if r broke off.
+// beginning shows that this is no disk image: the upload is gone then; unavailable if r broke off. With the end of an
+// upload that was begun without a checksum, the checksum is computed and becomes its id. If that was interrupted,
+// an empty piece at the end does it.
 func (s *Store) Write(ctx context.Context, id string, offset int64, r io.Reader) (Upload, error) {
+	u, err := s.write(ctx, id, offset, r)
+	if err != nil || !u.Unchecked || u.Offset < u.Size {
+		return u, err
+	}
+	return s.identify(ctx, u)
+}
+
+func (s *Store) write(ctx context.Context, id string, offset int64, r io.Reader) (Upload, error) {
 	release, err := s.hold(id)
 	if err != nil {
 		return Upload{}, err
@@ -237,6 +261,12 @@ func (s *Store) Take(id string) (path string, drop func() error, release func(),
 
 // arrived returns conflict if a part of the upload is missing.
 func arrived(u Upload) error {
+	if u.Unchecked && u.Offset == u.Size {
+		return director.Errorf(
+			director.KindConflict, opUpload, "the checksum of %s is not computed yet", nameOf(u, u.ID),
+		).
+			WithHint("send an empty piece at %d", u.Size)
+	}
 	if u.Offset == u.Size {
 		return nil
 	}

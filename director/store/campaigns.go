@@ -197,8 +197,19 @@ func (t *campaignTx) BusyInCampaigns(clusters []director.CampaignCluster) (map[s
 	if err := t.store.exclusive(t.db, lockCampaigns); err != nil {
 		return nil, dbError("store.campaign", "campaigns", err)
 	}
+	return busyInCampaigns(t.db, clusters)
+}
+
+// ClustersInCampaigns is BusyInCampaigns for those who only look: a campaign may be made right after.
+func (s *campaignStore) ClustersInCampaigns(
+	ctx context.Context, clusters []director.CampaignCluster,
+) (map[string]string, error) {
+	return busyInCampaigns(s.read.WithContext(ctx), clusters)
+}
+
+func busyInCampaigns(db *gorm.DB, clusters []director.CampaignCluster) (map[string]string, error) {
 	var rows []struct{ Name, UID, CampaignID string }
-	err := t.db.Raw(`SELECT m.name, m.uid, m.campaign_id FROM campaign_clusters AS m
+	err := db.Raw(`SELECT m.name, m.uid, m.campaign_id FROM campaign_clusters AS m
 		JOIN campaigns AS c ON c.id = m.campaign_id
 		WHERE c.ended_at = 0 AND m.skipped_at = 0 AND m.verdict NOT IN ?`,
 		[]director.CampaignVerdict{director.CampaignRefused, director.CampaignNothing}).Scan(&rows).Error

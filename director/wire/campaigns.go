@@ -123,3 +123,35 @@ type CampaignSkip struct {
 	Cluster string `json:"cluster" maxLength:"64"`
 	Reason  string `json:"reason" maxLength:"500" doc:"Why it is left out."`
 }
+
+// CampaignPreviewRequest asks what a campaign would be for.
+type CampaignPreviewRequest struct {
+	Campaign CampaignNew `json:"campaign"`
+	Look     []string    `json:"look,omitempty" maxItems:"20" doc:"Clusters whose plans are computed."`
+}
+
+// CampaignPreview is what a campaign would be for.
+type CampaignPreview struct {
+	Clusters []CampaignForeseen `json:"clusters" doc:"In the order in which they would be changed."`
+	Waves    []int              `json:"waves" doc:"How many clusters each wave would have, if each gets a plan."`
+	Problems []ProblemField     `json:"problems" doc:"Everything that the campaign would be refused for."`
+}
+
+// CampaignForeseen is a cluster that a campaign would be for.
+type CampaignForeseen struct {
+	Name    string        `json:"name"`
+	Project string        `json:"project,omitempty"`
+	Version string        `json:"version,omitempty" doc:"Of Kubernetes that is installed; absent for none."`
+	Wave    int           `json:"wave"`
+	Busy    string        `json:"busy,omitempty" doc:"Id of the campaign that has it."`
+	Look    *CampaignLook `json:"look,omitempty" doc:"What it would get, if that was asked for."`
+}
+
+// CampaignLook is the plan that a cluster would get, or why there would be none.
+type CampaignLook struct {
+	Operation string         `json:"operation,omitempty" doc:"Absent if there would be no plan."`
+	Summary   string         `json:"summary,omitempty"`
+	Steps     int            `json:"steps"`
+	Problems  []ProblemField `json:"problems"`
+	Path      []string       `json:"path,omitempty" doc:"Releases on the way, for a cluster that cannot go to the target at once."`
+}

@@ -11,7 +11,7 @@ const TypeUpload = "application/offset+octet-stream"
 
 // UploadRequest is what is known of a file before it is sent.
 type UploadRequest struct {
-	SHA256 string `json:"sha256" doc:"Of the whole file, 64 hexadecimal digits in lower case. It is the id of the upload." maxLength:"64"`
+	SHA256 string `json:"sha256,omitempty" doc:"Of the whole file, 64 hexadecimal digits in lower case. It is the id of the upload. Left out, the director computes it when all has arrived." maxLength:"64"`
 	Size   int64  `json:"size" doc:"Of the whole file, in bytes." minimum:"0"`
 	Name   string `json:"name,omitempty" doc:"Of the file, for people." maxLength:"255"`
 	Kind   string `json:"kind,omitempty" doc:"What the file is: an image, or an archive of a release bundle." enum:"image,release" default:"image"`
@@ -25,12 +25,14 @@ type UploadRequest struct {
 
 // Upload is a file that arrives.
 type Upload struct {
-	ID     string `json:"id" doc:"The SHA-256 that the whole file shall have."`
+	ID     string `json:"id" doc:"The SHA-256 that the whole file shall have. Of an upload that was begun without it a random id, until all has arrived."`
 	Name   string `json:"name,omitempty"`
 	Size   int64  `json:"size" doc:"Of the whole file, in bytes."`
 	Offset int64  `json:"offset" doc:"How much has arrived: the next piece begins here."`
 	By     string `json:"by,omitempty" doc:"Who began it."`
 	Kind   string `json:"kind" doc:"What the file is: image or release." enum:"image,release"`
+	// Unchecked uploads get their checksum as their id with the last piece.
+	Unchecked bool `json:"unchecked,omitempty" doc:"The id is not the checksum: not all has arrived yet."`
 }
 
 // Kinds of uploads.
@@ -129,7 +131,9 @@ func UploadOf(u director.ImageUpload) Upload {
 	if u.Release {
 		kind = UploadRelease
 	}
-	return Upload{ID: u.ID, Name: u.Name, Size: u.Size, Offset: u.Offset, By: u.By, Kind: kind}
+	return Upload{
+		ID: u.ID, Name: u.Name, Size: u.Size, Offset: u.Offset, By: u.By, Kind: kind, Unchecked: u.Unchecked,
+	}
 }
 
 // ImageFileOf converts a file; nil stays nil.
