@@ -34,6 +34,7 @@ type Config struct {
 	Database       string     `yaml:"database"`       // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
 	Listen         string     `yaml:"listen"`         // address of the API
 	RegistryListen string     `yaml:"registryListen"` // address of the registry
+	PeerAddress    string     `yaml:"peerAddress"`    // host:port of the API for other directors; listen if empty
 	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
 	Names          []string   `yaml:"names"`          // further names in the director's certificate
 	PublicURL      string     `yaml:"publicURL"`      // how browsers reach the director; https://ADDRESS:PORT if empty
@@ -195,6 +196,10 @@ func (c Config) checkAddresses(p *problems) {
 		if _, _, ok := strings.Cut(addr, ":"); !ok {
 			p.add(key, "such as :8443 or 10.0.0.5:8443", "%q is not an address to listen on", addr)
 		}
+	}
+	if host, port, err := net.SplitHostPort(c.PeerAddress); c.PeerAddress != "" &&
+		(err != nil || host == "" || port == "" || strings.ContainsAny(host, "/@ ")) {
+		p.add("peerAddress", "such as 192.0.2.11:8443", "%q is not where other directors reach this one", c.PeerAddress)
 	}
 	if c.Listen == c.RegistryListen {
 		p.add("registryListen", "another port", "is the same as listen")

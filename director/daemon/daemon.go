@@ -78,6 +78,7 @@ type Daemon struct {
 	docs         *documents.Service
 	services     services
 	backups      *backups.Service
+	peers        peerCalls
 	campaigns    *campaigns.Service
 	fencing      *fence.Service
 	people       *people.Service
@@ -174,6 +175,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if d.peers, err = d.openPeers(db, box, server, instance); err != nil {
+		return err
+	}
 	files, err := imagestore.Open(imagestore.Config{
 		Dir: d.path("images"), Log: d.log, Reserve: int64(d.cfg.ImageReserve), Uploads: d.cfg.ImageUploads,
 		UploadBytes: int64(d.cfg.ImageUploadsSize),
@@ -228,7 +232,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		bundles: bundles, types: hands.providers,
 		host: host, inventory: d.inventoryOf(db, env, server),
 		backups: d.backups,
-		logsOf:  logsOf, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
+		logsOf:  logsOf, peers: d.peers.ask, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
@@ -550,7 +554,7 @@ func (d *Daemon) startAPI(
 		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
-	server := api.NewServer(handler, identity.TLSConfig(), d.log)
+	server := api.NewServer(d.peers.answering(handler, d.services.journal), identity.TLSConfig(), d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
 	if err != nil {
 		stop()
@@ -563,6 +567,7 @@ func (d *Daemon) startAPI(
 	if a, err := netip.ParseAddrPort(d.addr.String()); err == nil {
 		d.apiAddr.Store(&a)
 	}
+	d.advertise(ctx, db, d.services.host)
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(listener, "", "") }()
 	d.onStop(func(ctx context.Context) error {

@@ -46,6 +46,7 @@ type parts struct {
 	host     string   // of this director
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
 	logsOf    func(instance string) bool
+	peers     journal.Peers // nil without peers
 	support   func(context.Context) archives.Support
 	audit     *audit.Service
 	backups   *backups.Service
@@ -73,7 +74,7 @@ func newServices(p parts) services {
 	files := archives.Files{Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host}
 	plans := journal.New(journal.Config{
 		Store: p.db, Engine: p.engine, Archives: files, PlanLife: time.Duration(p.cfg.PlanLife), LogPath: p.env.LogPath,
-		LogsOf: p.logsOf, Now: time.Now,
+		LogsOf: p.logsOf, Peers: p.peers, Now: time.Now,
 	})
 	places := snapshot.Bundles{Dirs: p.cfg.rules().Bundles, Imported: p.bundles.Path, Gate: p.env.Gate}
 	reader := snapshot.New(snapshot.Config{

@@ -4,6 +4,7 @@ package journal
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -42,6 +43,13 @@ type Archives interface {
 	Plan(ctx context.Context, id string) (plan.View, error)
 }
 
+// Peers asks the director with an instance for the logs that it has. Errors: unavailable if it does not answer.
+type Peers interface {
+	StepLog(ctx context.Context, instance, plan, step string, attempt int, offset int64) (io.ReadCloser, error)
+	LogLines(ctx context.Context, instance, plan string, q LogQuery) (LogWindow, error)
+	SearchLog(ctx context.Context, instance, plan string, q LogSearch) (Hits, error)
+}
+
 // Config is what New needs.
 type Config struct {
 	Store    *store.Store
@@ -53,7 +61,9 @@ type Config struct {
 	// LogsOf reports whether the run logs of the director with that instance are where ours are; nil for a director
 	// without peers.
 	LogsOf func(instance string) bool
-	Now    func() time.Time
+	// Peers is asked for logs that another director has; nil for a director that asks none.
+	Peers Peers
+	Now   func() time.Time
 }
 
 // Service shows plans. It is safe for concurrent use.

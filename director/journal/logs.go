@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -17,6 +18,49 @@ import (
 // StepLog opens the log of the step's attempt from a byte offset; attempt 0 is the latest. It ends where the file ends
 // now.
 func (s *Service) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
+	r, err := s.stepLog(ctx, id, step, attempt, offset)
+	if away, ok := s.away(err); ok {
+		return s.Peers.StepLog(ctx, away.by, id, step, away.attempt, offset)
+	}
+	return r, err
+}
+
+// awayError says which director has a log.
+type awayError struct {
+	by      string
+	attempt int
+}
+
+func (e awayError) Error() string { return "the log is with " + e.by }
+
+// away reports which director is to be asked for a log that is not here.
+func (s *Service) away(err error) (awayError, bool) {
+	away, ok := errors.AsType[awayError](err)
+	return away, ok && s.Peers != nil
+}
+
+// Local shows the logs that are on this director alone. It asks no other, so that no question goes round.
+type Local struct{ s *Service }
+
+// Local returns what is shown to other directors.
+func (s *Service) Local() Local { return Local{s} }
+
+// StepLog is Service.StepLog without other directors.
+func (l Local) StepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
+	return l.s.stepLog(ctx, id, step, attempt, offset)
+}
+
+// LogLines is Service.LogLines without other directors.
+func (l Local) LogLines(ctx context.Context, id string, q LogQuery) (LogWindow, error) {
+	return l.s.logLines(ctx, id, q)
+}
+
+// SearchLog is Service.SearchLog without other directors.
+func (l Local) SearchLog(ctx context.Context, id string, q LogSearch) (Hits, error) {
+	return l.s.searchLog(ctx, id, q)
+}
+
+func (s *Service) stepLog(ctx context.Context, id, step string, attempt int, offset int64) (io.ReadCloser, error) {
 	if _, _, err := s.Store.Progress(ctx, id); err != nil {
 		return nil, err
 	}
@@ -68,14 +112,13 @@ func (s *Service) logElsewhere(ctx context.Context, id, stepID string, attempt i
 	}
 	for _, e := range events {
 		if e.Kind == plan.Started && e.Step == stepID && e.Attempt == attempt && e.By != "" && !s.LogsOf(e.By) {
-			return director.Errorf(
-				director.KindNotFound, "journal.log",
-				"the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By,
-			).
-				WithHint(
-					"ask that director, or let the directors have the directory runs in common: " +
-						"docs/operate/high-availability.md",
-				)
+			return &director.Error{
+				Kind: director.KindNotFound, Op: "journal.log",
+				Msg: fmt.Sprintf("the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By),
+				Hint: "ask that director, or let the directors have the directory runs in common: " +
+					"docs/operate/high-availability.md",
+				Err: awayError{e.By, attempt},
+			}
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ type Hits struct {
 func (s *Service) openLog(
 	ctx context.Context, id, step string, attempt int,
 ) (f *os.File, n int, grows bool, err error) {
-	r, err := s.StepLog(ctx, id, step, attempt, 0)
+	r, err := s.stepLog(ctx, id, step, attempt, 0)
 	if err != nil {
 		return nil, 0, false, err
 	}
@@ -95,6 +95,15 @@ func (s *Service) openLog(
 
 // LogLines returns a window of a step's log.
 func (s *Service) LogLines(ctx context.Context, id string, q LogQuery) (LogWindow, error) {
+	w, err := s.logLines(ctx, id, q)
+	if away, ok := s.away(err); ok {
+		q.Attempt = away.attempt
+		return s.Peers.LogLines(ctx, away.by, id, q)
+	}
+	return w, err
+}
+
+func (s *Service) logLines(ctx context.Context, id string, q LogQuery) (LogWindow, error) {
 	f, attempt, grows, err := s.openLog(ctx, id, q.Step, q.Attempt)
 	w := LogWindow{Attempt: attempt, Growing: grows, Next: 1}
 	if err != nil || f == nil {
@@ -141,6 +150,15 @@ func record(line []byte) json.RawMessage {
 // SearchLog returns lines of a step's log that fit, in order. A search that takes long ends before its time, and says
 // where to continue.
 func (s *Service) SearchLog(ctx context.Context, id string, q LogSearch) (Hits, error) {
+	hits, err := s.searchLog(ctx, id, q)
+	if away, ok := s.away(err); ok {
+		q.Attempt = away.attempt
+		return s.Peers.SearchLog(ctx, away.by, id, q)
+	}
+	return hits, err
+}
+
+func (s *Service) searchLog(ctx context.Context, id string, q LogSearch) (Hits, error) {
 	f, attempt, _, err := s.openLog(ctx, id, q.Step, q.Attempt)
 	out := Hits{Attempt: attempt}
 	if err != nil || f == nil {

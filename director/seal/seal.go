@@ -7,6 +7,8 @@ package seal
 
 import (
 	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +68,12 @@ func Open(path string, create bool) (*Box, error) {
 	}
 	return nil, director.Errorf(director.KindInvalid, op, "%s does not hold one age X25519 key", path).
 		WithHint("put the right file back from a backup; its one line that is no comment begins with AGE-SECRET-KEY-1")
+}
+
+// Derive returns a key for one purpose, which everyone with the sealing key computes and nobody else. It says nothing
+// of the sealing key, nor of keys for other purposes (HKDF-SHA256, RFC 5869).
+func (b *Box) Derive(purpose string) ([]byte, error) {
+	return hkdf.Key(sha256.New, []byte(b.identity.String()), nil, "director/"+purpose, sha256.Size)
 }
 
 // Public returns the public half of the key, by which people can tell keys apart.

@@ -6,6 +6,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 )
 
@@ -68,12 +69,38 @@ func (t *planTx) Stop(planID string) error {
 func (s *planStore) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
 	err := s.retried(ctx, func() error {
 		return s.write.WithContext(ctx).
-			Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds) VALUES (?, ?, ?, ?, 1)
+			Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds, address) VALUES (?, ?, ?, ?, 1, ?)
 			ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at,
-				seen_at = excluded.seen_at, binds = 1`,
-				instance, host, micros(started), micros(now)).Error
+				seen_at = excluded.seen_at, binds = 1, address = excluded.address`,
+				instance, host, micros(started), micros(now), s.address()).Error
 	})
 	return dbError("store.beat", "instance "+instance, err)
+}
+
+// Advertise has the signs of life say where other directors reach this one.
+func (s *planStore) Advertise(address string) { s.advertised.Store(&address) }
+
+func (s *planStore) address() string {
+	if a := s.advertised.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+// Peer returns where the director with the instance says that it can be reached, and its host. The address is empty if
+// it does not say. Errors: not_found if no such director gives signs of life.
+func (s *planStore) Peer(ctx context.Context, instance string) (address, host string, err error) {
+	var rows []struct{ Address, Host string }
+	err = s.read.WithContext(ctx).Raw(
+		"SELECT address, host FROM instances WHERE id = ? AND seen_at > 0", instance,
+	).Scan(&rows).Error
+	if err != nil {
+		return "", "", dbError("store.peer", "instance "+instance, err)
+	}
+	if len(rows) == 0 {
+		return "", "", director.Errorf(director.KindNotFound, "store.peer", "no director %s is there", instance)
+	}
+	return rows[0].Address, rows[0].Host, nil
 }
 
 // Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of

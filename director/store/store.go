@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -40,8 +41,8 @@ type Store struct {
 
 func newStore(db *database) *Store {
 	return &Store{
-		db, &documentStore{db}, &planStore{db}, &machineStore{db}, &userStore{db}, &scheduleStore{db}, &trailStore{db},
-		&campaignStore{db}, &hookStore{db},
+		db, &documentStore{db}, &planStore{database: db}, &machineStore{db}, &userStore{db}, &scheduleStore{db},
+		&trailStore{db}, &campaignStore{db}, &hookStore{db},
 	}
 }
 
@@ -61,7 +62,10 @@ type database struct {
 type documentStore struct{ *database }
 
 // planStore keeps plans with their events, what holds them up, and outer orchestrators' phases.
-type planStore struct{ *database }
+type planStore struct {
+	*database
+	advertised atomic.Pointer[string] // where other directors reach this one
+}
 
 // machineStore keeps the ledger of VMs, their disks and the providers' images.
 type machineStore struct{ *database }
