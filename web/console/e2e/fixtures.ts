@@ -61,12 +61,21 @@ export async function write(editor: Locator, text: string): Promise<void> {
   await editor.press('Delete')
   await editor.page().keyboard.insertText(text)
   // The editor takes what was typed a moment later, and has kept it as a draft then.
-  await editor
-    .page()
-    .waitForFunction(
-      (wanted) => Object.values(localStorage).some((draft: string) => draft.includes(wanted)),
-      JSON.stringify(text).slice(1, -1),
-    )
+  await editor.page().waitForFunction(async (wanted) => {
+    const db = await new Promise<IDBDatabase>((resolve, reject) => {
+      const request = indexedDB.open('director', 1)
+      request.onupgradeneeded = () => request.transaction?.abort() // the console makes it
+      request.onsuccess = () => resolve(request.result)
+      request.onerror = () => reject(new Error('there is none yet'))
+    }).catch(() => undefined)
+    if (!db) return false
+    const all = await new Promise<{ text: string }[]>((resolve) => {
+      const got = db.transaction('drafts').objectStore('drafts').getAll()
+      got.onsuccess = () => resolve(got.result as { text: string }[])
+    })
+    db.close()
+    return all.some((draft) => draft.text.includes(wanted))
+  }, text)
 }
 
 // accessible fails for anything that axe finds on the page. A colour that is still changing is none that anyone reads,

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { accessible, expect, login, picture, test } from './fixtures'
@@ -65,4 +66,34 @@ test('what is no image is refused, and says so', async ({ page, director }) => {
   await page.locator('#image-reason').fill('it is a test')
   await page.getByRole('button', { name: 'Import' }).click()
   await expect(page.getByRole('alert')).toContainText(/image/)
+})
+
+test('the director computes the checksum of a file that was sent without one, and a person compares it', async ({
+  page,
+  director,
+}) => {
+  const image = nodeImage()
+  const sum = createHash('sha256').update(readFileSync(image)).digest('hex')
+  await login(page, director, '/images/import')
+  const send = async () => {
+    await page.locator('#image-file').setInputFiles(image)
+    await page.getByLabel('Trust').selectOption('unsigned')
+    await page.locator('#image-reason').fill('it is a test')
+    await page.getByLabel('Checksum', { exact: true }).selectOption('after')
+    await page.getByRole('button', { name: 'Import', exact: true }).click()
+    await expect(page.getByText(sum)).toBeVisible()
+  }
+  await send()
+  await page.getByLabel('What its publisher says').fill('0'.repeat(64))
+  await expect(page.getByText('It is another one')).toBeVisible()
+  await expect(page.getByRole('button', { name: 'It is right: import' })).toBeDisabled()
+  await accessible(page)
+  await picture(page, 'image-compare')
+  await page.getByRole('button', { name: 'Throw the file away' }).click()
+  await expect(page.getByText(sum)).toBeHidden()
+  await send()
+  await page.getByLabel('What its publisher says').fill(`${sum}  node.qcow2`)
+  await expect(page.getByText('It is the same.')).toBeVisible()
+  await page.getByRole('button', { name: 'It is right: import' }).click()
+  await expect(page.getByText('The image is on the director.')).toBeVisible({ timeout: 180_000 })
 })

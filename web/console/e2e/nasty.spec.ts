@@ -35,6 +35,7 @@ test('a browser that stores nothing can be used', async ({ page, director }) => 
   await login(page, director, '/clusters/new')
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
   await page.getByLabel('Name', { exact: true }).fill('kept-here')
+  await expect(page.getByText('This browser stores nothing.')).toBeVisible()
   await page.getByRole('link', { name: /^Next/ }).click()
   await page.getByRole('link', { name: 'Back', exact: true }).click()
   await expect(page.getByLabel('Name', { exact: true })).toHaveValue('kept-here')

@@ -74,3 +74,16 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   await accessible(page)
   expect(director.ctl('get', 'clusters')).toContain('shop')
 })
+
+test('a new provider is stored on the way, and its pools are chosen', async ({ page, director }) => {
+  await login(page, director, '/clusters/new?step=provider')
+  await page.getByLabel('Describe a new one').check()
+  await page.getByLabel('Name', { exact: true }).fill('rack2')
+  await page.getByRole('button', { name: 'Store this provider, and look at what it has' }).click()
+  await expect(page.getByText('The choices are what rack2 has')).toBeVisible()
+  const pool = page.getByLabel('Storage pool')
+  await expect(pool).toHaveJSProperty('tagName', 'SELECT')
+  await expect(pool.locator('option', { hasText: 'free' })).toHaveCount(1)
+  await accessible(page)
+  await picture(page, 'new-cluster-discovery')
+})

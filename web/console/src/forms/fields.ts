@@ -1,4 +1,5 @@
 // The fields of the forms, by kind. A form has what most people change; the text next to it has everything.
+import type { FoundKind } from './found'
 import { get, type Path, type Value } from './tree'
 import type { Kind } from './kinds'
 
@@ -9,6 +10,8 @@ export interface Field {
   type?: 'text' | 'number' | 'choice'
   options?: [value: string, text: string][]
   of?: Kind // names a document of this kind
+  found?: FoundKind // names something that the provider has
+  place?: Path // where the document says in what that has to be
   empty?: string // what holds where it is left out
   when?: (text: string, kind: Kind) => boolean
 }
@@ -32,7 +35,14 @@ export const fields: Partial<Record<Kind, Field[]>> = {
       when: libvirt,
     },
     { path: ['spec', 'libvirt', 'hosts', 0, 'name'], label: 'Name of the host', when: libvirt },
-    { path: ['spec', 'libvirt', 'hosts', 0, 'pool'], label: 'Storage pool', empty: 'default', when: libvirt },
+    {
+      path: ['spec', 'libvirt', 'hosts', 0, 'pool'],
+      label: 'Storage pool',
+      empty: 'default',
+      when: libvirt,
+      found: 'storage_pool',
+      place: ['spec', 'libvirt', 'hosts', 0, 'name'],
+    },
     { path: v('url'), label: 'Address of the vCenter', help: 'Such as https://vcenter.example.org/sdk', when: vsphere },
     { path: v('credentials'), label: 'Name of its credentials', help: 'They are set apart, below.', when: vsphere },
     {
@@ -41,11 +51,31 @@ export const fields: Partial<Record<Kind, Field[]>> = {
       help: 'Only if no authority that the director knows has signed it.',
       when: vsphere,
     },
-    { path: v('datacenter'), label: 'Datacenter', when: vsphere },
-    { path: v('cluster'), label: 'Cluster of hosts', when: vsphere },
-    { path: ['spec', 'vsphere', 'datastores', 0], label: 'Datastore', when: vsphere },
-    { path: v('folder'), label: 'Folder of VMs', empty: "the datacenter's own", when: vsphere },
-    { path: v('resourcePool'), label: 'Resource pool', empty: "the cluster's own", when: vsphere },
+    { path: v('datacenter'), label: 'Datacenter', when: vsphere, found: 'datacenter' },
+    { path: v('cluster'), label: 'Cluster of hosts', when: vsphere, found: 'cluster', place: v('datacenter') },
+    {
+      path: ['spec', 'vsphere', 'datastores', 0],
+      label: 'Datastore',
+      when: vsphere,
+      found: 'datastore',
+      place: v('datacenter'),
+    },
+    {
+      path: v('folder'),
+      label: 'Folder of VMs',
+      empty: "the datacenter's own",
+      when: vsphere,
+      found: 'folder',
+      place: v('datacenter'),
+    },
+    {
+      path: v('resourcePool'),
+      label: 'Resource pool',
+      empty: "the cluster's own",
+      when: vsphere,
+      found: 'resource_pool',
+      place: v('datacenter'),
+    },
   ],
   Network: [
     { path: ['metadata', 'name'], label: 'Name' },
@@ -62,8 +92,8 @@ export const fields: Partial<Record<Kind, Field[]>> = {
         ['portgroup', 'portgroup: of vSphere'],
       ],
     },
-    { path: ['spec', 'bridge'], label: 'Bridge', when: is(['spec', 'mode'], 'bridge') },
-    { path: ['spec', 'portGroup'], label: 'Port group', when: is(['spec', 'mode'], 'portgroup') },
+    { path: ['spec', 'bridge'], label: 'Bridge', found: 'bridge', when: is(['spec', 'mode'], 'bridge') },
+    { path: ['spec', 'portGroup'], label: 'Port group', found: 'port_group', when: is(['spec', 'mode'], 'portgroup') },
     { path: ['spec', 'cidr'], label: 'Range', help: 'Such as 10.88.0.0/24' },
     { path: ['spec', 'gateway'], label: 'Gateway', empty: 'the first address of the range' },
     { path: ['spec', 'pool', 'from'], label: 'First address for nodes' },

@@ -1,4 +1,5 @@
 import {
+  Button,
   FormGroup,
   FormHelperText,
   FormSelect,
@@ -7,7 +8,9 @@ import {
   HelperTextItem,
   TextInput,
 } from '@patternfly/react-core'
+import { useState } from 'react'
 import type { Field } from './fields'
+import { choices, foundWords, has, type Found } from './found'
 import type { Kind } from './kinds'
 import type { Mark } from './places'
 import { get, partOf, set, type Value } from './tree'
@@ -19,10 +22,11 @@ interface FormFieldsProps {
   names: (kind: Kind) => string[] // of documents that a field may name
   marks: Mark[]
   edit: (text: string) => void
+  found?: Found[] // what the provider has
 }
 
 // FormFields edit the text. They keep nothing themselves: what they show is what the text says.
-export function FormFields({ kind, fields, text, names, marks, edit }: FormFieldsProps) {
+export function FormFields({ kind, fields, text, names, marks, edit, found }: FormFieldsProps) {
   const name = partOf(text, kind)?.name ?? ''
   return fields
     .filter((f) => !f.when || f.when(text, kind))
@@ -34,6 +38,7 @@ export function FormFields({ kind, fields, text, names, marks, edit }: FormField
           key={pointer}
           id={`${kind}${pointer}`}
           of={f.of ? { ...f, type: 'choice', options: names(f.of).map((n) => [n, n]) } : f}
+          found={f.found && found && choices(found, f.found, f.place && String(get(text, kind, f.place) ?? ''))}
           value={get(text, kind, f.path)}
           wrong={wrong}
           // A name that is cleared to be typed again keeps its place.
@@ -48,8 +53,12 @@ interface OneFieldProps {
   of: Field
   value: Value | undefined
   wrong: Mark[]
+  found?: [value: string, text: string][]
   change: (value: Value | undefined) => void
 }
+
+// another is the choice to type a name. It is no name itself.
+const another = ' another'
 
 // typed is what a person has typed, as the document has it: a number where the field is one.
 export function typed(of: Pick<Field, 'type' | 'options'>, text: string): Value | undefined {
@@ -58,10 +67,13 @@ export function typed(of: Pick<Field, 'type' | 'options'>, text: string): Value 
   return number && /^\d+$/.test(text) ? Number(text) : text
 }
 
-function OneField({ id, of, value, wrong, change }: OneFieldProps) {
+function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
+  const [typing, setTyping] = useState(false)
   const shown = value === undefined ? '' : String(value)
   const validated = wrong.length > 0 ? 'error' : 'default'
   const known = of.options?.some(([v]) => v === shown)
+  const offered = found && found.length > 0 ? found : undefined
+  const missing = offered && shown !== '' && !has(offered, shown)
   return (
     <FormGroup label={of.label} fieldId={id}>
       {of.type === 'choice' ? (
@@ -76,6 +88,21 @@ function OneField({ id, of, value, wrong, change }: OneFieldProps) {
           {of.options?.map(([v, text]) => (
             <FormSelectOption key={v} value={v} label={text} />
           ))}
+        </FormSelect>
+      ) : offered && !typing ? (
+        <FormSelect
+          id={id}
+          value={shown}
+          validated={validated}
+          aria-describedby={`${id}-help`}
+          onChange={(_, v) => (v === another ? setTyping(true) : change(typed(of, v)))}
+        >
+          {!offered.some(([v]) => v === shown) && shown !== '' && <FormSelectOption value={shown} label={shown} />}
+          {(of.empty !== undefined || shown === '') && <FormSelectOption value="" label={of.empty ?? 'Choose'} />}
+          {offered.map(([v, text]) => (
+            <FormSelectOption key={v} value={v} label={text} />
+          ))}
+          <FormSelectOption value={another} label="Type another name" />
         </FormSelect>
       ) : (
         <TextInput
@@ -98,6 +125,18 @@ function OneField({ id, of, value, wrong, change }: OneFieldProps) {
               {m.hint && ` – ${m.hint}`}
             </HelperTextItem>
           ))}
+          {wrong.length === 0 && missing && of.found && (
+            <HelperTextItem variant="warning">
+              The provider shows no {foundWords[of.found][0]} of this name.
+            </HelperTextItem>
+          )}
+          {wrong.length === 0 && typing && (
+            <HelperTextItem>
+              <Button variant="link" isInline onClick={() => setTyping(false)}>
+                Choose from what was found
+              </Button>
+            </HelperTextItem>
+          )}
           {wrong.length === 0 && of.help && <HelperTextItem>{of.help}</HelperTextItem>}
         </HelperText>
       </FormHelperText>

@@ -54,6 +54,11 @@ export function partOf(text: string, kind: string, name?: string): Part | undefi
   return read(text).find((p) => p.kind === kind && (name === undefined || p.name === name))
 }
 
+// only is the text with the documents of one kind alone.
+export function only(text: string, kind: string): string {
+  return partsOf(text).reduce((t, p) => (p.kind === kind || p.kind === '' ? t : remove(t, p.kind)), text)
+}
+
 // get returns what is at the path: a scalar as it is, the length of a list, or undefined.
 export function get(text: string, kind: string, path: Path): Value | undefined {
   const part = partOf(text, kind)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { hash } from './hash'
-import { send, type Sender } from './upload'
+import { compared, send, type Sender } from './upload'
 
 const size = 40 << 20
 const file = new Blob([new Uint8Array(size)])
@@ -70,4 +70,31 @@ test('hash reads a file piece by piece', async () => {
   expect(await hash(new Blob([]), () => undefined)).toBe(
     'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
   )
+})
+
+test('a checksum is compared as people paste it', () => {
+  const sum = 'ab'.repeat(32)
+  expect(compared(sum, '')).toBe('nothing')
+  for (const same of [sum, ` ${sum.toUpperCase()} `, `${sum}  node.qcow2`, `sha256:${sum}`]) {
+    expect(compared(sum, same), same).toBe('same')
+  }
+  for (const other of ['ab', 'cd'.repeat(32), `${sum}0`]) expect(compared(sum, other), other).toBe('other')
+})
+
+test('a director that died before it computed the checksum is asked for it with an empty piece', async () => {
+  const file = new Blob(['abc'])
+  const pieces: number[] = []
+  const id = await send(
+    file,
+    {
+      begin: () => Promise.resolve({ id: 'r', size: 3, offset: 3, unchecked: true }),
+      add: (_, offset, piece) => {
+        pieces.push(offset, piece.size)
+        return Promise.resolve({ id: 'sum', size: 3, offset: 3 })
+      },
+      wait: () => Promise.resolve(),
+    },
+    () => undefined,
+  )
+  expect([id, ...pieces]).toEqual(['sum', 3, 0])
 })

@@ -37,6 +37,16 @@ export async function send(
       upload = await sender.begin()
     }
   }
+  // A director that died after the last piece has not computed the checksum yet.
+  if (upload.unchecked) upload = await sender.add(upload.id, upload.offset, file.slice(0, 0))
   sent(file.size)
   return upload.id
+}
+
+// compared says how a checksum that a person pasted compares with the one that was computed. A line of sha256sum will
+// do.
+export function compared(sum: string, pasted: string): 'nothing' | 'same' | 'other' {
+  const digits = /^(?:sha256:)?([0-9a-f]{64})(?![0-9a-f])/i.exec(pasted.trim())?.[1]
+  if (pasted.trim() === '') return 'nothing'
+  return digits?.toLowerCase() === sum ? 'same' : 'other'
 }

@@ -4,11 +4,10 @@ import { lazy, Suspense, useState } from 'react'
 import { useSearchParams } from 'react-router'
 import { api, json } from '../api/client'
 import { problemOf } from '../api/problem'
-import { readDraft, writeDraft } from '../forms/draft'
+import type { Draft } from '../forms/drafts'
 import { kinds, type Kind } from '../forms/kinds'
 import { imageDocument, templates } from '../forms/templates'
 import { Actions } from '../ui/actions'
-import { Alert } from '../ui/alert'
 import { Beside } from '../ui/beside'
 import { Command } from '../ui/command'
 import { Answer, Page } from '../ui/page'
@@ -16,7 +15,9 @@ import { ProblemAlert } from '../ui/problem'
 import { save } from '../ui/save'
 import { Time } from '../ui/time'
 import { Done, Outcome, send, useDryRun, type Applied } from './applied'
+import { DocumentForm, hasForm } from './documentForm'
 import { readDocument } from './documentText'
+import { DraftNotes, useDraft, WithDraft } from './draft'
 
 const Editor = lazy(() => import('../forms/editor'))
 
@@ -31,7 +32,12 @@ export default function Apply() {
   const kubernetes = params.get('kubernetes') ?? ''
   if (template === 'Image' && /^[0-9a-f]{64}$/.test(sha256) && /^v?[0-9.]+$/.test(kubernetes)) {
     return (
-      <Form key={sha256} title="New Image" draft={`new/Image/${sha256}`} from={imageDocument(sha256, kubernetes)} />
+      <Form
+        key={sha256}
+        title="New Image"
+        draft={`new/Image/${sha256}/${kubernetes}`}
+        from={imageDocument(sha256, kubernetes)}
+      />
     )
   }
   return (
@@ -40,6 +46,7 @@ export default function Apply() {
       title={template ? `New ${template}` : 'New documents'}
       draft={`new/${template ?? ''}`}
       from={template ? templates[template] : ''}
+      kind={template}
     />
   )
 }
@@ -64,6 +71,7 @@ function Existing({ kind, name }: { kind: Kind; name: string }) {
           from={doc.text}
           etag={doc.etag}
           of={{ kind, name }}
+          kind={kind}
         />
       )}
     </Answer>
@@ -77,11 +85,16 @@ interface FormProps {
   above?: { to: string; text: string }[]
   etag?: string // of the document that is changed
   of?: { kind: Kind; name: string }
+  kind?: Kind // of the document that there is a form for
 }
 
-function Form({ title, draft, from, above, etag: began, of }: FormProps) {
+function Form(props: FormProps) {
+  return <WithDraft name={props.draft}>{(left) => <FormWith {...props} left={left} />}</WithDraft>
+}
+
+function FormWith({ title, draft, from, above, etag: began, of, kind, left }: FormProps & { left: Draft | undefined }) {
   const queries = useQueryClient()
-  const [left] = useState(() => readDraft(draft))
+  const keeping = useDraft(draft, left)
   const [text, setText] = useState(left?.text ?? from)
   const [etag, setEtag] = useState(left ? left.etag : began)
   const [restored, setRestored] = useState(text !== from)
@@ -94,7 +107,8 @@ function Form({ title, draft, from, above, etag: began, of }: FormProps) {
     setText(now)
     setEtag(version)
     setDone(undefined)
-    writeDraft(draft, now === from ? undefined : { text: now, etag: version })
+    if (now === from) keeping.drop()
+    else keeping.write({ text: now, etag: version })
   }
   const startAgain = () => {
     edit(from, began)
@@ -105,7 +119,7 @@ function Form({ title, draft, from, above, etag: began, of }: FormProps) {
     setFailed(undefined)
     try {
       setDone(await send(text, false, etag))
-      writeDraft(draft, undefined)
+      keeping.drop()
       setTheirs(undefined)
       if (of) setEtag((await readDocument(of.kind, of.name)).etag)
       void queries.invalidateQueries({ predicate: (q) => q.queryKey[0] === 'get' })
@@ -120,22 +134,25 @@ function Form({ title, draft, from, above, etag: began, of }: FormProps) {
   return (
     <Page title={title} above={above}>
       <div className="stack">
-        {restored && (
-          <Alert
-            isInline
-            variant="info"
-            title="This is the draft that you left here."
-            actionLinks={
-              <Button variant="link" isInline onClick={startAgain}>
-                Start again
-              </Button>
-            }
-          />
-        )}
-        <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
-          <Editor text={text} onChange={edit} marks={marks} label={title} />
-        </Suspense>
-        <p className="hint">Escape and then Tab leaves the editor by keyboard.</p>
+        <DraftNotes
+          of={keeping}
+          left={restored ? left : undefined}
+          mine={{ text, etag }}
+          again={startAgain}
+          take={(d) => {
+            setText(d.text)
+            setEtag(d.etag)
+          }}
+        />
+        <div className={hasForm(kind) ? 'split' : undefined}>
+          {kind && hasForm(kind) && <DocumentForm kind={kind} text={text} marks={marks} edit={(now) => edit(now)} />}
+          <div className="stack">
+            <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
+              <Editor text={text} onChange={edit} marks={marks} label={title} />
+            </Suspense>
+            <p className="hint">Escape and then Tab leaves the editor by keyboard.</p>
+          </div>
+        </div>
         {theirs && of && (
           <Theirs
             of={of}

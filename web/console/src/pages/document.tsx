@@ -7,6 +7,7 @@ import { kinds } from '../forms/kinds'
 import { Ask, AskButton } from '../ui/ask'
 import { Command } from '../ui/command'
 import { Nothing, Page } from '../ui/page'
+import { DiscoveryCard } from './discovery'
 import { DocumentText, readDocument } from './documentText'
 
 export default function DocumentPage() {
@@ -54,7 +55,10 @@ export default function DocumentPage() {
         )
       }
     >
-      <DocumentText kind={kind} name={name} />
+      <div className="stack">
+        <DocumentText kind={kind} name={name} />
+        {kind === 'Provider' && <DiscoveryCard provider={name} />}
+      </div>
     </Page>
   )
 }

@@ -2,10 +2,8 @@ import { Button, Card, CardBody, CardTitle, Label, Nav, NavItem, NavList, Spinne
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react'
 import { Link } from 'react-router'
-import { client, json, list } from '../api/client'
-import { must } from '../api/must'
-import { readDraft, writeDraft } from '../forms/draft'
-import { beginning, grounds, type Known } from '../forms/first'
+import type { Draft } from '../forms/drafts'
+import { beginning, type Known } from '../forms/first'
 import type { Mark } from '../forms/places'
 import { broken, lineOf, partOf } from '../forms/tree'
 import { Actions } from '../ui/actions'
@@ -18,6 +16,8 @@ import { save } from '../ui/save'
 import { useFilters } from '../ui/url'
 import { Outcome, send, useDryRun } from './applied'
 import { usePlan } from './cluster'
+import { DraftNotes, useDraft, WithDraft } from './draft'
+import { knownDocuments } from './known'
 import { ClusterStep, GroundStep } from './newClusterSteps'
 
 const Editor = lazy(() => import('../forms/editor'))
@@ -31,32 +31,23 @@ const steps = [
   { key: 'review', title: 'Look at it, and store it', kinds: [] },
 ] as const
 
-async function known(): Promise<Known> {
-  const names = await Promise.all(
-    grounds.map(async (kind) => {
-      const answer = await must(
-        client.GET('/documents/{kind}', { params: { path: { kind }, query: { limit: 200, fields: ['name'] } } }),
-      )
-      return [kind, list(json(answer).items).map((d) => d.name)] as const
-    }),
-  )
-  return Object.fromEntries(names) as Known
-}
-
 // NewCluster leads from a hypervisor to a cluster. Its only state is the text of the documents.
 export default function NewCluster() {
-  const asked = useQuery({ queryKey: ['new cluster', 'known'], queryFn: known, staleTime: 0, gcTime: 0 })
+  const asked = useQuery({ queryKey: ['new cluster', 'known'], queryFn: knownDocuments, staleTime: 0, gcTime: 0 })
   return (
     <Page title="New cluster" above={[{ to: '/clusters', text: 'Clusters' }]}>
-      <Answer of={asked}>{(k) => <Wizard known={k} />}</Answer>
+      <Answer of={asked}>
+        {(k) => <WithDraft name={draft}>{(left) => <Wizard known={k} left={left} />}</WithDraft>}
+      </Answer>
     </Page>
   )
 }
 
-function Wizard({ known }: { known: Known }) {
+function Wizard({ known, left }: { known: Known; left: Draft | undefined }) {
+  const keeping = useDraft(draft, left)
   const filters = useFilters()
   const [from] = useState(() => beginning(known))
-  const [text, setText] = useState(() => readDraft(draft)?.text ?? from)
+  const [text, setText] = useState(left?.text ?? from)
   const [restored, setRestored] = useState(text !== from)
   const { checked, marks, current } = useDryRun(text)
   const first = steps.findIndex((s) => s.kinds.some((k) => k === 'Cluster' || known[k].length === 0))
@@ -65,7 +56,8 @@ function Wizard({ known }: { known: Known }) {
   const step = steps[at] ?? steps[0]
   const edit = (now: string) => {
     setText(now)
-    writeDraft(draft, now === from ? undefined : { text: now })
+    if (now === from) keeping.drop()
+    else keeping.write({ text: now })
   }
   // A step begins at its beginning, for the eyes and for the Tab key.
   const form = useRef<HTMLDivElement>(null)
@@ -86,25 +78,16 @@ function Wizard({ known }: { known: Known }) {
   }, [step])
   return (
     <div className="stack">
-      {restored && (
-        <Alert
-          isInline
-          variant="info"
-          title="This is the draft that you left here."
-          actionLinks={
-            <Button
-              variant="link"
-              isInline
-              onClick={() => {
-                edit(from)
-                setRestored(false)
-              }}
-            >
-              Start again
-            </Button>
-          }
-        />
-      )}
+      <DraftNotes
+        of={keeping}
+        left={restored ? left : undefined}
+        mine={{ text }}
+        again={() => {
+          edit(from)
+          setRestored(false)
+        }}
+        take={(d) => setText(d.text)}
+      />
       <Steps at={at} text={text} marks={marks} />
       <div className="split">
         <div className="stack step" ref={form} tabIndex={-1}>
@@ -125,6 +108,7 @@ function Wizard({ known }: { known: Known }) {
             <Review
               text={text}
               ready={current && checked.data !== undefined}
+              drop={keeping.drop}
               outcome={<Outcome checked={checked.data} failed={checked.error} marks={marks} />}
             />
           )}
@@ -185,7 +169,14 @@ function Steps({ at, text, marks }: { at: number; text: string; marks: Mark[] })
 }
 
 // Review stores the documents, and then makes the plan of the cluster.
-function Review({ text, ready, outcome }: { text: string; ready: boolean; outcome: React.ReactNode }) {
+interface ReviewProps {
+  text: string
+  ready: boolean
+  outcome: React.ReactNode
+  drop: () => void // the draft
+}
+
+function Review({ text, ready, outcome, drop }: ReviewProps) {
   const queries = useQueryClient()
   const name = partOf(text, 'Cluster')?.name ?? ''
   const plan = usePlan(name)
@@ -199,7 +190,7 @@ function Review({ text, ready, outcome }: { text: string; ready: boolean; outcom
     try {
       if (!stored) await send(text, false)
       setSent(text)
-      writeDraft(draft, undefined)
+      drop()
       void queries.invalidateQueries({ predicate: (q) => q.queryKey[0] === 'get' })
       await plan({})
     } catch (err) {

@@ -21,6 +21,7 @@ import { Ask, AskButton } from '../ui/ask'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { Time } from '../ui/time'
+import { Drafts } from './draftList'
 import { Alert } from '../ui/alert'
 
 // Settings are the user's own: who they are here, their password, sessions and tokens, and how the console looks.
@@ -76,6 +77,7 @@ export default function Settings() {
         </Card>
         <Sessions />
         <Tokens />
+        <Drafts />
       </div>
     </Page>
   )
