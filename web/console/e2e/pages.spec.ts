@@ -14,6 +14,7 @@ const pages = [
   '/clusters/new',
   '/plans',
   '/campaigns',
+  '/campaigns/new',
   '/infrastructure/capacity',
   '/infrastructure/fits',
   '/infrastructure/networks',

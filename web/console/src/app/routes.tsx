@@ -27,6 +27,7 @@ export const routes: RouteObject[] = [
           { path: 'plans/:id/:tab?', ...page(() => import('../pages/plan')) },
           { path: 'plans/:id/steps/:step', ...page(() => import('../pages/step')) },
           { path: 'campaigns', ...page(() => import('../pages/campaigns')) },
+          { path: 'campaigns/new', ...page(() => import('../pages/newCampaign')) },
           { path: 'campaigns/:id', ...page(() => import('../pages/campaign')) },
           { path: 'documents/:kind?', ...page(() => import('../pages/documents')) },
           { path: 'documents/:kind/:name', ...page(() => import('../pages/document')) },

@@ -23,7 +23,8 @@ export function send(text: string, dryRun: boolean, etag?: string): Promise<Appl
   )
 }
 
-function useLater<T>(value: T, after: number): T {
+// useLater is a value a moment after it was last changed.
+export function useLater<T>(value: T, after: number): T {
   const [later, setLater] = useState(value)
   useEffect(() => {
     const timer = setTimeout(() => setLater(value), after)

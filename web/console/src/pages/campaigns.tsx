@@ -1,20 +1,23 @@
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { Link } from 'react-router'
 import { api, list } from '../api/client'
+import { acts, useMe } from '../app/me'
+import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { countsText, targetText } from './campaignText'
 
 export default function Campaigns() {
+  const me = useMe()
   const asked = api.useQuery('get', '/campaigns', {}, { refetchInterval: 15_000 })
   return (
-    <Page title="Campaigns">
+    <Page title="Campaigns" actions={acts(me) && <LinkButton to="/campaigns/new">New campaign</LinkButton>}>
       <Answer of={asked}>
         {(c) =>
           list(c.items).length === 0 ? (
             <Nothing title="There is no campaign.">
-              A campaign brings one change to many clusters: directorctl campaign create
+              A campaign brings one change to many clusters, wave by wave.
             </Nothing>
           ) : (
             <Table role="table" aria-label="Campaigns" variant="compact">
