@@ -106,10 +106,23 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 			return nil
 		}),
 	}
+	campaignFlags(cmd, &n)
+	f := cmd.Flags()
+	f.StringVar(&patch, "patch", "", "instead of a release: merge patch of spec, as JSON")
+	f.StringVar(&cron, "window", "", "when plans may start, as cron: 0 22 * * 1-5")
+	f.StringVar(&zone, "window-zone", "", "time zone of --window (default UTC)")
+	f.DurationVar(&open, "window-for", 0, "how long the window stays open")
+	f.BoolVar(&wait, "wait", false, "wait until the plans are made")
+	f.BoolVar(&dry, "dry-run", false, "only show the clusters, and what the first 20 of them would get")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+// campaignFlags are those that are fields of what is asked for.
+func campaignFlags(cmd *cobra.Command, n *wire.CampaignNew) {
 	f := cmd.Flags()
 	f.StringVar(&n.Target.Release, "release", "", "Release to upgrade to")
 	f.StringVar(&n.Target.Image, "image", "", "Image that comes with the release")
-	f.StringVar(&patch, "patch", "", "instead of a release: merge patch of spec, as JSON")
 	f.StringVar(&n.Target.Operation, "operation", "", "instead of a release: cluster.rotate_pull_password")
 	f.StringSliceVar(&n.Selector.Clusters, "cluster", nil, "names of clusters, in their order; all if left out")
 	f.StringSliceVarP(&n.Selector.Labels, "selector", "l", nil, "labels: key or key=value")
@@ -120,13 +133,6 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 	f.StringVar(&n.Pause, "pause", "", "between waves: a time such as 1h, or agreed (default agreed)")
 	f.StringVar(&n.Failures, "failures", "", "how many clusters may fail: 2, or 5% (default 0)")
 	f.IntVar(&n.AtOnce, "at-once", 0, "plans of a wave that run at the same time (default 10)")
-	f.StringVar(&cron, "window", "", "when plans may start, as cron: 0 22 * * 1-5")
-	f.StringVar(&zone, "window-zone", "", "time zone of --window (default UTC)")
-	f.DurationVar(&open, "window-for", 0, "how long the window stays open")
-	f.BoolVar(&wait, "wait", false, "wait until the plans are made")
-	f.BoolVar(&dry, "dry-run", false, "only show the clusters, and what the first 20 of them would get")
-	outputFlag(cmd, &form)
-	return cmd
 }
 
 func (a *planCommands) agreeCommand() *cobra.Command {

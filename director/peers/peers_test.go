@@ -164,7 +164,7 @@ func TestPeerIsAway(t *testing.T) {
 	}
 }
 
-// Nobody without the key gets anything, nor with a proof for another director, another question or another time.
+// Who has no key gets nothing, nor who comes with a proof for another director, another question or another time.
 func TestStrangersGetNothing(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -70,7 +70,7 @@ func Open(path string, create bool) (*Box, error) {
 		WithHint("put the right file back from a backup; its one line that is no comment begins with AGE-SECRET-KEY-1")
 }
 
-// Derive returns a key for one purpose, which everyone with the sealing key computes and nobody else. It says nothing
+// Derive returns a key for one purpose, which only those with the sealing key can compute. It says nothing
 // of the sealing key, nor of keys for other purposes (HKDF-SHA256, RFC 5869).
 func (b *Box) Derive(purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, []byte(b.identity.String()), nil, "director/"+purpose, sha256.Size)
