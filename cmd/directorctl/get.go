@@ -156,6 +156,7 @@ var columns = map[model.Kind][][2]string{
 	},
 	model.KindBackupTarget: {{"TYPE", "type"}, {"DIRECTORY", "directory"}, {"BUCKET", "s3.bucket"}},
 	model.KindHook:         {{"MODE", "mode"}, {"URL", "url"}, {"PHASES", "phases"}},
+	model.KindConsul:       {{"DATACENTER", "datacenter"}, {"DOMAIN", "domain"}, {"ADDRESSES", "addresses"}},
 	model.KindGrant: {
 		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
 	},

@@ -31,7 +31,7 @@ type applyInput struct {
 }
 
 type kindInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	ListInput
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only documents whose name begins so."`
@@ -41,7 +41,7 @@ type kindInput struct {
 
 // RefInput names a document. It is exported because huma leaves other embedded fields out.
 type RefInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
+	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
 	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
 }
@@ -52,7 +52,7 @@ type getInput struct {
 }
 
 type deleteInput struct {
-	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
+	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
 	Name    string `path:"name" maxLength:"64" doc:"Name of the document."`
 	IfMatch string `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
 }

@@ -23,7 +23,7 @@ import (
 )
 
 type schemaInput struct {
-	Kind        string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
+	Kind        string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
 	IfNoneMatch string `header:"If-None-Match" doc:"304 if the schema still is at this version, by its ETag."`
 }
 

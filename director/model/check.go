@@ -32,6 +32,9 @@ func (d *Document) References() []Ref {
 		if c.Project != "" {
 			refs = append(refs, Ref{KindProject, c.Project})
 		}
+		if c.Discovery.Consul != "" {
+			refs = append(refs, Ref{KindConsul, c.Discovery.Consul})
+		}
 		return append(refs, c.Backup.references()...)
 	case d.Project != nil:
 		return d.Project.references()
@@ -59,6 +62,9 @@ func Check(d *Document, all Set) error {
 		case d.Cluster != nil:
 			v.clusterAgainst(d.Cluster, all)
 			v.inProject(d.Cluster, all)
+			v.discoveryAgainst(d.Cluster, all)
+		case d.Consul != nil:
+			v.consulAgainst(d, all)
 		case d.Project != nil:
 			v.projectAgainst(d, all)
 		case d.Grant != nil:
@@ -71,7 +77,7 @@ func Check(d *Document, all Set) error {
 func field(k Kind) string {
 	return map[Kind]string{
 		KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network",
-		KindProject: "project", KindCluster: "cluster",
+		KindProject: "project", KindCluster: "cluster", KindConsul: "discovery.consul",
 	}[k]
 }
 

@@ -27,13 +27,14 @@ const (
 	KindGrant            Kind = "Grant"
 	KindBackupTarget     Kind = "BackupTarget"
 	KindHook             Kind = "Hook"
+	KindConsul           Kind = "Consul"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
 	return []Kind{
-		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindCluster, KindSchedule,
-		KindIdentityProvider, KindGrant, KindHook,
+		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindConsul, KindCluster,
+		KindSchedule, KindIdentityProvider, KindGrant, KindHook,
 	}
 }
 
@@ -59,6 +60,7 @@ type Document struct {
 	Grant            *Grant
 	BackupTarget     *BackupTarget
 	Hook             *Hook
+	Consul           *Consul
 }
 
 // Ref names a document.
@@ -98,6 +100,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.BackupTarget)
 	case KindHook:
 		return ensure(&d.Hook)
+	case KindConsul:
+		return ensure(&d.Consul)
 	}
 	return nil
 }
@@ -234,6 +238,7 @@ type Cluster struct {
 	Hosts       []HostAlias    `json:"hostAliases,omitempty" doc:"Lines for /etc/hosts of every node."`
 	Project     string         `json:"project,omitempty" of:"Project" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
 	Backup      ClusterBackup  `json:"backup,omitzero" doc:"Where backups of the cluster go."`
+	Discovery   Discovery      `json:"discovery,omitzero" doc:"What the cluster and a Consul learn of each other."`
 	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 

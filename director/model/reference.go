@@ -23,6 +23,8 @@ var kindMeaning = map[Kind]string{
 	KindProject: "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
 	KindGrant: "What users and groups may do in a project, on one cluster or on the whole director; see " +
 		"[grants](../operate/grants.md).",
+	KindConsul: "A datacenter of Consul, whose catalog tells others where clusters are; see " +
+		"[Consul](../operate/consul.md).",
 	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
 	KindHook: "An endpoint that plans tell of their phases, or ask before they continue; see " +
 		"[hooks](../operate/hooks.md).",

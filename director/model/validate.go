@@ -33,7 +33,7 @@ func Validate(d *Document) (warnings []string, err error) {
 	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant,
-		KindBackupTarget, KindHook:
+		KindBackupTarget, KindConsul, KindHook:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -71,6 +71,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.backupTarget(d.BackupTarget)
 	case KindHook:
 		v.hook(d.Hook)
+	case KindConsul:
+		v.consul(d.Consul)
 	}
 	return v.warnings, v.invalid()
 }
@@ -321,6 +323,7 @@ func (v *validator) cluster(c *Cluster) {
 		)
 	}
 	v.ranges(c)
+	v.discovery(c.Discovery)
 	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
 	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
 		v.fail(

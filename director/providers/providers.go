@@ -107,7 +107,9 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range []model.Kind{model.KindIdentityProvider, model.KindBackupTarget, model.KindHook} {
+	for _, kind := range []model.Kind{
+		model.KindIdentityProvider, model.KindBackupTarget, model.KindConsul, model.KindHook,
+	} {
 		more, err := s.Vault.Store.Documents(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -133,6 +135,7 @@ func naming(docs []model.Stored, name string) []string {
 		case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == name:
 			out = append(out, d.Ref().String())
 		case d.Hook != nil && d.Hook.TLS.ClientCredentials == name:
+		case d.Consul != nil && d.Consul.Names(name):
 			out = append(out, d.Ref().String())
 		}
 	}

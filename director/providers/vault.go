@@ -109,6 +109,20 @@ func (v Vault) OpenHook(ctx context.Context, hook string, h model.Hook) (directo
 	})
 }
 
+// OpenConsul is Open for a Consul. name is that of its token's credentials, or of those of its gossip key.
+func (v Vault) OpenConsul(
+	ctx context.Context, consul, name string, c model.Consul,
+) (director.Credentials, error) {
+	return v.openFor(ctx, name, placeOfConsul(c), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the servers and the certificates of Consul/%s", row.Name, consul,
+		).
+			WithHint("check addresses, datacenter and tls of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
 // placeOfHook says to whom a client certificate is shown, and what the certificate there is trusted by.
 func placeOfHook(h model.Hook) string {
 	host := h.URL
@@ -116,6 +130,13 @@ func placeOfHook(h model.Hook) string {
 		host = strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), "443")
 	}
 	return fmt.Sprintf("hook %s authorities=%x", host, sha256.Sum256([]byte(h.TLS.CA)))
+}
+
+// placeOfConsul says where a token goes, and what the certificates there are trusted by.
+func placeOfConsul(c model.Consul) string {
+	addresses := slices.Sorted(slices.Values(c.Addresses))
+	return fmt.Sprintf("consul %s %s name=%s authorities=%x", c.Datacenter,
+		strings.ToLower(strings.Join(addresses, ",")), c.TLS.ServerName, sha256.Sum256([]byte(c.TLS.CA)))
 }
 
 // openFor opens credentials for a place. elsewhere says that they were set for other places.
@@ -213,6 +234,17 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 			continue
 		}
 		if p := placeOfHook(*d.Hook); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	if docs, err = v.Store.Documents(ctx, model.KindConsul); err != nil {
+		return nil, err
+	}
+	for _, d := range docs {
+		if d.Consul == nil || !d.Consul.Names(credentials) {
+			continue
+		}
+		if p := placeOfConsul(*d.Consul); !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

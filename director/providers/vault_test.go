@@ -131,3 +131,39 @@ func TestCredentialsGetTheirPlaceAtFirstUse(t *testing.T) {
 		t.Errorf("a seal that is gone was replaced: %v", err)
 	}
 }
+
+// The token and the gossip key of a Consul go to the servers and authorities that they were set for.
+func TestCredentialsOfAConsul(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	ctx := t.Context()
+	put := func(address, name string) model.Consul {
+		t.Helper()
+		return *l.put(t, fmt.Sprintf("kind: Consul\nmetadata: {name: dc1}\nspec: {addresses: [%q], datacenter: dc1, "+
+			"tls: {serverName: %q}, credentials: token, gossip: gossip}\n", address, name)).Consul
+	}
+	here := put("https://consul.example.org", "server.dc1.consul")
+	for _, name := range []string{"token", "gossip"} {
+		if _, err := l.SetCredentials(ctx, "ann", name, "director", "hunter2"); err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Vault.OpenConsul(ctx, "dc1", name, here)
+		if err != nil || c.Password.Reveal() != "hunter2" {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		wantKind(t, l.DeleteCredentials(ctx, "ann", name), director.KindConflict, "Consul/dc1")
+	}
+	for _, elsewhere := range []model.Consul{
+		put("https://evil.example.org", "server.dc1.consul"), put("https://consul.example.org", "evil.example.org"),
+	} {
+		c, err := l.Vault.OpenConsul(ctx, "dc1", "token", elsewhere)
+		wantKind(t, err, director.KindConflict, "Consul/dc1", "directorctl provider credentials set token")
+		if c.Password != "" {
+			t.Errorf("%+v got the token", elsewhere)
+		}
+	}
+	list, err := l.ListCredentials(ctx)
+	if err != nil || len(list) != 2 || len(list[0].Providers) != 1 || list[0].Providers[0] != "Consul/dc1" {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+}

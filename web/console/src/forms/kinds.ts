@@ -10,6 +10,7 @@ export type Kind =
   | 'Grant'
   | 'BackupTarget'
   | 'Hook'
+  | 'Consul'
 
 export const kinds: Kind[] = [
   'Cluster',
@@ -23,4 +24,5 @@ export const kinds: Kind[] = [
   'IdentityProvider',
   'BackupTarget',
   'Hook',
+  'Consul',
 ]

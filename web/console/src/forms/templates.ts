@@ -75,6 +75,13 @@ ${head('Hook', 'cmdb')}  url: https://cmdb.example.org/director
   mode: block
   deadline: 30m
 `,
+  Consul: `# A datacenter of Consul. Clusters name it in spec.discovery.consul.
+# The token is set under Infrastructure, Credentials: its password is the token.
+${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
+  datacenter: dc1
+  domain: consul
+  credentials: consul-token
+`,
   Grant: `# What users may do in a project or on a cluster, beyond their role.
 ${head('Grant', 'web-team')}  users: [ann]
   role: operator
