@@ -52,6 +52,7 @@ left_out() { # name why
 
 unit() {
     test/s3/build.sh
+    test/consul/build.sh
     KAAS_REQUIRE_REAL=1 go test -timeout 20m ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
 }
 
