@@ -107,7 +107,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	)
 	add(
 		"provider", providers.providerCommand(), providers.vmsCommand(), providers.disksCommand(),
-		models.capacityCommand(),
+		models.capacityCommand(), providers.consulCommand(),
 	)
 	add("sign", accounts.signCommand(), accounts.verifyCommand(), accounts.keyCommand())
 	add(

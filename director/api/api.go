@@ -198,6 +198,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	clusters.backups(api)
 	clusters.ledger(api)
 	clusters.providers(api)
+	clusters.consuls(api)
 	clusters.capacity(api)
 	return s, engine, api
 }

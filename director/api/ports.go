@@ -57,6 +57,7 @@ type Ports struct {
 	Trail        Trail
 	People       People
 	Issuer       Issuer
+	Consuls      Consuls
 }
 
 // Issuer is what the API offers of the director as the issuer of tokens.

@@ -34,6 +34,7 @@ import (
 	"github.com/director-kaas/kaas/director/campaigns"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/console"
+	"github.com/director-kaas/kaas/director/discovery"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/fence"
@@ -84,6 +85,7 @@ type Daemon struct {
 	people       *people.Service
 	issuer       *issuer.Service
 	hooks        *hooks.Service
+	discovery    *discovery.Service
 	apiAddr      atomic.Pointer[netip.AddrPort] // nil before the API listens
 	nodes        steps.Nodes                    // seam for tests: instead of the real ones
 }
@@ -171,6 +173,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	d.discovery = d.makeDiscovery(db, box, env)
 	logsOf, err := d.signRuns(instance)
 	if err != nil {
 		return err
@@ -275,6 +278,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
 	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
 	d.startServing(ctx, db, env)
+	d.startDiscovery(ctx)
 	d.every(ctx, certificatesEvery, "look at certificates", d.services.inventory.Tick)
 	users := identity.New(identity.Config{
 		Store: db, Passwords: service, Now: time.Now, Changed: d.passwordChanged,
@@ -526,6 +530,7 @@ func (d *Daemon) ports(
 		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
 		Issuer:       d.issuer,
+		Consuls:      d.discovery,
 		Certificates: s.inventory,
 		Scopes:       s.db,
 		Access:       access.New(s.db, s.planning, s.env, time.Now),

@@ -117,6 +117,9 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			if err == nil {
 				out.Hooks, err = db.CountDeliveries(ctx)
 			}
+			if d.discovery != nil && err == nil {
+				out.Consuls, err = consulCounts(ctx, d.discovery)
+			}
 			if svc := d.services.backups; svc != nil && err == nil {
 				out.Backups, err = backupCounts(ctx, svc)
 			}

@@ -30,6 +30,7 @@ type Counts struct {
 	Unsent   *int           // entries of the audit trail that have not arrived at the log server; nil without one
 	// Certificates are those of clusters and of the director, as they were seen last.
 	Certificates []director.Certificate
+	Consuls      []director.ConsulState // of those that have a document
 }
 
 // BackupAge is when the newest backup of a cluster was made.
@@ -256,6 +257,7 @@ func (looked) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descQueue, descHeld, descMachines, descPlans, descSteps, descUnsent, descCertEnds, descCertSeen,
 		descNewestBackup, descLateBackup, descDrillLast, descDrillTook, descDrillFailed, descDrillLate, descHooks,
+		descConsulEntries, descConsulSuccess, descConsulHeld,
 	} {
 		out <- d
 	}
@@ -281,6 +283,7 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 		set(descUnsent, *c.Unsent)
 	}
 	certificateEnds(c.Certificates, out)
+	consuls(c.Consuls, out)
 	for d, by := range map[*prometheus.Desc]map[string]int{
 		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps, descHooks: c.Hooks,
 	} {

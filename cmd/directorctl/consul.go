@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+func (a *providerCommands) consulCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "consul", Short: "Test Consuls, and show and repair what is registered there", Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.consulListCommand(), a.consulTestCommand(), a.consulServicesCommand(), a.consulDiffCommand(),
+		a.consulSyncCommand(),
+	)
+	return cmd
+}
+
+func consulNames(ctx context.Context, c *client.Client, _ []string) []string {
+	return documentNames(ctx, c, model.KindConsul)
+}
+
+func (a *providerCommands) consulListCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List Consuls with how their last comparisons went", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			list, err := api.Consuls(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, wire.Consuls{Items: list}, func() {
+				table(a.out, "NAME DATACENTER WANTED FAILING SUCCESS PROBLEM", func(row func(...string)) {
+					for _, c := range list {
+						success := "never"
+						if c.State.SuccessAt != nil {
+							success = age(time.Since(*c.State.SuccessAt)) + " ago"
+						}
+						row(c.Name, c.Datacenter, strconv.Itoa(c.State.Wanted), strconv.Itoa(c.State.Failing), success,
+							plain(c.State.Problem))
+					}
+				})
+			})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *providerCommands) consulTestCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "test NAME", Short: "Ask a Consul and say what is wrong", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, consulNames),
+		Long: "Ask a Consul and say of each thing whether it is well: addresses, certificates, the datacenter, the\n" +
+			"leader, the token, each right, the domain. Nothing is changed. Exits with 8 if something is wrong.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.TestConsul(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
+				return err
+			}
+			return director.Errorf(
+				director.KindUnavailable, "directorctl.consul_test", "Consul/%s does not work", args[0],
+			)
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *providerCommands) consulServicesCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "services NAME", Short: "List what is registered in a Consul", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, consulNames),
+		Long: "Ask a Consul for all entries on the director's nodes: those of the director, and those that programs " +
+			"in\nclusters write. DRIFT says how an entry differs from what is wanted.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			list, err := api.ConsulServices(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(form, wire.ConsulServices{Items: list}, func() { a.printServices(list) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *providerCommands) consulDiffCommand() *cobra.Command {
+	form, exit := formTable, false
+	cmd := &cobra.Command{
+		Use: "diff NAME", Short: "Show how a Consul differs from what is wanted there", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, consulNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			list, err := api.ConsulServices(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			list = slices.DeleteFunc(list, func(s wire.ConsulService) bool { return s.Drift == "" })
+			err = a.show(form, wire.ConsulServices{Items: list}, func() {
+				if len(list) == 0 {
+					say(a.out, "Consul/%s has what is wanted.\n", args[0])
+					return
+				}
+				a.printServices(list)
+			})
+			if err == nil && exit && len(list) > 0 {
+				return differsError{}
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are differences")
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *providerCommands) printServices(list []wire.ConsulService) {
+	table(a.out, "CLUSTER SERVICE ADDRESS TAGS CHECK WRITER DRIFT", func(row func(...string)) {
+		for _, s := range list {
+			check := "failing"
+			if s.Passing {
+				check = "passing"
+			}
+			if s.Drift == "missing" {
+				check = ""
+			}
+			row(s.Cluster, plain(s.Service), plain(s.Address)+":"+strconv.Itoa(s.Port), plain(strings.Join(s.Tags, ",")),
+				check, s.Writer, s.Drift)
+		}
+	})
+}
+
+func (a *providerCommands) consulSyncCommand() *cobra.Command {
+	form, confirm := formTable, ""
+	cmd := &cobra.Command{
+		Use: "sync NAME", Short: "Compare a Consul with what is wanted now, and repair it", Args: exact("NAME"),
+		ValidArgsFunction: a.complete(0, consulNames),
+		Long: "Compare a Consul with what is wanted, and repair it. The director does so every 15 seconds.\n\n" +
+			"Removals of more than 10 entries and of more than a fifth of all are held. If they should go, give their\n" +
+			"id with --confirm. Exits with 8 if the comparison did not end well.",
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.SyncConsul(cmd.Context(), args[0], confirm)
+			if err != nil {
+				return err
+			}
+			err = a.show(form, v, func() {
+				say(a.out, "%d entries are wanted, %d were written, %d were removed\n", v.Wanted, v.Written, v.Removed)
+			})
+			if err != nil || v.Problem == "" {
+				return err
+			}
+			return director.Errorf(
+				director.KindUnavailable, "directorctl.consul_sync", "%s", plain(v.Problem),
+			).WithHint("%s", plain(v.Hint))
+		}),
+	}
+	cmd.Flags().StringVar(&confirm, "confirm", "", "id of the removals that are held, if they should go")
+	outputFlag(cmd, &form)
+	return cmd
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/discovery"
+	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/steps"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// consulEvery is how often the director looks whether a Consul is to be compared with what is wanted there.
+const consulEvery = 3 * time.Second
+
+// consulStore is the store as discovery wants it.
+type consulStore struct{ *store.Store }
+
+// Machines returns the machines of all clusters.
+func (s consulStore) Machines(ctx context.Context) ([]director.Machine, error) {
+	return s.Store.Machines(ctx, store.MachineFilter{})
+}
+
+// makeDiscovery returns what registers clusters in Consuls. Clusters that only pretend are not registered.
+func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env) *discovery.Service {
+	c := discovery.Config{
+		Store: consulStore{db}, Accounts: d.vault(db, box), Director: db.DirectorID(), URL: d.cfg.publicURL(),
+		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
+	}
+	if env.Connect == nil {
+		c.Connect = func(ctx context.Context, uid, name, endpoint string) (discovery.API, error) {
+			api, err := env.Cluster(ctx, uid, name, endpoint)
+			if err != nil {
+				return nil, err
+			}
+			if h, ok := api.(discovery.API); ok {
+				return h, nil
+			}
+			api.Close()
+			return nil, director.Errorf(director.KindInternal, "daemon.consul", "the cluster cannot be asked")
+		}
+	}
+	s := discovery.New(c)
+	d.onStop(func(context.Context) error {
+		s.Close()
+		return nil
+	})
+	return s
+}
+
+// startDiscovery keeps what is registered in Consuls true.
+func (d *Daemon) startDiscovery(ctx context.Context) {
+	d.every(ctx, consulEvery, "compare Consuls with what is wanted there", d.discovery.Tick)
+}
+
+// consulCounts returns how the last comparisons went.
+func consulCounts(ctx context.Context, s *discovery.Service) ([]director.ConsulState, error) {
+	list, err := s.List(ctx)
+	out := make([]director.ConsulState, len(list))
+	for i, c := range list {
+		out[i] = c.State
+		out[i].Consul = c.Name
+	}
+	return out, err
+}
