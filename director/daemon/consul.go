@@ -64,3 +64,11 @@ func consulCounts(ctx context.Context, s *discovery.Service) ([]director.ConsulS
 	}
 	return out, err
 }
+
+// registrar is what plans register clusters with; nothing for a director that simulates.
+func registrar(s *discovery.Service) steps.Registrar {
+	if s.Connect == nil {
+		return nil
+	}
+	return s
+}

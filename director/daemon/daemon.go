@@ -174,6 +174,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.discovery = d.makeDiscovery(db, box, env)
+	env.Registrar = registrar(d.discovery)
 	logsOf, err := d.signRuns(instance)
 	if err != nil {
 		return err

@@ -84,6 +84,7 @@ func (d *draft) create(machines []sized) {
 		Needs: unique(joined), Params: encode(cluster),
 		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
 	})
+	d.register(ready)
 	d.record(cluster, ready, d.verify(unique(joined)...)) // the check waits for the nodes as well
 }
 

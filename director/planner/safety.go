@@ -87,6 +87,8 @@ var safety = map[plan.Operation]map[string]string{
 		"":                 safeDeleting,
 		step.NetworkDelete: safeDeleted,
 		step.ClusterForget: safeDeleted,
+
+		step.ConsulDeregister: safeDeleted,
 	},
 }
 

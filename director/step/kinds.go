@@ -40,6 +40,9 @@ const (
 	DrillKeys     = "drill.keys"
 	DrillAsk      = "drill.ask"
 	DrillEnd      = "drill.end"
+
+	ConsulRegister   = "consul.register"
+	ConsulDeregister = "consul.deregister"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -76,6 +79,9 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	DrillAsk:      nil,
 	DrillEnd:      nil,
 	HookAsk:       needs(Needs.ofHook),
+
+	ConsulRegister:   nil,
+	ConsulDeregister: nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.

@@ -135,9 +135,11 @@ type Env struct {
 	Backends Backends
 	Images   Images // not kept if nil
 	Backups  Backups
-	Hooks    Hooks                      // that plans ask; nil for a director whose plans ask none
-	Transfer Transfer                   // into and out of machines; over SSH if nil
-	Imported func(sha256 string) string // path of an imported image
+	Hooks    Hooks // that plans ask; nil for a director whose plans ask none
+	// Registrar keeps clusters in Consuls; nil for a director that simulates.
+	Registrar Registrar
+	Transfer  Transfer                   // into and out of machines; over SSH if nil
+	Imported  func(sha256 string) string // path of an imported image
 	// ImportedRelease returns the directory of an imported release bundle.
 	ImportedRelease func(digest string) string
 	Confine         *confine.Rules   // where images and bundles may lie; anywhere if nil
@@ -198,33 +200,35 @@ func Handlers(env Env) map[string]plan.Handler {
 	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
 	vms, clusters := vmSteps{env}, kubeSteps{env}
 	return map[string]plan.Handler{
-		step.ReleasePush:   handler(env.releasePush),
-		step.NetworkEnsure: handler(env.networkEnsure),
-		step.NetworkDelete: handler(env.networkDelete),
-		step.ImageEnsure:   handler(env.imageEnsure),
-		step.ClusterPKI:    handler(env.clusterPKI),
-		step.ClusterReady:  plan.Recording{Handler: handler(clusters.clusterReady)},
-		step.ClusterForget: handler(clusters.clusterForget),
-		step.VMEnsure:      undoable(vms.vmEnsure, vms.vmUndo),
-		step.VMBoot:        handler(vms.vmBoot),
-		step.VMAdopt:       handler(vms.vmAdopt),
-		step.VMDelete:      handler(vms.vmDelete),
-		step.Play:          playHandler{handler(env.play), env.Player},
-		step.VMRemove:      handler(vms.vmRemove),
-		step.VMMove:        handler(vms.vmMove),
-		step.KubeReady:     handler(clusters.kubeReady),
-		step.KubeTraffic:   handler(clusters.kubeTraffic),
-		step.NodeReady:     handler(clusters.nodeReady),
-		step.NodeLeft:      handler(clusters.nodeLeft),
-		step.PullRenew:     handler(env.pullRenew),
-		step.PullSettle:    handler(env.pullSettle),
-		step.BackupStore:   handler(env.backupStore),
-		step.RestoreStage:  handler(env.restoreStage),
-		step.EncryptionKey: handler(env.encryptionKey),
-		step.DrillKeys:     handler(env.drillKeys),
-		step.DrillAsk:      handler(env.drillAsk),
-		step.DrillEnd:      handler(env.drillEnd),
-		step.HookAsk:       handler(env.hookAsk),
+		step.ReleasePush:      handler(env.releasePush),
+		step.NetworkEnsure:    handler(env.networkEnsure),
+		step.NetworkDelete:    handler(env.networkDelete),
+		step.ImageEnsure:      handler(env.imageEnsure),
+		step.ClusterPKI:       handler(env.clusterPKI),
+		step.ClusterReady:     plan.Recording{Handler: handler(clusters.clusterReady)},
+		step.ClusterForget:    handler(clusters.clusterForget),
+		step.VMEnsure:         undoable(vms.vmEnsure, vms.vmUndo),
+		step.VMBoot:           handler(vms.vmBoot),
+		step.VMAdopt:          handler(vms.vmAdopt),
+		step.VMDelete:         handler(vms.vmDelete),
+		step.Play:             playHandler{handler(env.play), env.Player},
+		step.VMRemove:         handler(vms.vmRemove),
+		step.VMMove:           handler(vms.vmMove),
+		step.KubeReady:        handler(clusters.kubeReady),
+		step.KubeTraffic:      handler(clusters.kubeTraffic),
+		step.NodeReady:        handler(clusters.nodeReady),
+		step.NodeLeft:         handler(clusters.nodeLeft),
+		step.PullRenew:        handler(env.pullRenew),
+		step.PullSettle:       handler(env.pullSettle),
+		step.BackupStore:      handler(env.backupStore),
+		step.RestoreStage:     handler(env.restoreStage),
+		step.EncryptionKey:    handler(env.encryptionKey),
+		step.DrillKeys:        handler(env.drillKeys),
+		step.DrillAsk:         handler(env.drillAsk),
+		step.DrillEnd:         handler(env.drillEnd),
+		step.HookAsk:          handler(env.hookAsk),
+		step.ConsulRegister:   handler(env.consulRegister),
+		step.ConsulDeregister: handler(env.consulDeregister),
 	}
 }
 
