@@ -53,9 +53,7 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 	}
 	for _, kind := range step.Kinds() {
 		switch kind {
-		case step.BackupStore, step.RestoreStage, step.HookAsk:
-		if kind == step.BackupStore || kind == step.RestoreStage || kind == step.ConsulRegister ||
-			kind == step.ConsulDeregister {
+		case step.BackupStore, step.RestoreStage, step.HookAsk, step.ConsulRegister, step.ConsulDeregister:
 			continue // they change no machine that the ledger knows
 		case step.DrillKeys, step.DrillAsk, step.DrillEnd:
 			continue // no step of a drill is left out
