@@ -89,9 +89,11 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 const (
 	maxConfig    = 1 << 20
 	maxAddresses = 16
-	maxImports   = 500
+	maxImports   = 200
 	maxReserved  = 1000
 )
+
+const namePart = `[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?`
 
 var (
 	label    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -99,7 +101,7 @@ var (
 	// A service of Consul that is imported may have an older name than one that is exported.
 	consulName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?$`)
 	tag        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,127}$`)
-	hostname   = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
+	hostname   = regexp.MustCompile(`^(` + namePart + `\.)*` + namePart + `$`)
 )
 
 // ParseConfig reads a configuration strictly, fills in what may be left out and validates it. The error names every
@@ -176,15 +178,18 @@ func (c Consul) validate(p *problems) {
 		p.add(u.Scheme == "https" || loopback(u.Hostname()), path, "is not encrypted and not on loopback", "use https")
 	}
 	p.add(len(schemes) < 2, "consul.addresses", "mixes http and https", "use one of them")
-	p.add(c.Datacenter == "" || consulName.MatchString(c.Datacenter), "consul.datacenter", "is not a name", "such as dc1")
-	p.add((c.CertFile == "") == (c.KeyFile == ""), "consul.certFile", "is of no use without keyFile", "set both or none")
+	p.add(c.Datacenter == "" || consulName.MatchString(c.Datacenter), "consul.datacenter", "is not a name",
+		"such as dc1")
+	p.add((c.CertFile == "") == (c.KeyFile == ""), "consul.certFile", "is of no use without keyFile",
+		"set both or none")
 	p.add(c.ServerName == "" || hostname.MatchString(c.ServerName), "consul.serverName", "is not a host name",
 		"such as server.dc1.consul")
 	for _, f := range []struct{ path, file string }{
 		{"consul.tokenFile", c.TokenFile}, {"consul.caFile", c.CAFile}, {"consul.certFile", c.CertFile},
 		{"consul.keyFile", c.KeyFile},
 	} {
-		p.add(f.file == "" || filepath.IsAbs(f.file), f.path, "is not an absolute path", "such as /etc/consul-sync/token")
+		p.add(f.file == "" || filepath.IsAbs(f.file), f.path, "is not an absolute path",
+			"such as /etc/consul-sync/token")
 	}
 }
 
@@ -203,8 +208,8 @@ func (c Config) validateImports(p *problems) {
 		p.add(m.Tag == "" || tag.MatchString(m.Tag), at+"tag", "is not a tag", "such as primary")
 		p.add(label.MatchString(m.Namespace), at+"namespace", "is not the name of a namespace", "such as default")
 		// A Service's name begins with a letter in older versions of Kubernetes.
-		p.add(label.MatchString(m.Name) && (m.Name[0] < '0' || m.Name[0] > '9'), at+"name", "is not the name of a Service",
-			"a DNS label that begins with a letter")
+		p.add(label.MatchString(m.Name) && (m.Name[0] < '0' || m.Name[0] > '9'), at+"name",
+			"is not the name of a Service", "a DNS label that begins with a letter")
 		p.add(m.Port >= 1 && m.Port <= 65535, at+"port", "is not a port", "from 1 to 65535")
 		p.add(len(m.Networks) <= 64, at+"networks", "has too many networks", "64 at most")
 		for j, n := range m.Networks {

@@ -37,6 +37,8 @@ const (
 	MetaOwner   = "kaas-owner"   // the director
 	MetaCluster = "kaas-cluster" // the uid of the cluster
 	MetaKey     = "kaas-key"     // kind/namespace/name of the object
+	// MetaWriter is on what the director itself writes on the cluster's node, such as the entries of its API server.
+	MetaWriter = "kaas-writer"
 )
 
 // Identity says whose entries these are.
@@ -52,6 +54,11 @@ func (i Identity) Node() string { return "kaas-" + i.Cluster }
 // Meta returns the meta that marks the node and every entry.
 func (i Identity) Meta() map[string]string {
 	return map[string]string{MetaOwner: i.Owner, MetaCluster: i.Cluster}
+}
+
+// Known says whether meta marks something that the director wrote on the node. It is left alone without a word.
+func (i Identity) Known(meta map[string]string) bool {
+	return meta[MetaOwner] == i.Owner && meta[MetaWriter] != "" && meta[MetaCluster] == ""
 }
 
 // Owns says whether meta marks something of this director and this cluster.

@@ -31,6 +31,7 @@ type Changes struct {
 	// Strangers are the ids of entries on the cluster's node that are not the cluster's. They are left alone, and what
 	// is wanted under such an id is not written.
 	Strangers []string
+	Own       int // entries of the cluster that are there
 }
 
 // Diff compares what a cluster wants with what is on its node, each in any order. Only entries that carry the
@@ -53,10 +54,15 @@ func Diff(identity Identity, wanted []Entry, actual []Actual) Changes {
 	}
 	for id, a := range byID {
 		switch {
+		case identity.Known(a.Meta):
+			continue
 		case !identity.Owns(a.Meta):
 			c.Strangers = append(c.Strangers, id)
 		case !want[id]:
 			c.Delete = append(c.Delete, *a)
+			c.Own++
+		default:
+			c.Own++
 		}
 	}
 	slices.SortFunc(c.Put, func(a, b Entry) int { return strings.Compare(a.ID, b.ID) })

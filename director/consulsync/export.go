@@ -243,8 +243,8 @@ func (x *exporter) candidate(o Object, m metav1.ObjectMeta) (candidate, bool) {
 	}
 	switch {
 	case !label.MatchString(c.name) && ok:
-		x.refuse(o, ReasonName, "%s is %s, which is no DNS label; use lower case letters, digits and hyphens, 63 at most",
-			AnnotationName, quote(given))
+		x.refuse(o, ReasonName, "%s is %s, which is no DNS label; use lower case letters, digits and hyphens, "+
+			"63 at most", AnnotationName, quote(given))
 		return c, false
 	case !label.MatchString(c.name):
 		x.refuse(o, ReasonName, "%s is no DNS label, and so no name in Consul; set %s", quote(c.name), AnnotationName)
@@ -293,8 +293,8 @@ func (x *exporter) meta(o Object, annotations map[string]string) (map[string]str
 		reserved := strings.HasPrefix(key, "kaas-") || strings.HasPrefix(key, "consul-")
 		switch {
 		case !metaKey(key) || reserved:
-			x.refuse(o, ReasonInvalid, "%s: %s is no key of meta; use letters, digits, - and _, %d at most, and do not "+
-				"begin with kaas- or consul-", AnnotationMeta, quote(key), maxMetaKey)
+			x.refuse(o, ReasonInvalid, "%s: %s is no key of meta; use letters, digits, - and _, %d at most, and do "+
+				"not begin with kaas- or consul-", AnnotationMeta, quote(key), maxMetaKey)
 			return nil, false
 		case len(value) > maxMetaValue || !printable(value):
 			x.refuse(o, ReasonInvalid, "%s%s has a value that is too long or not text; use %d printable bytes at most",

@@ -93,8 +93,8 @@ func (i Import) port() corev1.ServicePort {
 	}
 }
 
-// Adjust brings an existing Service of the import to what is wanted and says whether it changed. What others added, such
-// as further labels, stays.
+// Adjust brings an existing Service of the import to what is wanted and says whether it changed. What others added,
+// such as further labels, stays.
 func (i Import) Adjust(s *corev1.Service) bool {
 	changed := false
 	if s.Annotations[AnnotationService] != i.Service {

@@ -1,0 +1,346 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/consulsync"
+)
+
+const (
+	// Consul takes 128 operations and 512 KiB in a transaction. An entry is two operations, the node one.
+	batchEntries = 60
+	batchBytes   = 200 << 10
+
+	nodeAddress = "127.0.0.1" // every entry has its own, which is what DNS answers with
+	checkName   = "Endpoints in Kubernetes"
+	// A query that waits for a change waits this long. A Consul that came back empty may answer no sooner: its index is
+	// behind the one that the query waits for.
+	blocking = 30 * time.Second
+)
+
+// catalog is the part of Consul that belongs to the cluster.
+type catalog struct {
+	client   *api.Client
+	identity consulsync.Identity
+}
+
+// consistent asks the leader, who confirms that it still is one. Without a leader the call fails: a list that may be
+// old never decides what is deleted.
+func consistent(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+}
+
+// complete returns an error unless a list is complete. Consul leaves out what a token may not read, and says so.
+func complete(meta *api.QueryMeta, what string) error {
+	const op = "consulsync.read"
+	switch {
+	case meta == nil || !meta.KnownLeader:
+		return director.Errorf(director.KindUnavailable, op, "consul has no leader")
+	case meta.ResultsFilteredByACLs:
+		return director.Errorf(director.KindForbidden, op, "the token may not read all of %s", what).
+			WithHint("give the token's policy the rights of docs/operate/consul-sync.md")
+	}
+	return nil
+}
+
+// held is what Consul has of the cluster.
+type held struct {
+	entries []consulsync.Actual
+	node    bool // the node is as it should be
+}
+
+// read returns everything on the cluster's node. It fails rather than return less than all of it.
+func (c *catalog) read(ctx context.Context) (held, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	name := c.identity.Node()
+	list, meta, err := c.client.Catalog().NodeServiceList(name, consistent(ctx))
+	if err != nil {
+		return held{}, failed("read the entries", err)
+	}
+	if err := complete(meta, "node "+name); err != nil {
+		return held{}, err
+	}
+	if list == nil || list.Node == nil {
+		// There is no node, or the token may not see it: then it may not write it either, and nothing is deleted.
+		return held{}, nil
+	}
+	checks, meta, err := c.client.Health().Node(name, consistent(ctx))
+	if err != nil {
+		return held{}, failed("read the checks", err)
+	}
+	if err := complete(meta, "the checks of "+name); err != nil {
+		return held{}, err
+	}
+	status := make(map[string]string, len(checks))
+	for _, k := range checks {
+		if k.CheckID == k.ServiceID {
+			status[k.ServiceID] = k.Status
+		}
+	}
+	h := held{node: c.identity.Owns(list.Node.Meta) && list.Node.Address == nodeAddress}
+	h.entries = make([]consulsync.Actual, 0, len(list.Services))
+	for _, s := range list.Services {
+		state, checked := status[s.ID]
+		slices.Sort(s.Tags)
+		h.entries = append(h.entries, consulsync.Actual{
+			Entry: consulsync.Entry{
+				ID: s.ID, Name: s.Service, Address: s.Address, Port: s.Port, Tags: s.Tags, Meta: s.Meta,
+				Passing: state == api.HealthPassing,
+			},
+			Checked: checked, Index: s.ModifyIndex,
+		})
+	}
+	return h, nil
+}
+
+// outcome is what became of a set of changes.
+type outcome struct {
+	put, deleted int
+	failed       map[string]string // why, by the id of the entry
+}
+
+// apply writes what is to be written and then deletes what is to be deleted, in transactions. What Consul refuses does
+// not keep the rest. An entry is only deleted as it was read: one that has changed since stays for the next pass. The
+// error says that Consul did not answer.
+func (c *catalog) apply(ctx context.Context, ch consulsync.Changes, node bool) (outcome, error) {
+	out := outcome{failed: map[string]string{}}
+	if !node && len(ch.Put) > 0 {
+		if _, refused, err := c.txn(ctx, []*api.TxnOp{c.nodeOp()}); err != nil {
+			return out, err
+		} else if len(refused) > 0 {
+			for _, e := range ch.Put {
+				out.failed[e.ID] = refused[0]
+			}
+			return out, nil
+		}
+	}
+	err := c.batches(ctx, len(ch.Put), func(i int) (string, []*api.TxnOp) {
+		return ch.Put[i].ID, c.put(ch.Put[i])
+	}, &out.put, out.failed)
+	if err != nil {
+		return out, err
+	}
+	err = c.batches(ctx, len(ch.Delete), func(i int) (string, []*api.TxnOp) {
+		return ch.Delete[i].ID, []*api.TxnOp{{Service: &api.ServiceTxnOp{
+			Verb: api.ServiceDeleteCAS, Node: c.identity.Node(),
+			Service: api.AgentService{
+				ID: ch.Delete[i].ID, Service: ch.Delete[i].Name, ModifyIndex: ch.Delete[i].Index,
+			},
+		}}}
+	}, &out.deleted, out.failed)
+	return out, err
+}
+
+func (c *catalog) nodeOp() *api.TxnOp {
+	return &api.TxnOp{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{
+		Node: c.identity.Node(), Address: nodeAddress, Meta: c.identity.Meta(),
+	}}}
+}
+
+func (c *catalog) put(e consulsync.Entry) []*api.TxnOp {
+	status, output := api.HealthPassing, "at least one endpoint is ready"
+	if !e.Passing {
+		status, output = api.HealthCritical, "no endpoint is ready"
+	}
+	return []*api.TxnOp{
+		{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: c.identity.Node(), Service: api.AgentService{
+			ID: e.ID, Service: e.Name, Address: e.Address, Port: e.Port, Tags: e.Tags, Meta: e.Meta,
+		}}},
+		{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: api.HealthCheck{
+			Node: c.identity.Node(), CheckID: e.ID, Name: checkName, Status: status, Output: output,
+			ServiceID: e.ID, ServiceName: e.Name,
+		}}},
+	}
+}
+
+// batches sends n items in transactions. A transaction that Consul refuses is sent again without the items that were
+// refused, which are written to failed with the reason.
+func (c *catalog) batches(
+	ctx context.Context, n int, item func(int) (string, []*api.TxnOp), done *int, failed map[string]string,
+) error {
+	for start := 0; start < n; {
+		var ids []string
+		var ops [][]*api.TxnOp
+		size := 0
+		for ; start < n && len(ids) < batchEntries && size < batchBytes; start++ {
+			id, o := item(start)
+			ids, ops, size = append(ids, id), append(ops, o), size+weight(o)
+		}
+		for len(ids) > 0 {
+			ok, refused, err := c.txn(ctx, slices.Concat(ops...))
+			if err != nil {
+				return err
+			}
+			if ok {
+				*done += len(ids)
+				break
+			}
+			ids, ops = withoutRefused(ids, ops, refused, failed)
+		}
+	}
+	return nil
+}
+
+// withoutRefused returns the items of a transaction that are worth another try.
+func withoutRefused(
+	ids []string, ops [][]*api.TxnOp, refused map[int]string, failed map[string]string,
+) (left []string, leftOps [][]*api.TxnOp) {
+	at := 0
+	for i, id := range ids {
+		why := ""
+		for range ops[i] {
+			if w, ok := refused[at]; ok && why == "" {
+				why = w
+			}
+			at++
+		}
+		if why != "" {
+			failed[id] = why
+			continue
+		}
+		left, leftOps = append(left, id), append(leftOps, ops[i])
+	}
+	if len(left) == len(ids) { // Consul named none of them: the next pass tries again
+		for _, id := range ids {
+			failed[id] = "consul refused the transaction"
+		}
+		return nil, nil
+	}
+	return left, leftOps
+}
+
+// weight estimates the size of operations in a request.
+func weight(ops []*api.TxnOp) int {
+	n := 512
+	for _, o := range ops {
+		if o.Service == nil {
+			continue
+		}
+		s := o.Service.Service
+		n += 3*len(s.ID) + 2*len(s.Service) + len(s.Address)
+		for _, t := range s.Tags {
+			n += len(t) + 8
+		}
+		for k, v := range maps.All(s.Meta) {
+			n += len(k) + len(v) + 16
+		}
+	}
+	return n
+}
+
+// txn runs a transaction. refused has the reasons by the index of the operation.
+func (c *catalog) txn(ctx context.Context, ops []*api.TxnOp) (ok bool, refused map[int]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	ok, resp, _, err := c.client.Txn().Txn(ops, (&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return false, nil, failed("write", err)
+	}
+	if ok {
+		return true, nil, nil
+	}
+	refused = map[int]string{}
+	for _, e := range resp.Errors {
+		refused[e.OpIndex] = e.What
+	}
+	return false, refused, nil
+}
+
+// wait returns when the entries of the cluster may have changed after index, or when it has waited long enough, with
+// the index of what it saw. Index 0 returns at once.
+func (c *catalog) wait(ctx context.Context, index uint64) (uint64, error) {
+	o := (&api.QueryOptions{WaitIndex: index, WaitTime: blocking, Filter: "ID == \"\""}).WithContext(ctx)
+	_, meta, err := c.client.Catalog().NodeServiceList(c.identity.Node(), o)
+	if err != nil {
+		return 0, failed("wait for a change", err)
+	}
+	return next(index, meta.LastIndex), nil
+}
+
+// next returns the index for the next query that waits. Consul asks its clients to begin again when the index went
+// back, as it does after a restore, and never to wait at 0.
+func next(before, now uint64) uint64 {
+	if now < before {
+		return 0
+	}
+	return max(now, 1)
+}
+
+// instances returns the instances of a service of Consul. With an index it waits until something changes after it.
+func (c *catalog) instances(
+	ctx context.Context, service, tag string, index uint64,
+) ([]consulsync.Instance, uint64, error) {
+	o := (&api.QueryOptions{WaitIndex: index, WaitTime: blocking}).WithContext(ctx)
+	list, meta, err := c.client.Health().Service(service, tag, false, o)
+	if err != nil {
+		return nil, 0, failed("read the instances of "+service, err)
+	}
+	if err := complete(meta, "the service "+service); err != nil {
+		return nil, 0, err
+	}
+	if len(list) == 0 && meta.DefaultACLPolicy == "deny" {
+		if err := c.authenticated(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	all := make([]consulsync.Instance, 0, len(list))
+	for _, s := range list {
+		i := consulsync.Instance{
+			Address: s.Service.Address, Port: s.Service.Port, Passing: s.Checks.AggregatedStatus() == api.HealthPassing,
+			Cluster: s.Service.Meta[consulsync.MetaCluster],
+		}
+		if i.Address == "" {
+			i.Address = s.Node.Address
+		}
+		all = append(all, i)
+	}
+	return all, next(index, meta.LastIndex), nil
+}
+
+// authenticated returns an error without a valid token: Consul answers anonymous questions with empty lists and does
+// not say that they were filtered.
+func (c *catalog) authenticated(ctx context.Context) error {
+	self, _, err := c.client.ACL().TokenReadSelf((&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return failed("check the token", err)
+	}
+	if self.AccessorID == "00000000-0000-0000-0000-000000000002" {
+		return director.Errorf(
+			director.KindUnauthenticated, "consulsync.read", "there is no token, and Consul denies by default",
+		).WithHint("set consul.tokenFile")
+	}
+	return nil
+}
+
+// failed gives an error of the client its kind and a message for people.
+func failed(what string, err error) error {
+	op := "consulsync.consul"
+	if e, ok := errors.AsType[api.StatusError](err); ok {
+		body := strings.TrimSpace(e.Body)
+		switch {
+		case e.Code == 403 || e.Code == 401:
+			return director.Errorf(director.KindForbidden, op, "cannot %s: Consul refused the token: %s", what, body).
+				WithHint("give the token's policy the rights of docs/operate/consul-sync.md, or set a new token")
+		case strings.Contains(body, "No path to datacenter"):
+			return director.Errorf(director.KindInvalid, op, "cannot %s: Consul does not know the datacenter", what).
+				WithHint("correct consul.datacenter")
+		}
+		return director.Errorf(director.KindUnavailable, op, "cannot %s: Consul answered %d: %s", what, e.Code, body)
+	}
+	// The client has no status for a transaction that was refused as a whole.
+	if text := err.Error(); strings.Contains(text, "ACL not found") || strings.Contains(text, "Permission denied") {
+		return director.Errorf(director.KindForbidden, op, "cannot %s: Consul refused the token: %w", what, err).
+			WithHint("give the token's policy the rights of docs/operate/consul-sync.md, or set a new token")
+	}
+	return director.Errorf(director.KindUnavailable, op, "cannot %s: %w", what, err).
+		WithHint("check consul.addresses and the network")
+}

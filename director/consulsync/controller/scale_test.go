@@ -1,0 +1,150 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// envScale is how many Services TestScale makes: 10,000 for the numbers in docs/develop/benchmarks.md.
+const envScale = "KAAS_SYNC_SERVICES"
+
+// memoryBar is the most that the program may take for 10,000 Services.
+const memoryBar = 100 << 10 // kB
+
+// TestScale measures memory and processor time of the real program, and how fast it is after an outage of Consul. Only
+// memory and results are judged: times depend on the machine.
+func TestScale(t *testing.T) {
+	n := 100
+	if v := os.Getenv(envScale); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := startConsul(t)
+	k := startCluster(t)
+	k.namespace(t, "shop")
+	s := newSyncer(t, k, c, "c1", "")
+	c.token(t, s.token, rules)
+	wanted := map[string]bool{}
+	create(t, k, wanted, "s", 0, n)
+
+	started := time.Now()
+	r := s.start(t)
+	c.expectAll(t, wanted)
+	t.Logf("%d Services: all in an empty Consul after %s", n, time.Since(started).Round(100*time.Millisecond))
+
+	window := 2 * time.Second
+	if n >= 1000 {
+		window = time.Minute
+	}
+	r.expectPage(t, "/readyz", "in step")
+	before := cpuTicks(t, r)
+	<-time.NewTimer(window).C
+	// The kernel counts 100 ticks a second.
+	t.Logf("nothing changes: %.1f %% of a core over %s", float64(cpuTicks(t, r)-before)/window.Seconds(), window)
+
+	started = time.Now()
+	k.add(t, "shop", "latest", "198.51.100.77", nil)
+	expectAddress(t, c, "latest-shop.service.consul", "198.51.100.77")
+	wanted["service:shop:latest:80:198.51.100.77"] = true
+	t.Logf("a new address is in Consul's DNS after %s", time.Since(started).Round(10*time.Millisecond))
+
+	// A tenth changes while Consul is away: half of it goes, half is new.
+	half := max(1, n/20)
+	c.kill()
+	for i := range half {
+		k.remove(t, "shop", fmt.Sprintf("s%05d", i))
+		delete(wanted, scaleID("s", i))
+	}
+	create(t, k, wanted, "n", 0, half)
+	c.start(t)
+	started = time.Now()
+	c.expectAll(t, wanted)
+	t.Logf("%d changes during an outage: in step %s after Consul is back", 2*half, time.Since(started).Round(100*time.Millisecond))
+
+	peak := memory(t, r, "VmHWM:")
+	t.Logf("memory: %d MB now, %d MB at most", memory(t, r, "VmRSS:")>>10, peak>>10)
+	if peak > memoryBar {
+		t.Errorf("it took %d kB of memory, more than %d", peak, memoryBar)
+	}
+}
+
+func scaleAddress(prefix string, i int) string {
+	return net.IPv4(10, prefix[0], byte(i/250), byte(i%250+1)).String()
+}
+
+func scaleID(prefix string, i int) string {
+	return fmt.Sprintf("service:shop:%s%05d:80:%s", prefix, i, scaleAddress(prefix, i))
+}
+
+// create makes Services, eight at a time.
+func create(t *testing.T, k *cluster, wanted map[string]bool, prefix string, from, to int) {
+	t.Helper()
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(8)
+	for i := from; i < to; i++ {
+		wanted[scaleID(prefix, i)] = true
+		g.Go(func() error {
+			return k.balanced(ctx, "shop", fmt.Sprintf("%s%05d", prefix, i), scaleAddress(prefix, i), nil)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expectAll waits until exactly the wanted entries are there and pass.
+func (c *consul) expectAll(t *testing.T, wanted map[string]bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got, err := c.entries("c1")
+		good := 0
+		for _, line := range got {
+			id, rest, _ := strings.Cut(line, " ")
+			if wanted[id] && strings.HasSuffix(rest, " passing") {
+				good++
+			}
+		}
+		if err == nil && good == len(wanted) && len(got) == good {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%d of %d entries are there and pass, and %d others; error %v", good, len(wanted), len(got)-good, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// cpuTicks returns the processor time of the program.
+func cpuTicks(t *testing.T, r *replica) int64 {
+	t.Helper()
+	text := must[[]byte](t)(os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid)))
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	var sum int64
+	for _, f := range fields[11:13] { // utime and stime
+		sum += must[int64](t)(strconv.ParseInt(f, 10, 64))
+	}
+	return sum
+}
+
+// memory returns a line of the program's status in kB.
+func memory(t *testing.T, r *replica, name string) int64 {
+	t.Helper()
+	text := must[[]byte](t)(os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid)))
+	_, rest, _ := strings.Cut(string(text), name)
+	return must[int64](t)(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))
+}

@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/consulsync"
+)
+
+const (
+	dialLimit  = 5 * time.Second
+	callLimit  = 30 * time.Second
+	pingAfter  = 15 * time.Second
+	maxAnswer  = 64 << 20 // bytes; 10,000 entries with long meta need half of it
+	maxToken   = 4 << 10
+	tokenRetry = time.Second // how long a token is used before its file is read again
+)
+
+// newClient returns a client of Consul that uses the first address which answers, follows no redirects, takes nothing
+// from the environment but its own fields and reads its token and certificate again when they change.
+func newClient(cfg consulsync.Consul) (*api.Client, error) {
+	const op = "consulsync.consul"
+	hosts := make([]string, 0, len(cfg.Addresses))
+	var scheme string
+	for _, a := range cfg.Addresses {
+		u, err := url.Parse(a)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, op, "%w", err)
+		}
+		hosts, scheme = append(hosts, u.Host), u.Scheme
+	}
+	tlsConfig, err := clientTLS(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := (&tokenFile{path: cfg.TokenFile}).read(); err != nil {
+		return nil, err
+	}
+	d := &dialer{hosts: hosts}
+	transport := &http.Transport{
+		DialContext: d.dial, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dialLimit,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+	}
+	if scheme == "https" {
+		// Consul allows 200 connections from one address, and each import has a query that waits. Over HTTP/2 they
+		// share one; its pings notice a server that is gone without a word.
+		tlsConfig.NextProtos = []string{"h2", "http/1.1"}
+		transport.DialTLSContext = d.dialTLS(tlsConfig, cfg.ServerName)
+		transport.ForceAttemptHTTP2 = true
+		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialLimit}
+	}
+	c := api.Config{
+		Address: hosts[0], Scheme: scheme, Datacenter: cfg.Datacenter,
+		HttpClient: &http.Client{
+			Transport: &guarded{next: transport, token: &tokenFile{path: cfg.TokenFile}},
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return errors.New("consul answered with a redirect")
+			},
+		},
+	}
+	client, err := api.NewClient(&c)
+	if err != nil {
+		return nil, director.Errorf(director.KindInvalid, op, "the client of Consul: %w", err)
+	}
+	return client, nil
+}
+
+func clientTLS(cfg consulsync.Consul) (*tls.Config, error) {
+	const op = "consulsync.consul"
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.CAFile != "" {
+		text, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, director.Errorf(director.KindInvalid, op, "consul.caFile: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, director.Errorf(director.KindInvalid, op, "consul.caFile: %s holds no certificate", cfg.CAFile)
+		}
+	}
+	if cfg.CertFile == "" {
+		return c, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+		return &cert, err
+	}
+	if _, err := load(); err != nil {
+		return nil, director.Errorf(director.KindInvalid, op, "consul.certFile and consul.keyFile: %w", err)
+	}
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return c, nil
+}
+
+// dialer connects to the first of several hosts that answers, and begins with the one that answered last.
+type dialer struct {
+	hosts []string
+	last  atomic.Int32
+}
+
+// dial ignores the address that it is given: it is always that of the first host.
+func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	conn, _, err := d.first(ctx, network)
+	return conn, err
+}
+
+func (d *dialer) first(ctx context.Context, network string) (net.Conn, string, error) {
+	var errs []error
+	start := int(d.last.Load())
+	for n := range d.hosts {
+		i := (start + n) % len(d.hosts)
+		conn, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, network, d.hosts[i])
+		if err == nil {
+			d.last.Store(int32(i))
+			return conn, d.hosts[i], nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, "", errors.Join(errs...)
+}
+
+// dialTLS checks the certificate against the name that is configured, or else against the host that answered.
+func (d *dialer) dialTLS(base *tls.Config, name string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		conn, host, err := d.first(ctx, network)
+		if err != nil {
+			return nil, err
+		}
+		c := base.Clone()
+		if c.ServerName = name; name == "" {
+			c.ServerName, _, _ = net.SplitHostPort(host)
+		}
+		secured := tls.Client(conn, c)
+		ctx, cancel := context.WithTimeout(ctx, dialLimit)
+		defer cancel()
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			// The next connection tries another host: one may have a bad certificate, and the others not.
+			d.last.Add(1)
+			return nil, fmt.Errorf("%s: %w", host, err)
+		}
+		return secured, nil
+	}
+}
+
+// guarded gives every request the token and bounds every answer.
+type guarded struct {
+	next  http.RoundTripper
+	token *tokenFile
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := g.token.read()
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Del("X-Consul-Token") // one of the environment
+	if token != "" {
+		r.Header.Set("X-Consul-Token", token.Reveal())
+	}
+	resp, err := g.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = &bounded{ReadCloser: resp.Body, left: maxAnswer}
+	}
+	return resp, err
+}
+
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+// Read fails when more was sent than is taken.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("consul answered with more than %d bytes", maxAnswer)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// tokenFile reads a token. An empty path is no token.
+type tokenFile struct {
+	path string
+
+	mu    sync.Mutex
+	token director.Secret
+	until time.Time
+}
+
+func (f *tokenFile) read() (director.Secret, error) {
+	const op = "consulsync.token"
+	if f.path == "" {
+		return "", nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Now().Before(f.until) {
+		return f.token, nil
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return "", director.Errorf(director.KindInvalid, op, "consul.tokenFile: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxToken))
+	if err != nil {
+		return "", director.Errorf(director.KindInvalid, op, "consul.tokenFile: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", director.Errorf(director.KindInvalid, op, "consul.tokenFile: %s holds no token", f.path)
+	}
+	f.token, f.until = director.Secret(token), time.Now().Add(tokenRetry)
+	return f.token, nil
+}
