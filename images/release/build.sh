@@ -101,19 +101,36 @@ parts=(
     "calico:calico:"
     "cri-tools:cri-tools:"
     "toolbox::toolbox"
+    "consul-sync::"
 )
 
 # digest FILE...: one hash over names and contents.
 digest() { (cd "$root" && sha256sum -- "$@" | sha256sum | cut -c 1-12); }
 
+# sources PACKAGE: the files of this tree and the versions of the modules that a program of ours is made from. A change of go.mod that does not
+# reach it changes nothing.
+sources() {
+    (cd "$root" && CGO_ENABLED=0 GOFLAGS=-mod=readonly go list -deps -f \
+        '{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}{{else}}{{.Path}} {{.Version}}{{end}}{{end}}' "$1") |
+        LC_ALL=C sort -u
+}
+
 # key_of NAME MODULE FILES: the content key of a part.
 key_of() {
-    local name=$1 module=$2 extra=$3 files=("images/release/recipes/lib.sh" "images/release/recipes/$1.sh")
+    local name=$1 module=$2 extra=$3 modules="" files=("images/release/recipes/lib.sh" "images/release/recipes/$1.sh")
     [[ -z $module ]] || files+=("images/release/modules/$module/go.mod" "images/release/modules/$module/go.sum")
     if [[ -n $extra ]]; then
         while IFS= read -r file; do files+=("$file"); done < <(cd "$root" && find "images/release/$extra" -type f ! -name '*_test.go' | LC_ALL=C sort)
     fi
-    { digest "${files[@]}"; echo "$go_version"; [[ $name != calico ]] || echo "$CALICO_VERSION"; [[ $name != pause ]] || echo "$PAUSE_VERSION"; } | sha256sum | cut -c 1-12
+    if [[ $name == consul-sync ]]; then
+        # Assigned, and not piped, so that a failure ends the script.
+        local list prefix
+        prefix=$(awk '$1 == "module" { print $2 }' "$root/go.mod")
+        list=$(sources ./cmd/consul-sync)
+        while IFS= read -r file; do [[ $file != "$prefix"/* ]] || files+=("${file#"$prefix"/}"); done <<<"$list"
+        modules=$(grep -v "^$prefix/" <<<"$list")
+    fi
+    { digest "${files[@]}"; echo "$go_version"; [[ $name != consul-sync ]] || echo "$modules"; [[ $name != calico ]] || echo "$CALICO_VERSION"; [[ $name != pause ]] || echo "$PAUSE_VERSION"; } | sha256sum | cut -c 1-12
 }
 
 declare -A part_dir=()
@@ -166,7 +183,7 @@ build_part() {
     log "release: building $name (${module:-own sources})"
     tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
     chmod 0755 "$tmp"
-    MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root nice -n 5 bash "$here/recipes/$name.sh" "$tmp" >&2 ||
+    MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root PART_KEY=${dir##*-} nice -n 5 bash "$here/recipes/$name.sh" "$tmp" >&2 ||
         fail "building $name failed; the parts that are finished are kept, run again to go on"
     # The build of another minor version may have been faster with the same part.
     mv -T "$tmp" "$dir" 2>/dev/null || [[ -d $dir ]] || fail "cannot move $name into the cache"

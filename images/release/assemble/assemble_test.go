@@ -166,6 +166,7 @@ func parts(t *testing.T) input {
 		"calico":      "calico-node calico kube-controllers check-status",
 		"pause":       "pause",
 		"toolbox":     "toolbox",
+		"consul-sync": "consul-sync",
 	} {
 		in.parts[part] = filepath.Join(root, part)
 		for _, p := range strings.Fields(programs) {
@@ -213,7 +214,7 @@ func TestBuild(t *testing.T) {
 		refs = append(refs, i.Ref())
 	}
 	want := []string{
-		"calico-kube-controllers:v3.28.5", "calico-node:v3.28.5", "coredns:v1.14.6", "etcd:v3.7.3", "kube-apiserver:v1.37.1",
+		"calico-kube-controllers:v3.28.5", "calico-node:v3.28.5", "consul-sync:v1.37.1", "coredns:v1.14.6", "etcd:v3.7.3", "kube-apiserver:v1.37.1",
 		"kube-controller-manager:v1.37.1", "kube-proxy:v1.37.1", "kube-scheduler:v1.37.1", "pause:3.10.2", "toolbox:v1.37.1",
 	}
 	if diff := cmp.Diff(want, refs); diff != "" {
@@ -262,11 +263,15 @@ func TestImageContents(t *testing.T) {
 			t.Errorf("%s: configuration %+v", i.Ref(), config)
 		}
 		got[i.Name] = listing(t, image)
+		if i.Name == "consul-sync" && (config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != "/consul-sync") {
+			t.Errorf("%s: configuration %+v, want the program as a user without rights", i.Ref(), config.Config)
+		}
 	}
 	for name, want := range map[string][]string{
-		"pause":      {"0755 pause"},
-		"etcd":       {"0755 etc/", "1777 tmp/", "0644 etc/group", "0644 etc/nsswitch.conf", "0644 etc/passwd", "0755 usr/", "0755 usr/local/", "0755 usr/local/bin/", "0755 usr/local/bin/etcd", "0755 usr/local/bin/etcdctl"},
-		"kube-proxy": {"0755 usr/", "0755 usr/bin/", "0755 usr/bin/busybox", "0777 usr/bin/sh", "0755 usr/", "0755 usr/local/", "0755 usr/local/bin/", "0755 usr/local/bin/kube-proxy"},
+		"pause":       {"0755 pause"},
+		"consul-sync": {"0755 etc/", "1777 tmp/", "0644 etc/group", "0644 etc/nsswitch.conf", "0644 etc/passwd", "0755 consul-sync"},
+		"etcd":        {"0755 etc/", "1777 tmp/", "0644 etc/group", "0644 etc/nsswitch.conf", "0644 etc/passwd", "0755 usr/", "0755 usr/local/", "0755 usr/local/bin/", "0755 usr/local/bin/etcd", "0755 usr/local/bin/etcdctl"},
+		"kube-proxy":  {"0755 usr/", "0755 usr/bin/", "0755 usr/bin/busybox", "0777 usr/bin/sh", "0755 usr/", "0755 usr/local/", "0755 usr/local/bin/", "0755 usr/local/bin/kube-proxy"},
 	} {
 		if diff := cmp.Diff(want, got[name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -95,7 +95,7 @@ func (p *programs) kubernetes() []image {
 	)
 }
 
-// others are etcd, CoreDNS, the pause container and the toolbox.
+// others are etcd, CoreDNS, the pause container, the toolbox and the sync with Consul.
 func (p *programs) others() []image {
 	c := p.in.release.Components
 	return []image{
@@ -118,6 +118,11 @@ func (p *programs) others() []image {
 			name: "toolbox", tag: p.in.release.Kubernetes, base: baseDebian,
 			files: []file{p.file("toolbox", "toolbox", "usr/local/bin/toolbox")},
 			run:   v1.Config{Env: env, Cmd: []string{"toolbox", "serve", ":8080"}},
+		},
+		{
+			name: "consul-sync", tag: p.in.release.Kubernetes, base: baseStatic,
+			files: []file{p.file("consul-sync", "consul-sync", "consul-sync")},
+			run:   v1.Config{Env: env, Entrypoint: []string{"/consul-sync"}, User: "65532:65532"},
 		},
 	}
 }

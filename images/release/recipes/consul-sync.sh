@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# consul-sync: our own controller, which syncs Services with Consul.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+export MODULE_DIR=$ROOT_DIR
+go_build "$1/consul-sync" "-X main.version=$PART_KEY" ./cmd/consul-sync
