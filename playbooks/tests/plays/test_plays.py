@@ -360,6 +360,18 @@ esac
         self.prove("cluster_users", "m1", begin, verify, cluster_users_kubeconfig=self.world + "/admin.conf",
                        issuer_discovery='{"issuer": "https://director.example/oidc"}', issuer_keys='{"keys": []}', issuer_certificate="pem", issuer_certificate_key="pem")
 
+    def test_consul_sync(self):
+        def verify():
+            applied = self.things("applied")
+            self.assertIn("rolebinding/consul-sync-import", applied)
+            self.assertIn("/kaas/consul-sync:v", applied["deployment/consul-sync"])
+            self.assertIn("https://consul.example:8501", applied["configmap/consul-sync"])
+            self.assertIn("czNjcmV0", applied["secret/consul-sync-token"])
+        settings = {"owner": "d1", "cluster": "c1", "consul": {"addresses": ["https://consul.example:8501"]},
+                    "import": [{"service": "db", "namespace": "shop", "name": "db", "port": 1}]}
+        self.prove("consul_sync", "m1", lambda: self.begin(nodes=[node("m1", master=True)]), verify,
+                       consul_settings=json.dumps(settings), consul_token="s3cret", consul_sync_kubeconfig=self.world + "/admin.conf")
+
     def test_drain_master(self):
         pod = {"metadata": {"name": "a", "namespace": "default", "ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
                "spec": {"nodeName": "m1"}}
