@@ -185,7 +185,9 @@ func (c Consul) validate(p *problems) {
 	p.add(c.ServerName == "" || hostname.MatchString(c.ServerName), "consul.serverName", "is not a host name",
 		"such as server.dc1.consul")
 	for _, f := range []struct{ path, file string }{
-		{"consul.tokenFile", c.TokenFile}, {"consul.caFile", c.CAFile}, {"consul.certFile", c.CertFile},
+		{"consul.tokenFile", c.TokenFile},
+		{"consul.caFile", c.CAFile},
+		{"consul.certFile", c.CertFile},
 		{"consul.keyFile", c.KeyFile},
 	} {
 		p.add(f.file == "" || filepath.IsAbs(f.file), f.path, "is not an absolute path",

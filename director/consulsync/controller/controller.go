@@ -175,7 +175,7 @@ type pass struct {
 }
 
 // run compares once and acts. Export and import do not wait for one another: Consul may be away for the one, and the
-// other still goes on.
+// other is still done.
 func (p *pass) run(ctx context.Context) error {
 	statusMap := p.cluster.statusMap(p.c.opt.Config.Namespace)
 	ids := confirmed(statusMap)
