@@ -39,6 +39,7 @@ func TestClusterDNS(t *testing.T) {
     - role: cluster_dns
       vars:
         cluster_dns_upstreams: "{{ upstreams }}"
+        cluster_dns_forwards: "{{ forwards | default([]) }}"
         cluster_dns_kubeconfig: `+kubeconfig+`
 `)
 	run := func(args ...string) string {
@@ -68,6 +69,7 @@ func TestClusterDNS(t *testing.T) {
 		return string(out)
 	}
 
+	consul := `{"upstreams": ["192.0.2.2"], "forwards": [{"domain": "consul", "servers": ["192.0.2.3:8600", "192.0.2.4:8600"]}]}`
 	one, other := `{"upstreams": ["192.0.2.1"]}`, `{"upstreams": ["192.0.2.2"]}`
 	for _, step := range []struct {
 		name, want string
@@ -84,6 +86,8 @@ func TestClusterDNS(t *testing.T) {
 			kubectl("patch", "poddisruptionbudget/coredns", "--type=merge", "-p", `{"spec":{"maxUnavailable":2}}`)
 		}},
 		{"and then nothing changes", "0", []string{"-e", other}, nil},
+		{"a domain of other servers is applied", "1", []string{"-e", consul}, nil},
+		{"and then nothing changes, with the domain", "0", []string{"-e", consul}, nil},
 	} {
 		if step.before != nil {
 			step.before()
@@ -97,7 +101,8 @@ func TestClusterDNS(t *testing.T) {
 	}
 	if corefile := kubectl(
 		"get", "configmap/coredns", "-o", "jsonpath={.data.Corefile}",
-	); !regexp.MustCompile(`forward \. 192\.0\.2\.2 `).MatchString(corefile) {
+	); !regexp.MustCompile(`forward \. 192\.0\.2\.2 `).MatchString(corefile) ||
+		!regexp.MustCompile(`consul:53 {\n    errors\n    forward \. 192\.0\.2\.3:8600 192\.0\.2\.4:8600 {`).MatchString(corefile) {
 		t.Errorf("the Corefile is\n%s", corefile)
 	}
 }
