@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// envScale is how many Services TestScale makes: 10,000 for the numbers in docs/develop/benchmarks.md.
+// envScale is how many Services TestScale makes. docs/develop/benchmarks.md has numbers; the goal is for 10,000.
 const envScale = "KAAS_SYNC_SERVICES"
 
 // memoryBar is the most that the program may take for 10,000 Services.
