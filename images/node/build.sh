@@ -37,7 +37,7 @@ fi
 hash_of() {
     (cd "$here" && find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum | cut -c1-12
 }
-base_key=$(hash_of base base.sh packages.txt)
+base_key=$(hash_of base ../common/debian.sh packages.txt)
 name=debian12
 kubernetes=
 if [[ -n $release ]]; then
@@ -46,7 +46,7 @@ if [[ -n $release ]]; then
 fi
 key_of_all() {
     {
-        hash_of base base.sh packages.txt files finish.sh preload.sh disk.sh build.sh
+        hash_of base ../common packages.txt files finish.sh preload.sh disk.sh build.sh
         [[ -z $release ]] || sha256sum <"$release/release.yaml"
     } | sha256sum | cut -c1-12
 }
@@ -89,12 +89,12 @@ SECONDS=0
 base=$cache/base-$base_key.tar
 if [[ ! -f $base ]]; then
     say "installing Debian and its packages (about a minute)"
-    "$here/base.sh" "$tmp/base.tar" >&2
+    "$here/../common/debian.sh" "$here" "$tmp/base.tar" >&2
     mv "$tmp/base.tar" "$base"
     say "packages done after $SECONDS s"
 fi
 
-[[ $(hash_of base base.sh packages.txt) == "$base_key" && $(key_of_all) == "$key" ]] ||
+[[ $(hash_of base ../common/debian.sh packages.txt) == "$base_key" && $(key_of_all) == "$key" ]] ||
     { say "the sources changed meanwhile; run it again"; exit 75; }
 say "adding configuration and programs"
 root=$tmp/root

@@ -1,10 +1,11 @@
 #!/bin/bash
-# base.sh OUT.tar makes the distribution part of the node image: Debian 12 and
-# the packages of packages.txt, nothing configured yet. build.sh calls it and
-# keeps the result in the cache.
+# debian.sh DIR OUT.tar makes the distribution part of an image: Debian 12 and the
+# packages of DIR/packages.txt, nothing configured yet. What is in DIR/base is there
+# before the packages. The image's build.sh calls it and keeps the result in the cache.
+# With SOURCE_DATE_EPOCH no file is newer than that.
 set -euo pipefail
-here=$(dirname "$(readlink -f "$0")")
-out=$1
+here=$(readlink -f "$1")
+out=$2
 suite=bookworm
 
 # The packages come from where this machine gets its own, unless
@@ -24,7 +25,7 @@ sources() {
 mapfile -t lines < <(sources)
 if ((${#lines[@]} == 0)) && apt-get -qq update; then mapfile -t lines < <(sources); fi
 ((${#lines[@]})) || {
-    echo "base.sh: this machine's apt knows no Debian $suite; set NODE_MIRROR='deb http://MIRROR/debian $suite main'" >&2
+    echo "debian.sh: this machine's apt knows no Debian $suite; set NODE_MIRROR='deb http://MIRROR/debian $suite main'" >&2
     exit 69
 }
 packages=$(sed -e 's/#.*//' "$here/packages.txt" | xargs | tr ' ' ,)
