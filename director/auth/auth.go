@@ -149,8 +149,7 @@ func CheckPassword(field string, password director.Secret) error {
 func (s *Service) EnsureAdmin(
 	ctx context.Context, initial director.Secret,
 ) (oneTime director.Secret, created bool, err error) {
-	users, _, err := s.store.UserPage(ctx, "", director.Page{Limit: 1})
-	if err != nil || len(users) > 0 {
+	if users, _, err := s.store.UserPage(ctx, "", director.Page{Limit: 1}); err != nil || len(users) > 0 {
 		return "", false, err
 	}
 	password := initial
@@ -164,15 +163,30 @@ func (s *Service) EnsureAdmin(
 	if err != nil {
 		return "", false, err
 	}
-	now := s.now().UTC()
-	u := director.User{
-		Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: oneTime != "", PasswordSet: now,
-		Created: now, Updated: now,
-	}
-	if err := s.store.AddUser(ctx, u, firstStart); err != nil {
+	if err := s.addAdmin(ctx, hash, oneTime != ""); err != nil {
 		return "", false, err
 	}
 	return oneTime, true, nil
+}
+
+// EnsureAdminHash creates the admin user with the hash of a password if there is no user at all, and reports whether it
+// did. Errors: invalid if the hash is none of HashPassword.
+func (s *Service) EnsureAdminHash(ctx context.Context, hash string) (created bool, err error) {
+	if users, _, err := s.store.UserPage(ctx, "", director.Page{Limit: 1}); err != nil || len(users) > 0 {
+		return false, err
+	}
+	if err := CheckHash("initial password", hash); err != nil {
+		return false, err
+	}
+	return true, s.addAdmin(ctx, hash, false)
+}
+
+func (s *Service) addAdmin(ctx context.Context, hash string, mustChange bool) error {
+	now := s.now().UTC()
+	return s.store.AddUser(ctx, director.User{
+		Name: AdminName, Role: director.RoleAdmin, PasswordHash: hash, MustChange: mustChange, PasswordSet: now,
+		Created: now, Updated: now,
+	}, firstStart)
 }
 
 // firstStart is who makes the first user, for the audit trail.

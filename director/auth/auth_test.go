@@ -110,6 +110,34 @@ func TestInitialPassword(t *testing.T) {
 	}
 }
 
+func TestInitialPasswordByItsHash(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, _, _ := setup(t)
+	good := auth.HashPassword("given by its hash")
+	for _, bad := range []string{
+		"", "given by its hash", "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy", "$6$salt$hash", good + "A",
+		strings.Replace(good, "p=1", "p=2", 1), strings.Replace(good, "m=19456", "m=99999999", 1),
+	} {
+		created, err := s.EnsureAdminHash(ctx, bad)
+		if director.KindOf(err) != director.KindInvalid || created {
+			t.Errorf("EnsureAdminHash(%q): %v, %v", bad, created, err)
+		}
+		if err != nil && bad != "" && strings.Contains(err.Error(), bad) {
+			t.Errorf("the error holds the hash %q", bad)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if created, err := s.EnsureAdminHash(ctx, good); err != nil || created != want {
+			t.Fatalf("EnsureAdminHash: %v, %v; want %v", created, err, want)
+		}
+	}
+	_, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "given by its hash"})
+	if err != nil || actor.MustChange {
+		t.Errorf("login: %+v, %v", actor, err)
+	}
+}
+
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -51,6 +51,22 @@ func (p Params) hash(password string) string {
 	return p.prefix() + enc.EncodeToString(salt) + "$" + enc.EncodeToString(key)
 }
 
+// HashPassword returns a new hash of the password, argon2id in the usual format, for EnsureAdminHash. It says nothing of
+// whether the password may be used: CheckPassword does.
+func HashPassword(password director.Secret) string { return DefaultParams().hash(password.Reveal()) }
+
+// CheckHash returns an invalid error if the director cannot compare passwords with the hash. field names it in the
+// error, which does not hold the hash.
+func CheckHash(field, hash string) error {
+	if _, _, _, ok := parse(hash); ok {
+		return nil
+	}
+	return director.Invalid("auth.password", "the hash of the password cannot be used", []director.Field{{
+		Path: field, Msg: "is no argon2id hash with a salt of 16 bytes, a key of 32 bytes and p=1",
+		Hint: "make one with: director setup hash",
+	}})
+}
+
 // hasher hashes passwords, only a few at once. Half of the processors are left to everything else, so that a flood of
 // logins does not hold up other requests.
 type hasher struct {

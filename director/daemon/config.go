@@ -45,6 +45,8 @@ type Config struct {
 	// empty.
 	MetricsTokenFile  string `yaml:"metricsTokenFile"`
 	AdminPasswordFile string `yaml:"adminPasswordFile"` // first password of admin; random and printed once if empty
+	// AdminPasswordHashFile holds the hash of the first password of admin, as director setup hash writes it.
+	AdminPasswordHashFile string `yaml:"adminPasswordHashFile"`
 	// DatabasePasswordFile holds the password for Database.
 	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
 	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
@@ -136,6 +138,9 @@ func (c Config) Validate() error {
 		p.add("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
 	}
 	c.checkDatabase(&p)
+	if c.AdminPasswordHashFile != "" && c.AdminPasswordFile != "" {
+		p.add("adminPasswordHashFile", "leave one of them out", "is there, and adminPasswordFile too")
+	}
 	c.checkAddresses(&p)
 	c.checkLimits(&p)
 	c.checkChoices(&p)

@@ -503,19 +503,36 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	if err != nil {
 		return nil, err
 	}
-	var initial director.Secret
-	if f := d.cfg.AdminPasswordFile; f != "" {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return nil, director.Errorf(director.KindInvalid, "daemon.config", "adminPasswordFile: %w", err)
-		}
-		initial = director.Secret(strings.TrimRight(string(text), "\r\n"))
+	hash, err := readLine("adminPasswordHashFile", d.cfg.AdminPasswordHashFile)
+	if err != nil {
+		return nil, err
 	}
-	if initial != "" {
-		_, _, err := service.EnsureAdmin(ctx, initial)
-		return service, err
+	initial, err := readLine("adminPasswordFile", d.cfg.AdminPasswordFile)
+	if err != nil {
+		return nil, err
 	}
-	return service, d.ensureOneTime(ctx, service, out)
+	switch {
+	case hash != "":
+		_, err = service.EnsureAdminHash(ctx, hash.Reveal())
+	case initial != "":
+		_, _, err = service.EnsureAdmin(ctx, initial)
+	default:
+		err = d.ensureOneTime(ctx, service, out)
+	}
+	return service, err
+}
+
+// readLine returns what is in the file that the setting names, without the ends of lines after it; nothing without a
+// file.
+func readLine(setting, file string) (director.Secret, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", director.Errorf(director.KindInvalid, "daemon.config", "%s: %w", setting, err)
+	}
+	return director.Secret(strings.TrimRight(string(text), "\r\n")), nil
 }
 
 // ports puts what the API offers behind its ports.

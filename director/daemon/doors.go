@@ -73,7 +73,9 @@ func (c Config) doorProblems() []director.Field {
 		}
 	}
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
-		for _, own := range []string{c.StateDir, c.AdminPasswordFile, c.DatabasePasswordFile} {
+		for _, own := range []string{
+			c.StateDir, c.AdminPasswordFile, c.AdminPasswordHashFile, c.DatabasePasswordFile,
+		} {
 			if own != "" && within(dir, own) && !c.Simulate {
 				bad(
 					fmt.Sprintf("providerFiles[%d]", i),

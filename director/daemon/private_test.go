@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
 )
 
@@ -130,5 +131,38 @@ func TestTheStateDirectoryIsClosed(t *testing.T) {
 	}
 	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o644 {
 		t.Errorf("a file outside was changed: %v, %v", info.Mode(), err)
+	}
+}
+
+// The first password may be given by its hash, so that it is in no file.
+func TestTheFirstPasswordByItsHash(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.AdminPasswordHashFile = filepath.Join(t.TempDir(), "hash")
+	hash := auth.HashPassword("correct horse battery")
+	if err := os.WriteFile(c.AdminPasswordHashFile, []byte(hash+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(client.Config{Server: "https://" + d.Addr().String(), CA: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Login(t.Context(), "admin", "correct horse battery"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(c.StateDir, oneTimeFile)); !os.IsNotExist(err) {
+		t.Errorf("there is a one-time password too: %v", err)
+	}
+	c.AdminPasswordFile = c.AdminPasswordHashFile
+	if fields := director.FieldsOf(c.Validate()); len(fields) != 1 || fields[0].Path != "adminPasswordHashFile" {
+		t.Errorf("both files: %v", fields)
 	}
 }

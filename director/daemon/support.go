@@ -34,7 +34,9 @@ func (d *Daemon) support(
 			versions["schema"] = err.Error()
 		}
 		s := archives.Support{Versions: versions, Config: config, Private: []director.Secret{push}}
-		for _, file := range []string{d.cfg.AdminPasswordFile, d.cfg.DatabasePasswordFile, d.path("sealing.key")} {
+		for _, file := range []string{
+			d.cfg.AdminPasswordFile, d.cfg.AdminPasswordHashFile, d.cfg.DatabasePasswordFile, d.path("sealing.key"),
+		} {
 			if file == "" {
 				continue
 			}
