@@ -56,7 +56,8 @@ func run(args []string, out io.Writer) error {
 			"check-config  check the configuration and exit\n"+
 			"       director restore [flags] BUNDLE  make a director of a bundle; see director restore -help\n"+
 			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
-			"-help\n\n")
+			"-help\n"+
+			"       director setup COMMAND  set up the appliance that this director is on; see director setup -help\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -72,6 +73,8 @@ func run(args []string, out io.Writer) error {
 	switch flags.Arg(0) {
 	case "simulate":
 		return runSimulate(flags.Args()[1:], out)
+	case "setup":
+		return runSetup(flags.Args()[1:], out)
 	case "restore":
 		return runRestore(flags.Args()[1:], *config, out)
 	}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/appliance"
+	"github.com/director-kaas/kaas/director/auth"
+)
+
+const opSetup = "director.setup"
+
+// setupCommands are the commands below setup. The units of the appliance call the first four.
+var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
+	"disk": func(ctx context.Context, _ []string, _ io.Writer) error { return place().MountData(ctx) },
+	"apply": func(ctx context.Context, _ []string, _ io.Writer) error {
+		s, _, err := place().SetUp(ctx)
+		if err != nil {
+			return err
+		}
+		return place().Activate(ctx, s, false)
+	},
+	"config": func(ctx context.Context, _ []string, _ io.Writer) error {
+		return place().Config(ctx, time.Minute)
+	},
+	"properties": func(_ context.Context, _ []string, out io.Writer) error {
+		return json.NewEncoder(out).Encode(appliance.Properties())
+	},
+	"console": setupConsole,
+	"edit":    setupEdit,
+	"check":   setupCheck,
+	"hash":    setupHash,
+}
+
+const setupUsage = `Usage: director setup COMMAND
+
+Sets up the appliance that this director is on. See docs/start/appliance.md.
+
+  edit             ask for the properties again, and apply them
+  apply            write again what the services of the VM read
+  check [TARGET]   ask the servers for DNS and NTP, and connect to hypervisors: https://VCENTER,
+                   qemu+ssh://root@HOST/system or HOST:PORT
+  hash             read a password, and write its hash for the property admin_password_hash
+  disk             mount the data disk, and format a blank one
+  config           write the configuration of the director
+  properties       write the properties of the first boot, in JSON
+  console          what runs on the VM's console: the questions of the first boot, and then the log-in
+`
+
+func place() appliance.Place { return appliance.Default() }
+
+func runSetup(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("director setup", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { _, _ = io.WriteString(out, setupUsage) }
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return director.Errorf(director.KindInvalid, opSetup, "%w", err)
+	}
+	command, ok := setupCommands[flags.Arg(0)]
+	if !ok {
+		return director.Errorf(director.KindInvalid, opSetup, "%q is not a command of setup", flags.Arg(0)).
+			WithHint("director setup -help")
+	}
+	rest := flags.Args()[1:]
+	if len(rest) > 0 && flags.Arg(0) != "check" {
+		return director.Errorf(director.KindInvalid, opSetup, "%q: %s takes no arguments", rest[0], flags.Arg(0)).
+			WithHint("director setup -help")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return command(ctx, rest, out)
+}
+
+// setupConsole asks until the appliance is set up, and then becomes the log-in. It does not return.
+func setupConsole(ctx context.Context, _ []string, out io.Writer) error {
+	t := terminal{in: os.Stdin, out: out}
+	for {
+		err := askOnce(ctx, t)
+		if err == nil {
+			break
+		}
+		_, _ = fmt.Fprintf(t, "\n%s", appliance.Explain(err))
+		if errors.Is(err, io.EOF) {
+			return err // the unit starts again, with a terminal that works
+		}
+		if _, err := t.Line("Press Enter to try again. "); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(
+		"/sbin/agetty", []string{"agetty", "--noclear", "--keep-baud", "-", "115200,57600,38400,9600", "linux"},
+		append(os.Environ(), "TERM=linux"),
+	)
+}
+
+// askOnce asks a person, if the appliance is not set up yet.
+func askOnce(ctx context.Context, t terminal) error {
+	p := place()
+	if err := p.MountData(ctx); err != nil {
+		return err
+	}
+	s, given, err := p.SetUp(ctx)
+	switch {
+	case err == nil && given.Source == "":
+		return nil
+	case err == nil:
+		return p.Activate(ctx, s, true)
+	}
+	problem := err
+	if director.KindOf(err) == director.KindNotFound {
+		problem = nil
+	} else if given.Source != "" {
+		_, _ = fmt.Fprintf(t, "\nThe properties are from %s.\n", given.Source)
+	}
+	if s, err = appliance.Form(t, given.Properties, problem); err != nil {
+		return err
+	}
+	done, err := p.SaveFirst(s)
+	if err != nil {
+		return err
+	}
+	if !done {
+		_, _ = fmt.Fprintln(t, "It was set up on another console meanwhile.")
+		return nil
+	}
+	if err := p.Activate(ctx, s, true); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(t, "\nThe director is set up. Its console opens within a minute.")
+	return nil
+}
+
+func setupEdit(ctx context.Context, _ []string, out io.Writer) error {
+	p := place()
+	was, err := p.Load()
+	if err != nil {
+		return err
+	}
+	s, err := appliance.Form(terminal{in: os.Stdin, out: out}, was.Values(), nil)
+	if err != nil {
+		return err
+	}
+	if s.PasswordHash == was.PasswordHash {
+		s.ConsoleHash = was.ConsoleHash
+	}
+	if err := p.Save(s); err != nil {
+		return err
+	}
+	return p.Activate(ctx, s, true)
+}
+
+func setupCheck(ctx context.Context, targets []string, out io.Writer) error {
+	s, err := place().Load()
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, f := range appliance.Check(ctx, s, targets) {
+		if f.Err == nil {
+			_, _ = fmt.Fprintf(out, "ok      %s %s\n", f.What, f.Good)
+			continue
+		}
+		failed++
+		_, _ = fmt.Fprintf(out, "FAILED  %s %s\n        next: %s\n", f.What, director.MessageOf(f.Err), director.HintOf(f.Err))
+	}
+	if failed > 0 {
+		return director.Errorf(director.KindUnavailable, opSetup, "%d checks failed", failed)
+	}
+	return nil
+}
+
+// setupHash writes the hash of a password that it reads from the terminal, or from standard input.
+func setupHash(_ context.Context, _ []string, out io.Writer) error {
+	password, err := terminal{in: os.Stdin, out: os.Stderr}.Password("Password: ")
+	if err != nil {
+		return director.Errorf(director.KindInvalid, opSetup, "no password: %w", err)
+	}
+	if err := auth.CheckPassword("password", director.Secret(password)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, auth.HashPassword(director.Secret(password)))
+	return err
+}
+
+// terminal asks a person at standard input, or reads lines of a file.
+type terminal struct {
+	in  *os.File
+	out io.Writer
+}
+
+var _ appliance.Terminal = terminal{}
+
+func (t terminal) Write(b []byte) (int, error) { return t.out.Write(b) }
+
+// mostLine bounds a line: a terminal gives no more than 4 KiB at once.
+const mostLine = 64 << 10
+
+func (t terminal) Line(prompt string) (string, error) {
+	_, _ = io.WriteString(t.out, prompt)
+	var line strings.Builder
+	b := make([]byte, 1) // what follows the line is for who reads next
+	for line.Len() < mostLine {
+		n, err := t.in.Read(b)
+		switch {
+		case n == 1 && b[0] == '\n':
+			return strings.TrimSuffix(line.String(), "\r"), nil
+		case n == 1:
+			line.WriteByte(b[0])
+		case err != nil && line.Len() > 0 && errors.Is(err, io.EOF):
+			return line.String(), nil
+		case err != nil:
+			return "", err
+		}
+	}
+	return "", errors.New("the line is too long")
+}
+
+func (t terminal) Password(prompt string) (string, error) {
+	if !term.IsTerminal(int(t.in.Fd())) {
+		return t.Line("")
+	}
+	_, _ = io.WriteString(t.out, prompt)
+	text, err := term.ReadPassword(int(t.in.Fd()))
+	_, _ = io.WriteString(t.out, "\n")
+	return string(text), err
+}

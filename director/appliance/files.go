@@ -1,0 +1,81 @@
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// temporary begins the names of files that are not whole yet.
+const temporary = ".new-"
+
+// writeFile writes a file whole or not at all, and leaves one that is the same untouched.
+func writeFile(path string, text []byte, mode os.FileMode) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode() == mode {
+		if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, text) {
+			return nil
+		}
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = replace(path, text, mode)
+	}
+	if err != nil {
+		return director.Errorf(director.KindInternal, "appliance.write", "%s cannot be written: %w", path, err)
+	}
+	return nil
+}
+
+func replace(path string, text []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), temporary) // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// command runs a program of the VM and returns its standard output. What it is given on standard input is in no error.
+func command(ctx context.Context, in []byte, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = bytes.NewReader(in)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &limited{&errs}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	if err := cmd.Run(); err != nil {
+		return out.Bytes(), director.Errorf(
+			director.KindInternal, "appliance.run", "%s: %w: %s", name, err,
+			printable(strings.TrimSpace(errs.String())),
+		)
+	}
+	return out.Bytes(), nil
+}
+
+// limited keeps the first bytes of what is written.
+type limited struct{ to *bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := 1024 - l.to.Len(); room > 0 {
+		l.to.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*limited)(nil)
