@@ -38,6 +38,10 @@ type Config struct {
 	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
 	Names          []string   `yaml:"names"`          // further names in the director's certificate
 	PublicURL      string     `yaml:"publicURL"`      // how browsers reach the director; https://ADDRESS:PORT if empty
+	// CertificateFile and CertificateKeyFile hold a certificate of yours with its chain, and its key, in PEM. The console
+	// and the API show it to clients that ask for one of its names.
+	CertificateFile    string `yaml:"certificateFile"`
+	CertificateKeyFile string `yaml:"certificateKeyFile"`
 	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before
 	// they had some) or never.
 	RegistryAnonymous string `yaml:"registryAnonymous"`
@@ -140,6 +144,9 @@ func (c Config) Validate() error {
 	c.checkDatabase(&p)
 	if c.AdminPasswordHashFile != "" && c.AdminPasswordFile != "" {
 		p.add("adminPasswordHashFile", "leave one of them out", "is there, and adminPasswordFile too")
+	}
+	if (c.CertificateFile == "") != (c.CertificateKeyFile == "") {
+		p.add("certificateFile", "name both or none", "and certificateKeyFile belong together")
 	}
 	c.checkAddresses(&p)
 	c.checkLimits(&p)

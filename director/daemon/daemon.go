@@ -564,6 +564,10 @@ func (d *Daemon) startAPI(
 	ctx context.Context, db *store.Store, ports api.Ports, service *auth.Service, identity *pki.Server, build Build,
 	m *metrics.Metrics,
 ) error {
+	tlsConfig, err := d.apiTLS(identity.TLSConfig())
+	if err != nil {
+		return err
+	}
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	token, err := d.metricsToken()
 	if err != nil {
@@ -577,7 +581,7 @@ func (d *Daemon) startAPI(
 		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
-	server := api.NewServer(d.peers.answering(handler, d.services.journal), identity.TLSConfig(), d.log)
+	server := api.NewServer(d.peers.answering(handler, d.services.journal), tlsConfig, d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
 	if err != nil {
 		stop()

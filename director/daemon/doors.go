@@ -74,7 +74,7 @@ func (c Config) doorProblems() []director.Field {
 	}
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
 		for _, own := range []string{
-			c.StateDir, c.AdminPasswordFile, c.AdminPasswordHashFile, c.DatabasePasswordFile,
+			c.StateDir, c.AdminPasswordFile, c.AdminPasswordHashFile, c.DatabasePasswordFile, c.CertificateKeyFile,
 		} {
 			if own != "" && within(dir, own) && !c.Simulate {
 				bad(

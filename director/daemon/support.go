@@ -36,6 +36,7 @@ func (d *Daemon) support(
 		s := archives.Support{Versions: versions, Config: config, Private: []director.Secret{push}}
 		for _, file := range []string{
 			d.cfg.AdminPasswordFile, d.cfg.AdminPasswordHashFile, d.cfg.DatabasePasswordFile, d.path("sealing.key"),
+			d.cfg.CertificateKeyFile,
 		} {
 			if file == "" {
 				continue
