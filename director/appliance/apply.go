@@ -34,7 +34,12 @@ func Default() Place { return Place{Data: "/data", User: 900} }
 func (p Place) etc(name string) string  { return filepath.Join(p.Root, "/etc", name) }
 func (p Place) data(name string) string { return filepath.Join(p.Data, name) }
 
-const setupFile = "setup/setup.json"
+// Files on the data disk.
+const (
+	setupFile          = "setup/setup.json"
+	certificateFile    = "setup/certificate.pem"
+	certificateKeyFile = "setup/certificate.key"
+)
 
 // Load returns the setup on the data disk. Errors: not_found before the first one, internal.
 func (p Place) Load() (Setup, error) {
@@ -107,12 +112,12 @@ func (p Place) Write(ctx context.Context, s Setup, addresses []netip.Addr) error
 func (p Place) certificate(s Setup) error {
 	if s.Certificate == "" {
 		return errors.Join(
-			removeFile(p.data("setup/certificate.pem")), removeFile(p.data("setup/certificate.key")),
+			removeFile(p.data(certificateFile)), removeFile(p.data(certificateKeyFile)),
 		)
 	}
 	return errors.Join(
-		writeFile(p.data("setup/certificate.key"), []byte(s.Key), 0o600), p.owned("setup/certificate.key"),
-		writeFile(p.data("setup/certificate.pem"), []byte(s.Certificate), 0o644),
+		writeFile(p.data(certificateKeyFile), []byte(s.Key), 0o600), p.owned(certificateKeyFile),
+		writeFile(p.data(certificateFile), []byte(s.Certificate), 0o644),
 	)
 }
 
@@ -250,6 +255,9 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 		"adminPasswordHashFile": p.data("setup/admin-password-hash"),
 		"imageDirs":             []string{p.data("images")}, "bundleDirs": []string{p.data("bundles")},
 		"backupDirs": []string{p.data("backups")}, "providerFiles": []string{p.data("etc/providers")},
+	}
+	if s.Certificate != "" {
+		all["certificateFile"], all["certificateKeyFile"] = p.data(certificateFile), p.data(certificateKeyFile)
 	}
 	if address.IsValid() {
 		all["address"] = address.String()

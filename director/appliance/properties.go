@@ -290,8 +290,13 @@ func (r *reader) certificate(s *Setup) {
 	if !okCert || !okKey {
 		return
 	}
-	if _, err := tls.X509KeyPair([]byte(certPEM), []byte(keyPEM)); err != nil {
+	pair, err := tls.X509KeyPair([]byte(certPEM), []byte(keyPEM))
+	if err != nil {
 		r.bad("certificate", "the key of this certificate, without a password", "does not go with the key")
+		return
+	}
+	if hostname.MatchString(s.Hostname) && pair.Leaf.VerifyHostname(s.Hostname) != nil {
+		r.bad("certificate", "a certificate with the name in hostname", "is not for %s", s.Hostname)
 		return
 	}
 	s.Certificate, s.Key = certPEM, keyPEM

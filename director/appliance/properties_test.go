@@ -180,6 +180,10 @@ func TestCertificates(t *testing.T) {
 	if fields := director.FieldsOf(err); len(fields) != 1 || fields[0].Path != "certificate" {
 		t.Errorf("a key of another certificate: %v", err)
 	}
+	_, err = Read(good("certificate", cert, "certificate_key", key, "hostname", "another.example.org"))
+	if fields := director.FieldsOf(err); len(fields) != 1 || fields[0].Path != "certificate" {
+		t.Errorf("a certificate of another name: %v", err)
+	}
 	if err != nil && strings.Contains(err.Error(), "PRIVATE") {
 		t.Errorf("the error holds the key: %v", err)
 	}
