@@ -105,6 +105,14 @@ release: ## Build the release bundle of Kubernetes $(KUBERNETES), or take it fro
 image: ## Build the node image of Kubernetes $(KUBERNETES), or take it from the cache
 	images/node/build.sh --release "$$(images/release/build.sh --kubernetes $(KUBERNETES) | tail -1)"
 
+.PHONY: appliance
+appliance: build ## Build the director as an appliance (qcow2, OVA), or take it from the cache
+	images/director/build.sh $(if $(RELEASE),--release $(RELEASE))
+
+.PHONY: test/appliance
+test/appliance: build ## Boot the appliance in a lab: first boot in three ways, restart, and a new root disk with the same data disk
+	images/director/test.sh
+
 .PHONY: lint
 lint: ## Go, Ansible, YAML and shell
 	test/lint.sh

@@ -1,0 +1,145 @@
+#!/bin/bash
+# build.sh [--release DIR] [--print] makes the director's appliance, or takes it from the cache, and prints its directory as
+# the last line of its output: director.qcow2, director.ova, SHA-256 sums with a signature, sbom.spdx.json, licenses.txt and
+# tree.txt (every file of the root directory with its mode, owner, time and checksum).
+#
+#   --release DIR  a release directory (images/release/build.sh prints it): its kubectl goes into the image
+#   --print        build nothing: print the directory, fail when it is not in the cache
+#
+# Needs bin/ of "make build" for the console and the manual; the programs are built again without the paths of this machine.
+set -euo pipefail
+umask 022
+here=$(dirname "$(readlink -f "$0")")
+source=$(readlink -f "$here/../..")
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/director/appliance
+mkdir -p "$cache"
+
+say() { echo "appliance: $*" >&2; }
+usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$here/build.sh" >&2; exit 64; }
+
+release='' print=''
+arguments=("$@")
+while (($#)); do
+    case $1 in
+    --release)
+        release=$(readlink -f "${2:-}") || usage
+        shift
+        ;;
+    --print) print=1 ;;
+    *) usage ;;
+    esac
+    shift
+done
+[[ -z $release || -x $release/bin/kubectl ]] || { say "$release has no bin/kubectl"; exit 66; }
+
+# The time of the last change of the given files: no file of the image is newer.
+changed() { git -C "$source" log -1 --format=%ct -- "$@" 2>/dev/null || :; }
+hash_of() {
+    (cd "$here" && find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum | cut -c1-12
+}
+base_inputs=(base ../common/debian.sh packages.txt)
+base_epoch=$(changed "${base_inputs[@]/#/$here/}")
+base_epoch=${base_epoch:-1750000000}
+base_key=$(hash_of "${base_inputs[@]}")-$base_epoch
+SOURCE_DATE_EPOCH=$(changed .)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$base_epoch}
+export SOURCE_DATE_EPOCH
+
+# The programs come first: their content is part of the key. Go keeps what it compiled.
+programs() {
+    local go version commit
+    go=$(command -v go || echo /usr/local/go/bin/go)
+    version=$(git -C "$source" describe --tags --always --dirty 2>/dev/null || echo dev)
+    commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
+    (cd "$source" && web/manual/build.sh && web/console/build.sh) >&2
+    for program in director directorctl; do
+        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen "$go" build -trimpath -buildvcs=false \
+            -ldflags "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
+        "$go" version -m "$1/$program"
+    done | sed "s,$1/,,"
+}
+work=${KAAS_APPLIANCE_WORK:-}
+if [[ -z $work ]]; then
+    work=$(mktemp -d "$cache/programs.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    programs "$work" >"$work/modules"
+fi
+version=$("$work/director" -version | cut -d' ' -f2)
+key=$({
+    hash_of base ../common packages.txt files finish.sh disk.sh build.sh ova.py sbom.py
+    sha256sum <"$work/director"
+    sha256sum <"$work/directorctl"
+    [[ -z $release ]] || sha256sum <"$release/bin/kubectl"
+    echo "$SOURCE_DATE_EPOCH $base_key"
+} | sha256sum | cut -c1-12)
+target=$cache/$key
+
+finished() {
+    "$here/../sign.sh" "$target/director.qcow2"
+    "$here/../sign.sh" "$target/director.ova"
+    echo "$target"
+}
+if [[ -f $target/director.ova ]]; then
+    finished
+    exit 0
+fi
+[[ -z $print ]] || { say "$target is not built"; exit 3; }
+((EUID == 0)) || { say "run as root"; exit 77; }
+
+# The build has processes and mounts of its own: they end with it, however it ends.
+if (($$ != 1)); then
+    "$here/../../test/lab/need.sh" mmdebstrap debian-archive-keyring grub-pc-bin grub-efi-amd64-bin grub-common mtools \
+        dosfstools e2fsprogs fdisk qemu-utils python3
+    rc=0
+    KAAS_APPLIANCE_WORK=$work unshare --mount --pid --fork --mount-proc --kill-child=KILL --propagation private -- \
+        nice -n 5 "$here/build.sh" "${arguments[@]}" || rc=$?
+    exit "$rc"
+fi
+
+exec 9>"$cache/.lock"
+flock 9
+if [[ -f $target/director.ova ]]; then # built while we waited
+    finished
+    exit 0
+fi
+rm -rf --one-file-system "$cache"/tmp.* # of builds that were killed: we hold the lock
+tmp=$(mktemp -d "$cache/tmp.XXXXXX")
+trap 'rm -rf --one-file-system "$tmp"' EXIT
+export TMPDIR=$tmp
+SECONDS=0
+
+base=$cache/base-$base_key.tar
+if [[ ! -f $base ]]; then
+    say "installing Debian and its packages (about three minutes)"
+    SOURCE_DATE_EPOCH=$base_epoch "$here/../common/debian.sh" "$here" "$tmp/base.tar" >&2
+    mv "$tmp/base.tar" "$base"
+    say "packages done after $SECONDS s"
+fi
+say "adding configuration and programs"
+root=$tmp/root
+mkdir "$root"
+tar -xf "$base" -C "$root" --numeric-owner
+cp -r --no-preserve=mode,ownership "$here/files/." "$root/"
+install -m 0755 "$work/director" "$work/directorctl" "$root/usr/local/bin/"
+[[ -z $release ]] || install -m 0755 "$release/bin/kubectl" "$root/usr/local/bin/"
+mkdir "$tmp/out"
+"$here/sbom.py" "$root" "$version" "$work/modules" "$tmp/out"
+cp "$here/finish.sh" "$root/finish.sh"
+chroot "$root" /bin/bash /finish.sh >&2
+rm "$root/finish.sh"
+install -D -m 0644 "$tmp/out/licenses.txt" "$root/usr/share/doc/director/licenses.txt"
+install -D -m 0644 "$tmp/out/sbom.spdx.json" "$root/usr/share/doc/director/sbom.spdx.json"
+
+say "making the disks"
+"$here/disk.sh" "$root" "$tmp/out" >&2
+/usr/bin/python3 "$here/tree.py" "$root" >"$tmp/out/tree.txt"
+capacity=$(qemu-img info --output json "$tmp/out/director.qcow2" | sed -n 's/^ *"virtual-size": \([0-9]*\),.*/\1/p' | head -n 1)
+"$work/director" setup properties |
+    "$here/ova.py" "$version" "$tmp/out/director.vmdk" "$capacity" "$tmp/out/director.ova"
+rm "$tmp/out/director.vmdk"
+(cd "$tmp/out" && sha256sum director.qcow2 >director.qcow2.sha256 && sha256sum director.ova >director.ova.sha256)
+chmod 755 "$tmp/out"
+rm -rf "$target"
+mv "$tmp/out" "$target"
+say "done after $SECONDS s: $(du -hc "$target"/director.qcow2 "$target"/director.ova | xargs)"
+finished

@@ -1,0 +1,34 @@
+#!/bin/bash
+# finish.sh runs in the new root, after the files and the programs are in place.
+set -euo pipefail
+
+# Nothing of the machine that built the image stays in it.
+rm -rf /etc/apt /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/lib/systemd/random-seed /tmp/* \
+    /usr/share/{man,info,doc-base,lintian}/* /initrd.img.old /vmlinuz.old /usr/share/ieee-data \
+    /var/lib/chrony/* /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow-
+find /usr/share/locale -mindepth 1 -maxdepth 1 ! -name 'locale.alias' -exec rm -rf {} +
+find / -xdev -name __pycache__ -type d -prune -exec rm -rf {} +
+install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director
+: >/etc/machine-id # the initramfs writes it
+echo director >/etc/hostname
+sed -i -e '/^pool /d' -e '/^maxupdateskew/d' /etc/chrony/chrony.conf
+ln -sf /run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
+
+# Numbers that never change: files on the data disk belong to them. Place.User in director/appliance has the first.
+groupadd --gid 900 director
+useradd --uid 900 --gid 900 --system --no-create-home --home-dir /data/director --shell /usr/sbin/nologin director
+groupadd --gid 1000 admin
+useradd --uid 1000 --gid 1000 --groups director,systemd-journal --create-home --shell /bin/bash --password '!' admin
+chage -d 20000 director
+chage -d 20000 admin
+echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
+chmod 0440 /etc/sudoers.d/admin
+passwd -q -l root
+chage -d 20000 root
+
+systemctl -q enable systemd-networkd systemd-networkd-wait-online systemd-resolved ssh chrony nftables apparmor \
+    prometheus-node-exporter qemu-guest-agent open-vm-tools \
+    director-disk director-setup director director-console@tty1 director-console@ttyS0
+systemctl -q mask getty@tty1.service serial-getty@ttyS0.service systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
+    e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer fstrim.service \
+    rpcbind.service rpcbind.socket nfs-client.target vgauth.service systemd-firstboot.service

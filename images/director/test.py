@@ -1,0 +1,385 @@
+#!/usr/bin/python3
+"""Set up and look at the appliance on VMs of the lab; test.sh starts it: test.py DIR."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import traceback
+import urllib.request
+from xml.sax.saxutils import quoteattr
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.abspath(f"{HERE}/../..")
+IMAGE = os.path.abspath(sys.argv[1]) + "/director.qcow2"
+WORK = os.environ["APPLIANCE_TEST_DIR"]
+DISKS = "/var/lib/libvirt/images"
+PASSWORD = "correct horse battery"
+LIMIT = 600  # seconds for each thing that is waited for; an emulated machine is slow
+RESULTS = {"failures": 0, "checks": 0}
+
+
+def sh(*args: str, check: bool = True, text: str = "") -> subprocess.CompletedProcess:
+    """Run a program and return what it wrote."""
+    done = subprocess.run(args, input=text, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{args}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done
+
+
+def check(what: str, good: bool, seen: str = "") -> None:
+    """Count and print one check."""
+    RESULTS["checks"] += 1
+    if good:
+        print(f"ok      {what}", flush=True)
+        return
+    RESULTS["failures"] += 1
+    print(f"FAILED  {what}: {seen.strip()[-500:]}", flush=True)
+
+
+def processors() -> tuple:
+    """Return the type of a guest, and processors and clocks as the director's own back end writes them."""
+    kind = "kvm" if open(os.environ["LAB_DIR"] + "/accel", encoding="utf-8").read().strip() == "kvm" else "qemu"
+    golden = open(f"{ROOT}/plugins/libvirt/testdata/{kind}.xml", encoding="utf-8").read()
+    parts = [re.search(rf" *<{tag}[ >].*?</{tag}>", golden, re.S).group(0) for tag in ("vcpu", "features", "cpu", "clock")]
+    return kind, "\n".join(parts)
+
+
+class VM:
+    """A VM of the lab with a root disk of the image."""
+
+    def __init__(self, name: str, address: str, mac: str, uefi: bool = False):
+        self.name, self.address, self.mac, self.uefi = name, address, mac, uefi
+        self.console, self.serial, self.seen, self.began = None, f"{WORK}/{name}.serial", "", 0.0
+
+    def disk(self, name: str, size: str = "") -> str:
+        """Make a blank disk, or a new root disk."""
+        path = f"{DISKS}/{self.name}-{name}.qcow2"
+        if size:
+            sh("qemu-img", "create", "-q", "-f", "qcow2", path, size)
+        else:
+            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", IMAGE, "-F", "qcow2", path)
+        return path
+
+    def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "") -> None:
+        """Start it, off as it is."""
+        kind, cpu = processors()
+        disks = [(root, "qcow2", "vda"), (data, "qcow2", "vdb"), (seed, "raw", "vdc")]
+        devices = "".join(
+            f"<disk type='file' device='disk'><driver name='qemu' type='{form}' cache='unsafe'/><source file='{path}'/>"
+            f"<target dev='{dev}' bus='virtio'/>{'<boot order=' + chr(39) + '1' + chr(39) + '/>' if dev == 'vda' else ''}"
+            f"{'<readonly/>' if form == 'raw' else ''}</disk>"
+            for path, form, dev in disks if path
+        )
+        if cdrom:
+            devices += (f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='{cdrom}'/>"
+                        "<target dev='sda' bus='sata'/><readonly/></disk>")
+        firmware = ""
+        if self.uefi:
+            variables = f"{WORK}/{self.name}.vars"
+            if not os.path.exists(variables):
+                shutil.copy("/usr/share/OVMF/OVMF_VARS.fd", variables)
+            firmware = (f"<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>{variables}</nvram>")
+        with open(f"{WORK}/{self.name}.xml", "w", encoding="utf-8") as f:
+            f.write(f"""<domain type='{kind}'><name>{self.name}</name><memory unit='MiB'>2048</memory>
+<os><type arch='x86_64' machine='q35'>hvm</type>{firmware}</os>
+{cpu}
+<devices>{devices}
+  <controller type='pci' model='pcie-root'/>
+  {"<controller type='pci' model='pcie-root-port'/>" * 8}
+  <interface type='network'><mac address='{self.mac}'/><source network='appliance'/><model type='virtio'/></interface>
+  <serial type='unix'><source mode='bind' path='{self.serial}'/><log file='{self.serial}.log' append='on'/><target port='0'/></serial>
+  <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+  <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+</devices></domain>
+""")
+        sh("virsh", "-q", "create", f"{WORK}/{self.name}.xml")
+        self.began = time.monotonic()
+        self.console = socket.socket(socket.AF_UNIX)
+        self.console.connect(self.serial)
+        self.seen = ""
+
+    def stop(self) -> None:
+        """Press the power button, and wait until it is off."""
+        sh("virsh", "-q", "shutdown", "--mode", "acpi", self.name)
+        wait(f"{self.name} is off", lambda: sh("virsh", "-q", "domstate", self.name, check=False).returncode != 0)
+        self.console.close()
+
+    def destroy(self) -> None:
+        """Cut the power."""
+        sh("virsh", "-q", "destroy", self.name, check=False)
+        self.console.close()
+
+    def expect(self, text: str) -> None:
+        """Wait until the console shows the text, and forget what was before it."""
+        end = time.monotonic() + LIMIT
+        while text not in self.seen:
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name}: the console does not show {text!r}; its end is:\n{self.seen[-2000:]}")
+            self.console.settimeout(max(0.1, end - time.monotonic()))
+            try:
+                self.seen += self.console.recv(65536).decode(errors="replace")
+            except socket.timeout:
+                pass
+        self.seen = self.seen.split(text, 1)[1]
+
+    def answer(self, prompt: str, line: str) -> None:
+        """Type a line after the prompt."""
+        self.expect(prompt)
+        self.console.sendall(line.encode() + b"\r")
+
+    def page(self) -> str:
+        """Wait for the log-in page of the console; return it."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+        def get() -> str:
+            try:
+                with urllib.request.urlopen(f"https://{self.address}/", context=context, timeout=10) as answer:
+                    return answer.read().decode()
+            except OSError:
+                return ""
+
+        return wait(f"{self.name}: the page at https://{self.address}/", get)
+
+    def on(self, command: str, check: bool = False) -> subprocess.CompletedProcess:
+        """Run a command over SSH, as admin."""
+        return sh(
+            "ssh", "-n", "-F", "none", "-i", f"{WORK}/id", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o",
+            "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={WORK}/{self.name}.known", "-o", "ControlMaster=auto",
+            "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300", f"admin@{self.address}", command, check=check,
+        )
+
+    def forget(self) -> None:
+        """End the shared connection."""
+        sh("ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", check=False)
+
+    def wait_ssh(self) -> None:
+        """Wait until a command runs over SSH."""
+        wait(f"{self.name}: SSH", lambda: self.on("true").returncode == 0)
+
+    def login(self, ca: str) -> subprocess.CompletedProcess:
+        """Log in through the API with the password of the first boot, as a person does."""
+        ctl = ["env", f"DIRECTOR_CONFIG={WORK}/{self.name}.yaml", f"{ROOT}/bin/directorctl"]
+        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin", "--password-file", "-",
+                  check=False, text=PASSWORD + "\n")
+        return done if done.returncode else sh(*ctl, "whoami", check=False)
+
+    def authority(self) -> str:
+        """Return the file with the certificate of the director's authority, read on the VM."""
+        path = f"{WORK}/{self.name}.ca"
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(self.on("sudo cat /data/director/tls/ca.crt", check=True).stdout)
+        return path
+
+
+def wait(what: str, ready):
+    """Poll until ready returns something true; return it."""
+    end = time.monotonic() + LIMIT
+    while not (got := ready()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not after {LIMIT} s")
+        time.sleep(0.5)
+    return got
+
+
+def seed(name: str, label: str, files: dict) -> str:
+    """Make an ISO with the label and the files."""
+    top = f"{WORK}/{name}"
+    for file, text in files.items():
+        os.makedirs(os.path.dirname(f"{top}/{file}"), exist_ok=True)
+        with open(f"{top}/{file}", "w", encoding="utf-8") as f:
+            f.write(text)
+    sh("genisoimage", "-quiet", "-V", label, "-J", "-r", "-o", f"{top}.iso", top)
+    return f"{top}.iso"
+
+
+def look(vm: VM) -> None:
+    """Look at what every appliance must be."""
+    def on(what: str, command: str) -> None:
+        done = vm.on(command)
+        check(what, done.returncode == 0, done.stdout + done.stderr)
+
+    on("no unit failed", "sleep 1; ! systemctl --failed --no-legend --plain | grep .")
+    on("the root disk is read-only", "grep -q ' /run/director-root/disk ext4 ro,' /proc/mounts")
+    on("the data disk is apart from it", "findmnt -n -o FSTYPE,LABEL /data | grep -q 'ext4 *director-data'")
+    on("the journal is on the data disk", "sudo ls /data/log/journal/$(cat /etc/machine-id)/system.journal")
+    on("the machine's id is on the data disk", "cmp /etc/machine-id /data/machine-id")
+    on("AppArmor is on", "sudo aa-enabled -q 2>/dev/null || grep -q Y /sys/module/apparmor/parameters/enabled")
+    on("nothing but SSH, console and registry listens to the network",
+       r"! sudo ss -Hltn | awk '{print $4}' | grep -Ev '^(127\.|\[::1\])' | grep -Ev ':(22|443|5000)$' | grep .")
+    on("the firewall drops the rest", "sudo nft list chain inet director input | grep -q 'policy drop'")
+    on("metrics of the VM on the loopback alone", "curl -fsS -o /dev/null http://127.0.0.1:9100/metrics")
+    on("the director runs as a user of its own", '[ "$(ps -o user= -C director | sort -u)" = director ]')
+    on("its files in runs are in memory", "sudo sh -c 'findmnt -n -o FSTYPE -T /run/director | grep -q tmpfs'")
+    on("Ansible and qemu-img run in it", "ansible-playbook --version && qemu-img --version")
+    on("libvirt's library loads", "python3 -c 'import ctypes; ctypes.CDLL(\"libvirt.so.0\")'")
+    on("the chrony unit runs", "systemctl is-active chrony")
+    on("the root directory takes no password", "! sudo grep -r 'correct horse' /data /etc /run/director-root/upper")
+    done = sh("ssh", "-n", "-F", "none", "-o", "PreferredAuthentications=password,keyboard-interactive", "-o", "BatchMode=yes", "-o",
+              "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", f"admin@{vm.address}", "true", check=False)
+    check("SSH takes no password", done.returncode != 0 and "(publickey)" in done.stderr, done.stderr)
+    for port in (9100, 53):
+        with socket.socket() as s:
+            s.settimeout(3)
+            check(f"port {port} is closed from outside", s.connect_ex((vm.address, port)) != 0)
+
+
+def nocloud() -> None:
+    """First boot by a NoCloud seed; a restart; a new root disk, now with UEFI, in front of the same data disk."""
+    key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
+    vm = VM("nocloud", "10.89.0.10", "52:54:00:89:00:10")
+    iso = seed("nocloud-seed", "cidata", {
+        "user-data": "#cloud-config\n" + json.dumps({
+            "hostname": "director-1.example.org", "ssh_authorized_keys": [key], "ntp": {"servers": ["10.89.0.1"]},
+            "director": {"admin_password": PASSWORD},
+        }),
+        "meta-data": "{}\n",
+        "network-config": json.dumps({"version": 2, "ethernets": {"any": {
+            "addresses": [vm.address + "/24"], "routes": [{"to": "default", "via": "10.89.0.1"}],
+            "nameservers": {"addresses": ["10.89.0.1"], "search": ["example.org"]},
+        }}}),
+    })
+    data, root = vm.disk("data", "20G"), vm.disk("root")
+    vm.start(root, data, seed=iso)
+    page = vm.page()
+    first = time.monotonic() - vm.began
+    check(f"first boot by a NoCloud seed: the log-in page after {first:.0f} s", "<html" in page.lower(), page)
+    vm.wait_ssh()
+    ca = vm.authority()
+    done = vm.login(ca)
+    check("the API takes the password of the seed", done.returncode == 0 and "admin" in done.stdout, done.stdout + done.stderr)
+    check("the host name is the seed's", vm.on("hostname").stdout.strip() == "director-1.example.org", vm.on("hostname").stdout)
+    look(vm)
+    print(vm.on("systemd-analyze; systemd-analyze blame | head -n 12; free -m; df -h / /data").stdout)
+    done = vm.on("sudo director setup check 10.89.0.1:1")
+    check("setup check names what does not answer", done.returncode == 69 and "FAILED  hypervisor 10.89.0.1:1" in done.stdout and
+          "next:" in done.stdout, done.stdout + done.stderr)
+    before = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'", check=True).stdout
+    applied = vm.on("sudo director setup apply && sudo sh -c 'cd /data; sha256sum setup/setup.json'")
+    check("setup apply runs again", applied.returncode == 0 and applied.stdout.strip() in before, applied.stdout + applied.stderr)
+    boot = vm.on("cat /proc/sys/kernel/random/boot_id", check=True).stdout
+    vm.on("sudo systemctl reboot")
+    vm.forget()
+    again = time.monotonic()
+    wait("a restart", lambda: vm.on("cat /proc/sys/kernel/random/boot_id").stdout not in ("", boot))
+    vm.page()
+    check(f"it comes back after a restart: the log-in page after {time.monotonic() - again:.0f} s", True)
+    check("no unit failed after it", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
+    vm.forget()
+    vm.stop()
+
+    os.remove(root)
+    vm.uefi = True
+    vm.start(vm.disk("root"), data)
+    vm.page()
+    check(f"a new root disk, with UEFI and without a seed: the log-in page after {time.monotonic() - vm.began:.0f} s", True)
+    vm.wait_ssh()  # with the host key of before: it is in known_hosts
+    done = vm.login(ca)
+    check("the former authority and password are good", done.returncode == 0, done.stdout + done.stderr)
+    after = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'", check=True).stdout
+    check("setup, authority, host key and machine id are the same", after == before, before + after)
+    boots = vm.on("sudo journalctl --list-boots | wc -l").stdout.strip()
+    check("the journal has all three boots", boots == "3", boots)
+    check("it booted with UEFI", vm.on("test -d /sys/firmware/efi").returncode == 0)
+    vm.forget()
+    vm.destroy()
+
+
+def ovf() -> None:
+    """First boot by the CD with an OVF environment, with UEFI, and an address by DHCP."""
+    vm = VM("ovf", "10.89.0.11", "52:54:00:89:00:11", uefi=True)
+    key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
+    values = {"hostname": "director-2", "admin_password": PASSWORD, "ssh_keys": key, "address": "", "ntp": "10.89.0.1"}
+    listed = "".join(f"<Property oe:key={quoteattr('director.' + k)} oe:value={quoteattr(v)}/>" for k, v in values.items())
+    cdrom = seed("ovf-seed", "OVF ENV", {"ovf-env.xml": (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Environment xmlns="http://schemas.dmtf.org/ovf/environment/1" '
+        f'xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" oe:id=""><PropertySection>{listed}</PropertySection></Environment>\n'
+    )})
+    vm.start(vm.disk("root"), vm.disk("data", "20G"), cdrom=cdrom)
+    vm.page()
+    check(f"first boot by a CD with an OVF environment, UEFI and DHCP: the log-in page after {time.monotonic() - vm.began:.0f} s", True)
+    vm.wait_ssh()
+    done = vm.login(vm.authority())
+    check("the API takes the password of the properties", done.returncode == 0, done.stdout + done.stderr)
+    check("no unit failed", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
+    vm.forget()
+    vm.destroy()
+
+
+def form() -> None:
+    """First boot by the form on the serial console, after a disk with foreign data was refused."""
+    vm = VM("form", "10.89.0.12", "52:54:00:89:00:12")
+    foreign = f"{DISKS}/form-foreign.raw"
+    sh("qemu-img", "create", "-q", "-f", "raw", foreign, "20G")
+    sh("mkfs.xfs", "-q", "-L", "photos", foreign)
+    before = sh("sha256sum", foreign).stdout
+    sh("qemu-img", "convert", "-f", "raw", "-O", "qcow2", foreign, f"{DISKS}/form-foreign.qcow2")
+    vm.start(vm.disk("root"), f"{DISKS}/form-foreign.qcow2")
+    vm.expect("holds a file system xfs photos")
+    vm.expect("nothing was changed")
+    check("a disk with foreign data is refused on the console", True)
+    vm.expect("Press Enter to try again.")
+    sh("virsh", "-q", "attach-disk", vm.name, vm.disk("data", "20G"), "vdd", "--subdriver", "qcow2", "--live")
+    vm.console.sendall(b"\r")
+    key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
+    for prompt, line in [
+        ("Host name: ", "-wrong-"), ("Address: ", vm.address + "/24"), ("Gateway: ", "10.89.0.1"), ("DNS servers: ", "10.89.0.1"),
+        ("DNS search domains: ", ""), ("NTP servers: ", "10.89.0.1"), ("Password of admin: ", "short"),
+        ("Password of admin, again: ", "short"), ("SSH public keys: ", key),
+        ("hostname: \"-wrong-\" is no host name", ""),  # and Enter keeps what is wrong
+        ("Host name [-wrong-]: ", "director-3"),
+    ]:
+        vm.answer(prompt, line) if line or prompt.endswith(": ") else vm.expect(prompt)
+    vm.answer("Password of admin: ", PASSWORD)
+    vm.answer("Password of admin, again: ", PASSWORD)
+    vm.answer("Is this right?", "yes")
+    began = time.monotonic()
+    vm.expect("The director is set up.")
+    check("the form on the serial console names what is wrong, and takes what is right", True)
+    vm.page()
+    check(f"the log-in page {time.monotonic() - began:.0f} s after the form, {time.monotonic() - vm.began:.0f} s after power-on", True)
+    vm.wait_ssh()
+    done = vm.login(vm.authority())
+    check("the API takes the password of the form", done.returncode == 0, done.stdout + done.stderr)
+    check("the password was not shown", PASSWORD not in open(vm.serial + ".log", encoding="utf-8", errors="replace").read())
+    vm.answer("login: ", "admin")
+    vm.answer("Password: ", PASSWORD)
+    vm.expect("admin@director-3")
+    check("the console takes the password", True)
+    vm.forget()
+    vm.destroy()
+    sh("qemu-img", "convert", "-f", "qcow2", "-O", "raw", f"{DISKS}/form-foreign.qcow2", foreign)
+    check("the foreign disk is as it was", sh("sha256sum", foreign).stdout == before)
+
+
+def main() -> None:
+    """Run all, or those that are named in KAAS_APPLIANCE_ONLY."""
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test@example.org", "-f", f"{WORK}/id")
+    with open(f"{WORK}/network.xml", "w", encoding="utf-8") as f:
+        f.write("<network><name>appliance</name><forward mode='open'/><bridge name='appliance0'/><dns enable='no'/>"
+                "<ip address='10.89.0.1' prefix='24'><dhcp><range start='10.89.0.100' end='10.89.0.199'/>"
+                "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
+    sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
+    began = time.monotonic()
+    for run in (nocloud, ovf, form):
+        if run.__name__ not in os.environ.get("KAAS_APPLIANCE_ONLY", "nocloud ovf form").split():
+            continue
+        try:
+            run()
+        except Exception:  # pylint: disable=broad-except # the others run all the same
+            check(run.__name__, False, traceback.format_exc())
+            log = f"{WORK}/{run.__name__}.serial.log"
+            if os.path.exists(log):
+                print(open(log, encoding="utf-8", errors="replace").read()[-6000:])
+            sh("virsh", "-q", "destroy", run.__name__, check=False)
+    print(f"appliance: {RESULTS['checks']} checks, {RESULTS['failures']} failed, {time.monotonic() - began:.0f} s")
+    sys.exit(1 if RESULTS["failures"] else 0)
+
+
+main()
