@@ -39,7 +39,7 @@ func Form(t Terminal, given map[string]string, problem error) (Setup, error) {
 				if key, _, _ := strings.Cut(f.Path, "["); slices.Contains(asked, key) {
 					wrong = append(wrong, key)
 				} else {
-					delete(values, f.Path) // cannot be typed: the person goes on without it
+					delete(values, f.Path) // cannot be typed: the form leaves it out
 				}
 			}
 		}
