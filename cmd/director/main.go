@@ -57,7 +57,8 @@ func run(args []string, out io.Writer) error {
 			"       director restore [flags] BUNDLE  make a director of a bundle; see director restore -help\n"+
 			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
 			"-help\n"+
-			"       director setup COMMAND  set up the appliance that this director is on; see director setup -help\n\n")
+			"       director setup COMMAND  set up the appliance that this director is on; see director setup -help\n"+
+			"       director support FILE  write logs, versions and configuration of the appliance, without secrets\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -75,6 +76,8 @@ func run(args []string, out io.Writer) error {
 		return runSimulate(flags.Args()[1:], out)
 	case "setup":
 		return runSetup(flags.Args()[1:], out)
+	case "support":
+		return runSupport(flags.Args()[1:], out)
 	case "restore":
 		return runRestore(flags.Args()[1:], *config, out)
 	}

@@ -184,6 +184,21 @@ func setupCheck(ctx context.Context, targets []string, out io.Writer) error {
 	return nil
 }
 
+// runSupport writes a bundle for support.
+func runSupport(args []string, out io.Writer) error {
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		return director.Errorf(director.KindInvalid, "director.support", "name one new file for the bundle").
+			WithHint("director support /tmp/support.tar.gz")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := place().WriteSupport(ctx, args[0], time.Now()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "Written: %s. Look through it before you send it.\n", args[0])
+	return err
+}
+
 // setupHash writes the hash of a password that it reads from the terminal, or from standard input.
 func setupHash(_ context.Context, _ []string, out io.Writer) error {
 	password, err := terminal{in: os.Stdin, out: os.Stderr}.Password("Password: ")
