@@ -103,8 +103,8 @@ func setupConsole(ctx context.Context, _ []string, out io.Writer) error {
 		}
 	}
 	return syscall.Exec(
-		"/sbin/agetty", []string{"agetty", "--noclear", "--keep-baud", "-", "115200,57600,38400,9600", "linux"},
-		append(os.Environ(), "TERM=linux"),
+		"/sbin/agetty", []string{"agetty", "--noclear", "--keep-baud", "-", "115200,57600,38400,9600", "vt220"},
+		os.Environ(),
 	)
 }
 
