@@ -176,7 +176,9 @@ func setupCheck(ctx context.Context, targets []string, out io.Writer) error {
 			continue
 		}
 		failed++
-		_, _ = fmt.Fprintf(out, "FAILED  %s %s\n        next: %s\n", f.What, director.MessageOf(f.Err), director.HintOf(f.Err))
+		_, _ = fmt.Fprintf(
+			out, "FAILED  %s %s\n        next: %s\n", f.What, director.MessageOf(f.Err), director.HintOf(f.Err),
+		)
 	}
 	if failed > 0 {
 		return director.Errorf(director.KindUnavailable, opSetup, "%d checks failed", failed)

@@ -72,8 +72,8 @@ func (p Place) Save(s Setup) error {
 	return writeFile(p.data(setupFile), append(text, '\n'), 0o600)
 }
 
-// Write writes what the services of the VM read. It is idempotent, and may be killed at any point and called again. What
-// it writes into /etc is in memory: each start of the VM calls it.
+// Write writes what the services of the VM read. It is idempotent, and may be killed at any point and called again.
+// What it writes into /etc is in memory: each start of the VM calls it.
 func (p Place) Write(ctx context.Context, s Setup, addresses []netip.Addr) error {
 	if err := p.directories(); err != nil {
 		return err

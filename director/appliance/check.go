@@ -27,8 +27,8 @@ const checkWithin = 5 * time.Second
 // mostOffset is how far the VM's clock may be from a server's: certificates and log-ins of others begin to fail beyond.
 const mostOffset = 2 * time.Second
 
-// Check asks each DNS server and each NTP server of the setup, and connects to each target: a URL of a vCenter, a libvirt
-// URI or HOST:PORT. It changes nothing.
+// Check asks each DNS server and each NTP server of the setup, and connects to each target: a URL of a vCenter, a
+// libvirt URI or HOST:PORT. It changes nothing.
 func Check(ctx context.Context, s Setup, targets []string) []Finding {
 	var all []Finding
 	for _, d := range s.DNS {
@@ -95,7 +95,9 @@ func checkNTP(ctx context.Context, server string, now func() time.Time) Finding 
 		return fail(err)
 	}
 	if n < len(reply) || reply[0]&7 != 4 || reply[1] == 0 || reply[1] > 15 || reply[0]>>6 == 3 {
-		return wrong(what, "ask the administrator of it; name another one meanwhile", "answers that it has no time itself")
+		return wrong(
+			what, "ask the administrator of it; name another one meanwhile", "answers that it has no time itself",
+		)
 	}
 	// Seconds since 1900 and a fraction of 32 bits, when the answer was sent.
 	seconds, fraction := binary.BigEndian.Uint32(reply[40:]), binary.BigEndian.Uint32(reply[44:])

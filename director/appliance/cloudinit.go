@@ -123,7 +123,9 @@ func section(n yaml.Node) (map[string]string, error) {
 		case v.Kind == yaml.SequenceNode && v.Decode(&items) == nil:
 			given[key] = strings.Join(items, "\n")
 		default:
-			return nil, seedError("user-data: director."+printable(key), errors.New("is neither a text nor a list of texts"))
+			return nil, seedError(
+				"user-data: director."+printable(key), errors.New("is neither a text nor a list of texts"),
+			)
 		}
 	}
 	return given, nil

@@ -51,11 +51,13 @@ type Disk struct {
 // leastData is the smallest disk that is taken for data.
 const leastData = 8 << 30
 
-// Choose returns the data disk of the VM, and whether it has to be formatted first: that is when it is blank, and when
-// formatting was interrupted. Errors: conflict, with what is on each disk and what to do.
+// Choose returns the data disk of the VM, and whether it has to be formatted first: that is when it is blank, and
+// when formatting was interrupted. Errors: conflict, with what is on each disk and what to do.
 func Choose(disks []Disk) (disk Disk, format bool, err error) {
 	with := func(contents ...Content) []Disk {
-		return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return !slices.Contains(contents, d.Content) })
+		return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
+			return !slices.Contains(contents, d.Content)
+		})
 	}
 	data, empty, foreign := with(Data), with(Blank, Begun), with(Foreign)
 	refuse := func(hint, format string, args ...any) (Disk, bool, error) {

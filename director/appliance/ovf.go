@@ -22,8 +22,8 @@ type environment struct {
 // prefix is the class of the appliance's properties in an OVF descriptor.
 const prefix = "director."
 
-// ParseOVF returns the properties in an OVF environment. Those without a value are left out; those of other products are
-// too. Errors: invalid.
+// ParseOVF returns the properties in an OVF environment. Those without a value are left out; those of other products
+// are too. Errors: invalid.
 func ParseOVF(text []byte) (map[string]string, error) {
 	fail := func(err error) (map[string]string, error) {
 		return nil, director.Errorf(

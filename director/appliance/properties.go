@@ -31,8 +31,8 @@ type Setup struct {
 	SSHKeys  []string     `json:"ssh_keys"`
 	// PasswordHash is of the first password of the director's user admin, as auth.HashPassword makes it.
 	PasswordHash string `json:"password_hash"`
-	// ConsoleHash is of the same password, in the form of crypt(3), for the log-in on the VM's console. Without it there
-	// is none: a hash that is given alone is of no such form.
+	// ConsoleHash is of the same password, in the form of crypt(3), for the log-in on the VM's console. Without it
+	// there is none: a hash that is given alone is of no such form.
 	ConsoleHash string `json:"console_hash"`
 	// Certificate and Key are what the console is served with, in PEM. Without them the director issues its own.
 	Certificate string `json:"certificate"`
@@ -118,8 +118,8 @@ func (r *reader) bad(key, hint, format string, args ...any) {
 // most bounds the length of a property: certificates with their chains are the longest.
 const most = 64 << 10
 
-// Read returns the setup that the properties ask for, with passwords replaced by hashes. Unknown keys are wrong. Errors:
-// invalid, with every wrong property at once; no error holds a secret.
+// Read returns the setup that the properties ask for, with passwords replaced by hashes. Unknown keys are wrong.
+// Errors: invalid, with every wrong property at once; no error holds a secret.
 func Read(given map[string]string) (Setup, error) {
 	r := &reader{given: given}
 	known := map[string]bool{}

@@ -42,7 +42,9 @@ func (p Place) parts() []part {
 		{name: "state/disks.txt", command: []string{"df", "-h"}},
 		{name: "state/inodes.txt", command: []string{"df", "-i"}},
 		{name: "state/memory.txt", command: []string{"cat", "/proc/meminfo"}},
-		{name: "state/pressure.txt", command: []string{"cat", "/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory"}},
+		{name: "state/pressure.txt", command: []string{
+			"cat", "/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory",
+		}},
 		{name: "state/addresses.txt", command: []string{"ip", "address"}},
 		{name: "state/routes.txt", command: []string{"ip", "route"}},
 		{name: "state/names.txt", command: []string{"resolvectl", "--no-pager", "status"}},
@@ -63,8 +65,8 @@ func (p Place) secretFiles() []string {
 	}
 }
 
-// WriteSupport writes a bundle for support into a new file with the mode 0600: versions, configuration, the state of the
-// VM and logs. Secrets of the appliance, and what looks like one, are replaced. What cannot be found out is said in its
+// WriteSupport writes a bundle for support into a new file with the mode 0600: versions, configuration, the state of
+// the VM and logs. Secrets of the appliance, and what looks like one, are replaced. What cannot be found out is said in its
 // place. Errors: conflict if the file exists, exhausted or internal if it cannot be written; no part of it stays then.
 func (p Place) WriteSupport(ctx context.Context, path string, now time.Time) (err error) {
 	secrets, err := p.secrets()
@@ -87,7 +89,8 @@ func (p Place) WriteSupport(ctx context.Context, path string, now time.Time) (er
 	for _, s := range p.parts() {
 		text := redact(s.read(ctx), secrets)
 		header := &tar.Header{
-			Name: "director-support/" + s.name, Mode: 0o600, Size: int64(len(text)), ModTime: now.UTC().Truncate(time.Second),
+			Name: "director-support/" + s.name, Mode: 0o600, Size: int64(len(text)),
+			ModTime: now.UTC().Truncate(time.Second),
 		}
 		if err = out.WriteHeader(header); err == nil {
 			_, err = out.Write(text)
@@ -189,7 +192,10 @@ var shapes = []*regexp.Regexp{
 
 // keyed finds values behind words that name a secret, and passwords in URLs; what is before the value is kept.
 var keyed = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)((?:password|passwd|secret|token|authorization|api[_-]?key)["']?\s*[:=]\s*(?:bearer |basic )?)("[^"\n]*"|'[^'\n]*'|[^\s,;&}]+)`),
+	regexp.MustCompile(
+		`(?i)((?:password|passwd|secret|token|authorization|api[_-]?key)["']?\s*[:=]\s*(?:bearer |basic )?)` +
+			`("[^"\n]*"|'[^'\n]*'|[^\s,;&}]+)`,
+	),
 	regexp.MustCompile(`([a-z][a-z0-9+.-]*://[^\s/:@]+:)([^\s/@]+)(?:@)`),
 }
 

@@ -54,7 +54,8 @@ func (p Place) MountData(ctx context.Context) error {
 		return errors.Join(err, unix.Unmount(p.Data, 0))
 	}
 	// The disk may have become larger.
-	if _, err := command(ctx, nil, "resize2fs", disk.Path, fmt.Sprintf("%dk", (disk.Size-reservedEnd)>>10)); err != nil {
+	size := fmt.Sprintf("%dk", (disk.Size-reservedEnd)>>10)
+	if _, err := command(ctx, nil, "resize2fs", disk.Path, size); err != nil {
 		return err
 	}
 	return p.journal()

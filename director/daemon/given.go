@@ -48,7 +48,8 @@ func loadCertificate(certFile, keyFile string) (*tls.Certificate, error) {
 	given, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, director.Errorf(
-			director.KindInvalid, "daemon.config", "certificateFile %s and certificateKeyFile do not fit: %w", certFile, err,
+			director.KindInvalid, "daemon.config", "certificateFile %s and certificateKeyFile do not fit: %w", certFile,
+			err,
 		).WithHint("name a certificate in PEM, the server's own first, and its key without a password")
 	}
 	return &given, nil
