@@ -1,12 +1,12 @@
 #!/bin/bash
-# build.sh [--release DIR] [--print] makes the director's appliance, or takes it from the cache, and prints its directory as
-# the last line of its output: director.qcow2, director.ova, SHA-256 sums with a signature, sbom.spdx.json, licenses.txt and
-# tree.txt (every file of the root directory with its mode, owner, time and checksum).
+# build.sh [--release DIR] [--print] makes the director's appliance, or takes it from the cache, and prints its
+# directory as the last line of its output: director.qcow2, director.ova, SHA-256 sums with a signature, sbom.spdx.json,
+# licenses.txt and tree.txt (every file of the root directory with its mode, owner, time and checksum).
 #
 #   --release DIR  a release directory (images/release/build.sh prints it): its kubectl goes into the image
 #   --print        build nothing: print the directory, fail when it is not in the cache
 #
-# Needs bin/ of "make build" for the console and the manual; the programs are built again without the paths of this machine.
+# The programs are built here, without the paths of this machine.
 set -euo pipefail
 umask 022
 here=$(dirname "$(readlink -f "$0")")
@@ -53,8 +53,8 @@ programs() {
     commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
     (cd "$source" && web/manual/build.sh && web/console/build.sh) >&2
     for program in director directorctl; do
-        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen "$go" build -trimpath -buildvcs=false \
-            -ldflags "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
+        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen "$go" build -trimpath -buildvcs=false -ldflags \
+            "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
         "$go" version -m "$1/$program"
     done | sed "s,$1/,,"
 }
@@ -123,7 +123,7 @@ cp -r --no-preserve=mode,ownership "$here/files/." "$root/"
 install -m 0755 "$work/director" "$work/directorctl" "$root/usr/local/bin/"
 [[ -z $release ]] || install -m 0755 "$release/bin/kubectl" "$root/usr/local/bin/"
 mkdir "$tmp/out"
-"$here/sbom.py" "$root" "$version" "$work/modules" "$tmp/out"
+PATH=$PATH:/usr/local/go/bin "$here/sbom.py" "$root" "$version" "$work/modules" "$tmp/out"
 cp "$here/finish.sh" "$root/finish.sh"
 chroot "$root" /bin/bash /finish.sh >&2
 rm "$root/finish.sh"
@@ -133,7 +133,8 @@ install -D -m 0644 "$tmp/out/sbom.spdx.json" "$root/usr/share/doc/director/sbom.
 say "making the disks"
 "$here/disk.sh" "$root" "$tmp/out" >&2
 /usr/bin/python3 "$here/tree.py" "$root" >"$tmp/out/tree.txt"
-capacity=$(qemu-img info --output json "$tmp/out/director.qcow2" | sed -n 's/^ *"virtual-size": \([0-9]*\),.*/\1/p' | head -n 1)
+capacity=$(qemu-img info --output json "$tmp/out/director.qcow2" |
+    sed -n 's/^ *"virtual-size": \([0-9]*\),.*/\1/p' | head -n 1)
 "$work/director" setup properties |
     "$here/ova.py" "$version" "$tmp/out/director.vmdk" "$capacity" "$tmp/out/director.ova"
 rm "$tmp/out/director.vmdk"

@@ -8,33 +8,35 @@ source "$(dirname "$(readlink -f "$0")")/../common/grub.sh"
 root=$1
 out=$2
 : "${SOURCE_DATE_EPOCH:?the time that files of the image are given at most}"
+linux_root=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709
 core_lba=2048 # 1 MiB: partition 1, for GRUB's core; 2048 sectors
 esp_mib=2     # partition 2, for UEFI
 esp_size=16
 root_mib=$((esp_mib + esp_size)) # partition 3
 # Numbers of the disk and of its parts: any that are the same each time.
-disk_id=6F1D7C1E-52A5-4C0B-9B0D-6469726B0000
-root_id=6F1D7C1E-52A5-4C0B-9B0D-6469726B0003
+id=6F1D7C1E-52A5-4C0B-9B0D-6469726B
 tmp=$(mktemp -d "$out/disk.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 raw=$tmp/disk
 
 used_kib=$(du -sk --apparent-size "$root" | cut -f1)
 files=$(find "$root" | wc -l)
-root_size=$(((used_kib + files * 2) * 115 / 100 / 1024 + 64)) # MiB; ends of blocks, inodes, and what ext4 keeps for itself
+# MiB; ends of blocks, inodes, and what ext4 keeps for itself.
+root_size=$(((used_kib + files * 2) * 115 / 100 / 1024 + 64))
 truncate -s "$((root_mib + root_size + 1))M" "$raw"
 sfdisk -q "$raw" <<END
 label: gpt
-label-id: $disk_id
-start=$core_lba, size=2048, type=21686148-6449-6E6F-744E-656564454649, uuid=6F1D7C1E-52A5-4C0B-9B0D-6469726B0001, name=grub
-start=$((esp_mib * 2048)), size=$((esp_size * 2048)), type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B, uuid=6F1D7C1E-52A5-4C0B-9B0D-6469726B0002, name=efi
-start=$((root_mib * 2048)), size=$((root_size * 2048)), type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709, uuid=$root_id, name=root
+label-id: ${id}0000
+start=$core_lba, size=2048, type=21686148-6449-6E6F-744E-656564454649, uuid=${id}0001, name=grub
+start=$((esp_mib * 2048)), size=$((esp_size * 2048)), type=U, uuid=${id}0002, name=efi
+start=$((root_mib * 2048)), size=$((root_size * 2048)), type=$linux_root, uuid=${id}0003, name=root
 END
 
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -print0 | xargs -0r touch --no-dereference --date="@$SOURCE_DATE_EPOCH"
 truncate -s "${root_size}M" "$tmp/root"
-E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH mke2fs -q -t ext4 -L director-root -U "$root_id" -m 0 -O metadata_csum,64bit,^has_journal \
-    -E "hash_seed=$root_id,lazy_itable_init=0,nodiscard" -N "$((files + 1024))" -d "$root" "$tmp/root"
+E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH mke2fs -q -t ext4 -L director-root -U "${id}0003" -m 0 \
+    -O metadata_csum,64bit,^has_journal -E "hash_seed=${id}0003,lazy_itable_init=0,nodiscard" \
+    -N "$((files + 1024))" -d "$root" "$tmp/root"
 dd if="$tmp/root" of="$raw" bs=1M seek="$root_mib" conv=notrunc,sparse status=none
 rm "$tmp/root"
 
@@ -48,7 +50,8 @@ set prefix=($root)/boot/grub
 configfile $prefix/grub.cfg
 END
 grub-mkimage -O x86_64-efi -p /boot/grub -c "$tmp/efi/start.cfg" -o "$tmp/efi/BOOTX64.EFI" \
-    part_gpt ext2 fat search search_label normal configfile linux boot serial terminal echo ls cat efi_gop efi_uga all_video
+    part_gpt ext2 fat search search_label normal configfile linux boot serial terminal echo ls cat \
+    efi_gop efi_uga all_video
 touch --date="@$SOURCE_DATE_EPOCH" "$tmp/efi/BOOTX64.EFI"
 truncate -s "${esp_size}M" "$tmp/esp"
 mkfs.vfat --invariant -F 16 -n EFI -i 64697265 "$tmp/esp" >/dev/null

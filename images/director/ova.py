@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Write the OVA of the appliance: ova.py VERSION DISK.vmdk CAPACITY OUT.ova < properties.json.
 
-The properties are those that `director setup properties` lists. CAPACITY is the disk's in bytes. An OVA is a tar with the
-descriptor first, then the manifest, then the disk (DMTF DSP0243).
+The properties are those that `director setup properties` lists. CAPACITY is the disk's in bytes. An OVA is a tar with
+the descriptor first, then the manifest, then the disk (DMTF DSP0243).
 """
 
 import hashlib
@@ -21,15 +21,20 @@ def items(cpus: int, memory_mib: int) -> str:
     rows = [
         (1, 3, f"{cpus} CPUs", f"<rasd:VirtualQuantity>{cpus}</rasd:VirtualQuantity>"),
         (2, 4, f"{memory_mib} MB of memory",
-         f"<rasd:AllocationUnits>byte * 2^20</rasd:AllocationUnits><rasd:VirtualQuantity>{memory_mib}</rasd:VirtualQuantity>"),
-        (3, 6, "SCSI controller", "<rasd:Address>0</rasd:Address><rasd:ResourceSubType>VirtualSCSI</rasd:ResourceSubType>"),
+         "<rasd:AllocationUnits>byte * 2^20</rasd:AllocationUnits>"
+         f"<rasd:VirtualQuantity>{memory_mib}</rasd:VirtualQuantity>"),
+        (3, 6, "SCSI controller",
+         "<rasd:Address>0</rasd:Address><rasd:ResourceSubType>VirtualSCSI</rasd:ResourceSubType>"),
         (4, 5, "IDE controller", "<rasd:Address>0</rasd:Address>"),
         (5, 17, "Root disk",
-         "<rasd:AddressOnParent>0</rasd:AddressOnParent><rasd:HostResource>ovf:/disk/root</rasd:HostResource><rasd:Parent>3</rasd:Parent>"),
+         "<rasd:AddressOnParent>0</rasd:AddressOnParent><rasd:HostResource>ovf:/disk/root</rasd:HostResource>"
+         "<rasd:Parent>3</rasd:Parent>"),
         (6, 17, "Data disk",
-         "<rasd:AddressOnParent>1</rasd:AddressOnParent><rasd:HostResource>ovf:/disk/data</rasd:HostResource><rasd:Parent>3</rasd:Parent>"),
+         "<rasd:AddressOnParent>1</rasd:AddressOnParent><rasd:HostResource>ovf:/disk/data</rasd:HostResource>"
+         "<rasd:Parent>3</rasd:Parent>"),
         (7, 15, "CD-ROM for the OVF environment",
-         "<rasd:AddressOnParent>0</rasd:AddressOnParent><rasd:AutomaticAllocation>true</rasd:AutomaticAllocation><rasd:Parent>4</rasd:Parent>"),
+         "<rasd:AddressOnParent>0</rasd:AddressOnParent><rasd:AutomaticAllocation>true</rasd:AutomaticAllocation>"
+         "<rasd:Parent>4</rasd:Parent>"),
         (8, 10, "Network adapter",
          "<rasd:AutomaticAllocation>true</rasd:AutomaticAllocation><rasd:Connection>Network</rasd:Connection>"
          "<rasd:ResourceSubType>VmxNet3</rasd:ResourceSubType>"),
@@ -49,10 +54,10 @@ def properties(wanted: list) -> str:
     """Return the properties that the person who deploys the OVA is asked for."""
     out = []
     for p in wanted:
-        kind = "string"
         secret = ' ovf:password="true"' if p["Secret"] else ""
         out.append(
-            f'      <Property ovf:key={quoteattr(p["Key"])} ovf:type="{kind}" ovf:userConfigurable="true" ovf:value=""{secret}>'
+            f'      <Property ovf:key={quoteattr(p["Key"])} ovf:type="string" ovf:userConfigurable="true"'
+            f' ovf:value=""{secret}>'
             f'<Label>{escape(p["Label"])}</Label><Description>{escape(p["Help"])}</Description></Property>'
         )
     return "\n".join(out)
@@ -70,9 +75,13 @@ xmlns:vmw="http://www.vmware.com/schema/ovf">
   <DiskSection>
     <Info>The root disk, and a blank disk for all data</Info>
     <Disk ovf:capacity="{capacity}" ovf:diskId="root" ovf:fileRef="root" ovf:format="{streamed}"/>
-    <Disk ovf:capacity="{DATA_GIB}" ovf:capacityAllocationUnits="byte * 2^30" ovf:diskId="data" ovf:format="{streamed}"/>
+    <Disk ovf:capacity="{DATA_GIB}" ovf:capacityAllocationUnits="byte * 2^30" ovf:diskId="data" \
+ovf:format="{streamed}"/>
   </DiskSection>
-  <NetworkSection><Info>Networks</Info><Network ovf:name="Network"><Description>Where nodes and people reach the director</Description></Network></NetworkSection>
+  <NetworkSection>
+    <Info>Networks</Info>
+    <Network ovf:name="Network"><Description>Where nodes and people reach the director</Description></Network>
+  </NetworkSection>
   <VirtualSystem ovf:id="director">
     <Info>The director of Kubernetes clusters</Info>
     <Name>director</Name>
@@ -80,7 +89,8 @@ xmlns:vmw="http://www.vmware.com/schema/ovf">
     <VirtualHardwareSection ovf:transport="com.vmware.guestInfo iso">
       <Info>2 CPUs, 4 GB of memory</Info>
       <System><vssd:ElementName>Virtual Hardware Family</vssd:ElementName><vssd:InstanceID>0</vssd:InstanceID>\
-<vssd:VirtualSystemIdentifier>director</vssd:VirtualSystemIdentifier><vssd:VirtualSystemType>vmx-14</vssd:VirtualSystemType></System>
+<vssd:VirtualSystemIdentifier>director</vssd:VirtualSystemIdentifier>\
+<vssd:VirtualSystemType>vmx-14</vssd:VirtualSystemType></System>
 {items(2, 4096)}
     </VirtualHardwareSection>
     <ProductSection ovf:class="director">

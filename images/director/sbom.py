@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Write what the appliance is made of: sbom.py ROOT VERSION GO_MODULES OUT_DIR.
 
-GO_MODULES holds the output of `go version -m` of its programs. OUT_DIR/sbom.spdx.json is SPDX 2.3 of the Debian packages
-and the Go modules, OUT_DIR/licenses.txt the licences: of packages what their copyright files name.
+GO_MODULES holds the output of `go version -m` of its programs. OUT_DIR/sbom.spdx.json is SPDX 2.3 of the Debian
+packages and the Go modules, OUT_DIR/licenses.txt the licences: of packages what their copyright files name, of modules
+what the words of their licence files are known for.
 """
 
 import datetime
@@ -47,6 +48,29 @@ def modules(text: str) -> list:
     return sorted(found)
 
 
+# How the texts of licences begin, or what is in no other one.
+KNOWN = [
+    ("Apache-2.0", r"Apache License\s+Version 2\.0"), ("MPL-2.0", r"Mozilla Public License,? [Vv]ersion 2\.0"),
+    ("LGPL-3.0", r"GNU LESSER GENERAL PUBLIC LICENSE\s+Version 3"),
+    ("GPL-3.0", r"GNU GENERAL PUBLIC LICENSE\s+Version 3"),
+    ("BSD-3-Clause", r"Neither the name|nor the names of"), ("BSD-2-Clause", r"Redistributions in binary form must"),
+    ("ISC", r"Permission to use, copy, modify, and/?o?r? distribute this software for any"),
+    ("MIT", r"Permission is hereby granted, free of charge"), ("Unlicense", r"This is free and unencumbered software"),
+]
+
+
+def licence(cache: str, path: str, number: str) -> str:
+    """Return the licence of a module in Go's cache, by the words of its text."""
+    top = f"{cache}/" + re.sub(r"[A-Z]", lambda m: "!" + m.group(0).lower(), f"{path}@{number}")
+    texts = []
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+        if re.match(r"(?i)(licen[cs]e|copying)", name) and os.path.isfile(f"{top}/{name}"):
+            with open(f"{top}/{name}", encoding="utf-8", errors="replace") as f:
+                texts.append(f.read())
+    found = sorted({next((name for name, words in KNOWN if re.search(words, text)), "unknown") for text in texts})
+    return ", ".join(found) or "see the module"
+
+
 def main() -> None:
     """Write both files."""
     root, version, go_modules, out = sys.argv[1:]
@@ -62,9 +86,12 @@ def main() -> None:
             "SPDXID": ref, "name": name, "versionInfo": number, "supplier": supplier, "downloadLocation": "NOASSERTION",
             "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION",
             "copyrightText": "NOASSERTION",
-            "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}],
+            "externalRefs": [
+                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl},
+            ],
         })
 
+    cache = subprocess.run(["go", "env", "GOMODCACHE"], check=True, capture_output=True, text=True).stdout.strip()
     lines = []
     for name, number, arch, source, maintainer, licences in debian(root):
         add("deb", name, number, f"pkg:deb/debian/{name}@{number}?arch={arch}&distro=debian-12",
@@ -74,7 +101,7 @@ def main() -> None:
         text = f.read()
     for path, number, _ in modules(text):
         add("go", path, number or version, f"pkg:golang/{path}@{number or version}", "NOASSERTION")
-        lines.append(f"{path} {number or version} (Go module)")
+        lines.append(f"{path} {number or version} (Go module): {licence(cache, path, number)}")
     named = hashlib.sha256(json.dumps(packages).encode()).hexdigest()
     document = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
@@ -82,7 +109,8 @@ def main() -> None:
         "creationInfo": {"created": when.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Tool: images/director/sbom.py"]},
         "packages": packages,
         "relationships": [
-            {"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": ref} for ref in names
+            {"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": ref}
+            for ref in names
         ],
     }
     with open(f"{out}/sbom.spdx.json", "w", encoding="utf-8") as f:

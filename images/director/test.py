@@ -20,7 +20,7 @@ IMAGE = os.path.abspath(sys.argv[1]) + "/director.qcow2"
 WORK = os.environ["APPLIANCE_TEST_DIR"]
 DISKS = "/var/lib/libvirt/images"
 PASSWORD = "correct horse battery"
-LIMIT = 600  # seconds for each thing that is waited for; an emulated machine is slow
+LIMIT = 1200  # seconds for each thing that is waited for; an emulated machine is slow
 RESULTS = {"failures": 0, "checks": 0}
 
 

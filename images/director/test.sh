@@ -1,6 +1,8 @@
 #!/bin/bash
-# test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there is,
-# looks at what it must be, restarts it, and puts a new root disk in front of its data. Prints how long it took.
+# test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
+# is, looks at what it must be, restarts it, and replaces its root disk. Prints how long it took.
+#
+# KAAS_APPLIANCE_ONLY="nocloud ovf form" runs some of it. KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 lab=$here/../../test/lab/lab
