@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -81,9 +82,29 @@ func runSetup(args []string, out io.Writer) error {
 		return director.Errorf(director.KindInvalid, opSetup, "%q: %s takes no arguments", rest[0], flags.Arg(0)).
 			WithHint("director setup -help")
 	}
+	if !slices.Contains(anywhere, flags.Arg(0)) {
+		if err := onAppliance(applianceMark); err != nil {
+			return err
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return command(ctx, rest, out)
+}
+
+// anywhere are the commands that change nothing on the machine.
+var anywhere = []string{"hash", "properties"}
+
+// applianceMark is a file of the image.
+const applianceMark = "/usr/lib/director/appliance"
+
+// onAppliance returns an error on any other machine: setup would format a blank disk of it, and write its settings.
+func onAppliance(mark string) error {
+	if _, err := os.Stat(mark); err != nil {
+		return director.Errorf(director.KindConflict, opSetup, "this machine is not the director's appliance: %w", err).
+			WithHint("run it on the appliance; elsewhere, write a configuration: docs/start/own-hypervisor.md")
+	}
+	return nil
 }
 
 // setupConsole asks until the appliance is set up, and then becomes the log-in. It does not return.
@@ -191,6 +212,9 @@ func runSupport(args []string, out io.Writer) error {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
 		return director.Errorf(director.KindInvalid, "director.support", "name one new file for the bundle").
 			WithHint("director support /tmp/support.tar.gz")
+	}
+	if err := onAppliance(applianceMark); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

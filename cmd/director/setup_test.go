@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,19 @@ func TestSetupCommands(t *testing.T) {
 	var out bytes.Buffer
 	if err := run([]string{"setup", "-help"}, &out); err != nil || !strings.Contains(out.String(), "admin_password_hash") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+	// On a machine that is no appliance nothing is changed. Only commands that are harmless anyway are called here.
+	if err := run([]string{"setup", "check"}, &bytes.Buffer{}); director.KindOf(err) != director.KindConflict {
+		t.Errorf("setup check on this machine: %v", err)
+	}
+	for _, name := range anywhere {
+		if !slices.Contains([]string{"hash", "properties"}, name) {
+			t.Errorf("%s runs on any machine", name)
+		}
+	}
+	if err := run([]string{"support", filepath.Join(t.TempDir(), "x")}, &bytes.Buffer{}); director.KindOf(err) !=
+		director.KindConflict {
+		t.Errorf("support on this machine: %v", err)
 	}
 	out.Reset()
 	var properties []struct{ Key string }

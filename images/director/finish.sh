@@ -7,7 +7,8 @@ rm -rf /etc/apt /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/lib
     /usr/share/{man,info,doc-base,lintian}/* /initrd.img.old /vmlinuz.old /usr/share/ieee-data \
     /var/lib/chrony/* /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow-
 find /usr/share/locale -mindepth 1 -maxdepth 1 ! -name 'locale.alias' -exec rm -rf {} +
-install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director
+install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director /usr/lib/director
+: >/usr/lib/director/appliance # director setup works here alone
 : >/etc/machine-id # the initramfs writes it
 echo director >/etc/hostname
 sed -i -e '/^pool /d' -e '/^maxupdateskew/d' /etc/chrony/chrony.conf
