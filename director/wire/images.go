@@ -14,7 +14,7 @@ type UploadRequest struct {
 	SHA256 string `json:"sha256,omitempty" doc:"Of the whole file, 64 hexadecimal digits in lower case. It is the id of the upload. Left out, the director computes it when all has arrived." maxLength:"64"`
 	Size   int64  `json:"size" doc:"Of the whole file, in bytes." minimum:"0"`
 	Name   string `json:"name,omitempty" doc:"Of the file, for people." maxLength:"255"`
-	Kind   string `json:"kind,omitempty" doc:"What the file is: an image, or an archive of a release bundle." enum:"image,release" default:"image"`
+	Kind   string `json:"kind,omitempty" doc:"What the file is: an image, or an archive of a release bundle. Left out, an image." enum:"image,release"`
 	Format string `json:"format,omitempty" doc:"qcow2, raw, vmdk or ova as the sender sees it, so that what cannot be converted here is refused before it is sent." enum:"qcow2,raw,vmdk,ova"`
 	Compat string `json:"compat,omitempty" doc:"Version of qcow2 that the image shall have." enum:"0.10,1.1"`
 	// What follows says of a file that is to be an image that it may be, before it is sent.

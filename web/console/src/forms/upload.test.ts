@@ -17,12 +17,12 @@ function director(
     offsets,
     waited,
     sender: {
-      begin: () => Promise.resolve({ id: 'u', offset: has, size }),
+      begin: () => Promise.resolve({ id: 'u', kind: 'image', offset: has, size }),
       add: (_, offset, piece) => {
         offsets.push(offset)
         const failure = cut[++calls]
         has = offset + (failure ? 1000 : piece.size)
-        return failure ? Promise.reject(failure) : Promise.resolve({ id: 'u', offset: has, size })
+        return failure ? Promise.reject(failure) : Promise.resolve({ id: 'u', kind: 'image', offset: has, size })
       },
       wait: (ms) => {
         waited.push(ms)
@@ -87,10 +87,10 @@ test('a director that died before it computed the checksum is asked for it with 
   const id = await send(
     file,
     {
-      begin: () => Promise.resolve({ id: 'r', size: 3, offset: 3, unchecked: true }),
+      begin: () => Promise.resolve({ id: 'r', kind: 'image', size: 3, offset: 3, unchecked: true }),
       add: (_, offset, piece) => {
         pieces.push(offset, piece.size)
-        return Promise.resolve({ id: 'sum', size: 3, offset: 3 })
+        return Promise.resolve({ id: 'sum', kind: 'image', size: 3, offset: 3 })
       },
       wait: () => Promise.resolve(),
     },
