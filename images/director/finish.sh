@@ -12,6 +12,7 @@ install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director /usr/lib/d
 : >/etc/machine-id # the initramfs writes it
 echo director >/etc/hostname
 sed -i -e '/^pool /d' -e '/^maxupdateskew/d' /etc/chrony/chrony.conf
+: >/etc/default/locale # PAM reads it
 ln -sf /run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
 
 # Numbers that never change: files on the data disk belong to them. Place.User in director/appliance has the first.
@@ -31,5 +32,5 @@ systemctl -q enable systemd-networkd systemd-networkd-wait-online systemd-resolv
     director-disk director-setup director director-console@tty1 director-console@ttyS0
 systemctl -q mask getty@tty1.service serial-getty@ttyS0.service \
     systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
-    e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer fstrim.service \
+    e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer fstrim.timer \
     rpcbind.service rpcbind.socket nfs-client.target vgauth.service systemd-firstboot.service
