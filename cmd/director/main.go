@@ -58,7 +58,7 @@ func run(args []string, out io.Writer) error {
 			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
 			"-help\n"+
 			"       director setup COMMAND  set up the appliance that this director is on; see director setup -help\n"+
-			"       director support FILE  write logs, versions and configuration of the appliance, without secrets\n\n")
+			"       director support FILE  write logs and configuration of the appliance, without secrets\n\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -298,7 +299,7 @@ func TestChecks(t *testing.T) {
 				reply := make([]byte, 48)
 				reply[0], reply[1] = 0x24, stratum
 				seconds := uint32(theirs.Unix() + 2208988800)
-				reply[40], reply[41], reply[42], reply[43] = byte(seconds>>24), byte(seconds>>16), byte(seconds>>8), byte(seconds)
+				binary.BigEndian.PutUint32(reply[40:], seconds)
 				_, _ = conn.WriteTo(reply, from)
 			}
 		}()

@@ -66,8 +66,9 @@ func (p Place) secretFiles() []string {
 }
 
 // WriteSupport writes a bundle for support into a new file with the mode 0600: versions, configuration, the state of
-// the VM and logs. Secrets of the appliance, and what looks like one, are replaced. What cannot be found out is said in its
-// place. Errors: conflict if the file exists, exhausted or internal if it cannot be written; no part of it stays then.
+// the VM and logs. Secrets of the appliance, and what looks like one, are replaced. What cannot be found out is said in
+// its place. Errors: conflict if the file exists, exhausted or internal if it cannot be written; no part of it stays
+// then.
 func (p Place) WriteSupport(ctx context.Context, path string, now time.Time) (err error) {
 	secrets, err := p.secrets()
 	if err != nil {

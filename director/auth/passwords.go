@@ -51,8 +51,8 @@ func (p Params) hash(password string) string {
 	return p.prefix() + enc.EncodeToString(salt) + "$" + enc.EncodeToString(key)
 }
 
-// HashPassword returns a new hash of the password, argon2id in the usual format, for EnsureAdminHash. It says nothing of
-// whether the password may be used: CheckPassword does.
+// HashPassword returns a new hash of the password, argon2id in the usual format, for EnsureAdminHash. It says nothing
+// of whether the password may be used: CheckPassword does.
 func HashPassword(password director.Secret) string { return DefaultParams().hash(password.Reveal()) }
 
 // CheckHash returns an invalid error if the director cannot compare passwords with the hash. field names it in the

@@ -38,8 +38,8 @@ type Config struct {
 	Address        netip.Addr `yaml:"address"`        // the director as its nodes reach it
 	Names          []string   `yaml:"names"`          // further names in the director's certificate
 	PublicURL      string     `yaml:"publicURL"`      // how browsers reach the director; https://ADDRESS:PORT if empty
-	// CertificateFile and CertificateKeyFile hold a certificate of yours with its chain, and its key, in PEM. The console
-	// and the API show it to clients that ask for one of its names.
+	// CertificateFile and CertificateKeyFile hold a certificate of yours with its chain, and its key, in PEM. The
+	// console and the API show it to clients that ask for one of its names.
 	CertificateFile    string `yaml:"certificateFile"`
 	CertificateKeyFile string `yaml:"certificateKeyFile"`
 	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before

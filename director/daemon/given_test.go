@@ -67,7 +67,8 @@ func TestCertificateOfTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(c.CertificateKeyFile, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadCertificate(c.CertificateFile, c.CertificateKeyFile); director.KindOf(err) != director.KindInvalid ||
+	_, err = loadCertificate(c.CertificateFile, c.CertificateKeyFile)
+	if director.KindOf(err) != director.KindInvalid ||
 		strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("a key that is none: %v", err)
 	}
