@@ -140,8 +140,10 @@ func (a *providerCommands) printServices(list []wire.ConsulService) {
 			if s.Drift == "missing" {
 				check = ""
 			}
-			row(s.Cluster, plain(s.Service), plain(s.Address)+":"+strconv.Itoa(s.Port), plain(strings.Join(s.Tags, ",")),
-				check, s.Writer, s.Drift)
+			row(
+				s.Cluster, plain(s.Service), plain(s.Address)+":"+strconv.Itoa(s.Port),
+				plain(strings.Join(s.Tags, ",")), check, s.Writer, s.Drift,
+			)
 		}
 	})
 }
@@ -152,8 +154,8 @@ func (a *providerCommands) consulSyncCommand() *cobra.Command {
 		Use: "sync NAME", Short: "Compare a Consul with what is wanted now, and repair it", Args: exact("NAME"),
 		ValidArgsFunction: a.complete(0, consulNames),
 		Long: "Compare a Consul with what is wanted, and repair it. The director does so every 15 seconds.\n\n" +
-			"Removals of more than 10 entries and of more than a fifth of all are held. If they should go, give their\n" +
-			"id with --confirm. Exits with 8 if the comparison did not end well.",
+			"Removals of more than 10 entries and of more than a fifth of all are held. If they should go, give " +
+			"their\nid with --confirm. Exits with 8 if the comparison did not end well.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			v, err := api.SyncConsul(cmd.Context(), args[0], confirm)
 			if err != nil {

@@ -167,8 +167,8 @@ func (a *providerCommands) importReleaseCommand() *cobra.Command {
 		Use: "import FILE [NAME]", Short: "Bring a release bundle to the director",
 		Long: "Send a release bundle to the director, which verifies it as a whole and keeps it by its digest, and " +
 			"let the document Release/NAME name it. FILE is what\n" +
-			"directorctl release pack made, or the directory of a bundle. NAME is the bundle's own name if it is left " +
-			"out.\n\n" +
+			"directorctl release pack made, or the directory of a bundle. NAME is the bundle's own name if it is " +
+			"left out.\n\n" +
 			"If the document exists, it changes to the new bundle. Clusters that run it stay as they are until the " +
 			"next plan.\n\n" +
 			"To continue an interrupted import, run the same command again.\n\n" +

@@ -145,8 +145,8 @@ func (s *planRoutes) hookVerbs(api huma.API, tags []string) {
 	operation(s.server, api, ofSome(huma.Operation{
 		OperationID: "answer-hook-delivery", Method: http.MethodPost, Path: "/hook-deliveries/{delivery}/answer",
 		Tags: tags, Summary: "Answer what a plan asks",
-		Description: "For an endpoint that has answered 202, and for persons. The first answer counts: the same again " +
-			"changes nothing, and another one is a conflict.",
+		Description: "For an endpoint that has answered 202, and for persons. The first answer counts: the same " +
+			"again changes nothing, and another one is a conflict.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, ""), director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *answerInput) (*body[wire.HookDelivery], error) {

@@ -369,8 +369,8 @@ func (s *Service) Due(ctx context.Context, cluster string) ([]string, error) {
 	return out, nil
 }
 
-// Drilled returns the clusters that a restore-drill job tries: the named ones, or all whose documents name a network for
-// it and that have a backup.
+// Drilled returns the clusters that a restore-drill job tries: the named ones, or all whose documents name a network
+// for it and that have a backup.
 func (s *Service) Drilled(ctx context.Context, clusters []string) ([]string, error) {
 	ages, err := s.Ages(ctx)
 	if err != nil {

@@ -48,7 +48,8 @@ func (s *Service) Preview(
 	const op = "campaigns.preview"
 	if len(look) > MostLooks {
 		return Preview{}, director.Invalid(op, "too much is asked for", []director.Field{{
-			Path: "look", Msg: fmt.Sprintf("has %d entries", len(look)), Hint: fmt.Sprintf("give at most %d", MostLooks),
+			Path: "look", Msg: fmt.Sprintf("has %d entries", len(look)),
+			Hint: fmt.Sprintf("give at most %d", MostLooks),
 		}})
 	}
 	spec = filled(spec)

@@ -62,8 +62,8 @@ func lookWith(p *planning.Service) func(context.Context, string, plan.Request) (
 func (d *Daemon) startCampaigns(ctx context.Context, db *store.Store) error {
 	d.campaigns = campaigns.New(campaigns.Config{
 		Store: db, Planning: d.services.planning, Clusters: candidates{d.services.clusters}, Documents: d.docs,
-		Difference: planning.Difference, Changed: planning.Changed, May: mayNow(db), Look: lookWith(d.services.planning),
-		Log: d.log,
+		Difference: planning.Difference, Changed: planning.Changed, May: mayNow(db),
+		Look: lookWith(d.services.planning), Log: d.log,
 	})
 	if err := d.campaigns.Start(ctx); err != nil {
 		return err

@@ -272,16 +272,26 @@ func (t *tester) rights(ctx context.Context, h host) {
 		name, rule string
 		authorization
 	}{
-		{"node:write " + Node(t.director), `node_prefix "kaas-" { policy = "write" }`,
-			authorization{Resource: "node", Segment: Node(t.director), Access: "write"}},
-		{"node:write " + nodePrefix + "UID", `node_prefix "kaas-" { policy = "write" }`,
-			authorization{Resource: "node", Segment: Node(sample), Access: "write"}},
-		{"service:write " + ServiceDirector, `service_prefix "kaas-" { policy = "write" }`,
-			authorization{Resource: "service", Segment: ServiceDirector, Access: "write"}},
-		{"service:write " + servicePrefix + "CLUSTER", `service_prefix "kaas-" { policy = "write" }`,
-			authorization{Resource: "service", Segment: service(sample), Access: "write"}},
-		{"service:read", `service_prefix "" { policy = "read" }`,
-			authorization{Resource: "service", Segment: sample, Access: "read"}},
+		{
+			"node:write " + Node(t.director), `node_prefix "kaas-" { policy = "write" }`,
+			authorization{Resource: "node", Segment: Node(t.director), Access: "write"},
+		},
+		{
+			"node:write " + nodePrefix + "UID", `node_prefix "kaas-" { policy = "write" }`,
+			authorization{Resource: "node", Segment: Node(sample), Access: "write"},
+		},
+		{
+			"service:write " + ServiceDirector, `service_prefix "kaas-" { policy = "write" }`,
+			authorization{Resource: "service", Segment: ServiceDirector, Access: "write"},
+		},
+		{
+			"service:write " + servicePrefix + "CLUSTER", `service_prefix "kaas-" { policy = "write" }`,
+			authorization{Resource: "service", Segment: service(sample), Access: "write"},
+		},
+		{
+			"service:read", `service_prefix "" { policy = "read" }`,
+			authorization{Resource: "service", Segment: sample, Access: "read"},
+		},
 	}
 	questions := make([]authorization, len(asked))
 	for i, a := range asked {

@@ -220,8 +220,8 @@ func explain(name string, err error) error {
 		return refused(e, name, status)
 	default:
 		e.Msg = name + " does not answer"
-		e.Hint = "check that its HTTPS port is open (ports.https of the agent) and firewalls; then directorctl consul " +
-			"test"
+		e.Hint = "check that its HTTPS port is open (ports.https of the agent) and firewalls; then directorctl " +
+			"consul test"
 	}
 	return e
 }

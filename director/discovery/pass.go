@@ -77,7 +77,8 @@ func (s *Service) tell(ctx context.Context, was, is director.ConsulState, err er
 	}
 	if is.Written > 0 || is.Removed > 0 {
 		s.Log.InfoContext(
-			ctx, "brought a Consul to what is wanted", "consul", is.Consul, "written", is.Written, "removed", is.Removed,
+			ctx, "brought a Consul to what is wanted", "consul", is.Consul, "written", is.Written,
+			"removed", is.Removed,
 		)
 	}
 }

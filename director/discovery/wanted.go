@@ -98,7 +98,9 @@ func Wanted(w World, consul string) (entries []Entry, keep map[string]bool) {
 		keep[c.UID] = true
 		entries = append(entries, w.cluster(c)...)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+	})
 	return entries, keep
 }
 

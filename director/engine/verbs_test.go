@@ -285,7 +285,8 @@ func TestBudgetIsSharedByAllPlans(t *testing.T) {
 	})
 }
 
-// A step that is not ready for an hour runs at once when what it waits for has come; what refuses that leaves it waiting.
+// A step that is not ready for an hour runs at once when what it waits for has come; what refuses that leaves it
+// waiting.
 func TestWakeRunsAStepBeforeItsTime(t *testing.T) {
 	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
 		var come atomic.Bool

@@ -12,8 +12,8 @@ import (
 	"github.com/director-kaas/kaas/director/webhook/webhooktest"
 )
 
-// BenchmarkCommitToFirstByte measures how long it takes from an event of the journal until the endpoint has the request,
-// over a new TLS connection each.
+// BenchmarkCommitToFirstByte measures how long it takes from an event of the journal until the endpoint has the
+// request, over a new TLS connection each.
 func BenchmarkCommitToFirstByte(b *testing.B) {
 	l := openLab(b)
 	e := l.hook("h", webhooktest.JSON(200, ""), nil)

@@ -74,12 +74,14 @@ func TestARefusalInTheMiddleOfAWindow(t *testing.T) {
 		}},
 		"park, undone": {
 			model.HookPark, func(l *lab, _ string) error { return l.engine.Undo(l.t.Context(), "p1", "ann") },
-			plan.StatusParked, plan.StatusUndone, map[string]plan.StepStatus{"upgrade/n1": plan.Pending, back: plan.Done},
+			plan.StatusParked, plan.StatusUndone,
+			map[string]plan.StepStatus{"upgrade/n1": plan.Pending, back: plan.Done},
 		},
 		"park, skipped": {
 			model.HookPark,
 			func(l *lab, hook string) error { return l.engine.Skip(l.t.Context(), "p1", hook, "agreed", "ann") },
-			plan.StatusParked, plan.StatusDone, map[string]plan.StepStatus{"upgrade/n1": plan.Done, back: plan.Pending},
+			plan.StatusParked, plan.StatusDone,
+			map[string]plan.StepStatus{"upgrade/n1": plan.Done, back: plan.Pending},
 		},
 		"continue": {model.HookContinue, nil, "", plan.StatusDone, map[string]plan.StepStatus{
 			"upgrade/n1": plan.Done, back: plan.Pending,

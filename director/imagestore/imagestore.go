@@ -97,7 +97,9 @@ func Open(c Config) (*Store, error) {
 	if c.Free == nil {
 		c.Free = freeOf
 	}
-	s := &Store{Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now), moved: map[string]string{}}
+	s := &Store{
+		Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now), moved: map[string]string{},
+	}
 	if err := os.RemoveAll(s.path("tmp")); err != nil {
 		return nil, broken(err)
 	}

@@ -114,7 +114,9 @@ func (s *Service) logElsewhere(ctx context.Context, id, stepID string, attempt i
 		if e.Kind == plan.Started && e.Step == stepID && e.Attempt == attempt && e.By != "" && !s.LogsOf(e.By) {
 			return &director.Error{
 				Kind: director.KindNotFound, Op: "journal.log",
-				Msg: fmt.Sprintf("the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By),
+				Msg: fmt.Sprintf(
+					"the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By,
+				),
 				Hint: "ask that director, or let the directors have the directory runs in common: " +
 					"docs/operate/high-availability.md",
 				Err: awayError{e.By, attempt},

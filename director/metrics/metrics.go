@@ -238,7 +238,8 @@ var (
 		[]string{"cluster"}, nil,
 	)
 	descDrillLate = prometheus.NewDesc(
-		namespace+"_restore_drill_late", "Whether the last restore drill that succeeded is older than its document allows.",
+		namespace+"_restore_drill_late",
+		"Whether the last restore drill that succeeded is older than its document allows.",
 		[]string{"cluster"}, nil,
 	)
 	descHooks = prometheus.NewDesc(

@@ -109,10 +109,10 @@ func (v *validator) consul(c *Consul) {
 				"the name of credentials: letters a-z, digits and dashes, beginning with a letter", 40)
 		}
 	}
-	switch {
-	case c.Credentials == "":
+	switch c.Credentials {
+	case "":
 		v.warn("spec.credentials", "is empty: no token is sent, which is right only for a Consul without ACLs")
-	case c.Credentials == c.Gossip:
+	case c.Gossip:
 		v.fail("spec.gossip", "store the key and the token as credentials of their own",
 			"is the name of the token's credentials")
 	}

@@ -48,9 +48,9 @@ func (s *Service) holder(ctx context.Context, cluster string, op plan.Operation)
 // drillRest is how long the plan of a drill may have stopped without its VM being gone before the director moves it on.
 const drillRest = 5 * time.Minute
 
-// SettleDrills has the VMs of drills deleted whose plans stopped before that: those that a person cancelled at once, and
-// those that failed or wait for a person after drillRest, again and again. It can be called at any time, by any number
-// of directors.
+// SettleDrills has the VMs of drills deleted whose plans stopped before that: those that a person cancelled at once,
+// and those that failed or wait for a person after drillRest, again and again. It can be called at any time, by any
+// number of directors.
 func (s *Service) SettleDrills(ctx context.Context) error {
 	ids, err := s.Store.Plans(ctx, store.PlanFilter{
 		Of:       store.LaneDrills,

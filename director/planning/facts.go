@@ -36,7 +36,8 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterDrill {
 		err = w.ReadDrills(ctx)
 	}
-	if err == nil && (r.Operation == plan.ClusterRestore || r.Operation == plan.ClusterDrill) && r.Restore.Backup != "" && s.Backups != nil {
+	restores := r.Operation == plan.ClusterRestore || r.Operation == plan.ClusterDrill
+	if err == nil && restores && r.Restore.Backup != "" && s.Backups != nil {
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
 	return w, err

@@ -96,7 +96,8 @@ func (s *Service) begin(
 	}
 	// What they would do is done by this plan, or must not be done any more.
 	err := tx.DiscardPlansOf(
-		store.LaneOf(p.Operation), p.Cluster, "plan "+p.ID+" was started after it", actor, now, plan.StatusFailed, plan.StatusCancelled,
+		store.LaneOf(p.Operation), p.Cluster, "plan "+p.ID+" was started after it", actor, now, plan.StatusFailed,
+		plan.StatusCancelled,
 	)
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ func (s *Simulation) Stream(
 	case strings.Contains(script, "answer.json"):
 		_, err = io.WriteString(
 			out, `{"restored": `+standInContents+`, "keys": [], "seconds": {"etcd": 1, "api": 1}, "api": {`+
-				`"version": "v1.0.0", "namespaces": ["default", "kube-system"], "nodes": [], "crds": [], "secrets": 3}}`,
+				`"version": "v1.0.0", "namespaces": ["default", "kube-system"], "nodes": [], "crds": [], `+
+				`"secrets": 3}}`,
 		)
 	case strings.Contains(script, "snapshot.db"):
 		database := bytes.Repeat([]byte("etcd"), 16<<10)

@@ -114,9 +114,8 @@ func (t *planTx) PlansIn(cluster string, statuses ...plan.Status) ([]string, err
 
 func (t *planTx) plansIn(lane Lane, cluster string, statuses []plan.Status) ([]string, error) {
 	var ids []string
-	err := inLane(t.db.Model(&planRow{}), lane).Where("cluster = ? AND phase IN ?", cluster, statuses).Order("created_at, id").Pluck(
-		"id", &ids,
-	).Error
+	plans := inLane(t.db.Model(&planRow{}), lane).Where("cluster = ? AND phase IN ?", cluster, statuses)
+	err := plans.Order("created_at, id").Pluck("id", &ids).Error
 	return ids, dbError("store.plans", "plans", err)
 }
 

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	virt "libvirt.org/go/libvirt"
-
 	"github.com/google/go-cmp/cmp"
+	virt "libvirt.org/go/libvirt"
 
 	"github.com/director-kaas/kaas/director/hypervisor"
 )

@@ -187,7 +187,9 @@ func (s survey) uplinks(ctx context.Context, found []list.Element) (map[types.Ma
 	}
 	groups, err := retrieve(ctx, s.vim, types.PropertyFilterSpec{
 		ObjectSet: refs,
-		PropSet:   []types.PropertySpec{{Type: "DistributedVirtualPortgroup", PathSet: []string{"config.uplink", "tag"}}},
+		PropSet: []types.PropertySpec{{
+			Type: "DistributedVirtualPortgroup", PathSet: []string{"config.uplink", "tag"},
+		}},
 	})
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func Start(t *testing.T) *Server {
 func (s *Server) Run(t *testing.T) {
 	t.Helper()
 	s.said = &bytes.Buffer{}
-	s.cmd = exec.Command(s.binary, "agent", "-config-file", filepath.Join(s.dir, "config.json"))
+	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.binary, "agent", "-config-file", filepath.Join(s.dir, "config.json"))
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = []string{"HOME=" + s.dir}, s.said, s.said
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,9 @@ func (s *Server) Client(t *testing.T, token string) *api.Client {
 	roots.AppendCertsFromPEM([]byte(s.CA))
 	c, err := api.NewClient(&api.Config{
 		Address: strings.TrimPrefix(s.URL, "https://"), Scheme: "https", Token: token,
-		HttpClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: Name}}},
+		HttpClient: &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: Name},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +195,7 @@ func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
