@@ -115,7 +115,11 @@ func (s *suite) wantNodes(t *testing.T, names ...string) {
 	}
 }
 
-// well returns how many nodes have nothing wrong with them in the director's eyes.
+// soonEnds is what the director says of a certificate that is good for minutes.
+var soonEnds = regexp.MustCompile(`its \S+ certificate ends on \S+, in less than a day(; )?`)
+
+// well returns how many nodes have nothing wrong with them in the director's eyes. Where certificates are good for
+// minutes, that they end soon is no problem.
 func (s *suite) well(t *testing.T) int {
 	t.Helper()
 	var seen struct {
@@ -129,6 +133,9 @@ func (s *suite) well(t *testing.T) int {
 	}
 	n := 0
 	for _, v := range seen.Items {
+		if s.certs > 0 {
+			v.Problem = soonEnds.ReplaceAllString(v.Problem, "")
+		}
 		if v.Ready && !v.Cordoned && v.Power == "on" && v.Problem == "" && (v.Etcd || v.Role != "master") {
 			n++
 		}
