@@ -36,6 +36,15 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 				"Nothing restarts: API servers look for other keys once a minute. A plan that stopped half way is "+
 				"resumed by asking again.",
 		),
+		a.rotation(
+			"service-account-key", plan.ClusterSigningKey,
+			"Sign the service account tokens of a cluster with another key",
+			"Make another key for service account tokens: all API servers accept it, then they sign with it, and they "+
+				"refuse the former one when no token of it is in use any more.\n"+
+				"API servers restart one by one. The tokens of pods are renewed within the hour, and the plan waits "+
+				"for it. It waits for a person while a Secret has a token of the former key, and names it.\n"+
+				"A plan that stopped half way is resumed by asking again.",
+		),
 	)
 	return cmd
 }

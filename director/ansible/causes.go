@@ -22,6 +22,7 @@ const (
 	Transient   Remedy = "transient" // trying again
 	NotByTrying Remedy = "permanent" // a change to the model, the release or the playbooks
 	Person      Remedy = "person"    // a person who repairs something outside of the plan
+	Time        Remedy = "time"      // nothing but time: it is too early, and nothing is wrong
 )
 
 // Cause is a known reason why tasks fail.
@@ -172,9 +173,9 @@ func (r *causesReader) check(n *yaml.Node, at string, c *Cause, where map[string
 	}
 	r.seen[c.ID] = true
 	switch c.Class {
-	case Transient, NotByTrying, Person:
+	case Transient, NotByTrying, Person, Time:
 	default:
-		r.wrong(line("class"), at+".class", "transient, permanent or person", "is %q", c.Class)
+		r.wrong(line("class"), at+".class", "transient, permanent, person or time", "is %q", c.Class)
 	}
 	var err error
 	if c.match, err = regexp.Compile(c.Match); err != nil {

@@ -101,7 +101,7 @@ causes:
     explain: z
 `, []string{
 			"own.yml:3: causes[0].match: is not a regular expression", `own.yml:4: causes[1].id: "a" is there twice`,
-			`own.yml:4: causes[1].class: is "sometimes" (transient, permanent or person)`,
+			`own.yml:4: causes[1].class: is "sometimes" (transient, permanent, person or time)`,
 			"own.yml:5: causes[2].id: is missing",
 			"own.yml:5: causes[2].explain: is missing", "own.yml:10: causes[3].hints: is not a field here",
 			"own.yml:11: causes[3].task: is not a regular expression",

@@ -59,7 +59,7 @@ func (e *PlayError) Unwrap() error { return e.Err }
 
 // Cause returns the cause to act on: of the known causes of all groups the one that is hardest to remove, or nil.
 func (e *PlayError) Cause() *Cause {
-	weight := map[Remedy]int{Transient: 1, Person: 2, NotByTrying: 3}
+	weight := map[Remedy]int{Time: 1, Transient: 2, Person: 3, NotByTrying: 4}
 	var hardest *Cause
 	for _, g := range e.Groups {
 		if g.Cause != nil && (hardest == nil || weight[g.Cause.Class] > weight[hardest.Class]) {
@@ -102,6 +102,25 @@ func Question(err error) (string, bool) {
 	}
 	sort.Strings(hosts)
 	return fmt.Sprintf("On %s: %s. Then: %s.", list(slices.Compact(hosts)), c.Explain, c.Hint), true
+}
+
+// Later returns what a play waits for if it only came too early, and false otherwise. Return plan.AfterWithin for such
+// an error.
+func Later(err error) (string, bool) {
+	e, ok := errors.AsType[*PlayError](err)
+	if !ok || e.Class != ClassFailed {
+		return "", false
+	}
+	for _, g := range e.Groups { // all hosts that failed came too early
+		if g.Cause == nil || g.Cause.Class != Time {
+			return "", false
+		}
+	}
+	c := e.Cause()
+	if c == nil {
+		return "", false
+	}
+	return c.Explain, true
 }
 
 func stopped(c Class) bool { return c == ClassFailed || c == ClassUnreachable }

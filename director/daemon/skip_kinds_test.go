@@ -39,6 +39,7 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		}, step.VMRemove: {node(plan.NodeReplace)}, step.NetworkDelete: {remove},
 		step.ClusterForget: {remove}, step.KubeTraffic: {{Operation: plan.ClusterUpgrade}},
 		step.EncryptionKey: {{Operation: plan.ClusterEncryptionKey}},
+		step.SigningKey:    {{Operation: plan.ClusterSigningKey}},
 		step.PullRenew:     {{Operation: plan.ClusterRotatePull}},
 		step.PullSettle:    {{Operation: plan.ClusterRotatePull}},
 		step.VMMove:        {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},

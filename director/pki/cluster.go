@@ -1,9 +1,6 @@
 package pki
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
 	"time"
 
@@ -17,7 +14,7 @@ type ClusterPKI struct {
 	FrontProxyCA Pair // signs the API server's client certificate towards extension API servers
 	EtcdCA       Pair // signs etcd's servers, peers and clients
 
-	ServiceAccountKey    director.Secret // signs service account tokens; RSA, as token verifiers outside expect
+	ServiceAccountKey    director.Secret // the first key that signs service account tokens; see SigningKeys
 	ServiceAccountPublic string          // its public key
 
 	EncryptionKey director.Secret // the first key for encryption at rest; see EncryptionKeys
@@ -35,7 +32,6 @@ func NewCluster(name string) (ClusterPKI, error) {
 
 // NewClusterWithCA is NewCluster with a given cluster authority, which must satisfy ValidateCA.
 func NewClusterWithCA(name string, ca Pair) (ClusterPKI, error) {
-	const op = "pki.new_cluster"
 	p := ClusterPKI{CA: ca}
 	err := ValidateCA(ca, time.Now())
 	if err != nil {
@@ -48,26 +44,19 @@ func NewClusterWithCA(name string, ca Pair) (ClusterPKI, error) {
 		return ClusterPKI{}, err
 	}
 
-	sa, err := rsa.GenerateKey(rand.Reader, minRSABits)
+	sa, err := newSigningKey(firstKey)
 	if err != nil {
-		return ClusterPKI{}, director.Errorf(director.KindInternal, op, "cannot make the service account key: %w", err)
+		return ClusterPKI{}, err
 	}
-	pub, err := x509.MarshalPKIXPublicKey(sa.Public())
-	if err != nil {
-		return ClusterPKI{}, director.Errorf(
-			director.KindInternal, op, "cannot encode the service account key: %w", err,
-		)
-	}
-	p.ServiceAccountKey = director.Secret(encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(sa)))
-	p.ServiceAccountPublic = encode(pemPublicKey, pub)
+	p.ServiceAccountKey, p.ServiceAccountPublic = sa.Key, sa.Public
 
 	p.EncryptionKey = newEncryptionKey()
 	return p, nil
 }
 
 // Vars returns the variables of the playbooks that carry this PKI to the masters, by name, without those of encryption
-// at rest. The values are secrets: they
-// belong into a file of mode 0600 and nowhere else.
+// at rest. The service account key is the first one. The values are secrets: they belong into a file of mode 0600 and
+// nowhere else.
 func (p ClusterPKI) Vars() map[string]string {
 	return map[string]string{
 		"pki_ca_crt":             p.CA.Cert,

@@ -27,6 +27,8 @@ const (
 	ClusterTokenKeys Operation = "cluster.token_keys"
 	// ClusterEncryptionKey gives the cluster another key that encrypts Secrets at rest, and encrypts them again.
 	ClusterEncryptionKey Operation = "cluster.encryption_key"
+	// ClusterSigningKey gives the cluster another key that signs service account tokens.
+	ClusterSigningKey Operation = "cluster.service_account_key"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -44,8 +46,8 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterEncryptionKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill, NodeCordon, NodeUncordon,
-		NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		ClusterEncryptionKey, ClusterSigningKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
+		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
 

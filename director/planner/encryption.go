@@ -12,44 +12,23 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// EncryptionNames are the names of the keys that encrypt Secrets of the cluster at rest.
-type EncryptionNames struct {
-	Keys   []string // that its API servers have, the one that encrypts first
-	Former []string // that older backups are encrypted with
+// KeyNames are the names of the keys of a cluster for one purpose, such as the encryption of Secrets at rest.
+type KeyNames struct {
+	Keys   []string // that its API servers have, the one that encrypts or signs first
+	Former []string // that they had; older backups are encrypted with them
 }
 
 // RotateEncryptionKey returns the plan that gives the cluster another key for Secrets and encrypts all of them again.
 // No API server restarts. A rotation that stopped half way is finished, with the key that it made. Errors: conflict for
 // a cluster that is not installed or of which a master is away: it would be left with keys that decrypt nothing.
 func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
-	const op = "planner.rotate_encryption_key"
+	masters, all, err := w.rotatable("planner.rotate_encryption_key")
+	if err != nil {
+		return plan.Content{}, err
+	}
 	name := w.Cluster.Metadata.Name
-	if w.Installed == nil || len(w.masters()) == 0 {
-		return plan.Content{}, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
-	}
-	if w.Blind != "" {
-		return plan.Content{}, conflict(op, "cluster "+name+" does not answer: "+w.Blind, "repair it, and plan again")
-	}
 	d := w.draft(plan.ClusterEncryptionKey)
 	d.Request = r
-	var masters, all []sized
-	for _, m := range w.members() {
-		if m.Role != director.RoleMaster {
-			continue
-		}
-		if !w.up(m.Name) {
-			return plan.Content{}, conflict(
-				op, "master "+m.Name+" is not ready: it would come back without the new key",
-				"repair it: directorctl node rejoin "+name+" "+m.Name,
-			)
-		}
-		masters = append(masters, w.sized(m))
-	}
-	for _, m := range w.alive() {
-		all = append(all, w.sized(m))
-	}
 	var needs []string
 	if len(w.Cluster.Cluster.Backup.Targets) > 0 {
 		needs = []string{d.backup("before "+string(plan.ClusterEncryptionKey), nil)}
@@ -69,6 +48,37 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 		d.Summary = fmt.Sprintf("Finish the change of cluster %s to the key %s for Secrets.", name, key)
 	}
 	return d.done(), nil
+}
+
+// rotatable returns the masters and all nodes of a cluster whose keys may be changed now. Errors: conflict for a
+// cluster that is not installed, that does not answer, or of which a master is away: it would come back with
+// former keys.
+func (w World) rotatable(op string) (masters, all []sized, err error) {
+	name := w.Cluster.Metadata.Name
+	if w.Installed == nil || len(w.masters()) == 0 {
+		return nil, nil, conflict(
+			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
+		)
+	}
+	if w.Blind != "" {
+		return nil, nil, conflict(op, "cluster "+name+" does not answer: "+w.Blind, "repair it, and plan again")
+	}
+	for _, m := range w.members() {
+		if m.Role != director.RoleMaster {
+			continue
+		}
+		if !w.up(m.Name) {
+			return nil, nil, conflict(
+				op, "master "+m.Name+" is not ready: it would come back without the new key",
+				"repair it: directorctl node rejoin "+name+" "+m.Name,
+			)
+		}
+		masters = append(masters, w.sized(m))
+	}
+	for _, m := range w.alive() {
+		all = append(all, w.sized(m))
+	}
+	return masters, all, nil
 }
 
 // encryptAgain encrypts all Secrets with the first key, and takes the others from the masters. It returns the last
@@ -107,8 +117,8 @@ func (d *draft) giveEncryptionKeys(id, title string, masters []sized, needs []st
 	}, needs, group{})
 }
 
-// next returns the key that the cluster is to be encrypted with, and whether a rotation to it has begun.
-func (n EncryptionNames) next() (key string, begun bool) {
+// next returns the key that the cluster is to encrypt or sign with, and whether a rotation to it has begun.
+func (n KeyNames) next() (key string, begun bool) {
 	if len(n.Keys) > 1 {
 		return slices.MaxFunc(n.Keys, func(a, b string) int { return keyNumber(a) - keyNumber(b) }), true
 	}

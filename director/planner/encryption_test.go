@@ -15,14 +15,14 @@ func TestEncryptionKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	r := plan.Request{Operation: plan.ClusterEncryptionKey}
 	for name, tt := range map[string]struct {
-		names EncryptionNames
+		names KeyNames
 		key   string
 		added bool
 	}{
-		"another key":             {EncryptionNames{Keys: []string{"key1"}}, "key2", true},
-		"a name is used once":     {EncryptionNames{Keys: []string{"key2"}, Former: []string{"key3", "key1"}}, "key4", true},
-		"stopped before its use":  {EncryptionNames{Keys: []string{"key1", "key2"}}, "key2", false},
-		"stopped before the drop": {EncryptionNames{Keys: []string{"key10", "key9"}}, "key10", false},
+		"another key":             {KeyNames{Keys: []string{"key1"}}, "key2", true},
+		"a name is used once":     {KeyNames{Keys: []string{"key2"}, Former: []string{"key3", "key1"}}, "key4", true},
+		"stopped before its use":  {KeyNames{Keys: []string{"key1", "key2"}}, "key2", false},
+		"stopped before the drop": {KeyNames{Keys: []string{"key10", "key9"}}, "key10", false},
 	} {
 		w := backedUp(t, 3, 1, "offsite")
 		w.Encryption = tt.names
@@ -62,7 +62,7 @@ func TestEncryptionKeyIsNotRotated(t *testing.T) {
 		"a master is off": {func(w *World) { w.Seen["demo-master-2"] = Seen{} }, "demo-master-2 is not ready"},
 	} {
 		w := backedUp(t, 3, 1)
-		w.Encryption = EncryptionNames{Keys: []string{"key1"}}
+		w.Encryption = KeyNames{Keys: []string{"key1"}}
 		tt.change(&w)
 		_, err := RotateEncryptionKey(w, plan.Request{Operation: plan.ClusterEncryptionKey})
 		if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), tt.want) {

@@ -46,7 +46,9 @@ type World struct {
 	// Drills are the machines of the cluster's restore drills, tombstones too. They are known for a drill.
 	Drills []director.Machine
 	// Encryption is known for the rotation of the keys that encrypt Secrets.
-	Encryption EncryptionNames
+	Encryption KeyNames
+	// Signing are the names of the keys that sign service account tokens, for a plan that changes them.
+	Signing KeyNames
 	// Hooks are those for the cluster, by name.
 	Hooks []model.Stored
 	HostsSeen

@@ -33,9 +33,11 @@ const (
 	safeCerts = "the cluster runs as before; a node has its former certificates or its new ones, and the others " +
 		"accept both"
 	safeEncryption = "the cluster runs as before; each master has all keys that a Secret may be encrypted with"
-	safeHeld       = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
-	safeMasters    = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
-	safeRestoring  = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
+	safeSigning    = "the cluster runs as before; each API server accepts the tokens of the key that signs, and of " +
+		"the former one until the last step"
+	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
+	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
+	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
 		"/var/lib/etcd/before-PLAN"
 	safeAsked    = "nothing changes while the answer is awaited; the cluster is as the steps before have left it"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
@@ -61,6 +63,7 @@ var safety = map[plan.Operation]map[string]string{
 	plan.ClusterTokenKeys:     {"": safeKeys},
 	plan.ClusterRotateCerts:   {"": safeCerts},
 	plan.ClusterEncryptionKey: {"": safeEncryption},
+	plan.ClusterSigningKey:    {"": safeSigning},
 	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,

@@ -31,7 +31,10 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterEncryptionKey {
 		var keys, former []backup.Key
 		keys, former, err = s.Site.EncryptionKeys(ctx, w.Cluster.UID)
-		w.Encryption = planner.EncryptionNames{Keys: backup.KeyNames(keys), Former: backup.KeyNames(former)}
+		w.Encryption = planner.KeyNames{Keys: backup.KeyNames(keys), Former: backup.KeyNames(former)}
+	}
+	if err == nil && r.Operation == plan.ClusterSigningKey {
+		w.Signing.Keys, w.Signing.Former, err = s.Site.SigningKeys(ctx, w.Cluster.UID)
 	}
 	if err == nil && r.Operation == plan.ClusterDrill {
 		err = w.ReadDrills(ctx)

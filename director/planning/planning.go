@@ -38,6 +38,9 @@ type Site interface {
 	// EncryptionKeys returns the keys that the API servers of the cluster have for Secrets, the one that encrypts
 	// first, and those that older backups are encrypted with.
 	EncryptionKeys(ctx context.Context, uid string) (keys, former []backup.Key, err error)
+	// SigningKeys returns the names of the keys of the cluster for service account tokens, the one that signs first,
+	// and of those that it had.
+	SigningKeys(ctx context.Context, uid string) (keys, former []string, err error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string
 }
@@ -188,6 +191,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.TokenKeys(w, r)
 	case r.Operation == plan.ClusterEncryptionKey:
 		return planner.RotateEncryptionKey(w, r)
+	case r.Operation == plan.ClusterSigningKey:
+		return planner.RotateServiceAccountKey(w, r)
 	case r.Operation == plan.ClusterRotateCerts:
 		return planner.RotateCertificates(w, r)
 	case r.Operation == plan.ClusterBackup:

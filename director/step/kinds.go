@@ -43,6 +43,7 @@ const (
 
 	ConsulRegister   = "consul.register"
 	ConsulDeregister = "consul.deregister"
+	SigningKey       = "signing.key"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -81,6 +82,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	HookAsk:          needs(Needs.ofHook),
 	ConsulRegister:   nil,
 	ConsulDeregister: nil,
+	SigningKey:       nil,
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.
@@ -211,6 +213,24 @@ const (
 	EncryptionUse    EncryptionVerb = "use"
 	EncryptionDrop   EncryptionVerb = "drop"
 	EncryptionRecall EncryptionVerb = "recall"
+)
+
+// SigningParams are the parameters of signing.key.
+type SigningParams struct {
+	UID     string      `json:"uid"`
+	Cluster string      `json:"cluster"`
+	Do      SigningVerb `json:"do"`
+	Key     string      `json:"key,omitempty"` // its name; of a drop none
+}
+
+// SigningVerb is what is done with keys that sign service account tokens.
+type SigningVerb string
+
+// The verbs. See pki.SigningKeys.
+const (
+	SigningAdd  SigningVerb = "add"
+	SigningUse  SigningVerb = "use"
+	SigningDrop SigningVerb = "drop"
 )
 
 // PullParams are the parameters of pull.renew and pull.settle.

@@ -95,6 +95,10 @@ func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (an
 	}, digest, nil
 }
 
+// playPatience is how long a play may be too early in a row before a person is asked. Kubelets renew each token of a
+// pod within a day.
+const playPatience = 26 * time.Hour
+
 // stillRunning is how long a step may wait for the end of its former run, which was told to end.
 const stillRunning = 10 * time.Minute
 
@@ -111,6 +115,9 @@ func playOutcome(err error) error {
 	}
 	if question, ask := ansible.Question(err); ask {
 		return plan.Park(err, question)
+	}
+	if why, later := ansible.Later(err); later {
+		return plan.AfterWithin(playPatience, 5*time.Minute, why)
 	}
 	switch pe.Class {
 	case ansible.ClassInterrupted:
@@ -325,6 +332,11 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 		return nil, "", err
 	}
 	vars := authorities.Vars()
+	signing, err := e.signingKeys(ctx, uid, authorities)
+	if err != nil {
+		return nil, "", err
+	}
+	maps.Copy(vars, signing.Vars())
 	vars["bootstrap_token"] = token.Reveal()
 	keys, err := e.ClusterEncryptionKeys(ctx, uid)
 	if err != nil {

@@ -229,6 +229,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.HookAsk:          handler(env.hookAsk),
 		step.ConsulRegister:   handler(env.consulRegister),
 		step.ConsulDeregister: handler(env.consulDeregister),
+		step.SigningKey:       handler(env.signingKey),
 	}
 }
 

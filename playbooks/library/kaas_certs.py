@@ -12,7 +12,8 @@ description:
   - C(read) lists the certificates of the node and its clock. It prints no key and changes nothing.
   - C(clock) fails when the node's clock is too far from O(reference).
   - C(renew) renews what kubeadm looks after on a master, after a backup of the PKI directory and the kubeconfigs.
-  - C(restart) restarts the static pods whose certificates are younger than their containers, and waits until they serve with them.
+  - C(restart) restarts the static pods whose certificates, or keys for service account tokens, are younger than their containers, and waits
+    until they serve with them.
   - C(request) makes keys and requests for the kubelet's certificates that are due. The keys do not leave the node.
   - C(sign) signs requests of a kubelet with the cluster's CA. It runs on a master, and signs nothing but the names and the address that
     it is given.
@@ -159,6 +160,8 @@ KUBEADM = [
     ("controller-manager.conf", "controller-manager.conf", "kube-controller-manager"),
     ("scheduler.conf", "scheduler.conf", "kube-scheduler"),
 ]
+# What else static pods read at their start alone.
+READS = {"kube-apiserver": ["pki/sa.pub", "pki/sa.key"], "kube-controller-manager": ["pki/sa.key"]}
 # The authority of each: what was signed up to the authority's own end cannot be made to last longer.
 AUTHORITIES = {"etcd": "pki/etcd/ca.crt", "front-proxy-client": "pki/front-proxy-ca.crt"}
 # Where components serve, and with which file.
@@ -305,10 +308,9 @@ class Certs:
         return [(item["id"], int(item["createdAt"]) / 1e9) for item in json.loads(out).get("containers") or []]
 
     def younger(self, component):
-        """Return when the newest certificate of a static pod was written."""
-        times = [os.stat(self.path(file)).st_mtime for _, file, user in KUBEADM
-                 if user == component and os.path.exists(self.path(file))]
-        return max(times, default=0.0)
+        """Return when the newest certificate or key of a static pod was written."""
+        files = [self.path(file) for _, file, user in KUBEADM if user == component] + [self.path(file) for file in READS.get(component, [])]
+        return max((os.stat(file).st_mtime for file in files if os.path.exists(file)), default=0.0)
 
     def serves(self, component):
         """Say whether a component runs with its newest certificates, and shows the one in its file."""

@@ -487,6 +487,15 @@ esac
                 self.assertRegex(file.read(), r'(?s)"key1".*"b25l".*"key2".*"dHdv"')
         self.prove("encryption_keys", "m1", lambda: self.begin(nodes=[]), verify, encryption_keys=json.dumps(keys), encryption_keys_wait=False)
 
+    def test_service_account_keys(self):
+        def verify():
+            with open("/etc/kubernetes/pki/sa.pub", encoding="utf-8") as public, open("/etc/kubernetes/pki/sa.key", encoding="utf-8") as key:
+                self.assertEqual((public.read(), key.read()), ("new former", "key"))
+
+        def begin():
+            self.begin(nodes=[], members=[member(1), member(2), member(3)])
+        self.prove("service_account_keys", "m1", begin, verify, pki_sa_key="key", pki_sa_pub="new former", service_account_keys_live=False)
+
     def test_set_aside(self):
         disk, data = self.world + "/disk", "/var/lib/etcd"
 

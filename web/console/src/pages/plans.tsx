@@ -13,6 +13,7 @@ const operations = [
   'cluster.rotate_pull_password',
   'cluster.token_keys',
   'cluster.encryption_key',
+  'cluster.service_account_key',
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',

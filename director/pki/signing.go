@@ -1,0 +1,149 @@
+package pki
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// SigningKey signs service account tokens. Its name is never used again.
+type SigningKey struct {
+	Name   string
+	Key    director.Secret // RSA, as token verifiers outside expect
+	Public string
+}
+
+// SigningKeys are the keys of one cluster for service account tokens. The methods change nothing if what they are to do
+// is done, so a step that was cut off can be run again.
+type SigningKeys struct {
+	Keys   []SigningKey // the first signs; API servers accept the tokens of each
+	Former []string     // names of keys whose tokens are refused
+}
+
+// SigningKeys returns the keys of a cluster whose key was never changed.
+func (p ClusterPKI) SigningKeys() SigningKeys {
+	return SigningKeys{Keys: []SigningKey{{firstKey, p.ServiceAccountKey, p.ServiceAccountPublic}}}
+}
+
+// Add makes a key of the name whose tokens are accepted and that signs nothing yet.
+func (k *SigningKeys) Add(name string) error {
+	if slices.ContainsFunc(k.Keys, signer(name)) {
+		return nil
+	}
+	key, err := newSigningKey(name)
+	if err != nil {
+		return err
+	}
+	k.Keys = append(slices.Clone(k.Keys), key)
+	return nil
+}
+
+// Use has the key of the name sign. It reports whether there is such a key.
+func (k *SigningKeys) Use(name string) bool {
+	i := slices.IndexFunc(k.Keys, signer(name))
+	if i < 0 {
+		return false
+	}
+	k.Keys = slices.Concat(k.Keys[i:i+1], k.Keys[:i], k.Keys[i+1:])
+	return true
+}
+
+// Drop forgets all keys but the one that signs.
+func (k *SigningKeys) Drop() {
+	for _, one := range k.Keys[1:] {
+		k.Former = append(slices.Clone(k.Former), one.Name)
+	}
+	k.Keys = k.Keys[:1:1]
+}
+
+// Names returns the names of the keys, the one that signs first.
+func (k SigningKeys) Names() (names []string) {
+	for _, one := range k.Keys {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// Vars returns the variables of the playbooks that carry the keys to the masters: the one that signs, and the public
+// halves of all, that of the signer first.
+func (k SigningKeys) Vars() map[string]string {
+	var public strings.Builder
+	for _, one := range k.Keys {
+		public.WriteString(one.Public)
+	}
+	return map[string]string{"pki_sa_key": k.Keys[0].Key.Reveal(), "pki_sa_pub": public.String()}
+}
+
+func signer(name string) func(SigningKey) bool {
+	return func(k SigningKey) bool { return k.Name == name }
+}
+
+func newSigningKey(name string) (SigningKey, error) {
+	const op = "pki.signing_key"
+	key, err := rsa.GenerateKey(rand.Reader, minRSABits)
+	if err != nil {
+		return SigningKey{}, director.Errorf(director.KindInternal, op, "cannot make the service account key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return SigningKey{}, director.Errorf(
+			director.KindInternal, op, "cannot encode the service account key: %w", err,
+		)
+	}
+	return SigningKey{
+		name, director.Secret(encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(key))), encode(pemPublicKey, public),
+	}, nil
+}
+
+// signingWire is how SigningKeys look inside their seal.
+type signingWire struct {
+	Keys   []signingKeyWire `json:"keys"`
+	Former []string         `json:"former,omitempty"`
+}
+
+type signingKeyWire struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Public string `json:"public"`
+}
+
+// Seal returns k in a form that may be stored under that owner and name. UnsealSigningKeys is its inverse.
+func (k SigningKeys) Seal(s Sealer, owner, name string) ([]byte, error) {
+	w := signingWire{Former: k.Former}
+	for _, one := range k.Keys {
+		w.Keys = append(w.Keys, signingKeyWire{one.Name, one.Key.Reveal(), one.Public})
+	}
+	plain, err := json.Marshal(w)
+	if err != nil {
+		return nil, director.Errorf(
+			director.KindInternal, "pki.seal", "cannot encode the service account keys: %w", err,
+		)
+	}
+	return s.Seal(owner, name, plain)
+}
+
+// UnsealSigningKeys returns what SigningKeys.Seal sealed. Its errors are the sealer's, and internal when what was
+// sealed are no keys.
+func UnsealSigningKeys(s Sealer, owner, name string, sealed []byte) (SigningKeys, error) {
+	plain, err := s.Unseal(owner, name, sealed)
+	if err != nil {
+		return SigningKeys{}, err
+	}
+	var w signingWire
+	if json.Unmarshal(plain, &w) != nil || len(w.Keys) == 0 {
+		// The decoder's error is left out: it may quote what it read.
+		return SigningKeys{}, director.Errorf(
+			director.KindInternal, "pki.unseal", "the stored service account keys of the cluster cannot be read",
+		)
+	}
+	k := SigningKeys{Former: w.Former}
+	for _, one := range w.Keys {
+		k.Keys = append(k.Keys, SigningKey{one.Name, director.Secret(one.Key), one.Public})
+	}
+	return k, nil
+}
