@@ -92,7 +92,10 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
 		},
 	}
-	unknown := []model.Kind{model.KindSchedule, model.KindIdentityProvider, model.KindProject, model.KindGrant, model.KindBackupTarget, model.KindHook} // no plan does anything about them
+	unknown := []model.Kind{ // no plan does anything about them
+		model.KindSchedule, model.KindIdentityProvider, model.KindProject, model.KindGrant, model.KindBackupTarget,
+		model.KindConsul, model.KindHook,
+	}
 	for _, kind := range model.Kinds() {
 		for _, path := range model.Leaves(kind) {
 			effect, _ := model.EffectOf(kind, path)
