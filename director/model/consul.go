@@ -36,9 +36,9 @@ const ConsulPort = "8501"
 // Discovery says what a cluster and a Consul learn of each other.
 type Discovery struct {
 	Consul string            `json:"consul" of:"Consul" doc:"Name of the Consul that the cluster's API server and services are registered in." required:"true"`
-	Export DiscoveryExport   `json:"export,omitzero" doc:"Which services of the cluster are registered there, besides its API server."`
-	Import []DiscoveryImport `json:"import,omitempty" doc:"Services of Consul that become Services of the cluster." maxItems:"200"`
-	DNS    bool              `json:"dns,omitempty" doc:"Whether pods resolve names of Consul's domain."`
+	Export DiscoveryExport   `json:"export,omitzero" doc:"Which services of the cluster are registered there, besides its API server. The director does not act on it yet."`
+	Import []DiscoveryImport `json:"import,omitempty" doc:"Services of Consul that become Services of the cluster. The director does not act on it yet." maxItems:"200"`
+	DNS    bool              `json:"dns,omitempty" doc:"Whether pods resolve names of Consul's domain. The director does not act on it yet."`
 }
 
 // DiscoveryExport says which services of a cluster are registered in Consul.
@@ -124,6 +124,10 @@ var builtInServices = map[[2]string]bool{{"default", "kubernetes"}: true, {"kube
 func (v *validator) discovery(d Discovery) {
 	if d.Consul == "" {
 		return // the decoder has said so, or there is no discovery
+	}
+	if d.Export != (DiscoveryExport{}) || len(d.Import) > 0 || d.DNS {
+		v.warn("spec.discovery", "has export, import or dns, which the director does not act on yet: run consul-sync "+
+			"in the cluster, see the manual")
 	}
 	names := map[[2]string]int{}
 	for i, s := range d.Import {

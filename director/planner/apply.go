@@ -73,7 +73,7 @@ func (w World) frozen() error {
 	// These may differ: they are what plans bring about, or concern what is made from now on.
 	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image,
 		was.Maintenance
-	is.Project, is.Backup = was.Project, was.Backup
+	is.Project, is.Backup, is.Discovery = was.Project, was.Backup, was.Discovery
 	render := func(c model.Cluster) string {
 		b, err := model.Encode(model.Document{Kind: model.KindCluster, Metadata: w.Cluster.Metadata, Cluster: &c})
 		if err != nil {
