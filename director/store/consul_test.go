@@ -18,7 +18,7 @@ func TestConsulStates(t *testing.T) {
 		if err := s.write.Exec("DROP TABLE consul_states").Error; err != nil {
 			t.Fatal(err)
 		}
-		if err := s.write.Exec("DELETE FROM schema_migrations WHERE version LIKE '0052%'").Error; err != nil {
+		if err := s.write.Exec("DELETE FROM schema_migrations WHERE version = '0054_consul'").Error; err != nil {
 			t.Fatal(err)
 		}
 		s = open()
