@@ -81,7 +81,9 @@ func Start(t *testing.T) *Server {
 func (s *Server) Run(t *testing.T) {
 	t.Helper()
 	s.said = &bytes.Buffer{}
-	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.binary, "agent", "-config-file", filepath.Join(s.dir, "config.json"))
+	s.cmd = exec.CommandContext(
+		context.WithoutCancel(t.Context()), s.binary, "agent", "-config-file", filepath.Join(s.dir, "config.json"),
+	)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = []string{"HOME=" + s.dir}, s.said, s.said
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
