@@ -174,6 +174,15 @@ func (e Env) CheckInventory(f step.Facts) error {
 	return err
 }
 
+// placeOf returns the directory of the bundle: for plays a checked copy, which they have put into f, and for who exports
+// an inventory the bundle itself.
+func (e Env) placeOf(f step.Facts) string {
+	if f.Bundle == "" && f.Digest != "" && e.ImportedRelease != nil {
+		return e.ImportedRelease(f.Digest)
+	}
+	return f.Bundle
+}
+
 func (e Env) inventory(
 	f step.Facts, render func(
 		inventory.Input,
@@ -184,7 +193,7 @@ func (e Env) inventory(
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: model.APIPort, APINames: c.API.Names,
 		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU,
 		ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
-		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: f.Bundle,
+		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: e.placeOf(f),
 		NTP:         f.Network.NTP,
 		BinariesURL: "https://" + f.Registry + e.ArtifactsPath + f.Digest + "/bin", Binaries: f.Programs,
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout),
