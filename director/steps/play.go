@@ -174,8 +174,8 @@ func (e Env) CheckInventory(f step.Facts) error {
 	return err
 }
 
-// placeOf returns the directory of the bundle: for plays a checked copy, which they have put into f, and for who exports
-// an inventory the bundle itself.
+// placeOf returns the directory of the bundle: for plays a checked copy, which they have put into f, and for who
+// exports an inventory the bundle itself.
 func (e Env) placeOf(f step.Facts) string {
 	if f.Bundle == "" && f.Digest != "" && e.ImportedRelease != nil {
 		return e.ImportedRelease(f.Digest)
