@@ -192,7 +192,18 @@ func (a *providerCommands) nameImage(
 		_, err = a.out.Write(text)
 		return err
 	}
-	d, tag := imageDocument(name, unsigned, f), ""
+	return a.nameImported(ctx, api, what, imageDocument(name, unsigned, f), func(d *model.Document) {
+		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch, d.Image.Unsigned = "", f.SHA256, f.Kubernetes,
+			f.Arch, unsigned // its clean-up stays
+	})
+}
+
+// nameImported stores the document that names what was imported, or changes the one that there is, with its labels.
+// what is said of the import.
+func (a *providerCommands) nameImported(
+	ctx context.Context, api *client.Client, what string, d model.Document, change func(*model.Document),
+) error {
+	tag := ""
 	old, err := api.Document(ctx, d.Ref())
 	switch {
 	case err == nil:
@@ -200,9 +211,8 @@ func (a *providerCommands) nameImage(
 		if err != nil {
 			return err
 		}
-		d, tag = docs[0], old.ETag // its labels and its clean-up stay
-		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch, d.Image.Unsigned = "", f.SHA256, f.Kubernetes,
-			f.Arch, unsigned
+		d, tag = docs[0], old.ETag
+		change(&d)
 	case director.KindOf(err) != director.KindNotFound:
 		return err
 	}

@@ -250,32 +250,8 @@ func (a *providerCommands) nameRelease(
 	what := fmt.Sprintf(
 		"Kubernetes %s, %d images, %s, digest %s", f.Kubernetes, f.Images, amount(f.Size), f.Digest,
 	)
-	d, tag := releaseDocument(name, unsigned, f), ""
-	old, err := api.Document(ctx, d.Ref())
-	switch {
-	case err == nil:
-		docs, err := model.Parse(old.Document, d.Ref().String())
-		if err != nil {
-			return err
-		}
-		docs[0].Release = d.Release // its labels stay
-		d, tag = docs[0], old.ETag
-	case director.KindOf(err) != director.KindNotFound:
-		return err
-	}
-	text, err := model.Encode(d)
-	if err != nil {
-		return err
-	}
-	applied, err := api.ApplyIf(ctx, text, d.Ref().String(), false, tag)
-	if err != nil {
-		say(a.err, "Imported %s, but no document names it:\n", what)
-		return err
-	}
-	for _, c := range applied.Changes {
-		say(a.out, "%s/%s %s: %s\n", c.Kind, c.Name, c.Action, what)
-	}
-	return nil
+	wanted := releaseDocument(name, unsigned, f)
+	return a.nameImported(ctx, api, what, wanted, func(d *model.Document) { d.Release = wanted.Release })
 }
 
 func (a *providerCommands) listReleasesCommand() *cobra.Command {

@@ -495,46 +495,6 @@ func (d *Daemon) environment(
 	return env, nil
 }
 
-func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
-	service, err := auth.New(db, auth.Config{
-		TokenTTL: time.Duration(d.cfg.TokenLife), Idle: time.Duration(d.cfg.SessionIdle), Changed: d.passwordChanged,
-		People: d.people,
-	})
-	if err != nil {
-		return nil, err
-	}
-	hash, err := readLine("adminPasswordHashFile", d.cfg.AdminPasswordHashFile)
-	if err != nil {
-		return nil, err
-	}
-	initial, err := readLine("adminPasswordFile", d.cfg.AdminPasswordFile)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case hash != "":
-		_, err = service.EnsureAdminHash(ctx, hash.Reveal())
-	case initial != "":
-		_, _, err = service.EnsureAdmin(ctx, initial)
-	default:
-		err = d.ensureOneTime(ctx, service, out)
-	}
-	return service, err
-}
-
-// readLine returns what is in the file that the setting names, without the ends of lines after it; nothing without a
-// file.
-func readLine(setting, file string) (director.Secret, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", director.Errorf(director.KindInvalid, "daemon.config", "%s: %w", setting, err)
-	}
-	return director.Secret(strings.TrimRight(string(text), "\r\n")), nil
-}
-
 // ports puts what the API offers behind its ports.
 func (d *Daemon) ports(
 	box *seal.Box, h hands, scheduler *schedule.Scheduler, users *identity.Service,
