@@ -110,7 +110,7 @@ appliance: build ## Build the director as an appliance (qcow2, OVA), or take it 
 	images/director/build.sh $(if $(RELEASE),--release $(RELEASE))
 
 .PHONY: test/appliance
-test/appliance: build ## Boot the appliance in a lab: first boot in three ways, restart, and a new root disk with the same data disk
+test/appliance: build ## Boot the appliance in a lab: three first boots, a restart, and a new root disk with the data disk
 	images/director/test.sh
 
 .PHONY: lint

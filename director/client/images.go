@@ -120,31 +120,52 @@ func (c *imageCalls) ConvertImage(
 
 // awaitImage repeats the same request until the work is done, also when the director restarts.
 func (c *imageCalls) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
-	const op, pause = "client.image", 300 * time.Millisecond
-	for failed := 0; ; {
+	var file wire.ImageFile
+	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
 		var j wire.ImageJob
-		err := c.call(ctx, r, &j)
+		switch err := c.call(ctx, r, &j); {
+		case err != nil:
+			return r, false, err
+		case j.Problem != nil:
+			return r, true, j.Problem.AsError("client.image")
+		case j.File != nil:
+			file = *j.File
+			return r, true, nil
+		}
+		if progress != nil {
+			progress(j)
+		}
+		return request{method: http.MethodGet, path: "/image-jobs/" + j.ID}, false, nil
+	})
+	return file, err
+}
+
+// await asks again until ask says that it is done. Of requests that only read, silence of the director is no error for
+// a while. A director that was started again has forgotten the job: it is asked for the work again, and finds it done
+// or begins it.
+func (c *imageCalls) await(
+	ctx context.Context, r request, ask func(request) (next request, done bool, err error),
+) error {
+	const pause = 300 * time.Millisecond
+	for first, failed := r, 0; ; {
+		next, done, err := ask(r)
 		switch {
-		case err == nil && j.Problem != nil:
-			return wire.ImageFile{}, j.Problem.AsError(op)
-		case err == nil && j.File != nil:
-			return *j.File, nil
+		case done:
+			return err
 		case err == nil:
-			failed = 0
-			if progress != nil {
-				progress(j)
-			}
-			r = request{method: http.MethodGet, path: "/image-jobs/" + j.ID}
+			r, failed = next, 0
 		case ctx.Err() != nil:
-			return wire.ImageFile{}, ctx.Err()
+			return ctx.Err()
 		case director.KindOf(err) == director.KindUnavailable && failed < maxSilence && r.method == http.MethodGet:
 			failed++
+		case director.KindOf(err) == director.KindNotFound && failed < maxSilence && r.method == http.MethodGet:
+			r, failed = first, failed+1
 		default:
-			return wire.ImageFile{}, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return wire.ImageFile{}, ctx.Err()
+			return ctx.Err()
 		case <-time.After(pause + c.backoff(failed)):
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -22,34 +21,25 @@ func (c *imageCalls) Releases(ctx context.Context) ([]wire.Release, error) {
 func (c *imageCalls) ImportRelease(
 	ctx context.Context, q wire.ReleaseImport, progress func(wire.ReleaseJob),
 ) (wire.ReleaseFile, error) {
-	const op, pause = "client.release", 300 * time.Millisecond
+	var file wire.ReleaseFile
 	r := request{method: http.MethodPost, path: "/releases", body: q}
-	for failed := 0; ; {
+	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
 		var j wire.ReleaseJob
-		err := c.call(ctx, r, &j)
-		switch {
-		case err == nil && j.Problem != nil:
-			return wire.ReleaseFile{}, j.Problem.AsError(op)
-		case err == nil && j.File != nil:
-			return *j.File, nil
-		case err == nil:
-			failed = 0
-			if progress != nil {
-				progress(j)
-			}
-		case ctx.Err() != nil:
-			return wire.ReleaseFile{}, ctx.Err()
-		case director.KindOf(err) == director.KindUnavailable && failed < maxSilence:
-			failed++
-		default:
-			return wire.ReleaseFile{}, err
+		switch err := c.call(ctx, r, &j); {
+		case err != nil:
+			return r, false, err
+		case j.Problem != nil:
+			return r, true, j.Problem.AsError("client.release")
+		case j.File != nil:
+			file = *j.File
+			return r, true, nil
 		}
-		select {
-		case <-ctx.Done():
-			return wire.ReleaseFile{}, ctx.Err()
-		case <-time.After(pause + c.backoff(failed)):
+		if progress != nil {
+			progress(j)
 		}
-	}
+		return request{method: http.MethodGet, path: "/release-jobs/" + j.ID}, false, nil
+	})
+	return file, err
 }
 
 // VerifyRelease lets the director read everything in the bundle of a document, or in an imported one by its digest.
