@@ -96,6 +96,8 @@ func (h *host) byMessage(text string) (kind director.Kind, hint string, known bo
 			"the host has no usable /dev/kvm; load kvm_intel or kvm_amd there, or set domainType to qemu", true
 	case contains(text, "is still being allocated", "is still in use", "has asynchronous jobs running"):
 		return director.KindUnavailable, "another process works on it; try again", true
+	case contains(text, "tap device") && contains(text, "Device or resource busy"):
+		return director.KindUnavailable, "another VM was being connected at the same moment; try again", true
 	}
 	return "", "", false
 }

@@ -43,6 +43,12 @@ func TestTranslate(t *testing.T) {
 			virt.Error{Code: virt.ERR_INTERNAL_ERROR, Message: "Network is already in use by interface eth0"},
 			director.KindConflict, "cidr",
 		},
+		"adapters of two VMs": {
+			virt.Error{
+				Code: virt.ERR_SYSTEM_ERROR, Message: "Unable to create tap device vnet0: Device or resource busy",
+			},
+			director.KindUnavailable, "try again",
+		},
 		"gone": {
 			virt.Error{Code: virt.ERR_NO_DOMAIN, Message: "Domain not found"},
 			director.KindNotFound,
