@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/step"
@@ -73,9 +74,20 @@ func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// The way back of a worker is made from the documents of what it ran, and is gone by the same director that upgrades.
+// The way back of a worker is a snapshot, or is made from the documents of what it ran. It is gone by the same director
+// that upgrades.
 func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	t.Parallel()
+	for _, way := range []string{model.RollbackSnapshot, model.RollbackRecreate} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			putBackBy(t, way)
+		})
+	}
+}
+
+func putBackBy(t *testing.T, way string) {
+	t.Helper()
 	c := simulating(t, threeHosts)
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Hosts: "demo-w-2", Playbook: "upgrade_worker", Outcome: "failed", Percent: 100},
@@ -86,19 +98,18 @@ func TestAWorkerThatFailsItsUpgradeIsPutBack(t *testing.T) {
 	}
 	api := connect(t, c, d)
 	run(t, api, plan.ClusterCreate)
-	if _, err := api.Apply(t.Context(), []byte(nextRelease()), "x", false); err != nil {
+	text := nextRelease() + "  maintenance: {rollback: " + way + "}\n"
+	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Warnings) > 0 ||
-		!slices.ContainsFunc(p.Approvals, func(
-			a string,
-		) bool {
-			return strings.HasPrefix(a, "should the upgrade of a worker fail")
-		}) {
+	asks := slices.ContainsFunc(p.Approvals, func(a string) bool {
+		return strings.HasPrefix(a, "should the upgrade of a worker fail")
+	})
+	if len(p.Warnings) > 0 || asks != (way == model.RollbackRecreate) {
 		t.Errorf("it warns of %v, and asks for %v", p.Warnings, p.Approvals)
 	}
 	if _, err := api.StartPlan(t.Context(), p.ID, p.Hash); err != nil {

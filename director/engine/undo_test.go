@@ -51,10 +51,17 @@ func (s installation) at(t *testing.T, name string) string {
 	return ready + " " + n.version
 }
 
+// recreated is the strategy in place without snapshots.
+const recreated = "in_place, rolled back by a new VM"
+
 // tries is every step of the second worker's upgrade by each strategy, and whether its failure puts the worker back.
 var tries = map[string]map[string]bool{
+	recreated: {
+		"drain/demo-w-2": true, "upgrade/demo-w-2": true, "node.ready/demo-w-2": true, "uncordon/demo-w-2": false,
+	},
 	model.UpgradeInPlace: {
 		"drain/demo-w-2": true, "upgrade/demo-w-2": true, "node.ready/demo-w-2": true, "uncordon/demo-w-2": false,
+		"snapshot.take/demo-w-2": true, "snapshot.delete/demo-w-2": false,
 	},
 	model.UpgradeReconstitute: {
 		"drain/demo-w-2": true, "delete/demo-w-2": true, "node.left/demo-w-2": true, "vm.remove/demo-w-2": true,
@@ -139,6 +146,9 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 	if is := s.at(t, "demo-w-5"); is != "no node" || len(s.world.Twins()) > 0 || s.world.Count() != 4 {
 		t.Errorf("a successor is left: %s, %d VMs", is, s.world.Count())
 	}
+	if len(s.fleet.kept) > 0 {
+		t.Errorf("snapshots are left: %v", s.fleet.kept)
+	}
 	want := "demo-w-2: rolled back, and in use; of the workers 1 run " + newVersion + ", 1 are not begun"
 	if !strings.Contains(got.Message, want) ||
 		!strings.HasSuffix(got.Hint, "then go on from there: directorctl plan demo") {
@@ -163,6 +173,9 @@ func (y upgradeLab) finished(t *testing.T, s installation) {
 	t.Helper()
 	if n := s.world.Count(); n != 4 {
 		t.Errorf("there are %d VMs", n)
+	}
+	if len(s.fleet.kept) > 0 {
+		t.Errorf("snapshots are left: %v", s.fleet.kept)
 	}
 	for _, line := range s.fleet.view() {
 		if !strings.Contains(line, newVersion+" cordoned=false") {

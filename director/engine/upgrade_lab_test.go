@@ -27,6 +27,7 @@ type pretendCluster struct {
 	mu    sync.Mutex
 	nodes map[string]member
 	disks map[string]string // image that the VM of a node was made from
+	kept  map[string]string // version that the snapshot of a node's VM has
 }
 
 type member struct {
@@ -35,7 +36,7 @@ type member struct {
 }
 
 func newPretendCluster() *pretendCluster {
-	return &pretendCluster{nodes: map[string]member{}, disks: map[string]string{}}
+	return &pretendCluster{nodes: map[string]member{}, disks: map[string]string{}, kept: map[string]string{}}
 }
 
 func (f *pretendCluster) clone() *pretendCluster {
@@ -44,7 +45,7 @@ func (f *pretendCluster) clone() *pretendCluster {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &pretendCluster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks)}
+	return &pretendCluster{nodes: maps.Clone(f.nodes), disks: maps.Clone(f.disks), kept: maps.Clone(f.kept)}
 }
 
 // view returns a line for each node, sorted.
@@ -133,6 +134,26 @@ func (f *pretendCluster) handlers(in map[string]plan.Handler) map[string]plan.Ha
 	gone := func(p step.VMParams) { delete(f.disks, p.Machine.Name) }
 	disk(step.VMRemove, gone)
 	disk(step.VMDelete, gone)
+	node := func(kind string, after func(name string)) {
+		out[kind] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
+			if err := in[kind].Run(ctx, r); err != nil {
+				return err
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			after(r.Step.Node)
+			return nil
+		})
+	}
+	node(step.SnapshotTake, func(name string) {
+		if f.kept[name] == "" {
+			f.kept[name] = f.nodes[name].version
+		}
+	})
+	node(step.SnapshotRevert, func(name string) {
+		f.nodes[name] = member{version: f.kept[name], cordoned: f.nodes[name].cordoned}
+	})
+	node(step.SnapshotDelete, func(name string) { delete(f.kept, name) })
 	out[step.NodeReady] = plan.HandlerFunc(func(ctx context.Context, r plan.Run) error {
 		var p step.NodeParams
 		if err := json.Unmarshal(r.Step.Params, &p); err != nil {
@@ -190,7 +211,12 @@ func (y upgradeLab) upgrade(t *testing.T, s installation, id string) plan.Plan {
 	w.Installed = &planner.Installed{Generation: 1, Cluster: was}
 	w.Release.Release = &model.Release{Bundle: "/next", Kubernetes: newVersion}
 	w.Cluster.Cluster.Release, w.Cluster.Cluster.Maintenance.Strategy = "next", y.strategy
-	if y.strategy != model.UpgradeInPlace {
+	switch y.strategy {
+	case model.UpgradeInPlace:
+	case recreated:
+		w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeInPlace
+		w.Cluster.Cluster.Maintenance.Rollback = model.RollbackRecreate
+	default:
 		w.Cluster.Cluster.Image, w.Image.Image = "next", &y.next
 	}
 	content, err := planner.Upgrade(w, plan.Request{Operation: plan.ClusterUpgrade})

@@ -306,6 +306,12 @@ const (
 	UpgradeReplace      = "replace"
 )
 
+// The ways in which a worker is rolled back that was upgraded in place.
+const (
+	RollbackSnapshot = "snapshot"
+	RollbackRecreate = "recreate"
+)
+
 // Maintenance is how nodes of a running cluster are worked on.
 type Maintenance struct {
 	Strategy       string   `json:"strategy,omitempty" doc:"How nodes are upgraded. in_place: the new binaries are put on the VM. reconstitute: the VM is recreated from the new image and rejoins under its name. replace: a new node comes first, then the old one goes." enum:"in_place,reconstitute,replace" default:"in_place"`
@@ -314,7 +320,8 @@ type Maintenance struct {
 	DrainTimeout   Duration `json:"drainTimeout,omitempty" doc:"How long pods may take to leave a node." default:"5m" min:"10s" max:"24h"`
 	DeleteEmptyDir bool     `json:"deleteEmptyDirData,omitempty" doc:"Whether drains evict pods whose local data (emptyDir) goes with them. Off, such pods block a drain."`
 	EvictUnmanaged bool     `json:"evictUnmanaged,omitempty" doc:"Whether drains evict pods that nothing recreates. Off, such pods block a drain."`
-	KeepFailed     bool     `json:"keepFailed,omitempty" doc:"Whether a worker whose upgrade fails is left as it is, for a person to look at. Off, it is rolled back to what it ran before; unless the strategy is replace, by recreating its VM."`
+	KeepFailed     bool     `json:"keepFailed,omitempty" doc:"Whether a worker whose upgrade fails is left as it is, for a person to look at. Off, it is rolled back to what it ran before."`
+	Rollback       string   `json:"rollback,omitempty" doc:"How a worker is rolled back whose upgrade in place fails. snapshot: its VM's root disk goes back to a snapshot that the plan takes before and deletes after. recreate: its VM is recreated from the image that it was made from, and rejoins; what is on its root disk is lost. With the other strategies it is never a snapshot." enum:"snapshot,recreate" default:"snapshot"`
 	Repair         *Repair  `json:"repair,omitempty" doc:"Repair of nodes without being asked. Left out, it is off."`
 }
 

@@ -180,6 +180,11 @@ func (d *builder) boot(m sized, needs []string, in group) string {
 		}
 		needs = []string{d.ensure(m, params, needs, in)}
 	}
+	return d.booted(m, params, needs, in)
+}
+
+// booted waits until the VM of m is up.
+func (d *builder) booted(m sized, params json.RawMessage, needs []string, in group) string {
 	boot := in.step(step.VMBoot, m.Name, "Wait for "+m.Name+" to boot")
 	boot.Needs, boot.Params = needs, params
 	boot.Attempts, boot.Timeout, boot.Estimate = 2, 10*time.Minute+time.Duration(m.vm.Budget()), time.Minute

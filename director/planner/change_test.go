@@ -162,17 +162,20 @@ var runningPlans = map[string]struct {
 	"upgrade in place": {1, 1, func(w *World) { release(w, "v1.38.0") }, plan.Request{}, []string{
 		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37",
 		"drain/demo-master-1", "upgrade/demo-master-1", "node.ready/demo-master-1", "uncordon/demo-master-1",
-		"pod_network/demo", "kube.traffic/demo",
-		"drain/demo-worker-1", "upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1",
-		"verify/demo", "cluster.ready/demo",
+		"pod_network/demo", "kube.traffic/demo", "drain/demo-worker-1", "snapshot.take/demo-worker-1",
+		"upgrade/demo-worker-1", "node.ready/demo-worker-1", "uncordon/demo-worker-1", "snapshot.delete/demo-worker-1",
+		"snapshot.revert-undo/demo-worker-1", "vm.boot-undo/demo-worker-1", "node.ready-undo/demo-worker-1",
+		"uncordon-undo/demo-worker-1", "snapshot.delete-undo/demo-worker-1", "verify/demo", "cluster.ready/demo",
 	}},
 	"an upgrade that stopped half way": {1, 2, func(w *World) {
 		release(w, "v1.38.0")
 		w.Machines[0].Kubernetes, w.Machines[1].Kubernetes = "v1.38.0", "v1.38.0"
 	}, plan.Request{}, []string{
 		"release.push/r-v1.38.0", "image.ensure/debian12-k8s-1.37", "pod_network/demo", "kube.traffic/demo",
-		"drain/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2", "uncordon/demo-worker-2",
-		"verify/demo", "cluster.ready/demo",
+		"drain/demo-worker-2", "snapshot.take/demo-worker-2", "upgrade/demo-worker-2", "node.ready/demo-worker-2",
+		"uncordon/demo-worker-2", "snapshot.delete/demo-worker-2", "snapshot.revert-undo/demo-worker-2",
+		"vm.boot-undo/demo-worker-2", "node.ready-undo/demo-worker-2", "uncordon-undo/demo-worker-2",
+		"snapshot.delete-undo/demo-worker-2", "verify/demo", "cluster.ready/demo",
 	}},
 	"upgrade by new VMs of the same name": {3, 1, func(w *World) {
 		release(w, "v1.38.0")

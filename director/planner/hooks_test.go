@@ -48,8 +48,9 @@ func TestHooksStandAroundTheStepsOfTheirPhases(t *testing.T) {
 		"drain/" + node + " <- " + h("before.drain") + " " + h("before.lock") + " kube.traffic/demo",
 		h("after.drain") + " <- drain/" + node,
 		h("after.lock") + " <- " + h("after.drain"),
-		h("before.upgrade") + " <- drain/" + node + " " + h("after.lock"),
-		"upgrade/" + node + " <- " + h("before.upgrade") + " drain/" + node + " " + h("after.lock"),
+		"snapshot.take/" + node + " <- drain/" + node + " " + h("after.lock"),
+		h("before.upgrade") + " <- snapshot.take/" + node,
+		"upgrade/" + node + " <- " + h("before.upgrade") + " snapshot.take/" + node,
 		h("after.upgrade") + " <- upgrade/" + node,
 		h("before.verify") + " <- upgrade/" + node + " " + h("after.upgrade"),
 		"node.ready/" + node + " <- " + h("before.verify") + " upgrade/" + node + " " + h("after.upgrade"),
@@ -57,6 +58,7 @@ func TestHooksStandAroundTheStepsOfTheirPhases(t *testing.T) {
 		h("before.unlock") + " <- node.ready/" + node + " " + h("after.verify"),
 		"uncordon/" + node + " <- " + h("before.unlock") + " node.ready/" + node + " " + h("after.verify"),
 		h("after.unlock") + " <- uncordon/" + node,
+		"snapshot.delete/" + node + " <- uncordon/" + node + " " + h("after.unlock"),
 	}
 	if diff := cmp.Diff(want, wayOf(c, node)); diff != "" {
 		t.Error(diff)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -14,11 +15,12 @@ import (
 // It does not roll masters back: an old etcd or API server may not be able to read what a new one has written, and a
 // second change to a quorum that is one member short is a person's decision.
 //
-// A worker that was touched is rolled back in the same way whatever the strategy: the VM is made from the image that it
-// was made from before, gets its data disk, and joins at the version that it ran. Installing the old kubelet again
-// would do where nothing but the kubelet has changed. But a failed upgrade may have left anything: a full disk, a
-// runtime that hangs, a VM that does not answer. A new root disk is right in each case. A kubelet that is one minor
-// behind its masters is within Kubernetes' skew policy.
+// A worker that was upgraded in place goes back to a snapshot of its root disk, unless the document wants it recreated.
+// Every other worker that was touched is recreated: the VM is made from the image that it was made from before, gets
+// its data disk, and joins at the version that it ran. Installing the old kubelet again would do where nothing but the
+// kubelet has changed. But a failed upgrade may have left anything: a full disk, a runtime that hangs, a VM that does
+// not answer. The root disk of before is right in each case, and so is a new one. A kubelet that is one minor behind
+// its masters is within Kubernetes' skew policy.
 
 // Release is a release with what its bundle holds.
 type Release struct {
@@ -33,10 +35,11 @@ type NodeImage struct {
 	model.Image
 }
 
-// rollback is what a worker is rolled back to.
+// rollback is what a worker is rolled back to: a snapshot of its root disk, or a VM made of the image at the release.
 type rollback struct {
-	release Release
-	image   NodeImage
+	snapshot bool
+	release  Release
+	image    NodeImage
 }
 
 // rollbackOf returns what m is rolled back to, or why it cannot be.
@@ -65,6 +68,10 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 	stuck := map[string][]string{}
 	recreated := 0
 	for _, m := range workers {
+		if d.bySnapshot(m) {
+			out[m.Name] = rollback{snapshot: true}
+			continue
+		}
 		to, why := d.w.rollbackOf(m)
 		if why == "" {
 			out[m.Name] = to
@@ -96,12 +103,18 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 	return out
 }
 
+// bySnapshot reports whether a snapshot is what worker m is rolled back to.
+func (d *draft) bySnapshot(m sized) bool {
+	return d.strategy(m) == model.UpgradeInPlace &&
+		d.w.Cluster.Cluster.Maintenance.Rollback != model.RollbackRecreate
+}
+
 // formerImages brings the images that workers are rolled back to before anything is touched, and returns the steps.
 func (d *draft) formerImages(workers []sized, rollbacks map[string]rollback) []string {
 	var out []string
 	for _, m := range workers {
 		to, ok := rollbacks[m.Name]
-		if !ok || d.strategy(m) == model.UpgradeReplace {
+		if !ok || to.snapshot || d.strategy(m) == model.UpgradeReplace {
 			continue
 		}
 		former := d.in(d.w.rolledBack(to))
@@ -127,18 +140,66 @@ func (w World) rolledBack(to rollback) World {
 	return w
 }
 
-// rollBack adds the steps that roll worker m back after those of its upgrade, of which the first has the given index.
-func (d *draft) rollBack(m sized, masters []sized, to rollback, first int, in group) {
-	var drained, touched []string
+// toUndo returns the ids of what an upgrade of a worker does, from the step with the index on: what leaves its VM as it
+// is, and what does not. It leaves out what comes after the gate.
+func (d *draft) toUndo(first int) (drained, touched []string) {
 	for _, s := range d.Steps[first:] {
 		switch {
 		case s.Kind == step.NetworkEnsure: // of all nodes
-		case s.Class() == "drain":
+		case s.Class() == "drain", s.Kind == step.SnapshotTake:
 			drained = append(drained, s.ID)
-		case s.Class() != "uncordon": // then it is through its gate
+		case s.Class() != "uncordon" && s.Kind != step.SnapshotDelete: // then it is through its gate
 			touched = append(touched, s.ID)
 		}
 	}
+	return drained, touched
+}
+
+// snapshot adds a step of the kind that takes, reverts or deletes the snapshot of the plan.
+func (d *draft) snapshot(kind string, m sized, needs []string, in group) string {
+	titles := map[string]string{
+		step.SnapshotTake: "Take a snapshot of ", step.SnapshotRevert: "Revert to the snapshot of ",
+		step.SnapshotDelete: "Delete the snapshot of ",
+	}
+	effects := map[string]plan.Effect{
+		step.SnapshotTake: {
+			Verb: "create", Object: "volume", Name: m.Name + " snapshot",
+			Detail: "of the root disk; deleted when the worker is ready",
+		},
+		step.SnapshotRevert: {
+			Verb: "change", Object: "volume", Name: m.Name + " root", Detail: "as it was before the upgrade",
+		},
+		step.SnapshotDelete: {Verb: "delete", Object: "volume", Name: m.Name + " snapshot"},
+	}
+	s := in.step(kind, m.Name, titles[kind]+m.Name)
+	s.Needs, s.Params = needs, encode(step.SnapshotParams{Machine: plan.SpecOf(m.Machine)})
+	s.Effects = []plan.Effect{effects[kind]}
+	s.Attempts, s.Timeout, s.Estimate = 5, 30*time.Minute, 5*time.Second
+	return d.add(s)
+}
+
+// revert adds the steps that bring worker m back to its snapshot after those of its upgrade, of which the first has the
+// given index.
+func (d *draft) revert(m sized, masters []sized, first int, in group) {
+	drained, touched := d.toUndo(first)
+	w := d.w
+	release := *w.Release.Release
+	release.Kubernetes = m.Kubernetes
+	w.Release.Release = &release
+	former := d.in(w)
+	in.undoes = touched
+	last := d.snapshot(step.SnapshotRevert, m, nil, in)
+	last = former.booted(m, encode(w.vmParams(m)), []string{last}, in)
+	last = former.ready(m, masters, "", []string{last}, in)
+	in.undoes = append(slices.Clone(drained), touched...)
+	last = former.uncordon(m, []string{last}, in)
+	d.snapshot(step.SnapshotDelete, m, []string{last}, in)
+}
+
+// rollBack adds the steps that recreate worker m as it was after those of its upgrade, of which the first has the
+// given index.
+func (d *draft) rollBack(m sized, masters []sized, to rollback, first int, in group) {
+	drained, touched := d.toUndo(first)
 	former := d.in(d.w.rolledBack(to))
 	in.undoes = touched
 	last := former.boot(m, []string{former.removeVM(m, nil, in)}, in)

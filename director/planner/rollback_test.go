@@ -80,6 +80,7 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 			former(&w)
 			release(&w, "v1.38.0")
 			w.Cluster.Cluster.Maintenance.Strategy = strategy
+			w.Cluster.Cluster.Maintenance.Rollback = model.RollbackRecreate
 			c, err := Apply(w, plan.Request{})
 			ids(t, c, err)
 			if diff := cmp.Diff(want, backOf(c)); diff != "" {
@@ -106,6 +107,47 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 				t.Errorf("it asks for %v and warns of %v", c.Approvals, c.Warnings)
 			}
 		})
+	}
+}
+
+// The worker needs no documents of what it ran before.
+func TestAWorkerGoesBackToItsSnapshot(t *testing.T) {
+	t.Parallel()
+	const name = "demo-worker-1"
+	w := running(t, 3, 1, v)
+	release(&w, "v1.38.0")
+	w.Cluster.Cluster.Maintenance.Rollback = model.RollbackSnapshot
+	c, err := Apply(w, plan.Request{})
+	all := ids(t, c, err)
+	at := func(id string) int { return slices.Index(all, id+"/"+name) }
+	if take := at(step.SnapshotTake); take < at("drain") || take > at("upgrade") ||
+		at(step.SnapshotDelete) < at("uncordon") {
+		t.Errorf("the snapshot is not there during the upgrade alone: %v", all)
+	}
+	touched := "upgrade/" + name + " node.ready/" + name
+	everything := "drain/" + name + " snapshot.take/" + name + " " + touched
+	want := []string{
+		"snapshot.revert-undo/" + name + " <- : " + touched,
+		"vm.boot-undo/" + name + " <- snapshot.revert-undo/" + name + ": " + touched,
+		"node.ready-undo/" + name + " <- vm.boot-undo/" + name + ": " + touched,
+		"uncordon-undo/" + name + " <- node.ready-undo/" + name + ": " + everything,
+		"snapshot.delete-undo/" + name + " <- uncordon-undo/" + name + ": " + everything,
+	}
+	if diff := cmp.Diff(want, backOf(c)); diff != "" {
+		t.Error(diff)
+	}
+	for _, s := range c.Steps {
+		var ready step.NodeParams
+		if s.ID == "node.ready-undo/"+name &&
+			(json.Unmarshal(s.Params, &ready) != nil || ready.Version != v || ready.Image != "") {
+			t.Errorf("it waits for %+v", ready)
+		}
+		if strings.HasPrefix(s.Kind, "snapshot.") && s.Node != name {
+			t.Errorf("%s is not of the worker", s.ID)
+		}
+	}
+	if len(c.Warnings)+len(c.Approvals) > 0 {
+		t.Errorf("it asks for %v and warns of %v", c.Approvals, c.Warnings)
 	}
 }
 
@@ -195,6 +237,7 @@ func TestAMissingRollbackIsSaid(t *testing.T) {
 			w := running(t, 1, 2, v)
 			former(&w)
 			release(&w, "v1.38.0")
+			w.Cluster.Cluster.Maintenance.Rollback = model.RollbackRecreate
 			tt.change(&w)
 			c, err := Apply(w, plan.Request{})
 			ids(t, c, err)

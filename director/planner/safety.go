@@ -42,7 +42,9 @@ const (
 	safeAsked    = "nothing changes while the answer is awaited; the cluster is as the steps before have left it"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
 	safeDrill    = "the cluster runs as before: a drill touches no node of it, and its VM is deleted by itself"
-	safeShared   = "the cluster runs; what all nodes share may still be as it was before"
+	safeSnapshot = "the cluster runs and the worker is in use; its VM still has a snapshot, which grows with what " +
+		"the VM writes"
+	safeShared = "the cluster runs; what all nodes share may still be as it was before"
 )
 
 // safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its
@@ -97,19 +99,23 @@ var safety = map[plan.Operation]map[string]string{
 
 // onNodes is the part of the table for work on nodes of a cluster that runs.
 var onNodes = map[string]string{
-	"":                safeUntouched,
-	step.VMEnsure:     safeNotYetNode,
-	step.VMBoot:       safeNotYetNode,
-	step.VMAdopt:      safeNotYetNode,
-	"join":            safeNotYetNode,
-	step.NodeReady:    safeNotYetNode,
-	"drain":           safeDrain,
-	"delete":          safeOut,
-	step.NodeLeft:     safeOut,
-	step.VMDelete:     safeOut,
-	step.VMRemove:     safeOut,
-	step.VMMove:       safeOut,
-	"upgrade":         safeUpgrading,
+	"":             safeUntouched,
+	step.VMEnsure:  safeNotYetNode,
+	step.VMBoot:    safeNotYetNode,
+	step.VMAdopt:   safeNotYetNode,
+	"join":         safeNotYetNode,
+	step.NodeReady: safeNotYetNode,
+	"drain":        safeDrain,
+	"delete":       safeOut,
+	step.NodeLeft:  safeOut,
+	step.VMDelete:  safeOut,
+	step.VMRemove:  safeOut,
+	step.VMMove:    safeOut,
+	"upgrade":      safeUpgrading,
+
+	step.SnapshotTake:   safeUpgrading,
+	step.SnapshotDelete: safeSnapshot,
+
 	"uncordon":        safeUpgrading,
 	"addons":          safeShared,
 	"pod_network":     safeShared,

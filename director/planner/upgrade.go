@@ -166,7 +166,11 @@ func (u *upgrade) upgradeMember(m sized, needs []string, in group) (string, erro
 	}
 	first := len(u.d.Steps)
 	last, err := u.upgradeByStrategy(m, needs, in)
-	if err == nil && canRollBack {
+	switch {
+	case err != nil || !canRollBack:
+	case to.snapshot:
+		u.d.revert(m, u.masters, first, in)
+	default:
 		u.d.rollBack(m, u.masters, to, first, in)
 	}
 	return last, err
@@ -207,7 +211,11 @@ func (u *upgrade) upgradeInPlace(m sized, needs []string, in group) (string, err
 	if err := d.quorumWithout(m); err != nil {
 		return "", err
 	}
-	drained := d.drain(m, u.request.Drain, needs, in)
+	ready := d.drain(m, u.request.Drain, needs, in)
+	bySnapshot := u.rollbacks[m.Name].snapshot
+	if bySnapshot {
+		ready = d.snapshot(step.SnapshotTake, m, []string{ready}, in)
+	}
 	upgraded := d.play(playbook{
 		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + u.target,
 		limit: []string{m.Name}, vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: 3 * time.Minute,
@@ -215,9 +223,13 @@ func (u *upgrade) upgradeInPlace(m sized, needs []string, in group) (string, err
 			{Verb: "change", Object: "file", Name: m.Name, Detail: "kubeadm, kubelet, kubectl"},
 			{Verb: "restart", Object: "api", Name: "node/" + m.Name},
 		},
-	}, []string{drained}, in)
-	ready := d.ready(m, u.masters, "", []string{upgraded}, in)
-	return d.uncordon(m, []string{ready}, in), nil
+	}, []string{ready}, in)
+	ready = d.ready(m, u.masters, "", []string{upgraded}, in)
+	last := d.uncordon(m, []string{ready}, in)
+	if bySnapshot {
+		last = d.snapshot(step.SnapshotDelete, m, []string{last}, in)
+	}
+	return last, nil
 }
 
 // record checks the cluster after the last steps, and records what it consists of then.
@@ -275,7 +287,7 @@ func (u *upgrade) summarize() {
 func (u *upgrade) former() map[string]step.ReleaseFacts {
 	former := map[string]step.ReleaseFacts{}
 	for _, to := range u.rollbacks {
-		if r := to.release; r.Kubernetes != u.target {
+		if r := to.release; r.Kubernetes != u.target && !to.snapshot {
 			former[r.Kubernetes] = step.ReleaseFacts{
 				Bundle: r.Release.Bundle, Tags: r.Bundle.ImageTags, Digest: r.Bundle.Digest,
 				Programs: r.Bundle.Programs,

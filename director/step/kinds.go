@@ -44,6 +44,10 @@ const (
 	ConsulRegister   = "consul.register"
 	ConsulDeregister = "consul.deregister"
 	SigningKey       = "signing.key"
+
+	SnapshotTake   = "snapshot.take"
+	SnapshotRevert = "snapshot.revert"
+	SnapshotDelete = "snapshot.delete"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -83,6 +87,9 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	ConsulRegister:   nil,
 	ConsulDeregister: nil,
 	SigningKey:       nil,
+	SnapshotTake:     needs(Needs.ofSnapshot),
+	SnapshotRevert:   needs(Needs.ofSnapshot),
+	SnapshotDelete:   needs(Needs.ofSnapshot),
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.
@@ -109,6 +116,12 @@ type VMParams struct {
 	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere
 	// VM is what the document says of the VM in addition to its size; its adapters are in NICs.
 	VM model.VMModel `json:"vm,omitzero"`
+}
+
+// SnapshotParams are the parameters of snapshot.take, snapshot.revert and snapshot.delete. The plan's id is in the name
+// of the snapshot.
+type SnapshotParams struct {
+	Machine plan.MachineSpec `json:"machine"`
 }
 
 // NICParams is what an further adapter of a VM is connected to.

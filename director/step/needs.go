@@ -100,6 +100,8 @@ func (n Needs) ofImage(p ImageParams) {
 
 func (n Needs) ofVM(p VMParams) { n.machine(p.Machine) }
 
+func (n Needs) ofSnapshot(p SnapshotParams) { n.machine(p.Machine) }
+
 func (n Needs) ofNewVM(p VMParams) {
 	n.ofVM(p)
 	if p.ImageName != "" {

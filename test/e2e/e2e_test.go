@@ -446,6 +446,9 @@ func (s *suite) deletesEverything(t *testing.T) {
 	if s.equipped {
 		s.ctl(t, "delete", "network", "storage", "--yes")
 	}
+	if s.drilled {
+		s.ctl(t, "delete", "network", "drills", "--yes")
+	}
 	for _, minor := range s.minors {
 		s.ctl(t, "delete", "image", "debian12-k8s-"+minor, "--yes")
 		s.ctl(t, "delete", "release", "k8s-"+minor, "--yes")

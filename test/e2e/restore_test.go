@@ -190,6 +190,7 @@ func (s *suite) drills(t *testing.T) {
 		network = strings.Replace(network, "  mode: isolated\n", "  mode: bridge\n  bridge: kaas-drill\n", 1)
 	}
 	s.ctl(t, "apply", "-f", s.write("models/drills.yaml", network, 0o644))
+	s.drilled = true
 	document := s.path("models/cluster.yaml")
 	text, err := os.ReadFile(document)
 	if err != nil {

@@ -30,6 +30,7 @@ type suite struct {
 	masters  int
 	workers  int
 	equipped bool   // the workers have all that a document can give to VMs
+	drilled  bool   // there is a network of drills
 	certs    int    // seconds that certificates of nodes are good for; 0 is the default
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
@@ -233,8 +234,16 @@ func (s *suite) sized(text string) string {
 		text, "    - name: worker\n      count: 1\n", fmt.Sprintf("    - name: worker\n      count: %d\n", s.workers),
 		1,
 	)
+	var care []string
 	if strategy != "" {
-		text = strings.Replace(text, "\n  masters:\n", "\n  maintenance: {strategy: "+strategy+"}\n  masters:\n", 1)
+		care = append(care, "strategy: "+strategy)
+	}
+	if os.Getenv("KAAS_E2E_GUESTS") == "container" { // libvirt takes no snapshots of such guests while they run
+		care = append(care, "rollback: recreate")
+	}
+	if len(care) > 0 {
+		maintenance := "\n  maintenance: {" + strings.Join(care, ", ") + "}\n  masters:\n"
+		text = strings.Replace(text, "\n  masters:\n", maintenance, 1)
 	}
 	if s.equipped {
 		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)
