@@ -45,8 +45,25 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 				"for it. It waits for a person while a Secret has a token of the former key, and names it.\n"+
 				"A plan that stopped half way is resumed by asking again.",
 		),
+		a.authorityRotation(
+			"cluster-ca", plan.ClusterCA, "cluster",
+			"the API servers, the kubelets and all their clients; pods get it as kube-root-ca.crt",
+		),
+		a.authorityRotation("etcd-ca", plan.ClusterEtcdCA, "etcd", "etcd's members and the API servers towards them"),
+		a.authorityRotation(
+			"front-proxy-ca", plan.ClusterFrontProxyCA, "front-proxy", "the API servers towards extension API servers",
+		),
 	)
 	return cmd
+}
+
+func (a *clusterCommands) authorityRotation(name string, operation plan.Operation, which, what string) *cobra.Command {
+	return a.rotation(
+		name, operation, "Give a cluster another "+which+" certificate authority",
+		"Make another authority for "+what+". All nodes trust both; then the new one signs every certificate; then "+
+			"the former one is forgotten, once nothing uses it.\n"+
+			"Masters go one by one, workers in their window. A plan that stopped half way is resumed by asking again.",
+	)
 }
 
 // rotation is a command that asks for a plan of the operation, which needs nothing but the cluster.

@@ -40,9 +40,12 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		step.ClusterForget: {remove}, step.KubeTraffic: {{Operation: plan.ClusterUpgrade}},
 		step.EncryptionKey: {{Operation: plan.ClusterEncryptionKey}},
 		step.SigningKey:    {{Operation: plan.ClusterSigningKey}},
-		step.PullRenew:     {{Operation: plan.ClusterRotatePull}},
-		step.PullSettle:    {{Operation: plan.ClusterRotatePull}},
-		step.VMMove:        {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.AuthorityChange: {
+			{Operation: plan.ClusterCA}, {Operation: plan.ClusterEtcdCA}, {Operation: plan.ClusterFrontProxyCA},
+		},
+		step.PullRenew:  {{Operation: plan.ClusterRotatePull}},
+		step.PullSettle: {{Operation: plan.ClusterRotatePull}},
+		step.VMMove:     {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
 		step.VMAdopt: {
 			{
 				Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"},

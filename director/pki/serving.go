@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"net"
 
 	"github.com/director-kaas/kaas/director"
@@ -73,8 +74,16 @@ func signedBy(leaf *x509.Certificate, between []*x509.Certificate, ca string) er
 	return err
 }
 
-// Signed reports whether the authority has signed the certificate itself.
-func Signed(ca string, c *x509.Certificate) bool {
-	parent, err := ParseCert(ca)
-	return err == nil && c.CheckSignatureFrom(parent) == nil
+// Signed reports whether one of the authorities in the PEM text has signed the certificate itself.
+func Signed(cas string, c *x509.Certificate) bool {
+	for rest := []byte(cas); ; {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil {
+			return false
+		}
+		parent, err := x509.ParseCertificate(b.Bytes)
+		if err == nil && c.CheckSignatureFrom(parent) == nil {
+			return true
+		}
+	}
 }

@@ -29,6 +29,10 @@ const (
 	ClusterEncryptionKey Operation = "cluster.encryption_key"
 	// ClusterSigningKey gives the cluster another key that signs service account tokens.
 	ClusterSigningKey Operation = "cluster.service_account_key"
+	// ClusterCA, ClusterEtcdCA and ClusterFrontProxyCA give the cluster another certificate authority for the purpose.
+	ClusterCA           Operation = "cluster.ca"
+	ClusterEtcdCA       Operation = "cluster.etcd_ca"
+	ClusterFrontProxyCA Operation = "cluster.front_proxy_ca"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -46,7 +50,7 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterEncryptionKey, ClusterSigningKey, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
+		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
 		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }

@@ -49,6 +49,9 @@ type World struct {
 	Encryption KeyNames
 	// Signing are the names of the keys that sign service account tokens, for a plan that changes them.
 	Signing KeyNames
+	// Authorities are the names of the certificate authorities by purpose (cluster, etcd, front-proxy), for a plan that
+	// changes one.
+	Authorities map[string]KeyNames
 	// Hooks are those for the cluster, by name.
 	Hooks []model.Stored
 	HostsSeen

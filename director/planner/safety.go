@@ -35,6 +35,8 @@ const (
 	safeEncryption = "the cluster runs as before; each master has all keys that a Secret may be encrypted with"
 	safeSigning    = "the cluster runs as before; each API server accepts the tokens of the key that signs, and of " +
 		"the former one until the last step"
+	safeAuthority = "the cluster runs as before; each node trusts the authority that signs, and the former one " +
+		"until the last step"
 	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
 	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
 	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
@@ -66,6 +68,9 @@ var safety = map[plan.Operation]map[string]string{
 	plan.ClusterRotateCerts:   {"": safeCerts},
 	plan.ClusterEncryptionKey: {"": safeEncryption},
 	plan.ClusterSigningKey:    {"": safeSigning},
+	plan.ClusterCA:            {"": safeAuthority},
+	plan.ClusterEtcdCA:        {"": safeAuthority},
+	plan.ClusterFrontProxyCA:  {"": safeAuthority},
 	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,

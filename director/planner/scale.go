@@ -128,8 +128,10 @@ func (d *draft) shrink(r machineDiff, ask plan.Request, needs []string) ([]strin
 }
 
 // window adds the window of workers to the plan and returns its id.
-func (d *draft) window() string {
-	const id = "workers"
+func (d *draft) window() string { return d.windowOf("workers") }
+
+// windowOf is window for a plan that comes to each worker more than once.
+func (d *draft) windowOf(id string) string {
 	care := d.w.Cluster.Cluster.Maintenance
 	if !slices.ContainsFunc(d.Windows, func(w plan.Window) bool { return w.ID == id }) {
 		d.Windows = append(d.Windows, plan.Window{ID: id, Size: max(care.MaxUnavailable, 1), PerHost: care.PerHost})

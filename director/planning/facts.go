@@ -36,6 +36,9 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterSigningKey {
 		w.Signing.Keys, w.Signing.Former, err = s.Site.SigningKeys(ctx, w.Cluster.UID)
 	}
+	if err == nil && slices.Contains(planner.AuthorityOperations(), r.Operation) {
+		w.Authorities, err = s.authorities(ctx, w.Cluster.UID)
+	}
 	if err == nil && r.Operation == plan.ClusterDrill {
 		err = w.ReadDrills(ctx)
 	}
@@ -44,6 +47,18 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
 	return w, err
+}
+
+func (s *Service) authorities(ctx context.Context, uid string) (map[string]planner.KeyNames, error) {
+	trusted, former, err := s.Site.Authorities(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]planner.KeyNames{}
+	for which, keys := range trusted {
+		names[which] = planner.KeyNames{Keys: keys, Former: former[which]}
+	}
+	return names, nil
 }
 
 // Backups is what is known of the backups of clusters.

@@ -41,6 +41,9 @@ type Site interface {
 	// SigningKeys returns the names of the keys of the cluster for service account tokens, the one that signs first,
 	// and of those that it had.
 	SigningKeys(ctx context.Context, uid string) (keys, former []string, err error)
+	// Authorities returns the names of the certificate authorities of the cluster by purpose: those that are trusted,
+	// the one that signs first, and those that were.
+	Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string
 }
@@ -191,6 +194,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.TokenKeys(w, r)
 	case r.Operation == plan.ClusterEncryptionKey:
 		return planner.RotateEncryptionKey(w, r)
+	case slices.Contains(planner.AuthorityOperations(), r.Operation):
+		return planner.RotateAuthority(w, r)
 	case r.Operation == plan.ClusterSigningKey:
 		return planner.RotateServiceAccountKey(w, r)
 	case r.Operation == plan.ClusterRotateCerts:

@@ -44,6 +44,7 @@ const (
 	ConsulRegister   = "consul.register"
 	ConsulDeregister = "consul.deregister"
 	SigningKey       = "signing.key"
+	AuthorityChange  = "authority.change"
 
 	SnapshotTake   = "snapshot.take"
 	SnapshotRevert = "snapshot.revert"
@@ -87,6 +88,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	ConsulRegister:   nil,
 	ConsulDeregister: nil,
 	SigningKey:       nil,
+	AuthorityChange:  nil,
 	SnapshotTake:     needs(Needs.ofSnapshot),
 	SnapshotRevert:   needs(Needs.ofSnapshot),
 	SnapshotDelete:   needs(Needs.ofSnapshot),
@@ -244,6 +246,25 @@ const (
 	SigningAdd  SigningVerb = "add"
 	SigningUse  SigningVerb = "use"
 	SigningDrop SigningVerb = "drop"
+)
+
+// AuthorityParams are the parameters of authority.change.
+type AuthorityParams struct {
+	UID       string        `json:"uid"`
+	Cluster   string        `json:"cluster"`
+	Authority string        `json:"authority"` // cluster, etcd or front-proxy
+	Do        AuthorityVerb `json:"do"`
+	Name      string        `json:"name,omitempty"` // of the one that is made or used; of a drop none
+}
+
+// AuthorityVerb is what is done with the certificate authorities of a cluster.
+type AuthorityVerb string
+
+// The verbs. See pki.Authority.
+const (
+	AuthorityAdd  AuthorityVerb = "add"
+	AuthorityUse  AuthorityVerb = "use"
+	AuthorityDrop AuthorityVerb = "drop"
 )
 
 // PullParams are the parameters of pull.renew and pull.settle.

@@ -376,7 +376,8 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 	return secrets, digest, err
 }
 
-// ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them.
+// ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them. While
+// an authority is changed, its certificate is a bundle of those that are trusted, the one that signs first.
 func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretPKI)
 	if err != nil {
@@ -388,7 +389,12 @@ func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 		).
 			WithHint("they are made when its plan runs")
 	}
-	return pki.UnsealCluster(e.Sealer, uid, SecretPKI, sealed)
+	p, err := pki.UnsealCluster(e.Sealer, uid, SecretPKI, sealed)
+	if err != nil {
+		return pki.ClusterPKI{}, err
+	}
+	changed, err := e.changedAuthorities(ctx, uid)
+	return p.With(changed), err
 }
 
 func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {

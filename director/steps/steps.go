@@ -230,6 +230,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.ConsulRegister:   handler(env.consulRegister),
 		step.ConsulDeregister: handler(env.consulDeregister),
 		step.SigningKey:       handler(env.signingKey),
+		step.AuthorityChange:  handler(env.authority),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),

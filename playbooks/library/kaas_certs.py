@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: kaas_certs
 short_description: Renews the certificates of a node that end before a time
 description:
-  - Which certificates are renewed is told by their ends alone, so a run that was cut off is continued by running again, and a second run
+  - Which certificates are renewed is told by their ends and by who signed them, so a run that was cut off is continued by running again, and a second run
     changes nothing.
   - C(read) lists the certificates of the node and its clock. It prints no key and changes nothing.
   - C(clock) fails when the node's clock is too far from O(reference).
@@ -161,7 +161,11 @@ KUBEADM = [
     ("scheduler.conf", "scheduler.conf", "kube-scheduler"),
 ]
 # What else static pods read at their start alone.
-READS = {"kube-apiserver": ["pki/sa.pub", "pki/sa.key"], "kube-controller-manager": ["pki/sa.key"]}
+READS = {
+    "etcd": ["pki/etcd/ca.crt"],
+    "kube-apiserver": ["pki/sa.pub", "pki/sa.key", "pki/ca.crt", "pki/etcd/ca.crt", "pki/front-proxy-ca.crt"],
+    "kube-controller-manager": ["pki/sa.key", "pki/ca.crt", "pki/ca.key", "pki/ca-signing.crt", "pki/front-proxy-ca.crt"],
+}
 # The authority of each: what was signed up to the authority's own end cannot be made to last longer.
 AUTHORITIES = {"etcd": "pki/etcd/ca.crt", "front-proxy-client": "pki/front-proxy-ca.crt"}
 # Where components serve, and with which file.
@@ -225,14 +229,24 @@ class Certs:
                 "ends": int(ssl.cert_time_to_seconds(fields["notAfter"].strip()))}
 
     def due(self, pem, authority):
-        """Say whether a certificate has to be renewed: it ends too soon, and a new one would last longer."""
+        """Say whether a certificate has to be renewed: it ends too soon, and a new one would last longer, or another authority signed it."""
         if not pem:
             return False
+        last = pem_of(self.path(authority))
+        if last and not self.signed_by(last, pem):
+            return True
         ends = self.about(pem)["ends"]
         if ends >= self.args["before"]:
             return False
-        last = pem_of(self.path(authority))
         return not last or ends + SLACK < self.about(last)["ends"]
+
+    def signed_by(self, authority, pem):
+        """Say whether the authority signed the certificate, whatever its dates."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
+            file.write(authority)
+            file.flush()
+            argv = [self.args["openssl"], "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile", file.name]
+            return run(argv, stdin=pem, timeout=60)[0] == 0
 
     # actions
 

@@ -496,6 +496,21 @@ esac
             self.begin(nodes=[], members=[member(1), member(2), member(3)])
         self.prove("service_account_keys", "m1", begin, verify, pki_sa_key="key", pki_sa_pub="new former", service_account_keys_live=False)
 
+    def test_rotate_ca(self):
+        cert = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
+        bundles = {"pki_ca_crt": cert % "bmV3" + cert % "b2xk", "pki_etcd_ca_crt": cert % "ZQ==", "pki_front_proxy_ca_crt": cert % "Zg=="}
+        keys = {"pki_ca_key": "k1", "pki_etcd_ca_key": "k2", "pki_front_proxy_ca_key": "k3"}
+
+        def verify():
+            for name, want in {"ca.crt": bundles["pki_ca_crt"], "ca-signing.crt": cert % "bmV3", "ca.key": "k1", "etcd/ca.crt": bundles["pki_etcd_ca_crt"],
+                               "front-proxy-ca.key": "k3"}.items():
+                with open("/etc/kubernetes/pki/" + name, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), want)
+
+        def begin():
+            self.begin(nodes=[node("m1", master=True)], members=[member(1)])
+        self.prove("rotate_ca", "m1", begin, verify, rotate_ca_live=False, rotate_certs_live=False, **bundles, **keys)
+
     def test_set_aside(self):
         disk, data = self.world + "/disk", "/var/lib/etcd"
 

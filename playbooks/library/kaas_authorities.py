@@ -1,0 +1,378 @@
+#!/usr/bin/python
+# Copyright The director authors. SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: kaas_authorities
+short_description: Changes the certificate authorities that a node trusts and signs with
+description:
+  - C(write) writes the authorities of a node, each a bundle whose first certificate signs, and what kubeconfigs trust. It refuses to take an
+    authority away that signed a certificate in use on the node. It restarts nothing.
+  - C(kubelet) restarts the kubelet if it started before what it trusts was written.
+  - C(publish) writes the cluster's authorities into C(cluster-info), waits until every namespace has them in C(kube-root-ca.crt), and replaces the
+    pods of kube-system, one by one, that started before the nodes had them.
+  - C(unused) fails while a certificate of a former authority is in use. It looks at the certificates of the node, and on a master at who came
+    to its API server. It changes nothing.
+options:
+  action:
+    description: What to do.
+    type: str
+    choices: [write, kubelet, publish, unused]
+    required: true
+  authorities:
+    description: Bundles in PEM by purpose (cluster, etcd, front-proxy), for C(write).
+    type: dict
+    default: {}
+  keys:
+    description: Keys in PEM of what signs, by purpose, for C(write) on a master.
+    type: dict
+    default: {}
+  purpose:
+    description: Whose certificates C(unused) looks for.
+    type: str
+    choices: [cluster, etcd, front-proxy]
+    default: cluster
+  since:
+    description: When the first master began to sign with another authority, in seconds since 1970, for C(unused); 0 looks at no audit log.
+    type: int
+    default: 0
+  quiet:
+    description: Seconds in which no client may have come with a certificate of a former authority, for C(unused).
+    type: int
+    default: 120
+  audit_dir:
+    description: Where the API server writes its audit log.
+    type: path
+    default: /var/log/kubernetes/audit
+  kubernetes_dir:
+    description: Where Kubernetes keeps its files.
+    type: path
+    default: /etc/kubernetes
+  kubelet_dir:
+    description: Where the kubelet keeps its files.
+    type: path
+    default: /var/lib/kubelet
+  server:
+    description: This master's own API server, such as https://10.0.0.1:6443, for C(publish).
+    type: str
+    default: ""
+  kubectl:
+    description: The program.
+    type: str
+    default: kubectl
+  openssl:
+    description: The program.
+    type: str
+    default: openssl
+  systemctl:
+    description: The program.
+    type: str
+    default: systemctl
+  timeout:
+    description: Seconds after which a wait is given up.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    support: full
+author:
+  - The director authors
+"""
+
+EXAMPLES = r"""
+- name: See whether certificates of a former authority are in use
+  kaas_authorities:
+    action: unused
+    purpose: etcd
+"""
+
+RETURN = r"""
+did:
+  description: What was done, or would be.
+  type: list
+  elements: str
+  returned: always
+"""
+
+import base64
+import binascii
+import calendar
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.kaas import Failure, clean, existing, run, wait_for, write_atomically
+
+BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
+TRUSTED = re.compile(r"^(\s*certificate-authority-data:\s*)(\S+)[ \t]*$", re.MULTILINE)
+EMBEDDED = re.compile(r"^\s*client-certificate-data:\s*(\S+)\s*$", re.MULTILINE)
+CREDENTIAL = re.compile(r"X509SHA256=([0-9a-f]{64})")
+# The files of each authority, and the certificates that it signs: of the kubelet those under kubelet:.
+FILES = {"cluster": "pki/ca", "etcd": "pki/etcd/ca", "front-proxy": "pki/front-proxy-ca"}
+LEAVES = {
+    "cluster": ["pki/apiserver.crt", "pki/apiserver-kubelet-client.crt", "admin.conf", "super-admin.conf", "controller-manager.conf",
+                "scheduler.conf", "kubelet:kubelet-client-current.pem", "kubelet:kubelet-server-current.pem"],
+    "etcd": ["pki/etcd/server.crt", "pki/etcd/peer.crt", "pki/etcd/healthcheck-client.crt", "pki/apiserver-etcd-client.crt"],
+    "front-proxy": ["pki/front-proxy-client.crt"],
+}
+# Clients that the director itself makes for minutes, with the authority that it has then.
+OWN = "director"
+SHOWN = 10  # how many names a message has
+PAUSE = 2.0
+
+
+def text_of(path):
+    """Return a file's text, empty when there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def blocks(text):
+    """Return the certificates of a text, each as it is compared."""
+    return [block.strip() for block in BLOCK.findall(text)]
+
+
+def seconds(stamp):
+    """Return a time of the audit log in seconds since 1970."""
+    return calendar.timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
+
+
+def some(names):
+    """Return the names for a message."""
+    return ", ".join(sorted(names)[:SHOWN]) + (" and %d more" % (len(names) - SHOWN) if len(names) > SHOWN else "")
+
+
+class Authorities:
+    """The authorities as one node has them."""
+
+    def __init__(self, args, check):
+        self.args, self.check, self.did = args, check, []
+
+    def path(self, name):
+        """Return a path of Kubernetes, or of the kubelet's certificates."""
+        directory, _, rest = name.rpartition("kubelet:")
+        if directory or name.startswith("kubelet:"):
+            return os.path.join(self.args["kubelet_dir"], "pki", rest)
+        return os.path.join(self.args["kubernetes_dir"], name)
+
+    def put(self, name, content, mode):
+        """Write a file that differs."""
+        if text_of(self.path(name)) == content:
+            return
+        self.did.append(name)
+        if not self.check:
+            write_atomically(self.path(name), content.encode("utf-8"), mode)
+
+    def signed(self, leaf, authorities):
+        """Say whether one of the authorities signed the certificate, whatever its dates."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
+            file.write("\n".join(authorities) + "\n")
+            file.flush()
+            rc, _, _ = run([self.args["openssl"], "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile", file.name],
+                           stdin=leaf, timeout=60)
+        return rc == 0
+
+    def leaf(self, name):
+        """Return the certificate of a file or of a kubeconfig, empty when there is none."""
+        text = text_of(self.path(name))
+        if name.endswith(".conf"):
+            found = EMBEDDED.search(text)
+            try:
+                text = base64.b64decode(found.group(1)).decode("utf-8", "replace") if found else ""
+            except binascii.Error:
+                text = ""
+        found = BLOCK.search(text)
+        return found.group(0) if found else ""
+
+    def strangers(self, purpose, authorities):
+        """Return the certificates in use on the node that none of the authorities signed."""
+        return [name for name in LEAVES[purpose] if self.leaf(name) and not self.signed(self.leaf(name), authorities)]
+
+    # actions
+
+    def write(self):
+        """Write the authorities: first what is trusted, and then what signs."""
+        given = self.args["authorities"]
+        for purpose, bundle in sorted(given.items()):
+            if not blocks(bundle):
+                raise Failure("there is no certificate in the %s authority" % purpose)
+        for purpose, bundle in sorted(given.items()):
+            self.guard(purpose, bundle)
+        master = bool(self.args["keys"])
+        for purpose, bundle in sorted(given.items()):
+            self.put(FILES[purpose] + ".crt", bundle, 0o644)
+        if "cluster" in given:
+            self.trusted(given["cluster"], master)
+        for purpose, key in sorted(self.args["keys"].items()):
+            if purpose == "cluster": # the controller manager signs with a file of exactly one certificate
+                self.put("pki/ca-signing.crt", blocks(given[purpose])[0] + "\n", 0o644)
+            self.put(FILES[purpose] + ".key", key, 0o600)
+
+    def guard(self, purpose, bundle):
+        """Fail when a certificate that is in use would be refused."""
+        lost = self.strangers(purpose, blocks(bundle))
+        if lost:
+            raise Failure("these certificates of the node are of a %s authority that the director does not have: %s" % (purpose, some(lost)),
+                          "If the node was away while the authority was changed, have it join again: directorctl node rejoin. If the director was "
+                          "restored from a backup that is older than the authority, restore a newer one")
+
+    def trusted(self, bundle, master):
+        """Write what kubeconfigs trust."""
+        if not master and os.path.exists(self.path("kaas/ca.crt")):
+            self.put("kaas/ca.crt", bundle, 0o644)
+        data = base64.b64encode(bundle.encode("utf-8")).decode("ascii")
+        for path in existing([self.path("*.conf"), self.path("kaas/discovery.conf")]):
+            name = os.path.relpath(path, self.args["kubernetes_dir"])
+            self.put(name, TRUSTED.sub(lambda match: match.group(1) + data, text_of(path)), stat.S_IMODE(os.stat(path).st_mode))
+
+    def kubelet(self):
+        """Restart the kubelet when it started before what it trusts was written."""
+        files = [path for path in (self.path("kubelet.conf"), self.path("pki/ca.crt")) if os.path.exists(path)]
+        rc, out, err = run([self.args["systemctl"], "show", "--property=ExecMainStartTimestamp", "--value", "--timestamp=unix", "kubelet"], timeout=60)
+        if rc != 0:
+            raise Failure("the kubelet cannot be looked at: %s" % clean(err or out, 500))
+        since = int(out.strip().lstrip("@") or 0) if out.strip().lstrip("@").isdigit() else 0
+        if not files or since >= max(int(os.stat(path).st_mtime) for path in files):
+            return
+        self.did.append("kubelet")
+        if self.check:
+            return
+        rc, out, err = run([self.args["systemctl"], "restart", "kubelet"], timeout=self.args["timeout"])
+        if rc != 0:
+            raise Failure("the kubelet does not restart: %s" % clean(err or out, 500), "Look at `journalctl -u kubelet` on the node")
+
+    def ask(self, *argv, stdin=None):
+        """Ask this master's own API server, and fail if it does not answer."""
+        rc, out, err = run([self.args["kubectl"], "--kubeconfig=" + self.path("admin.conf"), "--server=" + self.args["server"],
+                            "--request-timeout=30s", *argv], stdin=stdin, timeout=120)
+        if rc != 0:
+            raise Failure("the API server at %s does not answer: %s" % (self.args["server"], clean(err, 300) or "no answer"),
+                          "Look at `crictl ps -a` on the master")
+        return out
+
+    def publish(self):
+        """Give pods and nodes to come what the nodes trust."""
+        bundle = text_of(self.path("pki/ca.crt"))
+        info = json.loads(self.ask("get", "configmap", "cluster-info", "--namespace=kube-public", "--output=json"))["data"].get("kubeconfig", "")
+        data = base64.b64encode(bundle.encode("utf-8")).decode("ascii")
+        wanted = TRUSTED.sub(lambda match: match.group(1) + data, info)
+        if wanted != info:
+            self.did.append("cluster-info")
+            if not self.check:
+                self.ask("patch", "configmap", "cluster-info", "--namespace=kube-public", "--type=merge", "--patch-file=/dev/stdin",
+                         stdin=json.dumps({"data": {"kubeconfig": wanted}}))
+        if self.check:
+            return
+        behind = []
+
+        def current():
+            maps = json.loads(self.ask("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name=kube-root-ca.crt",
+                                       "--output=json"))["items"]
+            behind[:] = [item["metadata"]["namespace"] for item in maps if blocks(item["data"].get("ca.crt", "")) != blocks(bundle)]
+            return not behind
+        if not wait_for(current, self.args["timeout"], pause=PAUSE):
+            raise Failure("kube-root-ca.crt does not have the present authorities in %s" % some(behind),
+                          "Look at the log of kube-controller-manager, and run again")
+        self.replace(os.stat(self.path("pki/ca.crt")).st_mtime)
+
+    def pods(self):
+        """Return the pods of kube-system that something makes again."""
+        items = json.loads(self.ask("get", "pods", "--namespace=kube-system", "--output=json"))["items"]
+        return [pod for pod in items if any(owner["kind"] in ("DaemonSet", "ReplicaSet") for owner in pod["metadata"].get("ownerReferences") or [])
+                and pod["status"].get("phase") == "Running"]
+
+    def replace(self, since):
+        """Replace pods that started before, one by one."""
+        old = [pod["metadata"] for pod in self.pods() if seconds(pod["metadata"]["creationTimestamp"]) <= since]
+        for pod in sorted(old, key=lambda item: item["name"]):
+            self.did.append(pod["name"])
+            self.ask("delete", "pod", pod["name"], "--namespace=kube-system", "--wait=true", "--timeout=100s")
+            if not wait_for(self.ready, self.args["timeout"], pause=PAUSE):
+                raise Failure("the pods of kube-system are not ready within %d s after %s was replaced" % (self.args["timeout"], pod["name"]),
+                              "Look at `kubectl -n kube-system get pods`, and run again")
+
+    def ready(self):
+        """Say whether every daemon set and deployment of kube-system has all its pods."""
+        for item in json.loads(self.ask("get", "daemonsets,deployments", "--namespace=kube-system", "--output=json"))["items"]:
+            status = item["status"]
+            wanted = status.get("desiredNumberScheduled", 0) if item["kind"] == "DaemonSet" else item["spec"].get("replicas", 1)
+            ready = status.get("numberReady", 0) if item["kind"] == "DaemonSet" else status.get("readyReplicas", 0)
+            if ready < wanted:
+                return False
+        return True
+
+    def unused(self):
+        """Fail while a certificate of a former authority is in use."""
+        purpose = self.args["purpose"]
+        authorities = blocks(text_of(self.path(FILES[purpose] + ".crt")))
+        former = self.strangers(purpose, authorities[:1])
+        if former:
+            raise Failure("certificates of a former %s authority are on the node: %s" % (purpose, some(former)),
+                          "Plan the rotation again: it signs what is left")
+        if purpose == "cluster" and self.args["since"]:
+            self.callers(self.args["since"], int(time.time()))
+
+    def callers(self, since, now):
+        """Fail when somebody came with a certificate that was in use before, or when it is too early to say."""
+        if now - since < self.args["quiet"]:
+            raise Failure("clients of a former authority may be in use until %s" % time.strftime(
+                "%H:%M:%S UTC", time.gmtime(since + self.args["quiet"])), "Wait")
+        before, lately = set(), {}
+        for path in existing([os.path.join(self.args["audit_dir"], "*.log")]):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    found = CREDENTIAL.search(line)
+                    if not found:
+                        continue
+                    try:
+                        event = json.loads(line)
+                        came, user = seconds(event["requestReceivedTimestamp"]), event["user"]["username"]
+                    except (ValueError, KeyError, TypeError):
+                        continue # a line that is being written
+                    if came < since:
+                        before.add(found.group(1))
+                    elif came >= now - self.args["quiet"] and user != OWN:
+                        lately[found.group(1)] = user
+        old = set(user for credential, user in lately.items() if credential in before)
+        if old:
+            raise Failure("clients of a former authority are in use by %s" % some(old), "Give them new kubeconfigs, and retry the step")
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "action": {"type": "str", "choices": ["write", "kubelet", "publish", "unused"], "required": True},
+            "authorities": {"type": "dict", "default": {}},
+            "keys": {"type": "dict", "default": {}, "no_log": True},
+            "purpose": {"type": "str", "choices": sorted(FILES), "default": "cluster"},
+            "since": {"type": "int", "default": 0},
+            "quiet": {"type": "int", "default": 120},
+            "audit_dir": {"type": "path", "default": "/var/log/kubernetes/audit"},
+            "kubernetes_dir": {"type": "path", "default": "/etc/kubernetes"},
+            "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+            "server": {"type": "str", "default": ""},
+            "kubectl": {"type": "str", "default": "kubectl"},
+            "openssl": {"type": "str", "default": "openssl"},
+            "systemctl": {"type": "str", "default": "systemctl"},
+            "timeout": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True)
+    authorities = Authorities(module.params, module.check_mode)
+    try:
+        getattr(authorities, module.params["action"])()
+    except Failure as err:
+        module.fail_json(changed=bool(authorities.did) and not module.check_mode, did=authorities.did, **err.result())
+    module.exit_json(changed=bool(authorities.did), did=authorities.did)
+
+
+if __name__ == "__main__":
+    main()
