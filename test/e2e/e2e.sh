@@ -8,6 +8,7 @@
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
 #   e2e.sh certs      three masters whose certificates are renewed under a service and a writer, and then end while the director is down
+#   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage
 #   e2e.sh restore    three masters (KAAS_E2E_MASTERS), all of whose VMs are destroyed: the cluster is restored on new ones from a backup
 #   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
 #
@@ -21,7 +22,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [certs]=TestCertificates [restore]=TestRestore [kubeadm]=TestAgainstKubeadm)
+declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [certs]=TestCertificates [ca]=TestAuthorities [restore]=TestRestore [kubeadm]=TestAgainstKubeadm)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
@@ -39,7 +40,7 @@ if [[ $run == TestNodes || $run == TestHighlyAvailable ]]; then
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestRestore|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
+if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestAuthorities|TestRestore|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
 finish() {
@@ -55,7 +56,7 @@ if [[ -z ${KAAS_E2E_FROM:-} ]]; then
     "$lab" up
 fi
 # Three masters have three libvirtd with disks of their own, which share a bridge.
-if [[ $run == @(TestHighlyAvailable|TestCertificates) ||
+if [[ $run == @(TestHighlyAvailable|TestCertificates|TestAuthorities) ||
     ($run == TestRestore && ${KAAS_E2E_MASTERS:-3} != 1) ]]; then
     if [[ $("$lab" kvm) == tcg ]] && (($(nproc) <= 2)); then
         echo "e2e: without KVM, two cores were too few for three masters (docs/develop/benchmarks.md); it is tried all the same" >&2

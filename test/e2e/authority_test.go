@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestAuthorities is a cluster of three masters and a worker whose certificate authorities are changed under a service
+// and a writer, with a director that is killed in each stage.
+func TestAuthorities(t *testing.T) {
+	s := begin(t, newer, suite{masters: 3})
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates three masters and a worker", s.createsACluster},
+		{"changes the front proxy's authority", s.changes("front-proxy-ca", "front-proxy-ca.crt")},
+		{"changes etcd's authority", s.changes("etcd-ca", "etcd/ca.crt")},
+		{"changes the cluster's authority", s.changes("cluster-ca", "ca.crt")},
+		{"deletes everything", s.deletesEverything},
+	})
+}
+
+func (s *suite) changes(which, file string) func(*testing.T) {
+	return func(t *testing.T) { s.changesAuthority(t, which, file) }
+}
+
+// changesAuthority rotates an authority, kills the director in each stage, and sees that the former one is on no node.
+func (s *suite) changesAuthority(t *testing.T, which, file string) {
+	nodes := s.masterNames()
+	if file == "ca.crt" {
+		nodes = s.nodeNames()
+	}
+	authorities := func(node string) string { return s.onNode(t, node, "cat /etc/kubernetes/pki/"+file) }
+	former := authorities(nodes[0])
+	s.underService(t, func() {
+		written := s.writingAfresh(t)
+		began := time.Now()
+		s.ctl(t, "rotate", which, "demo", "--yes")
+		id := s.newestPlan(t)
+		for _, stage := range []string{"trust", "sign", "refuse"} {
+			s.reaches(t, id, "rotate_ca_"+stage+"/demo-master-2")
+			s.killDirector()
+			s.startDirector(t)
+			if stage != "refuse" { // what was given out before does not trust the authority, and then is not trusted
+				s.ctl(t, "kubeconfig", "demo", "--admin", "-o", s.path("kubeconfig"), "--ttl", "4h")
+			}
+		}
+		s.ctl(t, "follow", id)
+		v := s.plan(t, id)
+		s.logSteps(t, v)
+		taken, failed, longest := written()
+		t.Logf("%s: %.0f s; %d writes, %d failed; the longest time without one was %.1f s", which,
+			time.Since(began).Seconds(), taken, failed, longest.Seconds())
+		if v.Status != "done" || taken == 0 || longest > 5*time.Second {
+			t.Errorf("the plan is %s; the API was away for %s", v.Status, longest)
+		}
+	})
+	var first string
+	for _, node := range nodes {
+		now := authorities(node)
+		if first == "" {
+			first = now
+		}
+		if strings.Count(now, "BEGIN CERTIFICATE") != 1 || now == former || now != first {
+			t.Errorf("%s trusts\n%s\nbefore it was\n%s", node, now, former)
+		}
+	}
+	s.kubectl(t, "get", "--raw", "/readyz")
+	s.ctl(t, "certs", "verify", "demo")
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// reaches waits until the step of the plan has begun.
+func (s *suite) reaches(t *testing.T, id, step string) {
+	t.Helper()
+	s.await(t, 30*time.Minute, "the plan comes to "+step, func() bool {
+		v := s.plan(t, id)
+		return v.Status != "running" || slices.ContainsFunc(v.Steps, func(st stepView) bool {
+			return st.ID == step && st.Status != "pending"
+		})
+	})
+}
+
+// credentials reads the kubeconfig as it is now, and returns a client with what is in it.
+func (s *suite) credentials(text []byte) *http.Client {
+	part := func(key string) []byte {
+		found := regexp.MustCompile(key + `: *"?([A-Za-z0-9+/=]+)`).FindSubmatch(text)
+		if found == nil {
+			return nil
+		}
+		out, _ := base64.StdEncoding.DecodeString(string(found[1]))
+		return out
+	}
+	pool := x509.NewCertPool()
+	cert, err := tls.X509KeyPair(part("client-certificate-data"), part("client-key-data"))
+	if err != nil || !pool.AppendCertsFromPEM(part("certificate-authority-data")) {
+		return nil // it is being written
+	}
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			RootCAs: pool, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert},
+		},
+	}}
+}
+
+// writingAfresh is writing with the kubeconfig as it is at each write.
+func (s *suite) writingAfresh(t *testing.T) func() (taken, failed int, longest time.Duration) {
+	t.Helper()
+	s.kubectl(t, "create", "configmap", "written")
+	ctx, cancel := context.WithCancel(t.Context())
+	var client *http.Client
+	var sum [sha256.Size]byte
+	write := func(n int) bool {
+		text, err := os.ReadFile(s.path("kubeconfig"))
+		if now := sha256.Sum256(text); err == nil && now != sum {
+			if c := s.credentials(text); c != nil {
+				client, sum = c, now
+			}
+		}
+		req, err := http.NewRequestWithContext(
+			ctx, http.MethodPatch, "https://"+vip+":6443/api/v1/namespaces/default/configmaps/written",
+			strings.NewReader(`{"data":{"n":"`+strconv.Itoa(n)+`"}}`),
+		)
+		if err != nil || client == nil {
+			return false
+		}
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+	var taken, failed int
+	var longest time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		last := time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			switch ok := write(taken); {
+			case ok:
+				taken++
+				longest, last = max(longest, time.Since(last)), time.Now()
+			case ctx.Err() == nil:
+				failed++
+			}
+		}
+	})
+	return func() (int, int, time.Duration) {
+		cancel()
+		wg.Wait()
+		s.kubectl(t, "delete", "configmap", "written")
+		return taken, failed, longest
+	}
+}
