@@ -76,6 +76,7 @@ test/ha: build ## Three masters on three hosts: one off and on, out and in, an o
 	test/e2e/e2e.sh ha
 test/certs: build ## Three masters whose certificates are renewed under a service and a writer, and then end; containers as there
 	test/e2e/e2e.sh certs
+	test/e2e/e2e.sh ca
 test/restore: build ## Three masters, all destroyed, and restored on new VMs from a backup of etcd; containers as there
 	test/e2e/e2e.sh restore
 
