@@ -142,14 +142,27 @@ func (a authorityRotation) stage(id, title string, needs []string) []string {
 	if len(given) > 0 {
 		needs = given
 	}
-	return []string{a.play(playbook{
+	return []string{a.published(id, needs)}
+}
+
+// published gives pods what the nodes trust. Those that read it only at their start need that once: before another
+// authority signs.
+func (a authorityRotation) published(id string, needs []string) string {
+	p := playbook{
 		name: "authorities_published", id: "authorities_published_" + id, subject: a.Cluster,
-		title: "Give pods what the nodes trust", limit: names(a.masters), estimate: 2 * time.Minute,
+		title: "Give pods what the nodes trust", limit: names(a.masters), estimate: 30 * time.Second,
+		vars: map[string]any{"authorities_pods": id == "trust"},
 		effects: []plan.Effect{
 			{Verb: "change", Object: "configmap", Name: "cluster-info", Detail: "the authorities that it names"},
-			{Verb: "restart", Object: "pod", Name: "kube-system", Detail: "pods that may not read the file again"},
 		},
-	}, needs, group{})}
+	}
+	if id == "trust" {
+		p.estimate = 2 * time.Minute
+		p.effects = append(p.effects, plan.Effect{
+			Verb: "restart", Object: "pod", Name: "kube-system", Detail: "pods that may not read the file again",
+		})
+	}
+	return a.play(p, needs, group{})
 }
 
 func (a authorityRotation) give(id, title string, m sized, needs []string, in group) string {

@@ -38,9 +38,9 @@ options:
     type: int
     default: 0
   quiet:
-    description: Seconds in which no client may have come with a certificate of a former authority, for C(unused).
+    description: Seconds in which no client may come with a certificate of a former authority, for C(unused).
     type: int
-    default: 120
+    default: 60
   audit_dir:
     description: Where the API server writes its audit log.
     type: path
@@ -53,6 +53,10 @@ options:
     description: Where the kubelet keeps its files.
     type: path
     default: /var/lib/kubelet
+  pods:
+    description: Whether C(publish) replaces pods that started before.
+    type: bool
+    default: true
   server:
     description: This master's own API server, such as https://10.0.0.1:6443, for C(publish).
     type: str
@@ -271,17 +275,20 @@ class Authorities:
                          stdin=json.dumps({"data": {"kubeconfig": wanted}}))
         if self.check:
             return
-        behind = []
+        behind, since = [], [0.0]
 
         def current():
             maps = json.loads(self.ask("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name=kube-root-ca.crt",
-                                       "--output=json"))["items"]
+                                       "--show-managed-fields=true", "--output=json"))["items"]
             behind[:] = [item["metadata"]["namespace"] for item in maps if blocks(item["data"].get("ca.crt", "")) != blocks(bundle)]
+            since[:] = [max([seconds(field["time"]) for item in maps if item["metadata"]["namespace"] == "kube-system"
+                             for field in item["metadata"].get("managedFields") or [] if field.get("time")] or [0.0])]
             return not behind
         if not wait_for(current, self.args["timeout"], pause=PAUSE):
             raise Failure("kube-root-ca.crt does not have the present authorities in %s" % some(behind),
                           "Look at the log of kube-controller-manager, and run again")
-        self.replace(os.stat(self.path("pki/ca.crt")).st_mtime)
+        if self.args["pods"]:
+            self.replace(max(since[0], os.stat(self.path("pki/ca.crt")).st_mtime))
 
     def pods(self):
         """Return the pods of kube-system that something makes again."""
@@ -317,14 +324,13 @@ class Authorities:
         if former:
             raise Failure("certificates of a former %s authority are on the node: %s" % (purpose, some(former)),
                           "Plan the rotation again: it signs what is left")
-        if purpose == "cluster" and self.args["since"]:
-            self.callers(self.args["since"], int(time.time()))
+        if purpose == "cluster" and self.args["since"] and not self.check:
+            self.callers(self.args["since"])
 
-    def callers(self, since, now):
-        """Fail when somebody came with a certificate that was in use before, or when it is too early to say."""
-        if now - since < self.args["quiet"]:
-            raise Failure("clients of a former authority may be in use until %s" % time.strftime(
-                "%H:%M:%S UTC", time.gmtime(since + self.args["quiet"])), "Wait")
+    def callers(self, since):
+        """Fail when a client comes from now on with a certificate that was in use before. Nodes have others already."""
+        began = int(time.time())
+        time.sleep(self.args["quiet"])
         before, lately = set(), {}
         for path in existing([os.path.join(self.args["audit_dir"], "*.log")]):
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -339,7 +345,7 @@ class Authorities:
                         continue # a line that is being written
                     if came < since:
                         before.add(found.group(1))
-                    elif came >= now - self.args["quiet"] and user != OWN:
+                    elif came > began and user != OWN:
                         lately[found.group(1)] = user
         old = set(user for credential, user in lately.items() if credential in before)
         if old:
@@ -355,10 +361,11 @@ def main():
             "keys": {"type": "dict", "default": {}, "no_log": True},
             "purpose": {"type": "str", "choices": sorted(FILES), "default": "cluster"},
             "since": {"type": "int", "default": 0},
-            "quiet": {"type": "int", "default": 120},
+            "quiet": {"type": "int", "default": 60},
             "audit_dir": {"type": "path", "default": "/var/log/kubernetes/audit"},
             "kubernetes_dir": {"type": "path", "default": "/etc/kubernetes"},
             "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+            "pods": {"type": "bool", "default": True},
             "server": {"type": "str", "default": ""},
             "kubectl": {"type": "str", "default": "kubectl"},
             "openssl": {"type": "str", "default": "openssl"},
