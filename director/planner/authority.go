@@ -202,9 +202,9 @@ func (a authorityRotation) warnings() {
 	if a.which != "cluster" {
 		return
 	}
-	a.warn("kubeconfigs that were given out before do not trust API servers once the new authority signs, and end " +
-		"with the former one: give out others when all nodes trust both; the plan waits for a person while the audit log " +
-		"shows one in use that was used before, and names the user")
+	a.warn("kubeconfigs that were given out before do not trust API servers once the new authority signs, and " +
+		"end with the former one: give out others when all nodes trust both; the plan waits for a person while " +
+		"the audit log shows one in use that was used before, and names the user")
 	a.warn("pods of yours that read kube-root-ca.crt only at their start, such as those with clients older than " +
 		"Kubernetes 1.36, have to be restarted before the authority signs; those of kube-system are restarted")
 }
