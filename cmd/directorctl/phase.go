@@ -135,6 +135,9 @@ func (o *phaseOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
 	if !r.Phase.OnNodes() {
 		f.StringVar(&r.Cluster, "cluster", "", "the cluster")
+		if r.Phase == director.PhaseCluster {
+			f.BoolVar(&r.Install, "install", false, "create the cluster from its document if it is not installed")
+		}
 		return
 	}
 	f.StringVar(&r.Host, "host", "", "the hypervisor host, as the provider's document calls it")

@@ -161,3 +161,33 @@ func TestAPhaseThatManyAskFor(t *testing.T) {
 		t.Errorf("%d plans beside the creation's: %+v, %v", len(plans)-1, plans, err)
 	}
 }
+
+// The phase cluster creates a cluster that is not installed if the request asks for that, once for a task, and waits
+// for its nodes. An installed cluster it only checks (D5).
+func TestAPhaseInstalls(t *testing.T) {
+	t.Parallel()
+	c := simulating(t, threeHosts)
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := connect(t, c, d)
+	install := director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Install: true}
+	task := phase(t, api, "install", install)
+	wantDone(t, task)
+	if got := operationsOf(task); !slices.Equal(got, []string{"cluster.create"}) {
+		t.Errorf("it made plans of %v", got)
+	}
+	if nodes, masters := hosts(t, api); len(nodes) == 0 || len(masters) != 3 {
+		t.Errorf("nodes %v, masters on %v", nodes, masters)
+	}
+	again := phase(t, api, "install", install)
+	if diff := cmp.Diff(task, again); diff != "" {
+		t.Errorf("the same task again (-first +again):\n%s", diff)
+	}
+	other := phase(t, api, "install-2", install)
+	wantDone(t, other)
+	if got := operationsOf(other); len(got) != 0 {
+		t.Errorf("a cluster that is installed gets plans of %v", got)
+	}
+}

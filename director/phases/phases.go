@@ -138,6 +138,9 @@ func check(r director.PhaseRequest) error {
 			bad("host", string(r.Phase)+" is for a cluster as a whole", "leave host, node and provider out")
 		}
 	}
+	if r.Install && r.Phase != director.PhaseCluster {
+		bad("install", "clusters are installed in "+string(director.PhaseCluster), "leave it out")
+	}
 	if r.HostKeys != "" && r.Phase != director.PhasePostNodeUnlock {
 		bad("host_keys", "host keys are for "+string(director.PhasePostNodeUnlock), "leave them out")
 	}
@@ -160,7 +163,7 @@ func textOf(r director.PhaseRequest) string {
 		how = append(how, "drain timeout "+r.DrainTimeout.String())
 	}
 	for word, set := range map[string]bool{
-		"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained,
+		"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained, "install": r.Install,
 		"host keys of " + strings.Join(slices.Sorted(maps.Keys(r.KeysOfHosts())), ", "): r.HostKeys != "",
 	} {
 		if set {
@@ -220,8 +223,14 @@ func (s *Service) accept(ctx context.Context, t *director.PhaseTask) error {
 
 // acceptPart makes the plan that the part would have, to see what is in its way, and forgets it.
 func (s *Service) acceptPart(ctx context.Context, r director.PhaseRequest, p director.PhasePart) error {
-	if err := s.mayBegin(ctx, r, p.Cluster, p.Nodes); err != nil || !r.Phase.OnNodes() {
+	installing, err := s.installing(ctx, r, p, plan.State{})
+	if err != nil {
 		return err
+	}
+	if !installing {
+		if err := s.mayBegin(ctx, r, p.Cluster, p.Nodes); err != nil || !r.Phase.OnNodes() {
+			return err
+		}
 	}
 	holder, err := s.Store.Holder(ctx, p.Cluster)
 	if err != nil || holder != "" {
@@ -297,6 +306,21 @@ func (s *Service) mayBegin(ctx context.Context, r director.PhaseRequest, cluster
 	return nil
 }
 
+// installing reports whether the part creates its cluster, or continues to: the request asks for it, and the cluster
+// was not installed when the task came to it. state is that of the part's newest plan.
+func (s *Service) installing(
+	ctx context.Context, r director.PhaseRequest, p director.PhasePart, state plan.State,
+) (bool, error) {
+	if !r.Install {
+		return false, nil
+	}
+	if len(p.Plans) > 0 {
+		return state.Status != plan.StatusDone, nil
+	}
+	_, installed, err := s.Store.Installed(ctx, p.Cluster)
+	return !installed, err
+}
+
 // leaving returns the nodes that the plan which holds the cluster takes out for good or for a time.
 func (s *Service) leaving(ctx context.Context, cluster string) ([]string, error) {
 	holder, err := s.Store.Holder(ctx, cluster)
@@ -344,6 +368,9 @@ func (s *Service) allWell(ctx context.Context, cluster string) error {
 func (s *Service) request(
 	ctx context.Context, r director.PhaseRequest, p director.PhasePart,
 ) (plan.Request, error) {
+	if r.Phase == director.PhaseCluster {
+		return plan.Request{Operation: plan.ClusterCreate}, nil
+	}
 	drain := plan.Drain{Timeout: r.DrainTimeout, Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir}
 	if r.Phase == director.PhasePreNodeLock {
 		return plan.Request{

@@ -33,6 +33,10 @@ func TestRequestsFitTheirPhase(t *testing.T) {
 		"a host's cluster": {
 			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Cluster: "demo"}, []string{"cluster"},
 		},
+		"an install": {request: director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Install: true}},
+		"a late install": {
+			director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo", Install: true}, []string{"install"},
+		},
 		"keys of hosts that leave": {
 			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", HostKeys: "n1 key"}, []string{"host_keys"},
 		},

@@ -95,7 +95,13 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 		return nil
 	}
 	if !t.Request.Phase.OnNodes() {
-		return waitOr(p, s.checkPart(ctx, t, p))
+		installing, err := s.installing(ctx, t.Request, *p, state)
+		if err != nil {
+			return err
+		}
+		if !installing {
+			return waitOr(p, s.checkPart(ctx, t, p))
+		}
 	}
 	if state.Status == plan.StatusPlanned || state.Status == plan.StatusApproved {
 		if s.Plans.WantsApproval(newest, state) {
@@ -114,12 +120,8 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 			return waitOr(p, err)
 		}
 	}
-	goal := plan.NodeDelete
-	if t.Request.Phase == director.PhasePostNodeUnlock {
-		goal = plan.NodeRejoin
-	}
 	switch {
-	case len(p.Plans) == 0, state.Status == plan.StatusDone && newest.Operation != goal:
+	case len(p.Plans) == 0, state.Status == plan.StatusDone && newest.Operation != goals[t.Request.Phase]:
 	case state.Status == plan.StatusDiscarded && state.StartedAt.IsZero():
 		p.Plans = p.Plans[:len(p.Plans)-1]
 	default:
@@ -127,6 +129,12 @@ func (s *Service) movePart(ctx context.Context, t *director.PhaseTask, p *direct
 		return nil
 	}
 	return waitOr(p, s.nextPlan(ctx, t, p))
+}
+
+// goals are what the last plan of a part does.
+var goals = map[director.PhaseName]plan.Operation{
+	director.PhaseCluster: plan.ClusterCreate, director.PhasePreNodeLock: plan.NodeDelete,
+	director.PhasePostNodeUnlock: plan.NodeRejoin,
 }
 
 func held(err error) bool {
@@ -158,8 +166,10 @@ func (s *Service) nextPlan(ctx context.Context, t *director.PhaseTask, p *direct
 		return nil
 	}
 	p.Nodes = parts[i].Nodes
-	if err := s.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
-		return err
+	if t.Request.Phase.OnNodes() {
+		if err := s.mayBegin(ctx, t.Request, p.Cluster, p.Nodes); err != nil {
+			return err
+		}
 	}
 	r, err := s.request(ctx, t.Request, *p)
 	if err != nil {

@@ -16,6 +16,7 @@ type PhaseRequest struct {
 	Provider  string `json:"provider,omitempty" doc:"Whose host it is. Needed where several providers have a host of the name." maxLength:"64"`
 	Drain     *Drain `json:"drain,omitempty" doc:"How far drains go. Left out, they evict what is recreated elsewhere, within spec.maintenance.drainTimeout."`
 	Undrained bool   `json:"undrained,omitempty" doc:"The word of a person that nodes are taken out without a drain: what runs there ends at once."`
+	Install   bool   `json:"install,omitempty" doc:"For cluster: if the cluster is not installed, create it from its document."`
 
 	HostKeys map[string]string `json:"host_keys,omitempty" doc:"For post_node_unlock: the public SSH host keys of VMs that the outer plan has recreated, by node. They are taken over, and not made."`
 }
@@ -24,7 +25,7 @@ type PhaseRequest struct {
 func (r PhaseRequest) Request() director.PhaseRequest {
 	out := director.PhaseRequest{
 		Phase: director.PhaseName(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider,
-		Undrained: r.Undrained,
+		Undrained: r.Undrained, Install: r.Install,
 	}
 	if d := r.Drain; d != nil {
 		out.DrainTimeout, out.Unmanaged, out.DeleteEmptyDir = Span(d.TimeoutSeconds), d.Unmanaged, d.DeleteEmptyDir
@@ -37,7 +38,7 @@ func (r PhaseRequest) Request() director.PhaseRequest {
 func PhaseRequestOf(id string, r director.PhaseRequest) PhaseRequest {
 	out := PhaseRequest{
 		TaskID: id, Phase: string(r.Phase), Cluster: r.Cluster, Host: r.Host, Node: r.Node, Provider: r.Provider,
-		Undrained: r.Undrained,
+		Undrained: r.Undrained, Install: r.Install,
 	}
 	if d := (Drain{
 		TimeoutSeconds: Seconds(r.DrainTimeout), Unmanaged: r.Unmanaged, DeleteEmptyDir: r.DeleteEmptyDir,
