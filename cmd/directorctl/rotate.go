@@ -49,6 +49,12 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 			"cluster-ca", plan.ClusterCA, "cluster",
 			"the API servers, the kubelets and all their clients; pods get it as kube-root-ca.crt",
 		),
+		a.rotation(
+			"ssh-authority", plan.ClusterSSHAuthority, "Give a cluster another authority for logins to its nodes",
+			"Have all nodes trust another SSH authority, log in by it, and take the former one from all nodes. "+
+				"Nothing restarts. All nodes have to be ready.\n"+
+				"Exported inventories open no node after it. A plan that stopped half way is resumed by asking again.",
+		),
 		a.authorityRotation("etcd-ca", plan.ClusterEtcdCA, "etcd", "etcd's members and the API servers towards them"),
 		a.authorityRotation(
 			"front-proxy-ca", plan.ClusterFrontProxyCA, "front-proxy", "the API servers towards extension API servers",

@@ -43,9 +43,10 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		step.AuthorityChange: {
 			{Operation: plan.ClusterCA}, {Operation: plan.ClusterEtcdCA}, {Operation: plan.ClusterFrontProxyCA},
 		},
-		step.PullRenew:  {{Operation: plan.ClusterRotatePull}},
-		step.PullSettle: {{Operation: plan.ClusterRotatePull}},
-		step.VMMove:     {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.PullRenew:    {{Operation: plan.ClusterRotatePull}},
+		step.PullSettle:   {{Operation: plan.ClusterRotatePull}},
+		step.VMMove:       {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.SSHAuthority: {{Operation: plan.ClusterSSHAuthority}},
 		step.VMAdopt: {
 			{
 				Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"},

@@ -33,6 +33,8 @@ const (
 	ClusterCA           Operation = "cluster.ca"
 	ClusterEtcdCA       Operation = "cluster.etcd_ca"
 	ClusterFrontProxyCA Operation = "cluster.front_proxy_ca"
+	// ClusterSSHAuthority gives the cluster another authority for those who log in to its nodes.
+	ClusterSSHAuthority Operation = "cluster.ssh_authority"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -50,7 +52,8 @@ const (
 func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
-		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
+		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterSSHAuthority,
+		ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
 		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }

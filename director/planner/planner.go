@@ -52,6 +52,8 @@ type World struct {
 	// Authorities are the names of the certificate authorities by purpose (cluster, etcd, front-proxy), for a plan that
 	// changes one.
 	Authorities map[string]KeyNames
+	// SSHAuthorities are the names of the cluster's SSH authorities, for a plan that changes them.
+	SSHAuthorities KeyNames
 	// Hooks are those for the cluster, by name.
 	Hooks []model.Stored
 	HostsSeen

@@ -37,6 +37,8 @@ const (
 		"the former one until the last step"
 	safeAuthority = "the cluster runs as before; each node trusts the authority that signs, and the former one " +
 		"until the last step"
+	safeSSH = "the cluster runs as before; nodes let the director in by its present SSH authority, and by the former " +
+		"one until the last step"
 	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
 	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
 	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
@@ -71,6 +73,7 @@ var safety = map[plan.Operation]map[string]string{
 	plan.ClusterCA:            {"": safeAuthority},
 	plan.ClusterEtcdCA:        {"": safeAuthority},
 	plan.ClusterFrontProxyCA:  {"": safeAuthority},
+	plan.ClusterSSHAuthority:  {"": safeSSH},
 	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,

@@ -39,6 +39,9 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && slices.Contains(planner.AuthorityOperations(), r.Operation) {
 		w.Authorities, err = s.authorities(ctx, w.Cluster.UID)
 	}
+	if err == nil && r.Operation == plan.ClusterSSHAuthority {
+		w.SSHAuthorities.Keys, w.SSHAuthorities.Former, err = s.Site.SSHAuthorities(ctx, w.Cluster.UID)
+	}
 	if err == nil && r.Operation == plan.ClusterDrill {
 		err = w.ReadDrills(ctx)
 	}

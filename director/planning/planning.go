@@ -44,6 +44,9 @@ type Site interface {
 	// Authorities returns the names of the certificate authorities of the cluster by purpose: those that are trusted,
 	// the one that signs first, and those that were.
 	Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error)
+	// SSHAuthorities returns the names of the SSH authorities of the cluster, the one that signs first, and of those
+	// that it had.
+	SSHAuthorities(ctx context.Context, uid string) (keys, former []string, err error)
 	// ImagePath is the file of the image on the director.
 	ImagePath(i model.Image) string
 }
@@ -198,6 +201,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.RotateAuthority(w, r)
 	case r.Operation == plan.ClusterSigningKey:
 		return planner.RotateServiceAccountKey(w, r)
+	case r.Operation == plan.ClusterSSHAuthority:
+		return planner.RotateSSHAuthority(w, r)
 	case r.Operation == plan.ClusterRotateCerts:
 		return planner.RotateCertificates(w, r)
 	case r.Operation == plan.ClusterBackup:

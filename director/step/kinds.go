@@ -45,6 +45,7 @@ const (
 	ConsulDeregister = "consul.deregister"
 	SigningKey       = "signing.key"
 	AuthorityChange  = "authority.change"
+	SSHAuthority     = "ssh.authority"
 
 	SnapshotTake   = "snapshot.take"
 	SnapshotRevert = "snapshot.revert"
@@ -89,6 +90,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	ConsulDeregister: nil,
 	SigningKey:       nil,
 	AuthorityChange:  nil,
+	SSHAuthority:     nil,
 	SnapshotTake:     needs(Needs.ofSnapshot),
 	SnapshotRevert:   needs(Needs.ofSnapshot),
 	SnapshotDelete:   needs(Needs.ofSnapshot),
@@ -230,7 +232,7 @@ const (
 	EncryptionRecall EncryptionVerb = "recall"
 )
 
-// SigningParams are the parameters of signing.key.
+// SigningParams are the parameters of signing.key and ssh.authority.
 type SigningParams struct {
 	UID     string      `json:"uid"`
 	Cluster string      `json:"cluster"`

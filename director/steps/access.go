@@ -56,16 +56,19 @@ func ClusterPrincipal(uid string) string { return "cluster-" + uid }
 // MachinePrincipal is the principal that one machine alone accepts.
 func MachinePrincipal(id string) string { return "machine-" + id }
 
-// Authority returns the authority of the cluster with that uid, and makes it at the first call. It is safe to call
-// concurrently.
+// Authority returns the authority of the cluster with that uid that signs, and makes it at the first call. It is safe
+// to call concurrently.
 func (a SSHAccess) Authority(ctx context.Context, uid string) (pki.SSHAuthority, error) {
 	if uid == "" {
 		return pki.SSHAuthority{}, director.Errorf(
 			director.KindInternal, "steps.ssh", "the SSH authority of no cluster was asked for",
 		)
 	}
-	key, err := a.keys().ensure(ctx, uid, SecretSSHAuthority)
-	return pki.SSHAuthority(key), err
+	s, err := a.authorities(ctx, uid)
+	if err != nil {
+		return pki.SSHAuthority{}, err
+	}
+	return s.first(), nil
 }
 
 // Guest returns what tells a machine of the cluster whom to let in.
@@ -225,7 +228,15 @@ func (a SSHAccess) Keys(ctx context.Context, uid string) ([]director.Secret, err
 			out = append(out, key.Private)
 		}
 	}
-	return out, nil
+	plain, err := a.keys().read(ctx, uid, secretSSHAuthorities)
+	if err != nil || plain == nil {
+		return out, err
+	}
+	s, err := a.authorities(ctx, uid)
+	for _, k := range s.Keys {
+		out = append(out, director.Secret(k.Private))
+	}
+	return out, err
 }
 
 func (a SSHAccess) issue(ctx context.Context, uid string, u pki.SSHUser) (pki.SSHCredential, error) {

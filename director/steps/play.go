@@ -359,6 +359,11 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 		return nil, "", err
 	}
 	vars["registry_authorization"] = pull.Reveal()
+	ssh, err := e.SSH().authorities(ctx, uid)
+	if err != nil {
+		return nil, "", err
+	}
+	vars["ssh_authorities"] = ssh.public()
 	digest, err := e.issuerVars(ctx, uid, vars)
 	if err != nil {
 		return nil, "", err

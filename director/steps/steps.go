@@ -231,6 +231,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.ConsulDeregister: handler(env.consulDeregister),
 		step.SigningKey:       handler(env.signingKey),
 		step.AuthorityChange:  handler(env.authority),
+		step.SSHAuthority:     handler(env.changeSSHAuthority),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),

@@ -511,6 +511,20 @@ esac
             self.begin(nodes=[node("m1", master=True)], members=[member(1)])
         self.prove("rotate_ca", "m1", begin, verify, rotate_ca_live=False, rotate_certs_live=False, **bundles, **keys)
 
+    def test_ssh_authority(self):
+        path = self.world + "/node/etc/ssh/kaas/user_ca.pub"
+
+        def begin():
+            self.begin(nodes=[])
+            self.file(path, "former\n")
+
+        def verify():
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "former\nnext\n")
+        self.prove("ssh_authority", "w1", begin, verify, ssh_authorities="former\nnext\n")
+        os.unlink(path)
+        self.assertIn("its SSH authority cannot be changed", self.play("ssh_authority", "w1", fails=True, ssh_authorities="former\n"))
+
     def test_set_aside(self):
         disk, data = self.world + "/disk", "/var/lib/etcd"
 

@@ -17,6 +17,7 @@ const operations = [
   'cluster.ca',
   'cluster.etcd_ca',
   'cluster.front_proxy_ca',
+  'cluster.ssh_authority',
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',
