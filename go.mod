@@ -6,6 +6,7 @@ require (
 	aead.dev/minisign v0.3.0
 	filippo.io/age v1.3.2
 	github.com/apenella/go-ansible/v2 v2.4.0
+	github.com/coder/websocket v1.8.15
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/distribution/distribution/v3 v3.1.2

@@ -116,6 +116,7 @@ func (s *clusterRoutes) clusters(api huma.API) {
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindCluster, s.rehearseDrain)
+	s.shells(api, tags)
 	s.kubeconfigs(api, tags)
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,

@@ -36,6 +36,7 @@ type Ports struct {
 	Waits        Waits
 	Logs         Logs
 	Nodes        Nodes
+	Shells       Shells
 	Planning     Planning
 	Archives     Archives
 	Journal      Journal
@@ -183,6 +184,8 @@ type Nodes interface {
 	Nodes(ctx context.Context, cluster string) (nodes.View, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
 	Rehearse(ctx context.Context, cluster, node string, may kube.DrainLimits) ([]kube.Eviction, error)
+	// Console returns at most so many bytes of the end of what the node's VM has printed on its serial console.
+	Console(ctx context.Context, cluster, node string, most int) (string, error)
 }
 
 // Planning is what the API offers of making plans and moving them.

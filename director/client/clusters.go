@@ -68,6 +68,15 @@ func (c *clusterCalls) Rehearse(
 	return v.Items, err
 }
 
+func (c *clusterCalls) ConsoleOf(ctx context.Context, cluster, node string, most int) (wire.ConsoleText, error) {
+	var v wire.ConsoleText
+	query := url.Values{"bytes": {strconv.Itoa(most)}}
+	err := c.call(ctx, request{
+		method: http.MethodGet, path: "/clusters/" + cluster + "/nodes/" + node + "/console", query: query,
+	}, &v)
+	return v, err
+}
+
 func (c *clusterCalls) Kubeconfig(ctx context.Context, cluster string, ttl time.Duration) ([]byte, error) {
 	return c.text(ctx, request{
 		method: http.MethodPost, path: "/clusters/" + cluster + "/kubeconfig",

@@ -67,6 +67,8 @@ type Config struct {
 	ImageUploads         int        `yaml:"imageUploads"`      // uploads of images that may be open at once
 	ImageUploadsSize     model.Size `yaml:"imageUploadsSize"`  // the sum of their sizes
 	ImageReserve         model.Size `yaml:"imageReserve"`      // what images leave free on the disk, for the database
+	// NodeShells is how many shells on nodes administrators may have open at once, through the console; 0 for none.
+	NodeShells int `yaml:"nodeShells"`
 	// TrustedProxies may say in X-Forwarded-For who asks; without them the address of the connection counts.
 	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
@@ -253,6 +255,9 @@ func (c Config) checkLimits(p *problems) {
 	}
 	if c.ImageUploads < 1 || c.ImageUploads > 1000 {
 		p.add("imageUploads", "1 to 1000", "%d is not allowed", c.ImageUploads)
+	}
+	if c.NodeShells < 0 || c.NodeShells > 100 {
+		p.add("nodeShells", "0 to 100", "%d is not allowed", c.NodeShells)
 	}
 	for key, size := range map[string]model.Size{
 		"imageUploadsSize": c.ImageUploadsSize, "imageReserve": c.ImageReserve,

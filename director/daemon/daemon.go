@@ -56,6 +56,7 @@ import (
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/shell"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -507,8 +508,11 @@ func (d *Daemon) ports(
 		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns, Hooks: d.hooks,
 		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
-		Issuer:       d.issuer,
-		Consuls:      d.discovery,
+		Issuer:  d.issuer,
+		Consuls: d.discovery,
+		Shells: shell.New(shell.Config{
+			Store: s.db, Dial: dialer(h, s.env), Most: d.cfg.NodeShells, Now: time.Now, Log: d.log,
+		}),
 		Certificates: s.inventory,
 		Scopes:       s.db,
 		Access:       access.New(s.db, s.planning, s.env, time.Now),

@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/recovery"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/shell"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -31,6 +32,18 @@ type hands struct {
 	nodes     func(steps.Backends) steps.Nodes           // nil for the real ones
 	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
 	transfer  steps.Transfer                             // nil for the real one
+}
+
+// dialer returns what starts shells on nodes.
+func dialer(h hands, env steps.Env) shell.Dial {
+	if h.simulates() {
+		return func(_ context.Context, m director.Machine, _ shell.Request) (shell.Terminal, error) {
+			return simulate.NewShell(m.Name), nil
+		}
+	}
+	return func(ctx context.Context, m director.Machine, r shell.Request) (shell.Terminal, error) {
+		return env.Terminal(ctx, m, r.Actor, r.Size.Cols, r.Size.Rows)
+	}
 }
 
 // vault opens the sealed accounts of providers.

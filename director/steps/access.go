@@ -125,6 +125,16 @@ func (a SSHAccess) former(ctx context.Context) (director.Secret, error) {
 
 // Machine returns what the director logs in to that machine with, in the order of trying.
 func (a SSHAccess) Machine(ctx context.Context, m director.Machine) ([]ssh.Signer, error) {
+	return a.machine(ctx, m, pki.SSHUser{ID: "director " + a.Director + " " + m.Name})
+}
+
+// Person is Machine for a terminal that a person has. The machine's log names the person at the log-in.
+func (a SSHAccess) Person(ctx context.Context, m director.Machine, person string) ([]ssh.Signer, error) {
+	id := "director " + a.Director + " " + m.Name + " for " + person
+	return a.machine(ctx, m, pki.SSHUser{ID: id, Terminal: true})
+}
+
+func (a SSHAccess) machine(ctx context.Context, m director.Machine, u pki.SSHUser) ([]ssh.Signer, error) {
 	const op = "steps.ssh"
 	t, err := a.trust(ctx, m.ID)
 	if err != nil {
@@ -132,13 +142,11 @@ func (a SSHAccess) Machine(ctx context.Context, m director.Machine) ([]ssh.Signe
 	}
 	var signers []ssh.Signer
 	if t.Cluster != "" {
-		principals := []string{MachinePrincipal(m.ID)}
+		u.Principals, u.Until = []string{MachinePrincipal(m.ID)}, a.Now().Add(sshMargin)
 		if t.Adopted {
-			principals = append(principals, ClusterPrincipal(t.Cluster))
+			u.Principals = append(u.Principals, ClusterPrincipal(t.Cluster))
 		}
-		login, err := a.issue(ctx, t.Cluster, pki.SSHUser{
-			ID: "director " + a.Director + " " + m.Name, Principals: principals, Until: a.Now().Add(sshMargin),
-		})
+		login, err := a.issue(ctx, t.Cluster, u)
 		if err != nil {
 			return nil, err
 		}

@@ -170,14 +170,32 @@ func (n sshNode) run(ctx context.Context, command string) (string, error) {
 
 // stream executes one command, which reads in and prints to out.
 func (n sshNode) stream(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	client, err := n.connect(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	defer stop()
+	defer func() { _ = client.Close() }()
+	session, err := client.NewSession()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }()
+	session.Stdin, session.Stdout = in, out
+	return session.Run(command)
+}
+
+// connect logs in. ctx bounds the log-in alone. The host key is checked; a wrong one is errHostKey.
+func (n sshNode) connect(ctx context.Context) (*ssh.Client, error) {
 	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(n.hostKey))
 	if err != nil {
-		return fmt.Errorf("the node's host key cannot be read: %w", err)
+		return nil, fmt.Errorf("the node's host key cannot be read: %w", err)
 	}
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, n.port))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -195,17 +213,9 @@ func (n sshNode) stream(ctx context.Context, command string, in io.Reader, out i
 	if err != nil {
 		_ = conn.Close()
 		if mismatch {
-			return errHostKey
+			return nil, errHostKey
 		}
-		return err
+		return nil, err
 	}
-	client := ssh.NewClient(c, chans, reqs)
-	defer func() { _ = client.Close() }()
-	session, err := client.NewSession()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = session.Close() }()
-	session.Stdin, session.Stdout = in, out
-	return session.Run(command)
+	return ssh.NewClient(c, chans, reqs), nil
 }

@@ -225,6 +225,16 @@ func certificates() []nodes.Certificate {
 	}
 }
 
+// Console shows one line.
+func (o *Operations) Console(_ context.Context, cluster, node string, _ int) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.up[cluster] {
+		return "", notFound("there is no node %s", node)
+	}
+	return node + " login:", nil
+}
+
 // Rehearse shows one pod that would go and one that a budget holds.
 func (o *Operations) Rehearse(
 	_ context.Context, cluster, node string, _ kube.DrainLimits,

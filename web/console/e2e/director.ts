@@ -45,6 +45,7 @@ registryListen: 127.0.0.1:${await freePort()}
 backupDirs: [${this.dir}/backups]
 forks: 200
 creationsPerHour: 0
+nodeShells: 2
 simulate: true
 simulation:
   documents: [${this.documents.join(', ')}]

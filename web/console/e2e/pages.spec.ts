@@ -11,6 +11,7 @@ const pages = [
   '/clusters/small/plans',
   '/clusters/small/document',
   '/clusters/small/maintenance',
+  '/clusters/small/nodes/small-master-1/shell',
   '/clusters/new',
   '/plans',
   '/campaigns',

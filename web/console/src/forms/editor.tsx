@@ -7,6 +7,7 @@ import { EditorView, keymap } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { basicSetup } from 'codemirror'
 import { useEffect, useRef } from 'react'
+import { nonce } from '../ui/nonce'
 import type { Mark } from './places'
 
 interface EditorProps {
@@ -15,11 +16,6 @@ interface EditorProps {
   marks: Mark[]
   label: string
   line?: number // where the text is scrolled to when this changes
-}
-
-// The nonce of this page's content policy, with which the editor may add its styles.
-function nonce(): string {
-  return document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? ''
 }
 
 // The colours are those of the page, so that the editor changes with its theme. style.css has them.

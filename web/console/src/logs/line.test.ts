@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lineOf, visible } from './line'
+import { lineOf, printed, visible } from './line'
 
 const cases: [name: string, raw: string, want: ReturnType<typeof lineOf>][] = [
   ['an empty line', '  ', undefined],
@@ -43,4 +43,10 @@ test.each(cases)('%s', (_, raw, want) => expect(lineOf(raw)).toEqual(want))
 test('what colours a terminal, or turns the direction of text, does nothing here', () => {
   expect(visible('\u001b[31mred\u001b[0m \u001b]0;title\u0007x')).toBe('red x')
   expect(visible('a\u202egpj.exe\u2066b\u0000c\td\ne')).toBe('a\ufffdgpj.exe\ufffdb\ufffdc\td\ne')
+})
+
+test('what a terminal was sent is shown as lines', () => {
+  expect(printed('\u001b[2J\u001b[1;1Hboot\r\n  10 %\r 100 %\r\nlogin: ')).toEqual(['boot', ' 100 %', 'login: '])
+  expect(printed('<b>\u0007x\r')).toEqual(['<b>\ufffdx\ufffd'])
+  expect(printed('')).toEqual([''])
 })

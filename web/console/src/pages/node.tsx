@@ -2,7 +2,7 @@ import { Card, CardBody, CardTitle } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { Link, useParams } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
-import { acts, sees, useMe } from '../app/me'
+import { acts, edits, sees, useMe } from '../app/me'
 import { verbOf, verbs, type Node } from '../nodes/nodes'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
@@ -15,22 +15,26 @@ import { maintenancePath, NodeStatus } from './nodes'
 
 type Machine = Schemas['Machine']
 
+// above are the pages that pages of a node are below of.
+export function above(cluster: string) {
+  return [
+    { to: '/clusters', text: 'Clusters' },
+    { to: `/clusters/${cluster}`, text: cluster },
+    { to: `/clusters/${cluster}/nodes`, text: 'Nodes' },
+  ]
+}
+
 export default function NodePage() {
   const { name = '', node = '' } = useParams()
   const me = useMe()
   const asked = api.useQuery('get', '/clusters/{name}/nodes', { params: { path: { name } } })
   const cluster = api.useQuery('get', '/clusters/{name}', { params: { path: { name } } })
-  const above = [
-    { to: '/clusters', text: 'Clusters' },
-    { to: `/clusters/${name}`, text: name },
-    { to: `/clusters/${name}/nodes`, text: 'Nodes' },
-  ]
   const mayAct = cluster.data !== undefined && acts(me, cluster.data)
   const seen = list(asked.data?.items).find((n) => n.name === node)
   return (
     <Page
       title={node}
-      above={above}
+      above={above(name)}
       beside={seen && <NodeStatus of={seen} asked={asked.data?.unseen === undefined} />}
       actions={seen && mayAct && <Verbs cluster={name} of={seen} />}
     >
@@ -53,9 +57,21 @@ export default function NodePage() {
               <Vm of={seen} machine={list(cluster.data?.machines).find((m) => m.name === node)} />
               <Certificates of={seen} />
               {sees(me, 'infrastructure') && <KeptDisks node={node} />}
-              <p>
-                <Link to={`/clusters/${name}/plans`}>Plans of the cluster</Link>
-              </p>
+              <ul>
+                <li>
+                  <Link to={`/clusters/${name}/plans`}>Plans of the cluster</Link>
+                </li>
+                {mayAct && (
+                  <li>
+                    <Link to={`/clusters/${name}/nodes/${node}/console`}>What its VM has printed on its console</Link>
+                  </li>
+                )}
+                {edits(me) && (
+                  <li>
+                    <Link to={`/clusters/${name}/nodes/${node}/shell`}>A shell on the node</Link>
+                  </li>
+                )}
+              </ul>
               <Command>{`directorctl node list ${quoted(name)}`}</Command>
             </div>
           ) : (
