@@ -24,6 +24,7 @@ func TestCertificates(t *testing.T) {
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates three masters and a worker", s.createsACluster},
+		{"signs tokens with another key under a service and a writer", s.signsWithAnotherKey},
 		{"renews certificates under a service and a writer", s.renewsUnderService},
 		{"comes back after its certificates have ended", s.comesBackCold},
 		{"deletes everything", s.deletesEverything},

@@ -7,7 +7,7 @@
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
-#   e2e.sh certs      three masters whose certificates are renewed under a service and a writer, and then end while the director is down
+#   e2e.sh certs      three masters whose service account key and certificates are renewed under a service and a writer; the certificates then end while the director is down
 #   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage
 #   e2e.sh restore    three masters (KAAS_E2E_MASTERS), all of whose VMs are destroyed: the cluster is restored on new ones from a backup
 #   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
