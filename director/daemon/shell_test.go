@@ -179,7 +179,7 @@ func TestShellsThatAreRefused(t *testing.T) {
 		"a page of another site": {
 			"demo-w-1", "reason=x", map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden, "",
 		},
-		"nobody": {
+		"no such token": {
 			"demo-w-1", "reason=x", map[string]string{"Authorization": "Bearer x"}, http.StatusUnauthorized, "",
 		},
 		"no node":           {"demo-w-9", "reason=x", nil, http.StatusSwitchingProtocols, director.KindNotFound},

@@ -1,5 +1,5 @@
-// Package shell gives administrators a terminal on a node, through the director. It is off unless the configuration says
-// how many may be open. Who opened one, where, why and for how long is in the audit trail.
+// Package shell gives administrators a terminal on a node, through the director. It is off unless the configuration
+// says how many may be open. Who opened one, where, why and for how long is in the audit trail.
 package shell
 
 import (
@@ -191,7 +191,7 @@ var (
 	errLong  = errors.New("the shell was open for as long as one may be")
 )
 
-// Serve connects the screen with the shell until one of both ends, nobody types, or the time is up, and returns why in
+// Serve connects the screen with the shell until one of both ends, no one types, or the time is up, and returns why in
 // words for the person.
 func (o *Session) Serve(ctx context.Context, screen Screen) string {
 	open, stop := context.WithCancelCause(ctx)

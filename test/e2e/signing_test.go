@@ -43,8 +43,8 @@ func (s *suite) publishedKeys(t *testing.T) (ids []string) {
 	return ids
 }
 
-// signsWithAnotherKey rotates the service account key. Pods that started before are started again, so that the plan does
-// not wait for their kubelets to renew what they have. What runs does not notice.
+// signsWithAnotherKey rotates the service account key. Pods that started before are started again, so that the plan
+// does not wait for their kubelets to renew what they have. What runs does not notice.
 func (s *suite) signsWithAnotherKey(t *testing.T) {
 	token := func() string { return strings.TrimSpace(s.kubectl(t, "create", "token", "default", "--duration=24h")) }
 	accepted := func(token string) bool {
