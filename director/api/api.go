@@ -58,8 +58,9 @@ type Config struct {
 	// Audit records attempts; nil means that they are not recorded.
 	Audit Audit
 
-	Version string // of the director
-	Commit  string
+	Settings wire.Settings
+	Version  string // of the director
+	Commit   string
 	// Keys keeps requests with an Idempotency-Key; nil means that keys are not looked at.
 	Keys Keys
 	// Ready checks what the director needs to work, for /readyz; nil means that all is well always.

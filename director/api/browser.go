@@ -72,7 +72,7 @@ func (s *server) loginBrowser(
 		return nil, err
 	}
 	s.endOld(ctx, in.Cookie)
-	return &browserSession{SetCookie: sessionCookie(token, actor.Expires), Body: wire.MeOf(actor)}, nil
+	return &browserSession{SetCookie: sessionCookie(token, actor.Expires), Body: meOf(actor)}, nil
 }
 
 // endOld ends the session that the browser had before a new one.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -47,7 +49,13 @@ func (s *server) sessions(api huma.API) {
 	operation(s, api, huma.Operation{
 		OperationID: "me", Method: http.MethodGet, Path: "/me", Tags: tags, Summary: "Say who asks",
 	}, director.ActSelf, "", func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
-		return &body[wire.Me]{wire.MeOf(a)}, nil
+		return &body[wire.Me]{meOf(a)}, nil
+	})
+	operation(s, api, huma.Operation{
+		OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags,
+		Summary: "Get what the director's configuration says that clients go by",
+	}, director.ActSelf, "", func(context.Context, director.Actor, *empty) (*body[wire.Settings], error) {
+		return &body[wire.Settings]{s.Settings}, nil
 	})
 	operation(s, api, huma.Operation{
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
@@ -129,4 +137,19 @@ func (s *server) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[
 		return nil, err
 	}
 	return &body[wire.Readiness]{out}, nil
+}
+
+// meOf says who the actor is.
+func meOf(a director.Actor) wire.Me {
+	kinds := []string{kindPlan, kindUser}
+	for _, k := range model.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	can := []string{}
+	for _, action := range director.Actions() {
+		if slices.ContainsFunc(kinds, func(k string) bool { return auth.CanSome(a, action, k) }) {
+			can = append(can, string(action))
+		}
+	}
+	return wire.MeOf(a, can)
 }

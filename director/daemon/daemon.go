@@ -540,6 +540,10 @@ func (d *Daemon) startAPI(
 	}
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
+		Settings: wire.Settings{
+			Approval: d.cfg.Approval, NodeShells: d.cfg.NodeShells,
+			PlanLifeSeconds: int64(time.Duration(d.cfg.PlanLife) / time.Second),
+		},
 		Stopping: stopping,
 		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
 		Manual: manual.Built(), Console: console.Built(),

@@ -79,13 +79,17 @@ func (d *draft) create(machines []sized) {
 			effects:  []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
 		}, []string{control, prepared[m.Name]}, group{}))
 	}
-	ready := d.add(plan.Step{
-		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
-		Needs: unique(joined), Params: encode(cluster),
-		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 45 * time.Second,
-	})
+	ready := d.allReady(cluster, 45*time.Second, joined)
 	d.register(ready)
 	d.record(cluster, ready, d.verify(unique(joined)...)) // the check waits for the nodes as well
+}
+
+// allReady waits until the nodes of the cluster are ready.
+func (d *draft) allReady(cluster step.ClusterParams, estimate time.Duration, needs []string) string {
+	return d.add(plan.Step{
+		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
+		Needs: unique(needs), Params: encode(cluster), Attempts: 3, Timeout: 15 * time.Minute, Estimate: estimate,
+	})
 }
 
 func (d *draft) makeNetwork() string {

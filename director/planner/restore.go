@@ -184,12 +184,8 @@ func (d *draft) restored(masters, all []sized, last string) string {
 			nodes = append(nodes, m)
 		}
 	}
-	waited := d.add(plan.Step{
-		ID: step.KubeReady + "/" + d.Cluster, Kind: step.KubeReady, Title: "Wait until all nodes are ready",
-		Needs: append(ready, last), Params: encode(d.w.clusterParams(d.w.endpoint(masters), nodes)),
-		Attempts: 3, Timeout: 15 * time.Minute, Estimate: 20 * time.Second,
-	})
-	return d.verify(waited)
+	cluster := d.w.clusterParams(d.w.endpoint(masters), nodes)
+	return d.verify(d.allReady(cluster, 20*time.Second, append(ready, last)))
 }
 
 // newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop

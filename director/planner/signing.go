@@ -45,7 +45,9 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 		effects: []plan.Effect{{Verb: "read", Object: "api", Name: name, Detail: "who may have tokens of which key"}},
 	}, needs, group{})}
 	needs = []string{d.signingKey(step.SigningDrop, "Forget the former key", "", needs)}
-	d.giveSigningKeys("refuse", "Have %s refuse tokens of the former key", masters, needs)
+	needs = d.giveSigningKeys("refuse", "Have %s refuse tokens of the former key", masters, needs)
+	up := slices.DeleteFunc(slices.Clone(all), func(m sized) bool { return !w.up(m.Name) })
+	d.allReady(w.clusterParams(w.endpoint(masters), up), 20*time.Second, needs)
 	d.warn("kubelets renew the tokens of pods, mostly within the hour, and the plan waits for it; pods that start " +
 		"after the change need no wait")
 	d.warn("tokens that were asked for by hand (kubectl create token) end with the former key, and the director " +

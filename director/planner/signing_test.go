@@ -38,6 +38,7 @@ func TestServiceAccountKeyIsRotated(t *testing.T) {
 		each("sign")
 		want = append(want, "service_account_tokens/demo", "signing.key/drop")
 		each("refuse")
+		want = append(want, "kube.ready/demo")
 		if got := ids(t, c, err); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -94,6 +94,14 @@ type Me struct {
 	Scope              string    `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends. A browser's session ends later if it is used."`
 	Grants             []Granted `json:"grants" doc:"What the user may do beyond the role."`
+	Can                []string  `json:"can" nullable:"false" doc:"The actions that the token may do on something, by role or grant. The reference of permissions has them."`
+}
+
+// Settings are what the director's configuration says that clients go by.
+type Settings struct {
+	Approval        string `json:"approval" enum:"none,any,other" doc:"Who agrees to plans that destroy something."`
+	PlanLifeSeconds int64  `json:"plan_life_seconds" doc:"How long a plan can be started after it was made."`
+	NodeShells      int    `json:"node_shells" doc:"Shells on nodes that may be open at once; 0 for none."`
 }
 
 // Granted is a role in a project or on a cluster; on the whole director with neither.
@@ -103,15 +111,15 @@ type Granted struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// MeOf says who the actor is.
-func MeOf(a director.Actor) Me {
+// MeOf says who the actor is, and what it can do.
+func MeOf(a director.Actor, can []string) Me {
 	grants := make([]Granted, len(a.Grants))
 	for i, g := range a.Grants {
 		grants[i] = Granted{Role: string(g.Role), Project: g.Project, Cluster: g.Cluster}
 	}
 	return Me{
-		Grants: grants,
-		User:   a.User, Role: string(a.Role), MustChangePassword: a.MustChange, Kind: string(a.Kind),
+		Grants: grants, Can: can,
+		User: a.User, Role: string(a.Role), MustChangePassword: a.MustChange, Kind: string(a.Kind),
 		Scope: string(a.Scope), ExpiresAt: a.Expires.UTC(),
 	}
 }

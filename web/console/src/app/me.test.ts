@@ -9,6 +9,7 @@ const me = (role: string, more: Partial<Me> = {}): Me => ({
   must_change_password: false,
   expires_at: '',
   grants: [],
+  can: [],
   ...more,
 })
 

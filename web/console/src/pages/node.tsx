@@ -2,7 +2,7 @@ import { Card, CardBody, CardTitle } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { Link, useParams } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
-import { acts, edits, sees, useMe } from '../app/me'
+import { acts, sees, useMe } from '../app/me'
 import { verbOf, verbs, type Node } from '../nodes/nodes'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
@@ -29,6 +29,7 @@ export default function NodePage() {
   const me = useMe()
   const asked = api.useQuery('get', '/clusters/{name}/nodes', { params: { path: { name } } })
   const cluster = api.useQuery('get', '/clusters/{name}', { params: { path: { name } } })
+  const settings = api.useQuery('get', '/settings', {})
   const mayAct = cluster.data !== undefined && acts(me, cluster.data)
   const seen = list(asked.data?.items).find((n) => n.name === node)
   return (
@@ -66,7 +67,7 @@ export default function NodePage() {
                     <Link to={`/clusters/${name}/nodes/${node}/console`}>What its VM has printed on its console</Link>
                   </li>
                 )}
-                {edits(me) && (
+                {me.can.includes('secrets') && settings.data !== undefined && settings.data.node_shells > 0 && (
                   <li>
                     <Link to={`/clusters/${name}/nodes/${node}/shell`}>A shell on the node</Link>
                   </li>
