@@ -51,12 +51,7 @@ func (s *server) sessions(api huma.API) {
 	}, director.ActSelf, "", func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
 		return &body[wire.Me]{meOf(a)}, nil
 	})
-	operation(s, api, huma.Operation{
-		OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags,
-		Summary: "Get what the director's configuration says that clients go by",
-	}, director.ActSelf, "", func(context.Context, director.Actor, *empty) (*body[wire.Settings], error) {
-		return &body[wire.Settings]{s.Settings}, nil
-	})
+	s.settings(api, tags)
 	operation(s, api, huma.Operation{
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
 		Summary:     "Change the own password",
@@ -137,6 +132,15 @@ func (s *server) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[
 		return nil, err
 	}
 	return &body[wire.Readiness]{out}, nil
+}
+
+func (s *server) settings(api huma.API, tags []string) {
+	operation(s, api, huma.Operation{
+		OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags,
+		Summary: "Get what the director's configuration says that clients go by",
+	}, director.ActSelf, "", func(context.Context, director.Actor, *empty) (*body[wire.Settings], error) {
+		return &body[wire.Settings]{s.Settings}, nil
+	})
 }
 
 // meOf says who the actor is.

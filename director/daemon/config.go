@@ -23,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Config is the director's configuration file. Secrets are never in it, only paths of files that hold them.
@@ -328,4 +329,12 @@ func causesProblems(err error) []director.Field {
 		out[i] = director.Field{Path: "causesFile: " + f.Path, Msg: f.Msg, Hint: f.Hint}
 	}
 	return out
+}
+
+// settings are what clients of the API go by.
+func (c Config) settings() wire.Settings {
+	return wire.Settings{
+		Approval: c.Approval, NodeShells: c.NodeShells,
+		PlanLifeSeconds: int64(time.Duration(c.PlanLife) / time.Second),
+	}
 }

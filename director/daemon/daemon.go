@@ -56,7 +56,6 @@ import (
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/seal"
-	"github.com/director-kaas/kaas/director/shell"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -236,8 +235,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files,
 		bundles: bundles, types: hands.providers,
 		host: host, inventory: d.inventoryOf(db, env, server),
-		backups: d.backups,
-		logsOf:  logsOf, peers: d.peers.ask, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
+		backups: d.backups, room: health{d}.room,
+		logsOf: logsOf, peers: d.peers.ask, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
 			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
 			Version: build.Version,
@@ -508,11 +507,9 @@ func (d *Daemon) ports(
 		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns, Hooks: d.hooks,
 		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
-		Issuer:  d.issuer,
-		Consuls: d.discovery,
-		Shells: shell.New(shell.Config{
-			Store: s.db, Dial: dialer(h, s.env), Most: d.cfg.NodeShells, Now: time.Now, Log: d.log,
-		}),
+		Issuer:       d.issuer,
+		Consuls:      d.discovery,
+		Shells:       d.shells(s, h),
 		Certificates: s.inventory,
 		Scopes:       s.db,
 		Access:       access.New(s.db, s.planning, s.env, time.Now),
@@ -540,10 +537,7 @@ func (d *Daemon) startAPI(
 	}
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
-		Settings: wire.Settings{
-			Approval: d.cfg.Approval, NodeShells: d.cfg.NodeShells,
-			PlanLifeSeconds: int64(time.Duration(d.cfg.PlanLife) / time.Second),
-		},
+		Settings: d.cfg.settings(),
 		Stopping: stopping,
 		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
 		Manual: manual.Built(), Console: console.Built(),

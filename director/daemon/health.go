@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -82,6 +84,18 @@ func (d health) checkDisk() error {
 			WithHint("make it larger, or prune logs and images")
 	}
 	return nil
+}
+
+// room refuses plans while the data disk is nearly full: a plan that stops half way for want of space is worse than one
+// that does not begin.
+func (d health) room() error {
+	err := d.checkDisk()
+	if full, ok := errors.AsType[*director.Error](err); ok && full.Kind == director.KindExhausted {
+		full.Op, full.Msg = "daemon.room", "no plan is made or started: "+full.Msg+", and needs "+
+			strconv.Itoa(leastFree>>20)
+		return full
+	}
+	return nil // a disk that cannot be looked at is no reason
 }
 
 // checkRegistry looks whether the registry takes connections. What it holds is for its own tests.

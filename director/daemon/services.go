@@ -51,6 +51,7 @@ type parts struct {
 	audit     *audit.Service
 	backups   *backups.Service
 	inventory *certificates.Inventory
+	room      func() error // for another plan
 }
 
 // services are what can be asked of the director.
@@ -85,7 +86,7 @@ func newServices(p parts) services {
 		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
 		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
-		Certificates: p.inventory, Backups: p.backups,
+		Certificates: p.inventory, Backups: p.backups, Room: p.room,
 	})
 	conf := nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),

@@ -34,6 +34,13 @@ type hands struct {
 	transfer  steps.Transfer                             // nil for the real one
 }
 
+// shells opens shells on nodes.
+func (d *Daemon) shells(s services, h hands) *shell.Service {
+	return shell.New(shell.Config{
+		Store: s.db, Dial: dialer(h, s.env), Most: d.cfg.NodeShells, Now: time.Now, Log: d.log,
+	})
+}
+
 // dialer returns what starts shells on nodes.
 func dialer(h hands, env steps.Env) shell.Dial {
 	if h.simulates() {

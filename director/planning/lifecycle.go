@@ -58,6 +58,9 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 	if err := sameHash(p, hash); err != nil {
 		return err
 	}
+	if err := s.room(); err != nil {
+		return err
+	}
 	if err := p.Readable(); err != nil {
 		return err
 	}

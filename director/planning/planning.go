@@ -77,6 +77,8 @@ type Config struct {
 	Confine       confine.Rules // what documents may name
 	Certificates  Certificates  // what is known of them; nothing if nil
 	Backups       Backups       // of clusters; none if nil
+	// Room says why the director has no room for another plan; nil for one that always has.
+	Room func() error
 }
 
 // Service makes plans and moves them. It is safe for concurrent use.
@@ -90,6 +92,14 @@ func New(c Config) *Service {
 	return &Service{Config: c, sums: &checksums{known: map[fileKey]string{}}}
 }
 
+// room refuses what would add to a full disk. What runs already waits for space by itself, and everything can be read.
+func (s *Service) room() error {
+	if s.Room == nil {
+		return nil
+	}
+	return s.Room()
+}
+
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the
 // cluster that never ran are discarded.
 func (s *Service) MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error) {
@@ -100,6 +110,9 @@ func (s *Service) MakePlan(ctx context.Context, actor, cluster string, r plan.Re
 func (s *Service) MakePlanWith(
 	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
 ) (plan.View, error) {
+	if err := s.room(); err != nil {
+		return plan.View{}, err
+	}
 	if err := s.lookAtCertificates(ctx, cluster, r); err != nil {
 		return plan.View{}, err
 	}
