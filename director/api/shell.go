@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -74,6 +75,11 @@ const mostKeys = 64 << 10
 func (s *clusterRoutes) openShell(_ context.Context, a director.Actor, in *shellInput) (*anyOf, error) {
 	return &anyOf{Body: func(hctx huma.Context) {
 		g := humagin.Unwrap(hctx)
+		if !strings.EqualFold(g.GetHeader("Upgrade"), "websocket") {
+			s.abort(g, director.Errorf(director.KindInvalid, "api.shell", "a shell needs a WebSocket").
+				WithHint("open it in the console, or ask with the header Upgrade: websocket"))
+			return
+		}
 		// A page of another site may not open one with the cookie of a person: Accept refuses another Origin.
 		conn, err := websocket.Accept(g.Writer, g.Request, nil)
 		if err != nil {
