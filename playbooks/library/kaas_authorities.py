@@ -100,21 +100,18 @@ did:
 """
 
 import base64
-import binascii
 import calendar
 import json
 import os
 import re
 import stat
-import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, clean, existing, run, wait_for, write_atomically
+from ansible.module_utils.kaas_pem import BLOCK, OwnServer, pem_of, signed_by, some, text_of
 
-BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 TRUSTED = re.compile(r"^(\s*certificate-authority-data:\s*)(\S+)[ \t]*$", re.MULTILINE)
-EMBEDDED = re.compile(r"^\s*client-certificate-data:\s*(\S+)\s*$", re.MULTILINE)
 CREDENTIAL = re.compile(r"X509SHA256=([0-9a-f]{64})")
 # The files of each authority, and the certificates that it signs: of the kubelet those under kubelet:.
 FILES = {"cluster": "pki/ca", "etcd": "pki/etcd/ca", "front-proxy": "pki/front-proxy-ca"}
@@ -126,17 +123,7 @@ LEAVES = {
 }
 # Clients that the director itself makes for minutes, with the authority that it has then.
 OWN = "director"
-SHOWN = 10  # how many names a message has
 PAUSE = 2.0
-
-
-def text_of(path):
-    """Return a file's text, empty when there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
 
 
 def blocks(text):
@@ -149,16 +136,12 @@ def seconds(stamp):
     return calendar.timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
-def some(names):
-    """Return the names for a message."""
-    return ", ".join(sorted(names)[:SHOWN]) + (" and %d more" % (len(names) - SHOWN) if len(names) > SHOWN else "")
-
-
 class Authorities:
     """The authorities as one node has them."""
 
     def __init__(self, args, check):
         self.args, self.check, self.did = args, check, []
+        self.server = OwnServer(args["kubectl"], self.path("admin.conf"), args["server"])
 
     def path(self, name):
         """Return a path of Kubernetes, or of the kubelet's certificates."""
@@ -175,30 +158,10 @@ class Authorities:
         if not self.check:
             write_atomically(self.path(name), content.encode("utf-8"), mode)
 
-    def signed(self, leaf, authorities):
-        """Say whether one of the authorities signed the certificate, whatever its dates."""
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
-            file.write("\n".join(authorities) + "\n")
-            file.flush()
-            rc, _, _ = run([self.args["openssl"], "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile", file.name],
-                           stdin=leaf, timeout=60)
-        return rc == 0
-
-    def leaf(self, name):
-        """Return the certificate of a file or of a kubeconfig, empty when there is none."""
-        text = text_of(self.path(name))
-        if name.endswith(".conf"):
-            found = EMBEDDED.search(text)
-            try:
-                text = base64.b64decode(found.group(1)).decode("utf-8", "replace") if found else ""
-            except binascii.Error:
-                text = ""
-        found = BLOCK.search(text)
-        return found.group(0) if found else ""
-
     def strangers(self, purpose, authorities):
         """Return the certificates in use on the node that none of the authorities signed."""
-        return [name for name in LEAVES[purpose] if self.leaf(name) and not self.signed(self.leaf(name), authorities)]
+        found = [(name, pem_of(self.path(name))) for name in LEAVES[purpose]]
+        return [name for name, pem in found if pem and not signed_by(self.args["openssl"], "\n".join(authorities) + "\n", pem)]
 
     # actions
 
@@ -253,32 +216,23 @@ class Authorities:
         if rc != 0:
             raise Failure("the kubelet does not restart: %s" % clean(err or out, 500), "Look at `journalctl -u kubelet` on the node")
 
-    def ask(self, *argv, stdin=None):
-        """Ask this master's own API server, and fail if it does not answer."""
-        rc, out, err = run([self.args["kubectl"], "--kubeconfig=" + self.path("admin.conf"), "--server=" + self.args["server"],
-                            "--request-timeout=30s", *argv], stdin=stdin, timeout=120)
-        if rc != 0:
-            raise Failure("the API server at %s does not answer: %s" % (self.args["server"], clean(err, 300) or "no answer"),
-                          "Look at `crictl ps -a` on the master")
-        return out
-
     def publish(self):
         """Give pods and nodes to come what the nodes trust."""
         bundle = text_of(self.path("pki/ca.crt"))
-        info = json.loads(self.ask("get", "configmap", "cluster-info", "--namespace=kube-public", "--output=json"))["data"].get("kubeconfig", "")
+        info = json.loads(self.server.answer("get", "configmap", "cluster-info", "--namespace=kube-public", "--output=json"))["data"].get("kubeconfig", "")
         data = base64.b64encode(bundle.encode("utf-8")).decode("ascii")
         wanted = TRUSTED.sub(lambda match: match.group(1) + data, info)
         if wanted != info:
             self.did.append("cluster-info")
             if not self.check:
-                self.ask("patch", "configmap", "cluster-info", "--namespace=kube-public", "--type=merge", "--patch-file=/dev/stdin",
+                self.server.answer("patch", "configmap", "cluster-info", "--namespace=kube-public", "--type=merge", "--patch-file=/dev/stdin",
                          stdin=json.dumps({"data": {"kubeconfig": wanted}}))
         if self.check:
             return
         behind, since = [], [0.0]
 
         def current():
-            maps = json.loads(self.ask("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name=kube-root-ca.crt",
+            maps = json.loads(self.server.answer("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name=kube-root-ca.crt",
                                        "--show-managed-fields=true", "--output=json"))["items"]
             behind[:] = [item["metadata"]["namespace"] for item in maps if blocks(item["data"].get("ca.crt", "")) != blocks(bundle)]
             since[:] = [max([seconds(field["time"]) for item in maps if item["metadata"]["namespace"] == "kube-system"
@@ -292,7 +246,7 @@ class Authorities:
 
     def pods(self):
         """Return the pods of kube-system that something makes again."""
-        items = json.loads(self.ask("get", "pods", "--namespace=kube-system", "--output=json"))["items"]
+        items = json.loads(self.server.answer("get", "pods", "--namespace=kube-system", "--output=json"))["items"]
         return [pod for pod in items if any(owner["kind"] in ("DaemonSet", "ReplicaSet") for owner in pod["metadata"].get("ownerReferences") or [])
                 and pod["status"].get("phase") == "Running"]
 
@@ -301,14 +255,14 @@ class Authorities:
         old = [pod["metadata"] for pod in self.pods() if seconds(pod["metadata"]["creationTimestamp"]) <= since]
         for pod in sorted(old, key=lambda item: item["name"]):
             self.did.append(pod["name"])
-            self.ask("delete", "pod", pod["name"], "--namespace=kube-system", "--wait=true", "--timeout=100s")
+            self.server.answer("delete", "pod", pod["name"], "--namespace=kube-system", "--wait=true", "--timeout=100s")
             if not wait_for(self.ready, self.args["timeout"], pause=PAUSE):
                 raise Failure("the pods of kube-system are not ready within %d s after %s was replaced" % (self.args["timeout"], pod["name"]),
                               "Look at `kubectl -n kube-system get pods`, and run again")
 
     def ready(self):
         """Say whether every daemon set and deployment of kube-system has all its pods."""
-        for item in json.loads(self.ask("get", "daemonsets,deployments", "--namespace=kube-system", "--output=json"))["items"]:
+        for item in json.loads(self.server.answer("get", "daemonsets,deployments", "--namespace=kube-system", "--output=json"))["items"]:
             status = item["status"]
             wanted = status.get("desiredNumberScheduled", 0) if item["kind"] == "DaemonSet" else item["spec"].get("replicas", 1)
             ready = status.get("numberReady", 0) if item["kind"] == "DaemonSet" else status.get("readyReplicas", 0)

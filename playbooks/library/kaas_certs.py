@@ -131,8 +131,6 @@ clock:
   returned: read, clock
 """
 
-import base64
-import binascii
 import json
 import os
 import re
@@ -145,6 +143,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, api_ready, clean, existing, kubeadm_says, locked, run, wait_for, write_atomically
+from ansible.module_utils.kaas_pem import BLOCK, pem_of, signed_by, text_of
 
 # What kubeadm renews: its name for it, the file, the static pod that uses it.
 KUBEADM = [
@@ -170,33 +169,9 @@ READS = {
 AUTHORITIES = {"etcd": "pki/etcd/ca.crt", "front-proxy-client": "pki/front-proxy-ca.crt"}
 # Where components serve, and with which file.
 SERVED = {"etcd": (2379, "pki/etcd/server.crt"), "kube-apiserver": (6443, "pki/apiserver.crt")}
-BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
-EMBEDDED = re.compile(r"^\s*client-certificate-data:\s*(\S+)\s*$", re.MULTILINE)
 USAGE = {"client": "clientAuth", "server": "serverAuth"}
 PAUSE = 1.0
 SLACK = 60  # seconds by which an end may miss its authority's
-
-
-def text_of(path):
-    """Return a file's text, empty when there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-
-
-def pem_of(path):
-    """Return the first certificate of a file or of a kubeconfig in PEM, empty when there is none."""
-    text = text_of(path)
-    if path.endswith(".conf"):
-        found = EMBEDDED.search(text)
-        try:
-            text = base64.b64decode(found.group(1)).decode("utf-8", "replace") if found else ""
-        except binascii.Error:
-            text = ""
-    found = BLOCK.search(text)
-    return found.group(0) if found else ""
 
 
 class Certs:
@@ -233,20 +208,12 @@ class Certs:
         if not pem:
             return False
         last = pem_of(self.path(authority))
-        if last and not self.signed_by(last, pem):
+        if last and not signed_by(self.args["openssl"], last, pem):
             return True
         ends = self.about(pem)["ends"]
         if ends >= self.args["before"]:
             return False
         return not last or ends + SLACK < self.about(last)["ends"]
-
-    def signed_by(self, authority, pem):
-        """Say whether the authority signed the certificate, whatever its dates."""
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
-            file.write(authority)
-            file.flush()
-            argv = [self.args["openssl"], "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile", file.name]
-            return run(argv, stdin=pem, timeout=60)[0] == 0
 
     # actions
 

@@ -82,13 +82,13 @@ import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, clean, run, wait_for, write_atomically
+from ansible.module_utils.kaas import Failure, run, wait_for, write_atomically
+from ansible.module_utils.kaas_pem import OwnServer, some, text_of
 
 BLOCK = re.compile(r"-----BEGIN PUBLIC KEY-----(.+?)-----END PUBLIC KEY-----", re.DOTALL)
 STALE = re.compile(r"^serviceaccount_stale_tokens_total(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 DAY = 86400  # kubelets renew a token at 80 % of its life, and at the latest after a day
 TOKEN = 3600  # seconds that the token of a pod is good for unless it says otherwise
-SHOWN = 10  # how many names a message has
 PAUSE = 2.0
 
 
@@ -107,16 +107,12 @@ def signer(token):
         return ""
 
 
-def some(names):
-    """Return the names for a message."""
-    return ", ".join(sorted(names)[:SHOWN]) + (" and %d more" % (len(names) - SHOWN) if len(names) > SHOWN else "")
-
-
 class Tokens:
     """The service account tokens as one master sees them."""
 
     def __init__(self, args, check):
         self.args, self.check, self.did = args, check, []
+        self.server = OwnServer(args["kubectl"], os.path.join(args["kubernetes_dir"], "admin.conf"), args["server"])
 
     def file(self, name):
         """Return the path of a key."""
@@ -124,24 +120,7 @@ class Tokens:
 
     def read(self, name):
         """Return a file's text, empty when there is none."""
-        try:
-            with open(self.file(name), encoding="utf-8") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
-
-    def ask(self, *argv):
-        """Ask this master's own API server."""
-        rc, out, err = run([self.args["kubectl"], "--kubeconfig=" + os.path.join(self.args["kubernetes_dir"], "admin.conf"),
-                            "--server=" + self.args["server"], "--request-timeout=30s", *argv], timeout=60)
-        return (out, "") if rc == 0 else ("", clean(err, 300) or "no answer")
-
-    def answer(self, *argv):
-        """Ask this master's own API server, and fail if it does not answer."""
-        out, err = self.ask(*argv)
-        if err:
-            raise Failure("the API server at %s does not answer: %s" % (self.args["server"], err), "Look at `crictl ps -a` on the master")
-        return out
+        return text_of(self.file(name))
 
     # actions
 
@@ -171,7 +150,7 @@ class Tokens:
         wanted, seen = ids(self.read("sa.pub")), []
 
         def look():
-            out, err = self.ask("get", "--raw", "/openid/v1/jwks")
+            out, err = self.server.ask("get", "--raw", "/openid/v1/jwks")
             if err:
                 seen[:] = [err]
                 return False
@@ -179,7 +158,7 @@ class Tokens:
             if sorted(published) != sorted(wanted):
                 seen[:] = ["it accepts the tokens of %d other keys" % len(set(published) ^ set(wanted))]
                 return False
-            out, err = self.ask("create", "token", "default", "--namespace=kube-system")
+            out, err = self.server.ask("create", "token", "default", "--namespace=kube-system")
             seen[:] = [err or "it signs with another key"]
             return signer(out) == wanted[0]
         if not wait_for(look, self.args["timeout"], pause=PAUSE):
@@ -207,7 +186,7 @@ class Tokens:
 
     def kept(self, present):
         """Return the Secrets whose tokens another key has signed."""
-        secrets = json.loads(self.answer("get", "secrets", "--all-namespaces", "--field-selector=type=kubernetes.io/service-account-token",
+        secrets = json.loads(self.server.answer("get", "secrets", "--all-namespaces", "--field-selector=type=kubernetes.io/service-account-token",
                                          "--output=json"))["items"]
         kept = []
         for item in secrets:
@@ -222,7 +201,7 @@ class Tokens:
     def young(self, since, now):
         """Return the pods whose tokens may be older than the key, and when the last is renewed."""
         young, until = [], 0.0
-        for pod in json.loads(self.answer("get", "pods", "--all-namespaces", "--output=json"))["items"]:
+        for pod in json.loads(self.server.answer("get", "pods", "--all-namespaces", "--output=json"))["items"]:
             lives = [source["serviceAccountToken"].get("expirationSeconds") or TOKEN
                      for volume in pod["spec"].get("volumes") or [] for source in (volume.get("projected") or {}).get("sources") or []
                      if source.get("serviceAccountToken")]
@@ -237,7 +216,7 @@ class Tokens:
 
     def stale(self):
         """Return how many tokens this API server has taken that should have been renewed."""
-        return sum(float(count) for count in STALE.findall(self.answer("get", "--raw", "/metrics")))
+        return sum(float(count) for count in STALE.findall(self.server.answer("get", "--raw", "/metrics")))
 
 
 def main():

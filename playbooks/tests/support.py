@@ -25,6 +25,7 @@ def load(path, name):
 
 sys.dont_write_bytecode = True
 kaas = load("module_utils/kaas.py", "ansible.module_utils.kaas")
+load("module_utils/kaas_pem.py", "ansible.module_utils.kaas_pem")
 load("module_utils/kaas_nodes.py", "ansible.module_utils.kaas_nodes")
 load("module_utils/kaas_contents.py", "ansible.module_utils.kaas_contents")
 
