@@ -23,25 +23,24 @@ func AuthorityNames() []AuthorityName {
 	return []AuthorityName{AuthorityCluster, AuthorityEtcd, AuthorityFrontProxy}
 }
 
-// NamedCA is an authority with its name among those that a cluster had for one purpose. A name is never used again.
+// NamedCA is an authority with its name among those that a cluster had for one purpose.
 type NamedCA struct {
 	Name string
 	Pair Pair
 }
 
-// Authority are the authorities of one cluster for one purpose. The methods change nothing if what they are to do is
-// done, so a step that was cut off can be run again.
-type Authority struct {
-	CAs    []NamedCA // the first signs; certificates of each are accepted
-	Former []string  // names of those whose certificates are refused
-}
+// KeyName implements Named.
+func (c NamedCA) KeyName() string { return c.Name }
+
+// Authority are the authorities of one cluster for one purpose. Certificates of each are accepted.
+type Authority struct{ Ring[NamedCA] }
 
 // Authorities are those of a cluster that were changed, or are being changed.
 type Authorities map[AuthorityName]Authority
 
 // Authority returns the authorities of the cluster for the purpose if they were never changed.
 func (p ClusterPKI) Authority(which AuthorityName) Authority {
-	return Authority{CAs: []NamedCA{{firstKey, *p.pair(which)}}}
+	return Authority{Ring[NamedCA]{Keys: []NamedCA{{firstKey, *p.pair(which)}}}}
 }
 
 func (p *ClusterPKI) pair(which AuthorityName) *Pair {
@@ -65,53 +64,22 @@ func (p ClusterPKI) With(changed Authorities) ClusterPKI {
 
 func (a Authority) pair() Pair {
 	var bundle strings.Builder
-	for _, one := range a.CAs {
+	for _, one := range a.Keys {
 		bundle.WriteString(strings.TrimSpace(one.Pair.Cert) + "\n")
 	}
-	return Pair{Cert: bundle.String(), Key: a.CAs[0].Pair.Key}
+	return Pair{Cert: bundle.String(), Key: a.Keys[0].Pair.Key}
 }
 
 // Add makes an authority of the name that is trusted and signs nothing yet. The subject tells it from those before.
 func (a *Authority) Add(subject, name string) error {
-	if slices.ContainsFunc(a.CAs, authority(name)) {
+	if a.Has(name) {
 		return nil
 	}
 	pair, err := NewCA(subject + " " + name)
-	if err != nil {
-		return err
+	if err == nil {
+		a.Ring.Add(NamedCA{name, pair})
 	}
-	a.CAs = append(slices.Clone(a.CAs), NamedCA{name, pair})
-	return nil
-}
-
-// Use has the authority of the name sign. It reports whether there is one.
-func (a *Authority) Use(name string) bool {
-	i := slices.IndexFunc(a.CAs, authority(name))
-	if i < 0 {
-		return false
-	}
-	a.CAs = slices.Concat(a.CAs[i:i+1], a.CAs[:i], a.CAs[i+1:])
-	return true
-}
-
-// Drop forgets all authorities but the one that signs.
-func (a *Authority) Drop() {
-	for _, one := range a.CAs[1:] {
-		a.Former = append(slices.Clone(a.Former), one.Name)
-	}
-	a.CAs = a.CAs[:1:1]
-}
-
-// Names returns the names of the authorities, the one that signs first.
-func (a Authority) Names() (names []string) {
-	for _, one := range a.CAs {
-		names = append(names, one.Name)
-	}
-	return names
-}
-
-func authority(name string) func(NamedCA) bool {
-	return func(c NamedCA) bool { return c.Name == name }
+	return err
 }
 
 // authorityWire is how an Authority looks inside its seal.
@@ -131,7 +99,7 @@ func (a Authorities) Seal(s Sealer, owner, name string) ([]byte, error) {
 	w := map[AuthorityName]authorityWire{}
 	for which, one := range a {
 		entry := authorityWire{Former: one.Former}
-		for _, ca := range one.CAs {
+		for _, ca := range one.Keys {
 			entry.CAs = append(entry.CAs, caWire{ca.Name, ca.Pair.Cert, ca.Pair.Key.Reveal()})
 		}
 		w[which] = entry
@@ -162,9 +130,9 @@ func UnsealAuthorities(s Sealer, owner, name string, sealed []byte) (Authorities
 		if len(entry.CAs) == 0 || !slices.Contains(AuthorityNames(), which) {
 			return nil, unreadable
 		}
-		a := Authority{Former: entry.Former}
+		a := Authority{Ring[NamedCA]{Former: entry.Former}}
 		for _, ca := range entry.CAs {
-			a.CAs = append(a.CAs, NamedCA{ca.Name, Pair{Cert: ca.Cert, Key: director.Secret(ca.Key)}})
+			a.Keys = append(a.Keys, NamedCA{ca.Name, Pair{Cert: ca.Cert, Key: director.Secret(ca.Key)}})
 		}
 		all[which] = a
 	}

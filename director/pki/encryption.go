@@ -15,6 +15,9 @@ type EncryptionKey struct {
 	Secret director.Secret // 32 random bytes in base64
 }
 
+// KeyName implements Named.
+func (k EncryptionKey) KeyName() string { return k.Name }
+
 // EncryptionKeys are the keys of one cluster. The methods change nothing if what they are to do is done, so a step that
 // was cut off can be run again.
 type EncryptionKeys struct {
@@ -38,13 +41,9 @@ func (k *EncryptionKeys) Add(name string) {
 }
 
 // Use has the key of the name encrypt. It reports whether there is such a key.
-func (k *EncryptionKeys) Use(name string) bool {
-	i := slices.IndexFunc(k.Keys, named(name))
-	if i < 0 {
-		return false
-	}
-	k.Keys = slices.Concat(k.Keys[i:i+1], k.Keys[:i], k.Keys[i+1:])
-	return true
+func (k *EncryptionKeys) Use(name string) (ok bool) {
+	k.Keys, ok = first(k.Keys, name)
+	return ok
 }
 
 // Drop takes all keys but the one that encrypts from the cluster, and keeps them for older backups.
@@ -58,7 +57,7 @@ func (k *EncryptionKeys) Recall(name string) bool {
 	if k.has(name) {
 		return true
 	}
-	i := slices.IndexFunc(k.Former, named(name))
+	i := indexOf(k.Former, name)
 	if i < 0 {
 		return false
 	}
@@ -67,11 +66,7 @@ func (k *EncryptionKeys) Recall(name string) bool {
 	return true
 }
 
-func (k *EncryptionKeys) has(name string) bool { return slices.ContainsFunc(k.Keys, named(name)) }
-
-func named(name string) func(EncryptionKey) bool {
-	return func(k EncryptionKey) bool { return k.Name == name }
-}
+func (k *EncryptionKeys) has(name string) bool { return indexOf(k.Keys, name) >= 0 }
 
 func newEncryptionKey() director.Secret {
 	key := make([]byte, 32)

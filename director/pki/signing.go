@@ -5,7 +5,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
@@ -18,55 +17,29 @@ type SigningKey struct {
 	Public string
 }
 
-// SigningKeys are the keys of one cluster for service account tokens. The methods change nothing if what they are to do
-// is done, so a step that was cut off can be run again.
-type SigningKeys struct {
-	Keys   []SigningKey // the first signs; API servers accept the tokens of each
-	Former []string     // names of keys whose tokens are refused
-}
+// KeyName implements Named.
+func (k SigningKey) KeyName() string { return k.Name }
+
+// SigningKeys are the keys of one cluster for service account tokens. API servers accept the tokens of each.
+type SigningKeys struct{ Ring[SigningKey] }
 
 // SigningKeys returns the keys of a cluster whose key was never changed.
 func (p ClusterPKI) SigningKeys() SigningKeys {
-	return SigningKeys{Keys: []SigningKey{{firstKey, p.ServiceAccountKey, p.ServiceAccountPublic}}}
+	return SigningKeys{Ring[SigningKey]{
+		Keys: []SigningKey{{firstKey, p.ServiceAccountKey, p.ServiceAccountPublic}},
+	}}
 }
 
 // Add makes a key of the name whose tokens are accepted and that signs nothing yet.
 func (k *SigningKeys) Add(name string) error {
-	if slices.ContainsFunc(k.Keys, signer(name)) {
+	if k.Has(name) {
 		return nil
 	}
 	key, err := newSigningKey(name)
-	if err != nil {
-		return err
+	if err == nil {
+		k.Ring.Add(key)
 	}
-	k.Keys = append(slices.Clone(k.Keys), key)
-	return nil
-}
-
-// Use has the key of the name sign. It reports whether there is such a key.
-func (k *SigningKeys) Use(name string) bool {
-	i := slices.IndexFunc(k.Keys, signer(name))
-	if i < 0 {
-		return false
-	}
-	k.Keys = slices.Concat(k.Keys[i:i+1], k.Keys[:i], k.Keys[i+1:])
-	return true
-}
-
-// Drop forgets all keys but the one that signs.
-func (k *SigningKeys) Drop() {
-	for _, one := range k.Keys[1:] {
-		k.Former = append(slices.Clone(k.Former), one.Name)
-	}
-	k.Keys = k.Keys[:1:1]
-}
-
-// Names returns the names of the keys, the one that signs first.
-func (k SigningKeys) Names() (names []string) {
-	for _, one := range k.Keys {
-		names = append(names, one.Name)
-	}
-	return names
+	return err
 }
 
 // Vars returns the variables of the playbooks that carry the keys to the masters: the one that signs, and the public
@@ -77,10 +50,6 @@ func (k SigningKeys) Vars() map[string]string {
 		public.WriteString(one.Public)
 	}
 	return map[string]string{"pki_sa_key": k.Keys[0].Key.Reveal(), "pki_sa_pub": public.String()}
-}
-
-func signer(name string) func(SigningKey) bool {
-	return func(k SigningKey) bool { return k.Name == name }
 }
 
 func newSigningKey(name string) (SigningKey, error) {
@@ -141,7 +110,7 @@ func UnsealSigningKeys(s Sealer, owner, name string, sealed []byte) (SigningKeys
 			director.KindInternal, "pki.unseal", "the stored service account keys of the cluster cannot be read",
 		)
 	}
-	k := SigningKeys{Former: w.Former}
+	k := SigningKeys{Ring[SigningKey]{Former: w.Former}}
 	for _, one := range w.Keys {
 		k.Keys = append(k.Keys, SigningKey{one.Name, director.Secret(one.Key), one.Public})
 	}

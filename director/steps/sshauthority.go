@@ -3,7 +3,6 @@ package steps
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
@@ -17,20 +16,16 @@ import (
 // SecretSSHAuthority.
 const secretSSHAuthorities = "ssh-user-cas"
 
-// sshAuthorities are the SSH authorities of one cluster. A name is never used again.
-type sshAuthorities struct {
-	Keys   []namedSSHAuthority `json:"keys"` // the first signs; nodes trust all
-	Former []string            `json:"former,omitempty"`
-}
+// sshAuthorities are the SSH authorities of one cluster. Nodes trust all.
+type sshAuthorities struct{ pki.Ring[namedSSHAuthority] }
 
 type namedSSHAuthority struct {
 	Name string `json:"name"`
 	storedKey
 }
 
-func (s sshAuthorities) index(name string) int {
-	return slices.IndexFunc(s.Keys, func(k namedSSHAuthority) bool { return k.Name == name })
-}
+// KeyName implements pki.Named.
+func (k namedSSHAuthority) KeyName() string { return k.Name }
 
 // first is the authority that signs.
 func (s sshAuthorities) first() pki.SSHAuthority {
@@ -54,7 +49,9 @@ func (a SSHAccess) authorities(ctx context.Context, uid string) (sshAuthorities,
 	}
 	if plain == nil {
 		key, err := a.keys().ensure(ctx, uid, SecretSSHAuthority)
-		return sshAuthorities{Keys: []namedSSHAuthority{{"key1", stored(key)}}}, err
+		return sshAuthorities{pki.Ring[namedSSHAuthority]{
+			Keys: []namedSSHAuthority{{"key1", stored(key)}},
+		}}, err
 	}
 	var s sshAuthorities
 	if json.Unmarshal(plain, &s) != nil || len(s.Keys) == 0 {
@@ -74,10 +71,7 @@ func stored(key cloudinit.HostKey) storedKey {
 // it had.
 func (e Env) SSHAuthorities(ctx context.Context, uid string) (keys, former []string, err error) {
 	s, err := e.SSH().authorities(ctx, uid)
-	for _, k := range s.Keys {
-		keys = append(keys, k.Name)
-	}
-	return keys, s.Former, err
+	return s.Names(), s.Former, err
 }
 
 // changeSSHAuthority changes the SSH authorities that the director gives to nodes, and the one that it logs in by.
@@ -87,25 +81,21 @@ func (e Env) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.SigningP
 	if err != nil {
 		return err
 	}
-	i := s.index(p.Key)
-	switch {
-	case p.Do == step.SigningAdd && i < 0:
+	switch p.Do {
+	case step.SigningAdd:
 		key, err := cloudinit.NewHostKey()
 		if err != nil {
 			return err
 		}
-		s.Keys = append(s.Keys, namedSSHAuthority{p.Key, stored(key)})
-	case p.Do == step.SigningUse && i < 0:
-		return plan.Abort(director.Errorf(
-			director.KindConflict, step.SSHAuthority, "cluster %s has no SSH authority %s", p.Cluster, p.Key,
-		).WithHint("plan again"))
-	case p.Do == step.SigningUse:
-		s.Keys = slices.Concat(s.Keys[i:i+1], s.Keys[:i], s.Keys[i+1:])
-	case p.Do == step.SigningDrop:
-		for _, k := range s.Keys[1:] {
-			s.Former = append(s.Former, k.Name)
+		s.Add(namedSSHAuthority{p.Key, stored(key)})
+	case step.SigningUse:
+		if !s.Use(p.Key) {
+			return plan.Abort(director.Errorf(
+				director.KindConflict, step.SSHAuthority, "cluster %s has no SSH authority %s", p.Cluster, p.Key,
+			).WithHint("plan again"))
 		}
-		s.Keys = s.Keys[:1]
+	case step.SigningDrop:
+		s.Drop()
 	}
 	plain, err := json.Marshal(s)
 	if err != nil {
