@@ -39,9 +39,6 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 	d := w.draft(r.Operation)
 	d.Request = r
 	var needs []string
-	if len(w.Cluster.Cluster.Backup.Targets) > 0 {
-		needs = []string{d.backup("before "+string(r.Operation), nil)}
-	}
 	a := authorityRotation{draft: d, which: which, masters: masters}
 	if which == "cluster" {
 		a.workers = d.reachableWorkers()
@@ -69,11 +66,8 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 // oneAuthority refuses what must not meet the rotation of an authority: an upgrade, and the rotation of another one.
 func (w World) oneAuthority(op, which string) error {
 	name := w.Cluster.Metadata.Name
-	if runs, wants := w.Behind(); runs != "" {
-		return conflict(
-			op, fmt.Sprintf("cluster %s runs %s and its document wants %s", name, runs, wants),
-			"finish the upgrade first: directorctl plan "+name,
-		)
+	if err := w.upgraded(op); err != nil {
+		return err
 	}
 	for _, operation := range AuthorityOperations() {
 		if other := purposes[operation]; other != which && len(w.Authorities[other].Keys) > 1 {

@@ -77,7 +77,8 @@ func (d *builder) backup(reason string, needs []string) string {
 
 // backsUp are the operations on an installed cluster that a snapshot comes before, when they work on masters.
 var backsUp = []plan.Operation{
-	plan.ClusterScale, plan.ClusterUpgrade, plan.ClusterRotateCerts, plan.NodeDelete, plan.NodeRejoin, plan.NodeReplace,
+	plan.ClusterScale, plan.ClusterUpgrade, plan.ClusterRotateCerts, plan.ClusterSigningKey,
+	plan.ClusterCA, plan.ClusterEtcdCA, plan.ClusterFrontProxyCA, plan.NodeDelete, plan.NodeRejoin, plan.NodeReplace,
 }
 
 // backupFirst puts a snapshot of etcd before all steps of a plan that changes masters, if the cluster has a target.

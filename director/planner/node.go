@@ -351,11 +351,8 @@ func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
 // rejoinAgain is node.rejoin. The balancers of the other masters have forgotten a master that was out; they learn of it
 // again.
 func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, error) {
-	if runs, wants := d.w.Behind(); runs != "" {
-		return "", conflict("planner.node", fmt.Sprintf(
-			"cluster %s runs %s and its document wants %s", d.Cluster, runs, wants,
-		),
-			"finish the upgrade first: directorctl plan "+d.Cluster)
+	if err := d.w.upgraded("planner.node"); err != nil {
+		return "", err
 	}
 	last, err := d.join(m, true, needs, group{})
 	if err != nil || m.Role != director.RoleMaster || m.Kubernetes != "" || !d.w.Cluster.Cluster.API.VIP.IsValid() {
@@ -382,6 +379,19 @@ func (w World) Behind() (runs, wants string) {
 		return "", ""
 	}
 	return runs, wants
+}
+
+// upgraded refuses a cluster of which an upgrade is left half way, or waits.
+func (w World) upgraded(op string) error {
+	runs, wants := w.Behind()
+	if runs == "" {
+		return nil
+	}
+	name := w.Cluster.Metadata.Name
+	return conflict(
+		op, fmt.Sprintf("cluster %s runs %s and its document wants %s", name, runs, wants),
+		"finish the upgrade first: directorctl plan "+name,
+	)
 }
 
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of

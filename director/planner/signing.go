@@ -20,18 +20,12 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	name := w.Cluster.Metadata.Name
-	if runs, wants := w.Behind(); runs != "" {
-		return plan.Content{}, conflict(
-			op, fmt.Sprintf("cluster %s runs %s and its document wants %s", name, runs, wants),
-			"finish the upgrade first: directorctl plan "+name,
-		)
+	if err := w.upgraded(op); err != nil {
+		return plan.Content{}, err
 	}
 	d := w.draft(plan.ClusterSigningKey)
 	d.Request = r
 	var needs []string
-	if len(w.Cluster.Cluster.Backup.Targets) > 0 {
-		needs = []string{d.backup("before "+string(plan.ClusterSigningKey), nil)}
-	}
 	key, begun := w.Signing.next()
 	if !begun {
 		needs = []string{d.signingKey(step.SigningAdd, "Make "+key+" for service account tokens", key, needs)}
