@@ -44,7 +44,7 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 	authorities := func(node string) string { return s.onNode(t, node, "cat /etc/kubernetes/pki/"+file) }
 	former := authorities(nodes[0])
 	s.underService(t, func() {
-		written := s.writingAfresh(t)
+		written := s.writing(t)
 		began := time.Now()
 		s.ctl(t, "rotate", which, "demo", "--yes")
 		id := s.newestPlan(t)
@@ -114,8 +114,10 @@ func (s *suite) credentials(text []byte) *http.Client {
 	}}
 }
 
-// writingAfresh is writing with the kubeconfig as it is at each write.
-func (s *suite) writingAfresh(t *testing.T) func() (taken, failed int, longest time.Duration) {
+// writing changes an object through the virtual address five times a second, with the kubeconfig as it is at each
+// write, until the returned function is called: how many changes were taken, how many failed, and the longest time
+// between two that were taken.
+func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Duration) {
 	t.Helper()
 	s.kubectl(t, "create", "configmap", "written")
 	ctx, cancel := context.WithCancel(t.Context())

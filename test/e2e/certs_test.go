@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/base64"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -44,71 +40,6 @@ func (s *suite) renewsUnderService(t *testing.T) {
 		}
 	})
 	s.wantNodes(t, s.nodeNames()...)
-}
-
-// writing changes an object through the virtual address five times a second, until the returned function is called:
-// how many changes were taken, how many failed, and the longest time between two that were taken.
-func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Duration) {
-	t.Helper()
-	part := func(path string) []byte {
-		out := s.kubectl(t, "config", "view", "--raw", "-o", "jsonpath={.users[0].user."+path+"}")
-		text, err := base64.StdEncoding.DecodeString(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	cert, err := tls.X509KeyPair(part("client-certificate-data"), part("client-key-data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := s.apiClient(t)
-	client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{cert}
-	s.kubectl(t, "create", "configmap", "written")
-	url := "https://" + vip + ":6443/api/v1/namespaces/default/configmaps/written"
-	write := func(ctx context.Context, n int) bool {
-		body := strings.NewReader(`{"data":{"n":"` + strconv.Itoa(n) + `"}}`)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, body)
-		if err != nil {
-			return false
-		}
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-		resp, err := client.Do(req)
-		if err != nil {
-			return false
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var taken, failed int
-	var longest time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		last := time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			switch ok := write(ctx, taken); {
-			case ok:
-				taken++
-				longest, last = max(longest, time.Since(last)), time.Now()
-			case ctx.Err() == nil:
-				failed++
-			}
-		}
-	})
-	return func() (int, int, time.Duration) {
-		cancel()
-		wg.Wait()
-		s.kubectl(t, "delete", "configmap", "written")
-		return taken, failed, longest
-	}
 }
 
 // ends returns when the certificate that is served at the address ends.
