@@ -149,19 +149,26 @@ func TestFailures(t *testing.T) {
 		temporary bool
 	}{
 		"a name that leads nowhere": {1, func(s *smtpmail.Server) { s.Host = "smtp.invalid" }, "resolve", true},
-		"an address not allowed":    {start(good), func(s *smtpmail.Server) { s.Allow = confine.Private() }, "connect", false},
-		"a port without a server":   {1, func(*smtpmail.Server) {}, "connect", true},
+		"an address not allowed": {
+			start(good), func(s *smtpmail.Server) { s.Allow = confine.Private() }, "connect", false,
+		},
+		"a port without a server": {1, func(*smtpmail.Server) {}, "connect", true},
 		"a server that is silent": {
 			silent, func(s *smtpmail.Server) { s.Timeout = time.Second }, "greeting", true,
 		},
-		"a server of the web":  {web, func(*smtpmail.Server) {}, "greeting", true},
-		"no STARTTLS":          {start(mailtest.Options{}), func(*smtpmail.Server) {}, "tls", true},
-		"another authority":    {start(good), func(s *smtpmail.Server) { s.Roots = other.Roots() }, "tls", true},
-		"another, from byte 1": {start(secure), func(s *smtpmail.Server) { s.Roots, s.Implicit = other.Roots(), true }, "tls", true},
+		"a server of the web": {web, func(*smtpmail.Server) {}, "greeting", true},
+		"no STARTTLS":         {start(mailtest.Options{}), func(*smtpmail.Server) {}, "tls", true},
+		"another authority":   {start(good), func(s *smtpmail.Server) { s.Roots = other.Roots() }, "tls", true},
+		"another, from byte 1": {
+			start(secure), func(s *smtpmail.Server) { s.Roots, s.Implicit = other.Roots(), true }, "tls", true,
+		},
 		"implicit TLS to a server of STARTTLS": {
 			start(good), func(s *smtpmail.Server) { s.Implicit = true }, "tls", true,
 		},
-		"another name": {start(mailtest.Options{Certificate: certificate(t, a, "smtp.test")}), func(*smtpmail.Server) {}, "tls", true},
+		"another name": {
+			start(mailtest.Options{Certificate: certificate(t, a, "smtp.test")}), func(*smtpmail.Server) {}, "tls",
+			true,
+		},
 		"a wrong password": {
 			start(good), func(s *smtpmail.Server) { s.User, s.Password = "kaas", "wrong-pw" }, "auth", false,
 		},

@@ -94,7 +94,7 @@ type Me struct {
 	Scope              string    `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When the token ends. A browser's session ends later if it is used."`
 	Grants             []Granted `json:"grants" doc:"What the user may do beyond the role."`
-	Can                []string  `json:"can" nullable:"false" doc:"The actions that the token may do on something, by role or grant. The reference of permissions has them."`
+	Can                []string  `json:"can" nullable:"false" doc:"The actions that the token may do on something, by role or grant."`
 }
 
 // Settings are what the director's configuration says that clients go by.
