@@ -139,6 +139,33 @@ func TestShellOnANode(t *testing.T) {
 	)
 }
 
+// A shell ends soon after the session that opened it.
+func TestShellEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	s := openShells(t, 1)
+	conn, _ := s.dial(t, "demo-w-1", "reason=x", nil)
+	shows(t, conn, "only pretends")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server+"/api/v1/logout", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	answer, err := s.http.Do(req)
+	if err != nil || answer.StatusCode != http.StatusNoContent {
+		t.Fatalf("the logout: %v, %v", answer, err)
+	}
+	_ = answer.Body.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for err == nil {
+		_, _, err = conn.Read(ctx)
+	}
+	if ctx.Err() != nil {
+		t.Error("the shell is open a minute after its session has ended")
+	}
+	s.audited(t, "end shell on demo-w-1")
+}
+
 // audited waits until the trail has all of the words.
 func (s shells) audited(t *testing.T, words ...string) {
 	t.Helper()

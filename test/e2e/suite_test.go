@@ -153,7 +153,7 @@ func (s *suite) doors() string {
 func (s *suite) writeFiles() {
 	s.write("admin.password", password+"\n", 0o600)
 	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: "+
-		"172.30.0.1\nadminPasswordFile: %s\n%s",
+		"172.30.0.1\nadminPasswordFile: %s\nnodeShells: 1\n%s",
 		s.path("state"), s.path("admin.password"), s.doors()), 0o644)
 	sum, err := os.ReadFile(s.image + ".sha256")
 	if err != nil {
