@@ -19,8 +19,29 @@ type Certificate struct {
 	Problem             string    // why it did not show itself, or what is wrong with it
 }
 
+// CertificateACME is the name of the director's certificate that an ACME server has issued.
+const CertificateACME = "director-acme"
+
+// EndsWithin reports whether the certificate ends so soon that people have to know. One that the director renews by
+// ACME counts in the last quarter of its life at most: it is renewed before, and may live for hours alone.
+func (c Certificate) EndsWithin(d time.Duration, now time.Time) bool {
+	if c.ClusterUID == "" && c.Name == CertificateACME {
+		d = min(d, c.Ends.Sub(c.Begins)/4)
+	}
+	return !c.Ends.After(now.Add(d))
+}
+
 // Stale reports whether the certificate was looked for after it was seen last.
 func (c Certificate) Stale() bool { return c.Asked.After(c.Seen) }
+
+// Rotation is what directorctl rotate calls the change of the certificate, such as cluster-ca; "" unless it is an
+// authority of a cluster.
+func (c Certificate) Rotation() string {
+	if !c.CA || c.Cluster == "" || c.Source == CertificateAPI {
+		return ""
+	}
+	return map[string]string{"ca": "cluster-ca", "etcd-ca": "etcd-ca", "front-proxy-ca": "front-proxy-ca"}[c.Name]
+}
 
 // CertificateSource is how a certificate was seen.
 type CertificateSource string
@@ -53,3 +74,25 @@ type CertificateQuery struct {
 	EndsBefore time.Time
 	Visible    *Visible // nil for all
 }
+
+// Key is a key that is no certificate, without the key itself.
+type Key struct {
+	Cluster string // empty for the director's own
+	Owner   string // the document that it belongs to, such as Hook/audit; empty if none
+	Purpose string // such as service-account-key
+	Name    string // that it has for this purpose
+	ID      string // that no other key has; empty for one of which nothing is left but the name
+	State   KeyState
+	Made    time.Time // zero if that is not known
+	Ends    time.Time // when it is replaced or ends by itself; zero if it does not
+}
+
+// KeyState says what a key is used for now.
+type KeyState string
+
+// The states of keys.
+const (
+	KeyUsed     KeyState = "used"     // it signs or encrypts
+	KeyAccepted KeyState = "accepted" // what it signed or encrypted is accepted
+	KeyFormer   KeyState = "former"   // a cluster refuses it; older backups may need it
+)

@@ -68,6 +68,9 @@ func (m Machine) On(network string) string {
 	return ""
 }
 
+// Member is a machine that is a node of its cluster, as far as who watches for new ones looks at it.
+type Member struct{ ClusterUID, Cluster, Name, Address string }
+
 // Machine is a row of the ledger: a VM that the director made or is about to make.
 type Machine struct {
 	ID         string // also the stamp's machine id; never used twice
