@@ -23,6 +23,14 @@ func Private() Networks {
 	}
 }
 
+// Allowed are the ranges that a document names, and the private ones if it names none.
+func Allowed(named []netip.Prefix) Networks {
+	if len(named) == 0 {
+		return Private()
+	}
+	return named
+}
+
 // ErrAddress is in errors about addresses that are not allowed.
 var ErrAddress = errors.New("an address that is not allowed")
 
