@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# sign.sh PATH signs a release bundle (a directory) or a node image (a qcow2), unless it is signed with the same key already.
+# sign.sh PATH signs a release bundle (a directory), an image (a qcow2 or OVA) or the appliance.yaml of an upgrade, unless
+# it is signed with the same key already.
 #
 # KAAS_SIGN_KEY names the private key, KAAS_SIGN_PASSWORD_FILE the file with its password if it has one. Without them a development key
 # signs, which is made once in the cache (mode 0600). KAAS_SIGN_KEY=none signs nothing. The public key is written to PATH.pub.
@@ -33,6 +34,7 @@ path=$(readlink -f "$path")
 key=$(readlink -m "$key")
 signed=$path.sha256
 [[ ! -d $path ]] || signed=$path/release.yaml
+[[ ${path##*/} != appliance.yaml ]] || signed=$path
 mkdir -p "$cache/keys"
 chmod 0700 "$cache/keys"
 exec 8>"$cache/keys/.lock"

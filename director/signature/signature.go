@@ -3,7 +3,8 @@
 //
 // What is signed is a small text with the digests of everything else: release.yaml of a bundle, and the line that
 // sha256sum wrote of an image. The trusted comment, which is signed too, says what the text is for: its kind, its
-// Kubernetes version, and the name of a release. So neither kind passes for the other, and no version for another one.
+// Kubernetes version, and the name of a release, or the version of an appliance. So no kind passes for another, and no
+// version for another one.
 package signature
 
 import (
@@ -31,15 +32,16 @@ const op = "signature.check"
 
 // The kinds of what is signed.
 const (
-	KindRelease = "release"
-	KindImage   = "image"
+	KindRelease   = "release"
+	KindImage     = "image"
+	KindAppliance = "appliance"
 )
 
 // Subject is what a signature is for, as its trusted comment says.
 type Subject struct {
 	Kind       string
-	Name       string // of a release as its release.yaml has it; empty for an image
-	Kubernetes string // such as v1.37.1
+	Name       string // of a release as its release.yaml has it, the version of an appliance; empty for an image
+	Kubernetes string // such as v1.37.1; empty for an appliance
 	Arch       string
 }
 
@@ -47,16 +49,24 @@ var comment = regexp.MustCompile(
 	`^kaas (release name=([a-z0-9.-]{1,63})|image) kubernetes=(v[0-9A-Za-z.-]{1,40}) arch=([a-z0-9]{1,20})$`,
 )
 
+var applianceComment = regexp.MustCompile(`^kaas appliance version=([0-9A-Za-z.-]{1,63}) arch=([a-z0-9]{1,20})$`)
+
 // Comment returns the trusted comment of a signature for s.
 func (s Subject) Comment() string {
 	kind := s.Kind
-	if s.Kind == KindRelease {
+	if kind == KindAppliance {
+		return "kaas appliance version=" + s.Name + " arch=" + s.Arch
+	}
+	if kind == KindRelease {
 		kind += " name=" + s.Name
 	}
 	return "kaas " + kind + " kubernetes=" + s.Kubernetes + " arch=" + s.Arch
 }
 
 func parseComment(text string) (Subject, bool) {
+	if m := applianceComment.FindStringSubmatch(text); m != nil {
+		return Subject{Kind: KindAppliance, Name: m[1], Arch: m[2]}, true
+	}
 	m := comment.FindStringSubmatch(text)
 	if m == nil {
 		return Subject{}, false

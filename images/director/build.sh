@@ -1,7 +1,8 @@
 #!/bin/bash
 # build.sh [--release DIR] [--print] makes the director's appliance, or takes it from the cache, and prints its
-# directory as the last line of its output: director.qcow2, director.ova, SHA-256 sums with a signature, sbom.spdx.json,
-# licenses.txt and tree.txt (every file of the root directory with its mode, owner, time and checksum).
+# directory as the last line of its output: director.qcow2, director.ova, director-upgrade.tar, SHA-256 sums with a
+# signature, sbom.spdx.json, licenses.txt and tree.txt (every file of the root directory with its mode, owner, time and
+# checksum).
 #
 #   --release DIR  a release directory (images/release/build.sh prints it): its kubectl goes into the image
 #   --print        build nothing: print the directory, fail when it is not in the cache
@@ -66,7 +67,7 @@ if [[ -z $work ]]; then
 fi
 version=$("$work/director" -version | cut -d' ' -f2)
 key=$({
-    hash_of base ../common packages.txt files finish.sh disk.sh build.sh ova.py sbom.py
+    hash_of base ../common packages.txt files finish.sh disk.sh loader.cfg build.sh upgrade.sh ova.py sbom.py
     sha256sum <"$work/director"
     sha256sum <"$work/directorctl"
     [[ -z $release ]] || sha256sum <"$release/bin/kubectl"
@@ -77,6 +78,7 @@ target=$cache/$key
 finished() {
     "$here/../sign.sh" "$target/director.qcow2"
     "$here/../sign.sh" "$target/director.ova"
+    "$here/upgrade.sh" "$target"
     echo "$target"
 }
 if [[ -f $target/director.ova ]]; then
@@ -89,7 +91,7 @@ fi
 # The build has processes and mounts of its own: they end with it, however it ends.
 if (($$ != 1)); then
     "$here/../../test/lab/need.sh" mmdebstrap debian-archive-keyring grub-pc-bin grub-efi-amd64-bin grub-common mtools \
-        dosfstools e2fsprogs fdisk qemu-utils python3
+        dosfstools e2fsprogs fdisk qemu-utils python3 zstd
     rc=0
     KAAS_APPLIANCE_WORK=$work unshare --mount --pid --fork --mount-proc --kill-child=KILL --propagation private -- \
         nice -n 5 "$here/build.sh" "${arguments[@]}" || rc=$?
@@ -127,6 +129,9 @@ PATH=$PATH:/usr/local/go/bin "$here/sbom.py" "$root" "$version" "$work/modules" 
 cp "$here/finish.sh" "$root/finish.sh"
 chroot "$root" /bin/bash /finish.sh >&2
 rm "$root/finish.sh"
+schema=$("$work/director" setup schema)
+printf '{"version": "%s", "built": %s, "schema": "%s"}\n' "$version" "$SOURCE_DATE_EPOCH" "$schema" \
+    >"$root/usr/lib/director/appliance" # director setup works where this file is
 install -D -m 0644 "$tmp/out/licenses.txt" "$root/usr/share/doc/director/licenses.txt"
 install -D -m 0644 "$tmp/out/sbom.spdx.json" "$root/usr/share/doc/director/sbom.spdx.json"
 
@@ -138,6 +143,8 @@ capacity=$(qemu-img info --output json "$tmp/out/director.qcow2" |
 "$work/director" setup properties |
     "$here/ova.py" "$version" "$tmp/out/director.vmdk" "$capacity" "$tmp/out/director.ova"
 rm "$tmp/out/director.vmdk"
+"$here/upgrade.sh" "$tmp/out/root.ext4" "$tmp/out" "$version" "$SOURCE_DATE_EPOCH" "$schema"
+rm "$tmp/out/root.ext4"
 (cd "$tmp/out" && sha256sum director.qcow2 >director.qcow2.sha256 && sha256sum director.ova >director.ova.sha256)
 chmod 755 "$tmp/out"
 rm -rf "$target"

@@ -8,7 +8,6 @@ rm -rf /etc/apt /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/lib
     /var/lib/chrony/* /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow-
 find /usr/share/locale -mindepth 1 -maxdepth 1 ! -name 'locale.alias' -exec rm -rf {} +
 install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director /usr/lib/director
-: >/usr/lib/director/appliance # director setup works here alone
 : >/etc/machine-id # the initramfs writes it
 echo director >/etc/hostname
 sed -i -e '/^pool /d' -e '/^maxupdateskew/d' /etc/chrony/chrony.conf
@@ -29,7 +28,7 @@ chage -d 20000 root
 
 systemctl -q enable systemd-networkd systemd-networkd-wait-online systemd-resolved ssh chrony nftables apparmor \
     prometheus-node-exporter qemu-guest-agent open-vm-tools \
-    director-disk director-setup director director-console@tty1 director-console@ttyS0
+    director-disk director-setup director director-trial director-upgrade.path director-console@tty1 director-console@ttyS0
 systemctl -q mask getty@tty1.service serial-getty@ttyS0.service \
     systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
     e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer fstrim.timer \

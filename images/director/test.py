@@ -200,6 +200,130 @@ def seed(name: str, label: str, files: dict) -> str:
     return f"{top}.iso"
 
 
+def first_boot(vm: VM, more: str = "") -> str:
+    """Set a VM up by a NoCloud seed, with further settings of the director, and return its data disk."""
+    iso = seed(vm.name + "-seed", "cidata", {
+        "user-data": "#cloud-config\n" + json.dumps({
+            "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
+            "director": {"admin_password": PASSWORD, "address": vm.address + "/24", "gateway": "10.89.0.1"},
+        }),
+        "meta-data": "{}\n",
+    })
+    data = vm.disk("data", "20G")
+    vm.start(vm.disk("root"), data, seed=iso)
+    vm.page()
+    vm.wait_ssh()
+    if more:
+        done = sh("ssh", "-F", "none", "-o", f"ControlPath={WORK}/{vm.name}.ssh", f"admin@{vm.address}",
+                  "sudo tee /data/etc/director.yaml >/dev/null && sudo director setup apply && sudo systemctl restart director",
+                  text=more, check=False)
+        check("own settings are taken", done.returncode == 0, done.stdout + done.stderr)
+        vm.page()
+    return data
+
+
+class Bundles:
+    """Upgrades that are made of the root of the image."""
+
+    def __init__(self):
+        self.dir = f"{WORK}/bundles"
+        os.makedirs(self.dir)
+        with open(os.path.dirname(IMAGE) + "/appliance.yaml", encoding="utf-8") as f:
+            text = f.read()
+        self.version, self.built, self.schema = (
+            re.search(rf'^  {key}: "?([^"\n]*)"?$', text, re.M).group(1) for key in ("version", "built", "schema"))
+        self.root = f"{self.dir}/root.ext4"
+        sh("zstd", "-q", "-d", os.path.dirname(IMAGE) + "/root.ext4.zst", "-o", self.root)
+
+    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "") -> str:
+        """Make a signed upgrade to the version, whose root debugfs has changed by the commands."""
+        out = f"{self.dir}/{version}"
+        os.makedirs(out)
+        built = int(self.built) + (-60 if older else 60)
+        if not root:
+            root = f"{out}/root.ext4"
+            shutil.copy(self.root, root)
+            with open(f"{out}/appliance", "w", encoding="utf-8") as f:
+                f.write(json.dumps({"version": version, "built": built, "schema": self.schema}) + "\n")
+            file = "/usr/lib/director/appliance"
+            for command in (f"rm {file}", f"write {out}/appliance {file}", *commands):
+                sh("debugfs", "-w", "-R", command, root)
+        env = ["env", f"KAAS_SIGN_KEY={key}"] if key else []
+        sh(*env, f"{HERE}/upgrade.sh", root, out, version, str(built), self.schema)
+        return f"{out}/director-upgrade.tar"
+
+
+def ctl(vm: VM, *args: str) -> subprocess.CompletedProcess:
+    """Run directorctl as the admin who has logged in."""
+    return sh("env", f"DIRECTOR_CONFIG={WORK}/{vm.name}.yaml", f"{ROOT}/bin/directorctl", *args, check=False)
+
+
+def upgrade() -> None:
+    """Upgrade in place: what is refused, a root that does not become healthy, one that does, and back."""
+    bundles = Bundles()
+    keys = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "director/keys/development.key.pub")
+    with open(keys, encoding="utf-8") as f:
+        trusted = f.read().strip().splitlines()[-1]
+    vm = VM("upgrade", "10.89.0.13", "52:54:00:89:00:13")
+    first_boot(vm, json.dumps({"trustedKeys": [trusted]}))
+    check("the API takes the password", vm.login(vm.authority()).returncode == 0)
+
+    def state() -> dict:
+        return json.loads(ctl(vm, "appliance", "status", "-o", "json").stdout or "{}")
+
+    def changed(name: str, file: str, good: bool, text: str, *args: str) -> None:
+        began = time.monotonic()
+        done = ctl(vm, "appliance", *args[:1], *([file] if file else []), "--yes", *args[1:])
+        seen = done.stdout + done.stderr
+        check(f"{name}, after {time.monotonic() - began:.0f} s", (done.returncode == 0) == good and text in seen, seen)
+
+    check("it says which root runs", state().get("running", {}).get("version") == bundles.version, str(state()))
+    with open(f"{WORK}/small", "wb") as f:
+        f.write(b"no root" * 1000)
+    sh(f"{ROOT}/bin/directorctl", "key", "generate", f"{WORK}/other.key", "--no-password")
+    changed("a downgrade is refused", bundles.make("older", older=True, root=f"{WORK}/small"), False, "downgrade", "upgrade")
+    changed("another key is refused", bundles.make("foreign", key=f"{WORK}/other.key", root=f"{WORK}/small"), False,
+            "not trusted", "upgrade")
+    changed("a root that was not signed is refused", cut(bundles.make("cut", root=f"{WORK}/small")), False, "", "upgrade")
+    model = f"{WORK}/upgrade.yaml"
+    with open(model, "w", encoding="utf-8") as f:
+        f.write("apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: kept}\n"
+                "spec: {cron: '@daily', job: {name: drift}}\n")
+    check("a document is stored", ctl(vm, "apply", "-f", model).returncode == 0)
+    units = "/usr/local/lib/systemd/system"
+    changed("a root without a director is given up", bundles.make("broken", commands=(f"rm {units}/director.service",)), False,
+            "did not become healthy", "upgrade", "--within", "3m")
+    vm.forget()
+    vm.wait_ssh()
+    now = state()
+    check("the former root runs again, from its partition", now["running"]["version"] == bundles.version and
+          now["running"]["slot"] == "a" and vm.on("grep -c director.slot=a /proc/cmdline").stdout.strip() == "1", str(now))
+    check("with its documents", "kept" in ctl(vm, "get", "schedules").stdout)
+    changed("a good root is kept", bundles.make("next"), True, "The director is version next (root b)", "upgrade", "--within", "40m")
+    vm.forget()
+    vm.wait_ssh()
+    now = state()
+    check("the next version runs, and the former one is kept", now["running"]["version"] == "next" and
+          now["kept"]["version"] == bundles.version and now["change"]["stage"] == "done", str(now))
+    check("with the documents of before", "kept" in ctl(vm, "get", "schedules").stdout)
+    check("it takes changes", ctl(vm, "delete", "schedule", "kept", "--yes").returncode == 0)
+    check("no unit failed", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0,
+          vm.on("systemctl --failed --no-legend --plain").stdout)
+    changed("a rollback starts the former root", "", True, f"The director is version {bundles.version} (root a)", "rollback",
+            "--within", "40m")
+    now = state()
+    check("the next version is kept then", now["kept"]["version"] == "next", str(now))
+    check("changes of meanwhile stay, because the database is the same", "kept" not in ctl(vm, "get", "schedules").stdout)
+    vm.forget()
+    vm.destroy()
+
+
+def cut(path: str) -> str:
+    """Cut the end of a file off."""
+    os.truncate(path, os.path.getsize(path) - 2048)
+    return path
+
+
 def look(vm: VM) -> None:
     """Look at what every appliance must be."""
     def on(what: str, command: str) -> None:
@@ -208,6 +332,7 @@ def look(vm: VM) -> None:
 
     on("no unit failed", "sleep 1; ! systemctl --failed --no-legend --plain | grep .")
     on("the root disk is read-only", "grep -q ' /run/director-root/disk ext4 ro,' /proc/mounts")
+    on("the loader has started root a", "grep -q 'director.slot=a ' /proc/cmdline")
     on("the data disk is apart from it", "findmnt -n -o FSTYPE,LABEL /data | grep -q 'ext4 *director-data'")
     on("the journal is on the data disk", "sudo ls /data/log/journal/$(cat /etc/machine-id)/system.journal")
     on("the machine's id is on the data disk", "cmp /etc/machine-id /data/machine-id")
@@ -368,8 +493,8 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (nocloud, ovf, form):
-        if run.__name__ not in os.environ.get("KAAS_APPLIANCE_ONLY", "nocloud ovf form").split():
+    for run in (nocloud, ovf, form, upgrade):
+        if run.__name__ not in os.environ.get("KAAS_APPLIANCE_ONLY", "nocloud ovf form upgrade").split():
             continue
         try:
             run()
